@@ -1,0 +1,229 @@
+/**
+ * Makes a checkout ready to run, whatever state it is in, and then runs something:
+ *
+ *   node scripts/bootstrap.mjs [--no-build] [--then <script> <arguments>…]
+ *
+ * 1. system packages, where a part of the repository needs one;
+ * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on;
+ * 3. the build, when sources changed;
+ * 4. the script after `--then`, on that Node, with our terminal and its exit code.
+ *
+ * When all is in place this costs a few file reads. Two at once are fine: one prepares, the other waits.
+ * Runs on Node 20 and up with nothing installed.
+ */
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { build, isBuilt } from "./build.mjs";
+import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
+
+/**
+ * Debian packages that parts of the repository need: `{ name, command, neededBy }`, where the presence of `command` in
+ * PATH means that the package is there. Empty: the core needs none. An engine's package is listed here when its backend
+ * arrives.
+ */
+const SYSTEM_PACKAGES = [];
+
+const CACHE = join(ROOT, ".cache");
+const LOCK = join(CACHE, "bootstrap.lock");
+const INSTALL_STAMP = join(ROOT, "node_modules", ".sandlot-install.json");
+/** Present from before an install until after it. */
+const INSTALL_BEGUN = join(CACHE, "install-begun");
+const LOCK_TOUCH_MS = 2_000;
+/** A lock nobody touched for this long belongs to a process that was killed, or to what it left running. */
+const LOCK_STALE_MS = 15_000;
+
+await main(process.argv.slice(2));
+
+async function main(args) {
+  const then = args.indexOf("--then");
+  const options = then === -1 ? args : args.slice(0, then);
+  const wantBuild = !options.includes("--no-build");
+  const isReady = () => isInstalled() && (!wantBuild || isBuilt());
+
+  ensureSystemPackages();
+  if (!isReady()) {
+    await withLock(async () => {
+      if (!isInstalled()) await install();
+      if (wantBuild && !isBuilt()) await buildOrExit();
+    });
+  }
+  if (then !== -1) process.exitCode = await run(nodeOrExit(), args.slice(then + 1), { env: childEnvironment() });
+}
+
+// --- system packages
+
+function ensureSystemPackages() {
+  const missing = SYSTEM_PACKAGES.filter(({ command }) => !isInPath(command));
+  if (missing.length === 0) return;
+  for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);
+  const names = missing.map(({ name }) => name);
+  if (process.getuid?.() === 0 && isInPath("apt-get")) {
+    const environment = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+    const aptGet = (...args) => spawnSync("apt-get", args, { stdio: "inherit", env: environment }).status;
+    const install = () => aptGet("install", "-y", "--no-install-recommends", ...names);
+    // Package lists may be old or absent; they are fetched only when the install asks for it.
+    if (install() === 0 || (aptGet("update") === 0 && install() === 0)) return;
+  }
+  say(`going on without; to install: sudo apt-get install -y ${names.join(" ")}`);
+}
+
+function isInPath(command) {
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => folder && existsSync(join(folder, command)));
+}
+
+// --- npm packages
+
+function isInstalled() {
+  return (
+    existsSync(INSTALL_STAMP) &&
+    JSON.parse(readFileSync(INSTALL_STAMP, "utf8")).manifests === hashOfManifests() &&
+    existsSync(join(ROOT, "node_modules", ".package-lock.json")) &&
+    hasPinnedNode()
+  );
+}
+
+function hashOfManifests() {
+  const hash = createHash("sha256");
+  for (const path of [
+    "package-lock.json",
+    "package.json",
+    "packages/contract/package.json",
+    "packages/fleet/package.json",
+  ]) {
+    hash.update(readFileSync(join(ROOT, path))).update("\0");
+  }
+  return hash.digest("hex");
+}
+
+async function install() {
+  say("installing packages (the first time this takes about a minute) …");
+  const startedAt = Date.now();
+  // npm takes what an interrupted install left behind for complete, so that has to go.
+  if (existsSync(INSTALL_BEGUN)) removeInstalled();
+  writeFileSync(INSTALL_BEGUN, "");
+  await npmInstall();
+  if (!hasPinnedNode()) {
+    say("the packages are incomplete; installing them afresh …");
+    removeInstalled();
+    await npmInstall();
+  }
+  writeFileSync(INSTALL_STAMP, JSON.stringify({ manifests: hashOfManifests() }));
+  rmSync(INSTALL_BEGUN);
+  say(`packages installed in ${seconds(startedAt)} s`);
+}
+
+async function npmInstall() {
+  // --no-save leaves the lockfile as it is; development packages also where NODE_ENV says production, because the build
+  // needs them; errors only, because Node 20 would warn about every package's `engines`.
+  const args = ["install", "--no-save", "--include=dev", "--include=optional", "--loglevel=error"];
+  const tell = (elapsed) => say(`still installing (${elapsed} s)`);
+  // npm outlives us when we are killed; until it has ended, the lock is not free.
+  const code = await withHeartbeat(10_000, tell, () =>
+    npm(args, { onStart: (pid) => writeFileSync(LOCK, String(pid)) }),
+  );
+  if (code !== 0)
+    fail(`npm install failed (${code}). It needs the package registry; try again when that is reachable.`);
+}
+
+function removeInstalled() {
+  for (const folder of ["node_modules", "packages/contract/node_modules", "packages/fleet/node_modules"]) {
+    rmSync(join(ROOT, folder), { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+function hasPinnedNode() {
+  const pinned = pinnedNode();
+  return pinned === undefined || existsSync(pinned);
+}
+
+// --- build
+
+async function buildOrExit() {
+  nodeOrExit();
+  say("building …");
+  const startedAt = Date.now();
+  const code = await build();
+  if (code !== 0) fail("the build failed; the compiler's messages are above");
+  say(`built in ${seconds(startedAt)} s`);
+}
+
+// --- one at a time
+
+/**
+ * The lock is a file that only one process can create. It holds the id of the process at work (we, or npm below us) and
+ * is touched for as long as we live.
+ */
+async function withLock(work) {
+  mkdirSync(CACHE, { recursive: true });
+  for (let told = false; !tryLock(); told = true) {
+    if (!told) say("another process is preparing this checkout (.cache/bootstrap.lock); waiting for it …");
+    removeStaleLock();
+    await sleep(250);
+  }
+  const touching = setInterval(() => utimesSync(LOCK, new Date(), new Date()), LOCK_TOUCH_MS);
+  const unlock = () => {
+    clearInterval(touching);
+    rmSync(LOCK, { force: true });
+  };
+  process.once("exit", unlock);
+  try {
+    await work();
+  } finally {
+    unlock();
+    process.off("exit", unlock);
+  }
+}
+
+function tryLock() {
+  try {
+    writeFileSync(LOCK, String(process.pid), { flag: "wx" });
+    return true;
+  } catch (error) {
+    if (error.code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+function removeStaleLock() {
+  const touchedAt = statSync(LOCK, { throwIfNoEntry: false })?.mtimeMs;
+  if (touchedAt === undefined || Date.now() - touchedAt < LOCK_STALE_MS) return;
+  if (!isRunning(Number(readFileSync(LOCK, "utf8")))) rmSync(LOCK, { force: true });
+}
+
+function isRunning(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+}
+
+// --- words
+
+function nodeOrExit() {
+  const node = repositoryNode();
+  if (node === undefined) {
+    const platform = `${process.platform}-${process.arch}`;
+    fail(
+      `this needs Node ${NODE_FLOOR.join(".")} or newer: this is ${process.version}, and no package brought one for ${platform}`,
+    );
+  }
+  return node;
+}
+
+function say(line) {
+  console.error(`[sandlot] ${line}`);
+}
+
+function fail(line) {
+  say(line);
+  process.exit(1);
+}
+
+function seconds(since) {
+  return ((Date.now() - since) / 1000).toFixed(1);
+}

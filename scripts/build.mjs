@@ -1,0 +1,81 @@
+/**
+ * Builds the packages when their sources are not the ones last built. Staleness goes by content, not by file times,
+ * so a fresh checkout, a branch switch and a copied tree all do the right thing.
+ */
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
+
+const PACKAGES = ["packages/contract", "packages/fleet"];
+const STAMP = join(ROOT, ".cache", "build.json");
+
+export function isBuilt() {
+  return (
+    existsSync(STAMP) &&
+    JSON.parse(readFileSync(STAMP, "utf8")).sources === hashOfSources() &&
+    PACKAGES.every((folder) => missingOutputs(folder).length === 0)
+  );
+}
+
+/** Returns the compiler's exit code. */
+export async function build() {
+  const sources = hashOfSources();
+  // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
+  for (const folder of PACKAGES) {
+    if (missingOutputs(folder).length > 0) rmSync(join(ROOT, folder, "dist", "tsconfig.tsbuildinfo"), { force: true });
+  }
+  const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
+  const code = await run(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
+  if (code !== 0) return code;
+  for (const folder of PACKAGES) removeOrphans(folder);
+  mkdirSync(dirname(STAMP), { recursive: true });
+  writeFileSync(STAMP, JSON.stringify({ sources }));
+  return 0;
+}
+
+function hashOfSources() {
+  const hash = createHash("sha256");
+  const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json"];
+  for (const folder of PACKAGES) {
+    inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
+  }
+  for (const path of inputs)
+    hash
+      .update(`${path}\0`)
+      .update(readFileSync(join(ROOT, path)))
+      .update("\0");
+  return hash.digest("hex");
+}
+
+function sourcesOf(folder) {
+  return filesBelow(join(ROOT, folder, "src"))
+    .filter((path) => path.endsWith(".ts"))
+    .map((path) => relative(ROOT, path).replaceAll("\\", "/"))
+    .sort();
+}
+
+function missingOutputs(folder) {
+  return sourcesOf(folder).filter((source) => !existsSync(join(ROOT, outputOf(source))));
+}
+
+function outputOf(source) {
+  return source.replace("/src/", "/dist/").replace(/\.ts$/, ".js");
+}
+
+/** The compiler never deletes: what a removed source left behind would still be importable, and published. */
+function removeOrphans(folder) {
+  const kept = new Set(sourcesOf(folder).map((source) => join(ROOT, outputOf(source))));
+  for (const path of filesBelow(join(ROOT, folder, "dist"))) {
+    const output = path.replace(/(\.d\.ts|\.js)(\.map)?$/, ".js");
+    if (output.endsWith(".js") && !kept.has(output)) rmSync(path);
+  }
+}
+
+function filesBelow(folder) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    return entry.isDirectory() ? filesBelow(path) : [path];
+  });
+}

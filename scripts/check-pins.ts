@@ -1,0 +1,81 @@
+/**
+ * What an install may contain, checked against the manifests and the lockfile:
+ * - exact versions everywhere, so that a checkout installs the same tomorrow (peers are ranges by nature);
+ * - one version and one Node floor for all packages;
+ * - no package that wants to run a script when it is installed, since package managers refuse to run them;
+ * - a lockfile complete for every platform, and no file that says which registry packages came from.
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { repositoryFiles } from "./repository-files.ts";
+import { NODE_FLOOR, ROOT } from "./runtime.mjs";
+
+/** Optional natives below just-bash (`xz` and `zstd` in its shell). It works without them, and we do not use them. */
+const ALLOWED_INSTALL_SCRIPTS = ["node_modules/@mongodb-js/zstd", "node_modules/node-liblzma"];
+const EXACT = /^\d+\.\d+\.\d+(-[\w.]+)?$/;
+const REGISTRY_ADDRESS = /\bregistry\.[\w-]+\.\w+|^registry\s*=/m;
+
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly engines?: { readonly node?: string };
+  readonly dependencies?: Record<string, string>;
+  readonly devDependencies?: Record<string, string>;
+  readonly optionalDependencies?: Record<string, string>;
+}
+
+interface LockEntry {
+  readonly resolved?: string;
+  readonly hasInstallScript?: boolean;
+  readonly optionalDependencies?: Record<string, string>;
+}
+
+const problems = [...checkManifests(), ...checkLockfile(), ...checkAddresses()];
+for (const problem of problems) console.error(problem);
+if (problems.length > 0) process.exitCode = 1;
+else console.log("pins: all exact, one version, no install scripts, lockfile complete");
+
+function* checkManifests(): Generator<string> {
+  const paths = repositoryFiles().filter(
+    (path) => path === "package.json" || /^packages\/[^/]+\/package\.json$/.test(path),
+  );
+  const manifests = paths.map((path) => ({ path, manifest: readJson<Manifest>(path) }));
+  const version = manifests[0]?.manifest.version;
+  const own = new Set(manifests.map(({ manifest }) => manifest.name));
+  const floor = `>=${NODE_FLOOR.slice(0, 2).join(".")}`;
+  for (const { path, manifest } of manifests) {
+    if (manifest.version !== version) yield `${path}: version ${manifest.version}, elsewhere ${version}`;
+    if (manifest.engines?.node !== floor) yield `${path}: engines.node is ${manifest.engines?.node}, not ${floor}`;
+    const wanted = { ...manifest.dependencies, ...manifest.devDependencies, ...manifest.optionalDependencies };
+    for (const [name, range] of Object.entries(wanted)) {
+      if (!EXACT.test(range)) yield `${path}: ${name} "${range}" is not an exact version`;
+      if (own.has(name) && range !== version) yield `${path}: ${name} is ${range}, but this repository has ${version}`;
+    }
+  }
+}
+
+function* checkLockfile(): Generator<string> {
+  const { packages } = readJson<{ packages: Record<string, LockEntry> }>("package-lock.json");
+  const names = new Set(
+    Object.keys(packages).map((path) => path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length)),
+  );
+  for (const [path, entry] of Object.entries(packages)) {
+    if (entry.resolved?.includes("://")) yield `package-lock.json: ${path} carries an address; run \`npm run lock\``;
+    if (entry.hasInstallScript && !ALLOWED_INSTALL_SCRIPTS.includes(path)) {
+      yield `package-lock.json: ${path} has an install script`;
+    }
+    for (const name of Object.keys(entry.optionalDependencies ?? {})) {
+      if (!names.has(name)) yield `package-lock.json: ${name}, wanted by ${path}, is missing; run \`npm run lock\``;
+    }
+  }
+}
+
+function* checkAddresses(): Generator<string> {
+  for (const path of repositoryFiles()) {
+    if (REGISTRY_ADDRESS.test(readFileSync(join(ROOT, path), "utf8"))) yield `${path}: names a package registry`;
+  }
+}
+
+function readJson<T>(path: string): T {
+  return JSON.parse(readFileSync(join(ROOT, path), "utf8")) as T;
+}

@@ -1,0 +1,82 @@
+/**
+ * Rules of this repository that no linter knows:
+ * - a source file fits a reader's head, and the provider stays control flow only;
+ * - time and chance come in through the world, so that tests and the simulation decide them;
+ * - no folder with a name that says nothing;
+ * - every package carries the licence.
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { repositoryFiles } from "./repository-files.ts";
+import { ROOT } from "./runtime.mjs";
+
+const MAX_LINES = 400;
+const PROVIDER = "packages/fleet/src/provider.ts";
+const PROVIDER_MAX_LINES = 300;
+const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services", "core"]);
+
+/** Where time and chance may be taken from the system. A backend joins the list when its engine is a real one. */
+const MAY_USE_SYSTEM_TIME = [
+  "packages/fleet/src/world/system-world.ts",
+  "packages/fleet/src/cli/", // Talks to a person, in a person's time.
+];
+const SYSTEM_TIME =
+  /\b(Date\.now|Math\.random|performance\.now|set(?:Timeout|Interval|Immediate)|new Date\(\)|node:timers)/;
+
+const files = repositoryFiles();
+const problems = [...checkLengths(), ...checkTime(), ...checkFolders(), ...checkLicences()];
+for (const problem of problems) console.error(problem);
+if (problems.length > 0) process.exitCode = 1;
+else console.log(`repository: ${files.length} files, all rules hold`);
+
+function* checkLengths(): Generator<string> {
+  if (!files.includes(PROVIDER)) yield `${PROVIDER}: missing`;
+  for (const path of files.filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))) {
+    const max = path === PROVIDER ? PROVIDER_MAX_LINES - 1 : MAX_LINES;
+    const count = read(path).trimEnd().split("\n").length;
+    if (count > max) yield `${path}: ${count} lines, at most ${max}`;
+  }
+}
+
+function* checkTime(): Generator<string> {
+  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.ts$/.test(file))) {
+    if (MAY_USE_SYSTEM_TIME.some((allowed) => path.startsWith(allowed))) continue;
+    for (const [index, line] of withoutComments(read(path)).split("\n").entries()) {
+      const found = SYSTEM_TIME.exec(line);
+      if (found) yield `${path}:${index + 1}: ${found[0]}; take it from the world`;
+    }
+  }
+}
+
+function* checkFolders(): Generator<string> {
+  const folders = new Set(
+    files.flatMap((path) =>
+      path
+        .split("/")
+        .slice(0, -1)
+        .map((_, depth, all) => all.slice(0, depth + 1).join("/")),
+    ),
+  );
+  for (const folder of folders) {
+    const name = folder.slice(folder.lastIndexOf("/") + 1);
+    if (EMPTY_NAMES.has(name)) yield `${folder}/: a name that says nothing; call it by what is in it`;
+  }
+}
+
+function* checkLicences(): Generator<string> {
+  for (const manifest of files.filter((file) => /^packages\/[^/]+\/package\.json$/.test(file))) {
+    const licence = manifest.replace("package.json", "LICENSE");
+    if (!files.includes(licence) || read(licence) !== read("LICENSE")) yield `${licence}: not a copy of LICENSE`;
+  }
+}
+
+/** Blanks comments out and keeps every line where it was. */
+function withoutComments(source: string): string {
+  return source
+    .replace(/\/\*[\s\S]*?\*\//g, (comment) => comment.replace(/[^\n]/g, " "))
+    .replace(/(^|\s)\/\/.*$/gm, "$1");
+}
+
+function read(path: string): string {
+  return readFileSync(join(ROOT, path), "utf8");
+}

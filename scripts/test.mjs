@@ -1,0 +1,172 @@
+/**
+ * The whole of `npm test`: named steps, one after another. A step that fails does not stop the others; it fails the run.
+ *
+ *   npm test                           all steps
+ *   npm test -- --only vitest,lint     some of them
+ *
+ * The last line is `N passed, N failed`: every vitest test counts, and every other step counts as one.
+ * A skipped vitest test is listed with its reason; under CI=true it is a failure, because there everything a test
+ * could need is meant to be present.
+ */
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "./build.mjs";
+import {
+  childEnvironment,
+  NODE_FLOOR,
+  nodePackage,
+  npm,
+  ROOT,
+  repositoryNode,
+  run,
+  withHeartbeat,
+} from "./runtime.mjs";
+
+/** In the order of running: what is quick and points at the cause comes first. */
+const STEPS = [
+  { name: "build", run: () => outcome(build()) },
+  { name: "typecheck", run: () => script("typecheck") },
+  { name: "lint", run: () => script("lint") },
+  { name: "knip", run: () => script("knip") },
+  { name: "docs-are-current", run: () => script("docs:errors", "--check") },
+  { name: "pins", run: () => script("check:pins") },
+  { name: "repo", run: () => script("check:repo") },
+  { name: "vitest", run: () => vitest("vitest", repositoryNode()) },
+  { name: "vitest-node-floor", run: vitestOnNodeFloor },
+  { name: "publint", run: () => script("check:publint") },
+  { name: "pack", run: () => script("check:packed") },
+  { name: "sim", run: () => script("sim", "--runs", "3000") },
+  { name: "sim-mutants", run: () => script("sim:mutants") },
+  { name: "crash", run: () => script("crash", "--cycles", "60") },
+];
+
+const HEARTBEAT_MS = 30_000;
+/** Nothing here takes minutes on a healthy machine; a step that hangs must not take the others with it. */
+const STEP_TIMEOUT_MS = 20 * 60_000;
+const CACHE = join(ROOT, ".cache");
+const IN_CI = process.env.CI === "true";
+
+let interrupted = false;
+process.on("SIGINT", () => {
+  interrupted = true;
+});
+process.on("SIGTERM", () => {
+  interrupted = true;
+});
+process.exitCode = await main(process.argv.slice(2));
+
+async function main(args) {
+  const steps = chosenSteps(args);
+  if (steps === undefined) return 2;
+  mkdirSync(CACHE, { recursive: true });
+  const results = [];
+  for (const step of steps) {
+    if (interrupted) break;
+    results.push(await runStep(step));
+  }
+  return report(results);
+}
+
+function chosenSteps(args) {
+  const names = STEPS.map(({ name }) => name);
+  const [option, list, ...rest] = args;
+  if (option === undefined) return STEPS;
+  const wanted = option === "--only" ? (list ?? "").split(",") : [];
+  const unknown = wanted.filter((name) => !names.includes(name));
+  if (wanted.length > 0 && unknown.length === 0 && rest.length === 0)
+    return STEPS.filter(({ name }) => wanted.includes(name));
+  console.error(`usage: npm test -- --only <step>,<step>…   steps: ${names.join(", ")}`);
+  return undefined;
+}
+
+async function runStep({ name, run: work }) {
+  console.log(`\n=== ${name}`);
+  const startedAt = Date.now();
+  const tell = (seconds) => console.log(`=== ${name} is still running (${seconds} s)`);
+  const { passed, failed } = await withHeartbeat(HEARTBEAT_MS, tell, work).catch((error) => {
+    console.error(error);
+    return { passed: 0, failed: 1 };
+  });
+  const seconds = ((Date.now() - startedAt) / 1000).toFixed(1);
+  console.log(`=== ${name} ${failed === 0 ? "passed" : "FAILED"} in ${seconds} s`);
+  return { name, passed, failed, seconds };
+}
+
+function report(results) {
+  const passed = results.reduce((sum, result) => sum + result.passed, 0);
+  const failed = results.reduce((sum, result) => sum + result.failed, 0) + (interrupted ? 1 : 0);
+  console.log("");
+  for (const result of results) {
+    const counts = `${result.passed} passed, ${result.failed} failed`;
+    console.log(
+      `${result.failed === 0 ? "ok    " : "FAILED"} ${result.name.padEnd(18)} ${result.seconds.padStart(7)} s   ${counts}`,
+    );
+  }
+  if (interrupted) console.log("interrupted; the remaining steps did not run");
+  console.log(`${passed} passed, ${failed} failed`);
+  return failed === 0 ? 0 : 1;
+}
+
+// --- kinds of steps
+
+/** A step that succeeds or fails as a whole. */
+async function outcome(exitCode) {
+  return (await exitCode) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
+}
+
+/**
+ * A script of package.json, as `npm run` would run it but without the shell that npm puts in between: a signal, and the
+ * time limit, would end that shell and leave the command running.
+ */
+async function script(name, ...extra) {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const commands = scripts[name].split(" && ").map((command) => command.split(" "));
+  commands.at(-1).push(...extra);
+  for (const [program, ...args] of commands) {
+    console.log(`$ ${[program, ...args].join(" ")}`);
+    const options = { env: childEnvironment(), timeout: STEP_TIMEOUT_MS, shell: process.platform === "win32" };
+    const code = await run(program, args, options);
+    if (code !== 0) return { passed: 0, failed: 1 };
+  }
+  return { passed: 1, failed: 0 };
+}
+
+async function vitest(name, node, ...filters) {
+  const summaryFile = join(CACHE, `${name}.json`);
+  rmSync(summaryFile, { force: true });
+  const entry = join(ROOT, "node_modules", "vitest", "vitest.mjs");
+  const reporters = ["--reporter=default", "--reporter=./scripts/vitest-summary.ts"];
+  const plain = process.stdout.isTTY || process.env.FORCE_COLOR ? {} : { NO_COLOR: "1" };
+  const environment = childEnvironment({ SANDLOT_TEST_SUMMARY: summaryFile, ...plain });
+  const code = await run(node, [entry, "run", ...reporters, ...filters], {
+    env: environment,
+    timeout: STEP_TIMEOUT_MS,
+  });
+  if (!existsSync(summaryFile)) return { passed: 0, failed: 1 };
+  const { passed, failed, skipped } = JSON.parse(readFileSync(summaryFile, "utf8"));
+  for (const test of skipped)
+    console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: ${test.name}: ${test.reason}`);
+  const failures = failed + (IN_CI ? skipped.length : 0);
+  // An exit code without a failed test is a failure that belongs to no test, such as an unhandled rejection.
+  return { passed, failed: failures === 0 && code !== 0 ? 1 : failures };
+}
+
+/** The packages' own tests on the lowest Node they promise to run on, fetched once from the package registry. */
+async function vitestOnNodeFloor() {
+  const version = NODE_FLOOR.join(".");
+  const found = nodePackage();
+  if (found === undefined) {
+    console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: there is no packaged Node for this platform`);
+    return { passed: 0, failed: IN_CI ? 1 : 0 };
+  }
+  const home = join(CACHE, `node-${version}`);
+  const node = join(home, "node_modules", found.name, found.binary);
+  if (!existsSync(node)) {
+    mkdirSync(home, { recursive: true });
+    writeFileSync(join(home, "package.json"), '{ "private": true }\n');
+    console.log(`fetching Node ${version} …`);
+    const args = ["install", "--prefix", home, "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
+    if ((await npm([...args, `${found.name}@${version}`], { cwd: home })) !== 0) return { passed: 0, failed: 1 };
+  }
+  return vitest("vitest-node-floor", node, "packages/");
+}

@@ -1,0 +1,40 @@
+/**
+ * A vitest reporter that writes what `npm test` needs: counts, and every skipped test with the reason it gave
+ * (`context.skip("reason")`). The JSON reporter of vitest leaves the reasons out.
+ */
+import { writeFileSync } from "node:fs";
+import type { Reporter, TestModule } from "vitest/node";
+
+export interface TestSummary {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: readonly { readonly name: string; readonly reason: string }[];
+}
+
+export default class VitestSummary implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
+    const file = process.env.SANDLOT_TEST_SUMMARY;
+    if (file !== undefined) writeFileSync(file, JSON.stringify(summarize(modules, unhandledErrors.length)));
+  }
+}
+
+function summarize(modules: readonly TestModule[], unhandledErrorCount: number): TestSummary {
+  let passed = 0;
+  let failed = unhandledErrorCount;
+  const skipped: { name: string; reason: string }[] = [];
+  for (const module of modules) {
+    // A file that could not be loaded and a suite whose hook failed have no failed test to show for it.
+    failed += module.errors().length;
+    for (const suite of module.children.allSuites()) failed += suite.errors().length;
+    for (const test of module.children.allTests()) {
+      const result = test.result();
+      if (result.state === "passed") passed++;
+      else if (result.state === "failed") failed++;
+      else {
+        const note = result.state === "skipped" ? result.note : undefined;
+        skipped.push({ name: `${module.relativeModuleId} > ${test.fullName}`, reason: note ?? "no reason given" });
+      }
+    }
+  }
+  return { passed, failed, skipped };
+}
