@@ -1,0 +1,66 @@
+/**
+ * What a fleet tells about itself. Names are noun-verb. An event is a fact that has happened, never a request;
+ * nobody's correctness depends on receiving one.
+ */
+
+import type { LossReason } from "./errors.ts";
+import type { Generation, InstanceId, LeaseId, SandboxId, ThreadId, UserId } from "./ids.ts";
+
+/** Why a sandbox was stopped. */
+export type StopReason =
+  | "create-failed"
+  | "create-abandoned"
+  | "crashed"
+  | "destroyed"
+  | "evicted"
+  | "expired"
+  | "idle"
+  | "orphaned"
+  | "released"
+  | "stale-blueprint"
+  | "surplus"
+  | "shutdown";
+
+/** How an acquire was served, from fast to slow. */
+export type AcquirePath = "held" | "parked" | "blank" | "cold";
+
+interface About {
+  readonly sandboxId: SandboxId;
+  readonly generation: Generation;
+  readonly user: UserId | null;
+  readonly thread: ThreadId | null;
+}
+
+interface AboutLease extends About {
+  readonly leaseId: LeaseId;
+  readonly purpose: string;
+}
+
+export type FleetEventBody =
+  | ({ readonly type: "sandbox-created"; readonly blank: boolean; readonly durationMs: number } & About)
+  | ({ readonly type: "sandbox-bound"; readonly from: Generation } & About)
+  | ({ readonly type: "sandbox-attached"; readonly durationMs: number } & About)
+  | ({ readonly type: "sandbox-parked" } & About)
+  | ({ readonly type: "sandbox-lost"; readonly reason: LossReason } & About)
+  | ({ readonly type: "sandbox-stopping"; readonly reason: StopReason } & About)
+  | ({ readonly type: "sandbox-stopped"; readonly reason: StopReason; readonly durationMs: number } & About)
+  | ({ readonly type: "sandbox-stop-failed"; readonly problem: string; readonly attempt: number } & About)
+  | ({ readonly type: "sandbox-adopted" } & About)
+  | ({ readonly type: "lease-acquired"; readonly path: AcquirePath; readonly durationMs: number } & AboutLease)
+  | ({ readonly type: "lease-released"; readonly heldMs: number } & AboutLease)
+  | ({ readonly type: "lease-lost"; readonly reason: LossReason } & AboutLease)
+  | ({ readonly type: "lease-leaked"; readonly unusedMs: number; readonly stack: string | null } & AboutLease)
+  | { readonly type: "acquire-queued"; readonly user: UserId; readonly queued: number }
+  | { readonly type: "capacity-exceeded"; readonly max: number; readonly count: number }
+  | { readonly type: "instance-buried"; readonly peer: InstanceId }
+  | { readonly type: "instance-doubted"; readonly problem: string }
+  | { readonly type: "store-lost"; readonly problem: string }
+  | { readonly type: "store-recovered" }
+  | { readonly type: "epoch-changed"; readonly restored: number; readonly lost: number }
+  | { readonly type: "close-failed"; readonly what: string; readonly problem: string }
+  | { readonly type: "housekeeping-failed"; readonly task: string; readonly problem: string };
+
+/** An event with when and by whom. `at` is wall-clock milliseconds. */
+export type FleetEvent = FleetEventBody & { readonly at: number; readonly instance: InstanceId };
+
+export type FleetEventType = FleetEventBody["type"];

@@ -1,0 +1,10 @@
+/**
+ * `@sandlot/contract`: what two processes agree on. Identifiers, errors, events, the narrow view of a sandbox and the
+ * schemas of what travels. It has no behaviour beyond checking and describing these.
+ */
+
+export * from "./errors.ts";
+export * from "./events.ts";
+export * from "./ids.ts";
+export * from "./sandbox.ts";
+export * from "./schemas.ts";

@@ -1,0 +1,75 @@
+/**
+ * Schemas of what crosses a process boundary. What comes from outside is parsed with these; what goes out has their
+ * shape. The OpenAPI document and the typed client are made from them.
+ */
+
+import { z } from "zod";
+import { ERRORS, type ErrorCode } from "./errors.ts";
+import { THREAD_ID_PATTERN, USER_ID_PATTERN } from "./ids.ts";
+
+export const threadIdSchema = z
+  .string()
+  .regex(THREAD_ID_PATTERN)
+  .describe("One conversation: 1 to 64 letters, digits, underscores or hyphens.");
+
+export const userIdSchema = z
+  .string()
+  .regex(USER_ID_PATTERN)
+  .describe("Whom data and limits belong to: 1 to 128 letters, digits, underscores or hyphens.");
+
+export const execResultSchema = z
+  .strictObject({
+    execId: z.string(),
+    status: z.enum(["completed", "timed_out", "killed", "lost"]),
+    exitCode: z.int().nullable().describe("null when the command did not exit by itself"),
+    signal: z.string().nullable(),
+    stdout: z.string(),
+    stderr: z.string(),
+    stdoutDroppedBytes: z.int().nonnegative(),
+    stderrDroppedBytes: z.int().nonnegative(),
+    durationMs: z.number().nonnegative(),
+  })
+  .meta({ id: "ExecResult" });
+
+export const recoverySchema = z
+  .strictObject({
+    kind: z
+      .enum(["same", "restored", "empty"])
+      .describe("same sandbox as before; a new one with the old workspace; or a new one with an empty workspace"),
+    lost: z.array(z.string()),
+    survived: z.array(z.string()),
+  })
+  .meta({ id: "Recovery" });
+
+/** What happened to a thread's state between its last use and this lease. */
+export type Recovery = Readonly<z.infer<typeof recoverySchema>>;
+
+export const sandboxSummarySchema = z
+  .strictObject({
+    sandboxId: z.string(),
+    user: z.string().nullable(),
+    thread: z.string().nullable(),
+    state: z.enum(["creating", "leased", "parked", "blank", "stopping"]),
+    generation: z.int(),
+    blueprint: z.string(),
+    backend: z.string(),
+    holders: z.array(z.string()).describe("instances that hold it, and remote leases"),
+    createdAt: z.number(),
+    parkedAt: z.number().nullable(),
+  })
+  .meta({ id: "SandboxSummary" });
+
+/** One line of `fleet.list()`. */
+export type SandboxSummary = Readonly<z.infer<typeof sandboxSummarySchema>>;
+
+export const errorBodySchema = z
+  .strictObject({
+    error: z.strictObject({
+      code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]),
+      message: z.string(),
+      retryable: z.boolean(),
+      details: z.record(z.string(), z.unknown()),
+      requestId: z.string().optional(),
+    }),
+  })
+  .meta({ id: "Error" });

@@ -1,0 +1,114 @@
+import { describe, expect, expectTypeOf, it } from "vitest";
+import { z } from "zod";
+import {
+  type ExecResult,
+  errorBodySchema,
+  execResultSchema,
+  recoverySchema,
+  type SandboxSummary,
+  SandlotError,
+  sandboxSummarySchema,
+  WORKSPACE_DIRECTORIES,
+  WORKSPACE_ROOT,
+} from "../src/index.ts";
+
+const RESULT: ExecResult = {
+  execId: "e1",
+  status: "completed",
+  exitCode: 0,
+  signal: null,
+  stdout: "",
+  stderr: "",
+  stdoutDroppedBytes: 0,
+  stderrDroppedBytes: 0,
+  durationMs: 0.5,
+};
+
+const SUMMARY: SandboxSummary = {
+  sandboxId: "s1",
+  user: null,
+  thread: null,
+  state: "blank",
+  generation: 1_700_000_000_000,
+  blueprint: "default",
+  backend: "memory",
+  holders: [],
+  createdAt: 1,
+  parkedAt: null,
+};
+
+describe("an exec result", () => {
+  it("has the same type as its schema", () => {
+    expectTypeOf<Readonly<z.infer<typeof execResultSchema>>>().toEqualTypeOf<ExecResult>();
+  });
+
+  it("is accepted with and without an exit code", () => {
+    expect(execResultSchema.parse(RESULT)).toEqual(RESULT);
+    expect(execResultSchema.parse({ ...RESULT, status: "timed_out", exitCode: null, signal: "SIGKILL" })).toBeTruthy();
+  });
+
+  it.each([
+    ["a missing exit code", { ...RESULT, exitCode: undefined }],
+    ["half an exit code", { ...RESULT, exitCode: 0.5 }],
+    ["an unknown status", { ...RESULT, status: "done" }],
+    ["a negative duration", { ...RESULT, durationMs: -1 }],
+    ["a negative count of dropped bytes", { ...RESULT, stdoutDroppedBytes: -1 }],
+    ["an unknown key", { ...RESULT, extra: 1 }],
+  ])("is refused with %s", (_, value) => {
+    expect(execResultSchema.safeParse(value).success).toBe(false);
+  });
+});
+
+describe("a sandbox summary", () => {
+  it.each(["creating", "leased", "parked", "blank", "stopping"] as const)("can be %s", (state) => {
+    expect(sandboxSummarySchema.parse({ ...SUMMARY, state }).state).toBe(state);
+  });
+
+  it.each([
+    ["an unknown state", { ...SUMMARY, state: "ready" }],
+    ["a thread that is missing rather than null", { ...SUMMARY, thread: undefined }],
+    ["a broken generation", { ...SUMMARY, generation: 1.5 }],
+    ["an unknown key", { ...SUMMARY, token: "secret" }],
+  ])("is refused with %s", (_, value) => {
+    expect(sandboxSummarySchema.safeParse(value).success).toBe(false);
+  });
+});
+
+describe("a recovery", () => {
+  it.each(["same", "restored", "empty"])("can be %s", (kind) => {
+    expect(recoverySchema.parse({ kind, lost: ["processes"], survived: [] }).kind).toBe(kind);
+  });
+
+  it("is refused without saying what was lost", () => {
+    expect(recoverySchema.safeParse({ kind: "same", survived: [] }).success).toBe(false);
+  });
+});
+
+describe("an error body", () => {
+  const { remedy: _, ...body } = new SandlotError("internal", { problem: "x" }).toJSON();
+
+  it("may name its request", () => {
+    expect(errorBodySchema.parse({ error: { ...body, requestId: "r1" } }).error.requestId).toBe("r1");
+  });
+
+  it("is strict", () => {
+    expect(errorBodySchema.safeParse({ error: body, extra: 1 }).success).toBe(false);
+    expect(errorBodySchema.safeParse({ error: { ...body, extra: 1 } }).success).toBe(false);
+  });
+});
+
+it.each([
+  ["ExecResult", execResultSchema],
+  ["Recovery", recoverySchema],
+  ["SandboxSummary", sandboxSummarySchema],
+  ["Error", errorBodySchema],
+])("%s has its name in JSON Schema and allows nothing else", (name, schema) => {
+  const { $ref, $defs } = z.toJSONSchema(schema);
+  expect($ref).toBe(`#/$defs/${name}`);
+  expect($defs?.[name]).toMatchObject({ type: "object", additionalProperties: false });
+});
+
+it("the workspace's directories are plain names below its root", () => {
+  expect(WORKSPACE_ROOT).toMatch(/^\/[a-z/-]+[^/]$/);
+  expect(WORKSPACE_DIRECTORIES.every((name) => /^[a-z]+$/.test(name))).toBe(true);
+});
