@@ -1,0 +1,152 @@
+/**
+ * The backend contract: what an engine must be able to do so that sandboxes can live on it.
+ *
+ * A backend is mechanism. It makes, finds, watches and destroys; it decides nothing. Which sandbox a thread gets, when
+ * one is reaped and who may destroy it is policy, and policy is the provider's.
+ *
+ * The walk of a sandbox through a backend:
+ *
+ *   create ──▶ attach ──▶ (Sandbox is used) ──▶ close of the attachment ──▶ destroy ──▶ workspaces.moveHome
+ *      │                                                                      ▲
+ *      └── blank: create ──▶ writeMarker ──▶ moveIn ──▶ rebind ──▶ attach ────┘
+ *
+ * Rules for every implementation (each is a test of `testing/backend-suite.ts`)
+ * - What is made carries its labels from the first moment, so that it can be found again when everything else was lost.
+ * - Objects are addressed by the engine's own reference, never by a name.
+ * - `destroy` resolves only when nothing is left: no process, no container, no slot, no marker. An absent object is success.
+ * - `probe` answers `unknown` when it could not ask. Unknown never means dead.
+ * - `list({ consistent: true })` sees every object whose `create` has taken effect. Without `consistent` the answer may
+ *   be old, but everything in it did exist.
+ * - `attach` reaches a sandbox only with its present generation and token. Another one is `stale_generation`.
+ * - `rebind` is idempotent: told twice, it answers as it did the first time.
+ * - Every call takes a signal. After an abort the call rejects soon; what it was doing may still take effect.
+ */
+
+import type { EngineRef, FleetId, Generation, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
+import type { Liveness } from "../world/world.ts";
+import type { Blueprint } from "./blueprint.ts";
+import type { Labels, Marker } from "./labels.ts";
+
+/** What a backend may declare. Asking for what is not declared is `capability_missing`. */
+export type Capability = "late-binding" | "image" | "limits" | "mounts" | "network" | "pause" | "terminal" | "preview";
+
+export interface Backend {
+  readonly name: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  /** Makes a sandbox and resolves when its daemon has answered with this token and generation. */
+  create(spec: CreateSpec, signal: AbortSignal): Promise<Created>;
+  /** Opens the one connection a holder keeps. Rejects with `sandbox_lost` (dead), `sandbox_unreachable` (unknown) or `stale_generation`. */
+  attach(target: Target, signal: AbortSignal): Promise<Attachment>;
+  /** Tells a blank's daemon its new generation and token. `from` is what it was made with. */
+  rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void>;
+  probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness>;
+  destroy(ref: EngineRef, signal: AbortSignal): Promise<void>;
+  /** Everything of this fleet that the engine has, running or dead. */
+  list(options: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]>;
+  /** Liveness is pushed. Returns how to stop listening. A missed event is found by the reconciler. */
+  watch(listener: (event: EngineEvent) => void): () => void;
+  /** What is going on inside; must not itself count as activity. */
+  activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
+  readonly workspaces: Workspaces;
+  /** Lets go of the engine. Sandboxes stay. */
+  close(): Promise<void>;
+}
+
+export interface ListOptions {
+  readonly consistent: boolean;
+  /** Only the objects of this sandbox. */
+  readonly sandboxId?: SandboxId;
+}
+
+export interface Credentials {
+  readonly generation: Generation;
+  readonly token: Token;
+}
+
+/** Where a sandbox's workspace is mounted from: its home, or the slot a blank was made with. */
+export type Place = "home" | `slot:${string}`;
+
+export interface CreateSpec extends Credentials {
+  readonly labels: Labels;
+  readonly blueprint: Blueprint;
+  /** The marker of a thread's sandbox; `null` makes a blank, which gets an empty slot. */
+  readonly marker: Marker | null;
+}
+
+export interface Created {
+  readonly ref: EngineRef;
+  readonly place: Place;
+  /** Whether the thread had a workspace before. A blank has none. */
+  readonly workspace: "existing" | "new" | "none";
+}
+
+export interface Target extends Credentials {
+  readonly sandboxId: SandboxId;
+  readonly ref: EngineRef;
+}
+
+export interface Attachment {
+  readonly sandbox: Sandbox;
+  /** Resolves when the connection ended. By itself this says nothing about life or death: probe. */
+  readonly closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface EngineObject {
+  readonly ref: EngineRef;
+  readonly labels: Labels;
+  /** `dead` when the engine shows only remains. */
+  readonly liveness: Liveness;
+  /** Where its workspace is mounted from, so that it can go home even when no record knows the object. */
+  readonly place: Place;
+}
+
+export type EngineEvent =
+  | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId }
+  /** Events may have been missed: whoever listens looks for himself. */
+  | { readonly type: "resync" };
+
+/** What idleness looks at. A probe, a list or a metric never changes any of these. */
+export interface Activity {
+  readonly runningExecs: number;
+  readonly openTerminals: number;
+  /** Wall-clock time of the last preview request, or `null`. */
+  readonly previewTrafficAt: number | null;
+  /** Share of one processor over the last seconds, 0 to the number of processors. */
+  readonly cpuShare: number;
+}
+
+/** One thread's workspace, and the slot it may be in. `generation` is the fence: an older one changes nothing. */
+export interface WorkspaceSpot {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  readonly sandboxId: SandboxId;
+  readonly generation: Generation;
+  readonly place: Place;
+}
+
+/**
+ * A thread's directories, which outlive its sandboxes. These are single steps; `workspace/binding.ts` puts them
+ * together so that a crash between any two is mended by running them again.
+ */
+export interface Workspaces {
+  look(spot: WorkspaceSpot): Promise<{ readonly home: boolean; readonly slot: boolean }>;
+  /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
+  moveIn(spot: WorkspaceSpot): Promise<void>;
+  /** Makes an empty workspace in the slot, fenced like `moveIn`. */
+  makeIn(spot: WorkspaceSpot): Promise<void>;
+  /** Renames the slot's workspace home. Only in `stopping`, when no process is left. Never over an existing home. */
+  moveHome(spot: WorkspaceSpot): Promise<void>;
+  /** Removes the workspace wherever it is, unless a later generation has used it. */
+  purge(spot: WorkspaceSpot): Promise<void>;
+  writeMarker(marker: Marker): Promise<void>;
+  /** Every marker written beside the sandbox: one per generation that somebody tried to give it. */
+  markers(sandboxId: SandboxId): Promise<readonly Marker[]>;
+  dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void>;
+}
+
+/** What a backend is opened with. */
+export interface BackendContext {
+  readonly fleetId: FleetId;
+  readonly home: string;
+}

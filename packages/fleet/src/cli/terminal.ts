@@ -1,0 +1,65 @@
+/**
+ * The outside of the command line: where text goes, and how an end is told.
+ *
+ * Invariants
+ * - stdout carries results, stderr carries everything else.
+ * - With `--json`, stdout is exactly one JSON document, whether the command succeeded or not. Node writes warnings to
+ *   stderr, so an error that has to be parsed cannot be there.
+ * - An error is printed once: its code, its message, and what to do about it.
+ */
+
+import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { CommanderError } from "commander";
+import type { Environment } from "../config/variables.ts";
+import { Interruption } from "./interruption.ts";
+
+export interface Terminal {
+  /** Writes as it is; the text ends its own lines. */
+  out(text: string): void;
+  error(text: string): void;
+  readonly environment: Environment;
+}
+
+/** What the process ends with. Part of the interface: scripts rely on these. */
+export const EXIT_CODES = {
+  ok: 0,
+  /** The command was understood and failed; the error has a code that says why. */
+  failed: 1,
+  /** The command line itself was wrong; nothing was tried. */
+  usage: 2,
+} as const;
+
+export function printJson(terminal: Terminal, value: unknown): void {
+  terminal.out(`${JSON.stringify(value, null, 2)}\n`);
+}
+
+/** Prints what ended a command, and returns the exit code for it. */
+export function printFailure(terminal: Terminal, failure: unknown, json: boolean): number {
+  if (failure instanceof Interruption) {
+    if (json) printJson(terminal, { interrupted: failure.signalName });
+    else terminal.error(`${failure.message}; everything was closed.\n`);
+    return failure.exitCode;
+  }
+  if (failure instanceof CommanderError) return printUsage(terminal, failure, json);
+  const error = isSandlotError(failure) ? failure : unexpected(failure);
+  if (json) printJson(terminal, { error });
+  else terminal.error(`error ${error.code}: ${error.message}\n  What to do: ${error.remedy}\n`);
+  // A stack helps with what should not happen, and is noise on what can.
+  if (error.code === "internal" && failure instanceof Error) terminal.error(`${failure.stack}\n`);
+  return EXIT_CODES.failed;
+}
+
+/** Commander has printed its own message already, or the help that was asked for. */
+function printUsage(terminal: Terminal, failure: CommanderError, json: boolean): number {
+  if (failure.exitCode === 0) return EXIT_CODES.ok;
+  if (json) {
+    const isHelp = failure.code === "commander.help";
+    const problem = isHelp ? "no command was given" : failure.message.replace(/^error: /, "").replace(/\n/g, " ");
+    printJson(terminal, { error: new SandlotError("invalid_request", { field: "command line", problem }) });
+  }
+  return EXIT_CODES.usage;
+}
+
+function unexpected(failure: unknown): SandlotError {
+  return new SandlotError("internal", { problem: failure instanceof Error ? failure.message : String(failure) });
+}

@@ -1,0 +1,33 @@
+/**
+ * What a blueprint needs its backend to be able to do. Asking for what a backend does not declare is a named error
+ * when the fleet opens, never a setting that is silently without effect.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Capability } from "../backend/backend.ts";
+import type { Blueprint } from "../backend/blueprint.ts";
+import type { NamedBlueprint } from "./settings.ts";
+
+/** In the order in which a missing one is reported. */
+const NEEDED_BY: readonly (readonly [Capability, (blueprint: Blueprint) => boolean])[] = [
+  ["image", ({ image }) => image !== undefined],
+  ["limits", ({ limits }) => Object.values(limits).some((limit) => limit !== undefined)],
+  ["mounts", ({ mounts }) => mounts.length > 0],
+  ["network", ({ network }) => network.mode !== "none"],
+];
+
+/** What this blueprint cannot do without. */
+export function neededCapabilities(blueprint: Blueprint): readonly Capability[] {
+  return NEEDED_BY.filter(([, isNeeded]) => isNeeded(blueprint)).map(([capability]) => capability);
+}
+
+/** Throws `capability_missing` when the backend lacks something the blueprint needs. */
+export function requireCapabilities(
+  { name, blueprint }: Pick<NamedBlueprint, "name" | "blueprint">,
+  backend: string,
+  capabilities: ReadonlySet<Capability>,
+): void {
+  const missing = neededCapabilities(blueprint).find((capability) => !capabilities.has(capability));
+  if (missing === undefined) return;
+  throw new SandlotError("capability_missing", { backend, capability: missing, neededBy: `blueprint ${name}` });
+}

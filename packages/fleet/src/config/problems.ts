@@ -1,0 +1,146 @@
+/**
+ * What is wrong with a configuration, in words a person can act on: where, what, and what was probably meant.
+ * The first problem is reported precisely, with the number of others, so that nobody reads a wall to find one typo.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import { nearest } from "./suggest.ts";
+
+export interface Problem {
+  readonly path: string;
+  /** Reads after "Configuration at limits.max:", without a full stop. */
+  readonly problem: string;
+  readonly suggestion?: string;
+}
+
+type Path = readonly PropertyKey[];
+
+/** Throws `config_invalid` for the first problem, if there is one. */
+export function refuse(problems: readonly Problem[]): void {
+  const [first, ...others] = problems;
+  if (first === undefined) return;
+  const more =
+    others.length === 0 ? "" : ` (and ${others.length} more ${others.length === 1 ? "problem" : "problems"})`;
+  throw new SandlotError("config_invalid", { ...first, problem: `${first.problem}${more}` });
+}
+
+/** One problem per wrong thing. Unknown keys come first: a mistyped key is often why another one is missing. */
+export function problemsOf(issues: readonly z.core.$ZodIssue[], schema: z.core.$ZodType, input: unknown): Problem[] {
+  const unknown: Problem[] = [];
+  const wrong: Problem[] = [];
+  for (const issue of issues) {
+    if (issue.code === "unrecognized_keys")
+      unknown.push(...issue.keys.map((key) => unknownKey(schema, issue.path, key)));
+    else wrong.push({ path: showPath(issue.path), ...wrongValue(issue, valueAt(input, issue.path)) });
+  }
+  return [...unknown, ...wrong];
+}
+
+/** `blueprints.default.mounts[0].hostPath`; what is no plain word is quoted. */
+export function showPath(path: Path): string {
+  let shown = "";
+  for (const part of path) {
+    if (typeof part === "number") shown += `[${part}]`;
+    else if (/^[A-Za-z_$][\w$-]*$/.test(String(part))) shown += shown === "" ? String(part) : `.${String(part)}`;
+    else shown += `[${JSON.stringify(String(part))}]`;
+  }
+  return shown;
+}
+
+function unknownKey(schema: z.core.$ZodType, parent: Path, key: string): Problem {
+  const siblings = keysOf(schemaAt(schema, parent));
+  const suggestion = nearest(key, siblings) ?? elsewhere(schema, key);
+  return { path: showPath([...parent, key]), problem: "this key does not exist", ...(suggestion && { suggestion }) };
+}
+
+/** A key that is right but stands in the wrong place: `maxPerUser` beside `limits`. */
+function elsewhere(schema: z.core.$ZodType, key: string): string | undefined {
+  for (const parent of keysOf(schema)) {
+    if (keysOf(schemaAt(schema, [parent])).includes(key)) return showPath([parent, key]);
+  }
+  return undefined;
+}
+
+function wrongValue(issue: z.core.$ZodIssue, value: unknown): Omit<Problem, "path"> {
+  switch (issue.code) {
+    case "invalid_type":
+      return { problem: `must be ${EXPECTED[issue.expected] ?? issue.expected}, but is ${kindOf(value)}` };
+    case "invalid_value": {
+      const choices = issue.values.map(String);
+      const suggestion = typeof value === "string" ? nearest(value, choices) : undefined;
+      const problem = `must be ${choices.length === 1 ? "" : "one of "}${choices.join(", ")}, but is ${show(value)}`;
+      return { problem, ...(suggestion && { suggestion }) };
+    }
+    case "invalid_key":
+      return { problem: issue.issues[0]?.message ?? issue.message };
+    case "too_small":
+    case "too_big":
+      return { problem: typeof value === "number" ? `${issue.message} (it is ${value})` : issue.message };
+    case "invalid_format":
+      return { problem: `${issue.message} (it is ${show(value)})` };
+    default:
+      return { problem: issue.message };
+  }
+}
+
+/** zod's names for what it expected, as words. */
+const EXPECTED: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  object: "an object",
+  record: "an object",
+  array: "a list",
+};
+
+/** Says what kind of thing a value is without showing it: it may be a secret in the wrong place. */
+function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "number") return Number.isFinite(value) ? `the number ${value}` : `${value}`;
+  return (
+    { string: "a string", boolean: `${value}`, object: "an object", undefined: "missing" }[String(typeof value)] ??
+    `a ${typeof value}`
+  );
+}
+
+function show(value: unknown): string {
+  if (typeof value !== "string") return kindOf(value);
+  return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
+}
+
+function valueAt(input: unknown, path: Path): unknown {
+  let value = input;
+  for (const key of path) {
+    if (value === null || typeof value !== "object") return undefined;
+    value = Reflect.get(value, key);
+  }
+  return value;
+}
+
+/** The schema below a path, through records, lists and defaults. */
+function schemaAt(schema: z.core.$ZodType | undefined, path: Path): z.core.$ZodType | undefined {
+  const inner = unwrapped(schema);
+  const [key, ...rest] = path;
+  if (key === undefined) return inner;
+  if (inner instanceof z.ZodObject) return schemaAt(inner.shape[String(key)], rest);
+  if (inner instanceof z.ZodRecord) return schemaAt(inner.valueType, rest);
+  if (inner instanceof z.ZodArray) return schemaAt(inner.element, rest);
+  return undefined;
+}
+
+function unwrapped(schema: z.core.$ZodType | undefined): z.core.$ZodType | undefined {
+  const wraps =
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodPrefault ||
+    schema instanceof z.ZodReadonly;
+  return wraps ? unwrapped(schema.unwrap()) : schema;
+}
+
+function keysOf(schema: z.core.$ZodType | undefined): string[] {
+  const inner = unwrapped(schema);
+  return inner instanceof z.ZodObject ? Object.keys(inner.shape) : [];
+}

@@ -1,0 +1,121 @@
+/**
+ * What only several values together can get wrong. Pure: each check looks at the completed configuration and tells what
+ * it finds.
+ */
+
+import { posix } from "node:path";
+import { DEFAULT_BLUEPRINT } from "./defaults.ts";
+import { type Problem, showPath } from "./problems.ts";
+import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
+import { nearest } from "./suggest.ts";
+
+/** How many renewals fit into a session's lifetime. One may be late and one may be lost before anybody is buried. */
+const RENEWALS_PER_LIFETIME = 3;
+
+/** Where Sandlot itself mounts. A mount at, above or below one of these would hide a thread's files. */
+const RESERVED_PATHS = ["/mnt/user-data", "/mnt/acp-workspace", "/mnt/skills"];
+
+export function relationProblems(config: CompletedConfig): Problem[] {
+  return [
+    ...limitProblems(config),
+    ...poolProblems(config),
+    ...durationProblems(config),
+    ...Object.entries(config.blueprints).flatMap(([name, blueprint]) => [...blueprintProblems(name, blueprint)]),
+  ];
+}
+
+function* limitProblems({ limits, pool }: CompletedConfig): Generator<Problem> {
+  const blanks = Object.values(pool).reduce((sum, target) => sum + target, 0);
+  if (limits.max < blanks) {
+    yield {
+      path: "limits.max",
+      problem: `is ${limits.max}, but pool asks for ${blanks} blank sandboxes; raise it or ask for fewer`,
+    };
+  }
+  if (limits.maxPerUser > limits.max) {
+    yield {
+      path: "limits.maxPerUser",
+      problem: `is ${limits.maxPerUser}, more than the whole fleet may have (limits.max is ${limits.max}); use 0 for no limit per user`,
+    };
+  }
+}
+
+function* poolProblems({ pool, blueprints }: CompletedConfig): Generator<Problem> {
+  const known = [...new Set([DEFAULT_BLUEPRINT, ...Object.keys(blueprints)])];
+  for (const name of Object.keys(pool)) {
+    if (known.includes(name)) continue;
+    const suggestion = nearest(name, known);
+    const problem = `names a blueprint that is not configured; configured are ${known.join(", ")}`;
+    yield { path: showPath(["pool", name]), problem, ...(suggestion && { suggestion }) };
+  }
+}
+
+function* durationProblems(config: CompletedConfig): Generator<Problem> {
+  const { housekeepingIntervalMs, sessionLifetimeMs, orphanTimeoutMs, leakDetection } = config;
+  const longest = Math.floor(sessionLifetimeMs / RENEWALS_PER_LIFETIME);
+  if (longest < 1) {
+    yield {
+      path: "sessionLifetimeMs",
+      problem: `must be at least ${RENEWALS_PER_LIFETIME} ms, so that renewals fit into it (it is ${sessionLifetimeMs})`,
+    };
+  } else if (housekeepingIntervalMs > longest) {
+    yield {
+      path: "housekeepingIntervalMs",
+      problem:
+        `is ${housekeepingIntervalMs}, but sessions are renewed this often and must be renewed ${RENEWALS_PER_LIFETIME} times ` +
+        `in sessionLifetimeMs (${sessionLifetimeMs}); use at most ${longest}`,
+    };
+  }
+  if (orphanTimeoutMs < sessionLifetimeMs) {
+    yield {
+      path: "orphanTimeoutMs",
+      problem:
+        `is ${orphanTimeoutMs}, less than sessionLifetimeMs (${sessionLifetimeMs}); sandboxes in use would count as left ` +
+        "over before their holders could register again",
+    };
+  }
+  if (leakDetection.captureStacks && leakDetection.afterMs === 0) {
+    yield {
+      path: "leakDetection.captureStacks",
+      problem:
+        "costs time on every acquire and reports nothing while leakDetection.afterMs is 0; set that too, or leave this off",
+    };
+  }
+}
+
+function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprint): Generator<Problem> {
+  const at = (...path: (string | number)[]) => showPath(["blueprints", name, ...path]);
+  const seen = new Set<string>();
+  for (const [index, { sandboxPath }] of mounts.entries()) {
+    const path = at("mounts", index, "sandboxPath");
+    const problem = mountProblem(sandboxPath, seen);
+    if (problem !== undefined) yield { path, problem };
+    seen.add(posix.resolve("/", sandboxPath));
+  }
+  if (network.mode === "allowlist" && network.allow.length === 0) {
+    yield {
+      path: at("network", "allow"),
+      problem: "names nothing, so nothing could be reached; name hosts, or set network.mode to none",
+    };
+  }
+  if (network.mode !== "allowlist" && network.allow.length > 0) {
+    yield {
+      path: at("network", "allow"),
+      problem: `means nothing with network.mode ${network.mode}; set that to allowlist, or remove this`,
+    };
+  }
+}
+
+/** Sandboxes have POSIX paths, whatever the host has. */
+function mountProblem(sandboxPath: string, seen: ReadonlySet<string>): string | undefined {
+  if (sandboxPath.includes("\0")) return "must not contain a NUL byte";
+  if (!posix.isAbsolute(sandboxPath)) return `must be an absolute path (it is ${JSON.stringify(sandboxPath)})`;
+  const path = posix.resolve(sandboxPath);
+  const hidden = RESERVED_PATHS.find((reserved) => isWithin(path, reserved) || isWithin(reserved, path));
+  if (hidden !== undefined) return `would hide ${hidden}, which belongs to the thread; choose another place`;
+  return seen.has(path) ? `is used by an earlier mount already (${path})` : undefined;
+}
+
+function isWithin(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(directory === "/" ? "/" : `${directory}/`);
+}

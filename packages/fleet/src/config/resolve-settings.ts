@@ -1,0 +1,114 @@
+/**
+ * From what a user wrote to settings that the fleet can rely on: checked, completed, resolved, frozen.
+ *
+ *   unknown ──schema──▶ completed ──places, variables, relations──▶ Settings
+ *
+ * Everything that is wrong is `config_invalid` with the path of the key, thrown before anything is opened. The file
+ * system is only looked at, never changed.
+ */
+
+import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
+import { DEFAULT_BLUEPRINT } from "./defaults.ts";
+import { pathProblem, resolvePlaces } from "./places.ts";
+import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
+import { relationProblems } from "./relations.ts";
+import { type CompletedBlueprint, type CompletedConfig, fleetConfigSchema } from "./schema.ts";
+import type { NamedBlueprint, Settings } from "./settings.ts";
+import { type Environment, expandVariables } from "./variables.ts";
+
+/** `environment` is where `$NAME` and the default home come from; `process.env` outside tests. */
+export function resolveSettings(config: unknown, environment: Environment): Settings {
+  const completed = completeConfig(config);
+  const problems: Problem[] = [];
+  const places = resolvePlaces(completed, environment, problems);
+  const blueprints = resolveBlueprints(completed, environment, problems);
+  problems.push(...relationProblems(completed));
+  refuse(problems);
+  // Named, not spread: a key that settings do not have would otherwise get through unnoticed.
+  return deepFreeze({
+    ...places,
+    backend: completed.backend,
+    blueprints,
+    pool: dictionary(Object.entries(completed.pool)),
+    limits: completed.limits,
+    idleTimeoutMs: completed.idleTimeoutMs,
+    maxLifetimeMs: completed.maxLifetimeMs,
+    orphanTimeoutMs: completed.orphanTimeoutMs,
+    acquireTimeoutMs: completed.acquireTimeoutMs,
+    sessionLifetimeMs: completed.sessionLifetimeMs,
+    stopTimeoutMs: completed.stopTimeoutMs,
+    housekeepingIntervalMs: completed.housekeepingIntervalMs,
+    autoRestart: completed.autoRestart,
+    leakDetection: completed.leakDetection,
+    activity: completed.activity,
+  });
+}
+
+function completeConfig(config: unknown): CompletedConfig {
+  const input = config === undefined ? {} : config;
+  const parsed = fleetConfigSchema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  refuse(problemsOf(parsed.error.issues, fleetConfigSchema, input));
+  throw parsed.error; // A failed parse has at least one issue.
+}
+
+function resolveBlueprints(
+  { blueprints, backend }: CompletedConfig,
+  environment: Environment,
+  problems: Problem[],
+): Readonly<Record<string, NamedBlueprint>> {
+  const configured: Record<string, CompletedBlueprint> = { [DEFAULT_BLUEPRINT]: BARE_BLUEPRINT, ...blueprints };
+  return dictionary(
+    Object.entries(configured).map(([name, given]) => {
+      for (const [index, { hostPath }] of given.mounts.entries()) {
+        const wrong = pathProblem(hostPath, environment);
+        if (wrong !== undefined)
+          problems.push({ ...wrong, path: showPath(["blueprints", name, "mounts", index, "hostPath"]) });
+      }
+      const blueprint: Blueprint = {
+        ...given,
+        environment: resolveVariables(name, given.environment, environment, problems),
+      };
+      return [name, { name, hash: hashBlueprint(backend, blueprint), blueprint }];
+    }),
+  );
+}
+
+/** What `default` is when nobody configured it: nothing that a backend would have to be able to do. */
+const BARE_BLUEPRINT: CompletedBlueprint = {
+  environment: {},
+  limits: {},
+  mounts: [],
+  network: { mode: "none", allow: [] },
+};
+
+function resolveVariables(
+  blueprint: string,
+  values: Readonly<Record<string, string>>,
+  environment: Environment,
+  problems: Problem[],
+): Readonly<Record<string, string>> {
+  return dictionary(
+    Object.entries(values).map(([name, text]) => {
+      const expansion = expandVariables(text, environment);
+      if (expansion.ok) return [name, expansion.value];
+      problems.push({ path: showPath(["blueprints", blueprint, "environment", name]), problem: expansion.problem });
+      return [name, ""];
+    }),
+  );
+}
+
+/** An object that has its own keys only: looking up a name that a caller sent never finds `constructor`. */
+function dictionary<T>(entries: Iterable<readonly [string, T]>): Record<string, T> {
+  const made: Record<string, T> = Object.create(null);
+  for (const [key, value] of entries) made[key] = value;
+  return made;
+}
+
+function deepFreeze<T>(value: T): T {
+  if (value !== null && typeof value === "object" && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const inner of Object.values(value)) deepFreeze(inner);
+  }
+  return value;
+}

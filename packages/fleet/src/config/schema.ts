@@ -1,0 +1,239 @@
+/**
+ * The configuration a user writes: one strict, described schema. It is the type of `openFleet`'s argument, the check of
+ * a configuration file and the JSON Schema that `sandlot config schema` prints, so that these three cannot disagree.
+ *
+ * Invariants
+ * - Every key is optional and described. Defaults come from `defaults.ts` and are visible in the JSON Schema.
+ * - Objects are strict: an unknown key is an error at every depth.
+ * - What one value can get wrong by itself is refused here, with a reason. What only a relation between values, the
+ *   file system or the environment can tell is `resolve-settings.ts`.
+ */
+
+import { ENV_NAME_PATTERN } from "@sandlot/contract";
+import { z } from "zod";
+import { DEFAULTS } from "./defaults.ts";
+
+/** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
+export const FLEET_ID_PATTERN = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
+/** A blueprint's name is a key in files and a word in messages. */
+const BLUEPRINT_NAME_PATTERN = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+/** The longest a Node timer can wait (24.8 days). A longer one would fire at once. */
+export const DURATION_MAX_MS = 2_147_483_647;
+/** Far beyond any machine; catches a size typed into a count. */
+const COUNT_MAX = 1_000_000;
+
+const duration = z.int().max(DURATION_MAX_MS, `must be at most ${DURATION_MAX_MS} ms (24.8 days)`);
+const count = z.int().max(COUNT_MAX, `must be at most ${COUNT_MAX}`);
+
+/** A duration that can be switched off. */
+function durationOrOff(zeroMeans: string) {
+  return duration.min(0, `must not be negative; 0 means ${zeroMeans}`);
+}
+
+/** A duration that cannot be 0, and why. */
+function durationOverZero(because: string) {
+  return duration.min(1, `must be at least 1 ms: ${because}`);
+}
+
+const limitsSchema = z
+  .strictObject({
+    mode: z
+      .enum(["hard", "soft"])
+      .default(DEFAULTS.limits.mode)
+      .describe(
+        "`hard` is never exceeded, across processes. `soft` evicts what it can, otherwise goes over and says so.",
+      ),
+    max: count
+      .min(1, "must be at least 1: a fleet without room serves nobody")
+      .default(DEFAULTS.limits.max)
+      .describe("How many sandboxes the fleet may have, in whatever state."),
+    maxPerUser: count
+      .min(0, "must not be negative; 0 means no limit per user")
+      .default(DEFAULTS.limits.maxPerUser)
+      .describe("How many of them one user may have. 0: no limit per user."),
+    queueMax: count
+      .min(0, "must not be negative; 0 means that nobody waits")
+      .default(DEFAULTS.limits.queueMax)
+      .describe("How many acquires may wait for room at once. 0: nobody waits."),
+    onFull: z
+      .enum(["wait", "reject"])
+      .default(DEFAULTS.limits.onFull)
+      .describe("Whether an acquire that finds no room waits in the queue or is refused at once."),
+  })
+  .prefault({})
+  .describe("How much the fleet may use.");
+
+const mountSchema = z
+  .strictObject({
+    hostPath: z.string().min(1, "must not be empty").describe("An absolute path on the host."),
+    sandboxPath: z.string().min(1, "must not be empty").describe("An absolute path inside the sandbox."),
+    readOnly: z.boolean().default(DEFAULTS.mount.readOnly).describe("Whether the sandbox may only read it."),
+  })
+  .describe("A host directory that sandboxes see.");
+
+const networkSchema = z
+  .strictObject({
+    mode: z
+      .enum(["none", "allowlist", "open"])
+      .default(DEFAULTS.network.mode)
+      .describe("`none`: no network. `allowlist`: only what `allow` names. `open`: everything."),
+    allow: z
+      .array(
+        z.strictObject({
+          host: z.string().min(1, "must not be empty").describe("A host name."),
+          ports: z
+            .array(z.int().min(1, "must be a port, 1 to 65535").max(65_535, "must be a port, 1 to 65535"))
+            .min(1, "must name at least one port")
+            .describe("The ports that may be reached there."),
+        }),
+      )
+      .default([])
+      .describe("What may be reached when `mode` is `allowlist`."),
+  })
+  .prefault({})
+  .describe("What sandboxes can reach.");
+
+const amount = z.int().min(1, "must be at least 1; leave the key out for no limit").optional();
+
+const blueprintSchema = z
+  .strictObject({
+    image: z.string().min(1, "must not be empty").optional().describe("What an engine that has images starts from."),
+    environment: z
+      .record(
+        z.string().regex(ENV_NAME_PATTERN, "the name of a variable has letters, digits and underscores only"),
+        z.string(),
+      )
+      .default({})
+      .describe(
+        "Environment variables of every command. `$NAME` in a value (or NAME in braces after the `$`, where a letter or digit follows) " +
+          "is taken from Sandlot's own environment; `$$` is a dollar sign.",
+      ),
+    limits: z
+      .strictObject({
+        memoryBytes: amount.describe("Memory of one sandbox."),
+        cpuCount: z
+          .number()
+          .positive("must be more than 0; leave the key out for no limit")
+          .optional()
+          .describe("Processors of one sandbox; 0.5 is half of one."),
+        pidsMax: amount.describe("Processes and threads of one sandbox."),
+        diskBytes: amount.describe("Disk space of one sandbox, its workspace included."),
+      })
+      .prefault({})
+      .describe("What one sandbox may use. A key that is left out is not limited."),
+    mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
+    network: networkSchema,
+  })
+  .describe("What a sandbox is made from.");
+
+const blueprintName = z
+  .string()
+  .regex(BLUEPRINT_NAME_PATTERN, "the name of a blueprint has 1 to 64 letters, digits, dots, underscores or hyphens");
+
+export const fleetConfigSchema = z
+  .strictObject({
+    home: z
+      .string()
+      .optional()
+      .describe(
+        "All state of this fleet on this machine. Default: $SANDLOT_HOME, else sandlot in the XDG state directory.",
+      ),
+    fleetId: z
+      .string()
+      .regex(FLEET_ID_PATTERN, "must be 1 to 40 lower-case letters, digits or hyphens, with no hyphen at either end")
+      .optional()
+      .describe("Two fleets on one engine never touch each other's sandboxes. Default: a hash of `home`."),
+    backend: z.enum(["memory"]).default(DEFAULTS.backend).describe("The engine that sandboxes live on."),
+    store: z
+      .strictObject({
+        type: z
+          .enum(["memory", "sqlite"])
+          .default(DEFAULTS.store.type)
+          .describe(
+            "`sqlite` is shared by the processes of one host. `memory` belongs to one process and ends with it.",
+          ),
+        path: z.string().optional().describe("The SQLite file. Default: fleet.db in `home`."),
+      })
+      .prefault({})
+      .describe("Where the fleet records which sandboxes exist and who holds them."),
+    blueprints: z
+      .record(blueprintName, blueprintSchema)
+      .default({})
+      .describe(
+        "What sandboxes are made from, by name. An acquire that names none uses `default`, which always exists.",
+      ),
+    pool: z
+      .record(blueprintName, count.min(0, "must not be negative; 0 keeps none ready"))
+      .default({})
+      .describe("How many blank sandboxes to keep ready, by blueprint."),
+    limits: limitsSchema,
+    idleTimeoutMs: durationOrOff("never")
+      .default(DEFAULTS.idleTimeoutMs)
+      .describe("A sandbox that nobody has leased and that does no work ends after this long. 0: never."),
+    maxLifetimeMs: durationOrOff("no limit")
+      .default(DEFAULTS.maxLifetimeMs)
+      .describe("A sandbox takes no new leases after this long, and ends with its last one. 0: no limit."),
+    orphanTimeoutMs: durationOverZero("what a peer has just made would be taken for left over")
+      .default(DEFAULTS.orphanTimeoutMs)
+      .describe("How long something may stay in the engine that no record knows."),
+    acquireTimeoutMs: durationOverZero(
+      "an acquire that may not take any time always fails, and one without a limit can hang",
+    )
+      .default(DEFAULTS.acquireTimeoutMs)
+      .describe("How long an acquire may take, all steps together."),
+    sessionLifetimeMs: durationOverZero("every process would be taken for dead")
+      .default(DEFAULTS.sessionLifetimeMs)
+      .describe("A process that has not renewed its session for this long is dead, and others take over what it held."),
+    stopTimeoutMs: durationOverZero("no engine confirms a stop in no time")
+      .default(DEFAULTS.stopTimeoutMs)
+      .describe("How long the engine may take to confirm a stop before it is asked again."),
+    housekeepingIntervalMs: durationOverZero("housekeeping would never rest")
+      .default(DEFAULTS.housekeepingIntervalMs)
+      .describe(
+        "How often sessions are renewed and each housekeeping task looks. At most a third of `sessionLifetimeMs`.",
+      ),
+    autoRestart: z
+      .boolean()
+      .default(DEFAULTS.autoRestart)
+      .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
+    leakDetection: z
+      .strictObject({
+        afterMs: durationOrOff("off")
+          .default(DEFAULTS.leakDetection.afterMs)
+          .describe("Report a lease that was not used for this long. 0: off."),
+        captureStacks: z
+          .boolean()
+          .default(DEFAULTS.leakDetection.captureStacks)
+          .describe("Keep the stack of each acquire for that report. Costs several times the acquire itself."),
+      })
+      .prefault({})
+      .describe("Finding leases that somebody forgot to release."),
+    activity: z
+      .strictObject({
+        cpuShareMin: z
+          .number()
+          .positive("must be more than 0: every sandbox uses at least that, so none would ever be idle")
+          .max(COUNT_MAX, `must be at most ${COUNT_MAX}`)
+          .default(DEFAULTS.activity.cpuShareMin)
+          .describe("A sandbox that uses at least this share of one processor is at work."),
+        previewQuietMs: durationOrOff("that preview traffic does not count")
+          .default(DEFAULTS.activity.previewQuietMs)
+          .describe("A preview request counts as work for this long. 0: not at all."),
+      })
+      .prefault({})
+      .describe("What counts as work going on inside a sandbox that nobody has leased."),
+  })
+  .describe("Configuration of a Sandlot fleet. Every key is optional.");
+
+/** What a user writes. Read-only, so that a constant can be passed too. */
+export type FleetConfig = DeepReadonly<z.input<typeof fleetConfigSchema>>;
+/** The same with defaults filled in, before relations are checked and places are resolved. */
+export type CompletedConfig = z.output<typeof fleetConfigSchema>;
+export type CompletedBlueprint = z.output<typeof blueprintSchema>;
+
+type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> } : T;
+
+/** The schema in the form that editors and other languages understand. */
+export function fleetConfigJsonSchema(): Record<string, unknown> {
+  return { ...z.toJSONSchema(fleetConfigSchema, { io: "input" }), title: "Sandlot fleet configuration" };
+}

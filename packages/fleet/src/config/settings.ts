@@ -1,0 +1,53 @@
+/**
+ * Settings: the configuration after it was checked, completed and frozen. Nothing below `config/` sees what a user
+ * typed; nothing above it sees a default being applied.
+ */
+
+import type { BlueprintHash, FleetId } from "@sandlot/contract";
+import type { Blueprint } from "../backend/blueprint.ts";
+
+export interface Settings {
+  /** All state of this fleet on this machine. */
+  readonly home: string;
+  /** Two fleets on one engine never touch each other's sandboxes. */
+  readonly fleetId: FleetId;
+  readonly backend: "memory";
+  readonly store: { readonly type: "memory" } | { readonly type: "sqlite"; readonly path: string };
+  readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  /** How many blanks to keep ready, by blueprint. */
+  readonly pool: Readonly<Record<string, number>>;
+  readonly limits: LimitSettings;
+  /** A parked sandbox ends after this long. 0: never. */
+  readonly idleTimeoutMs: number;
+  /** No new leases after this long; ends when the last one does. 0: never. */
+  readonly maxLifetimeMs: number;
+  /** How long something of ours may stay in the engine without a record; also when an unmanaged sandbox ends itself. */
+  readonly orphanTimeoutMs: number;
+  readonly acquireTimeoutMs: number;
+  /** A peer that is not heard of for this long is dead. */
+  readonly sessionLifetimeMs: number;
+  /** How long the engine may take to confirm a stop before it is asked again. */
+  readonly stopTimeoutMs: number;
+  /** How often each housekeeping task looks. */
+  readonly housekeepingIntervalMs: number;
+  readonly autoRestart: boolean;
+  readonly leakDetection: { readonly afterMs: number; readonly captureStacks: boolean };
+  /** What counts as work going on inside a parked sandbox. */
+  readonly activity: { readonly cpuShareMin: number; readonly previewQuietMs: number };
+}
+
+export interface LimitSettings {
+  /** `hard` is never exceeded, across processes. `soft` evicts what it can and otherwise goes over and says so. */
+  readonly mode: "hard" | "soft";
+  readonly max: number;
+  /** 0: no limit per user. */
+  readonly maxPerUser: number;
+  readonly queueMax: number;
+  readonly onFull: "wait" | "reject";
+}
+
+export interface NamedBlueprint {
+  readonly name: string;
+  readonly hash: BlueprintHash;
+  readonly blueprint: Blueprint;
+}

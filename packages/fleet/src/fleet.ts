@@ -1,0 +1,121 @@
+/**
+ * What users of the library touch: a fleet, and the leases it gives.
+ *
+ *   await using fleet = await openFleet();
+ *   await using lease = await fleet.acquire({ thread: "t1" });
+ *   const result = await lease.sandbox.exec("ls");
+ */
+
+import type {
+  FleetEvent,
+  FleetEventType,
+  Generation,
+  InstanceId,
+  LeaseId,
+  LossReason,
+  Recovery,
+  Sandbox,
+  SandboxId,
+  SandboxSummary,
+  StopReason,
+} from "@sandlot/contract";
+
+export interface Fleet extends AsyncDisposable {
+  readonly instanceId: InstanceId;
+  /** A right to use the thread's sandbox, which is found, bound or made. Every lease needs its own release. */
+  acquire(request?: AcquireRequest): Promise<Lease>;
+  /** Makes the thread's sandbox ready without taking a lease. Resolves when it is ready. */
+  warm(request: WarmRequest): Promise<void>;
+  /** The sandbox with this id, if this instance holds it. In memory only, never I/O. */
+  get(sandboxId: SandboxId | string): Sandbox | undefined;
+  /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
+  destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
+  list(): Promise<readonly SandboxSummary[]>;
+  /** Why is it alive, why was it stopped, who holds it, since when. */
+  explain(sandboxId: SandboxId | string): Promise<Explanation>;
+  readonly events: FleetEvents;
+  /** Leases handed to remote callers, which any instance can renew or release. */
+  readonly remoteLeases: RemoteLeases;
+  /** Drains, then hands over: sandboxes stay for the next instance unless `destroy`. Idempotent. */
+  close(options?: CloseOptions): Promise<void>;
+}
+
+export interface ThreadKeyInput {
+  readonly user?: string;
+  readonly thread: string;
+}
+
+export interface AcquireRequest {
+  readonly user?: string;
+  /** Without a thread: a sandbox of its own, which ends with its last lease. */
+  readonly thread?: string;
+  readonly blueprint?: string;
+  /** What for, in a word or two; shown to whoever asks who holds a sandbox. */
+  readonly purpose?: string;
+  readonly signal?: AbortSignal;
+  /** How long to wait, all steps together. Default `acquireTimeoutMs`. */
+  readonly timeoutMs?: number;
+  /** Makes it a lease of a remote caller: a row in the store that ends when it is not renewed for this long. */
+  readonly ttlMs?: number;
+}
+
+export interface WarmRequest extends ThreadKeyInput {
+  readonly blueprint?: string;
+  readonly signal?: AbortSignal;
+  readonly timeoutMs?: number;
+}
+
+export interface Lease extends AsyncDisposable {
+  readonly id: LeaseId;
+  readonly purpose: string;
+  readonly acquiredAt: number;
+  /** The sandbox in its present generation. Take it from here each time: after a crash it is another object. */
+  readonly sandbox: Sandbox;
+  readonly generation: Generation;
+  readonly recovery: Recovery;
+  /** Ends this lease and no other. Idempotent, and never rejects because the sandbox or the store is in trouble. */
+  release(): Promise<void>;
+  /** Called at once when the sandbox is lost. Returns how to stop listening. */
+  onLost(listener: (loss: { readonly reason: LossReason; readonly generation: Generation }) => void): () => void;
+}
+
+export interface DestroyOptions {
+  readonly force?: boolean;
+  readonly purge?: boolean;
+  readonly signal?: AbortSignal;
+  /** How long to wait for the engine's confirmation before answering `stopping`. */
+  readonly timeoutMs?: number;
+}
+
+/** `stopping`: it will be ended, but the engine has not confirmed yet. */
+export type DestroyOutcome = "absent" | "stopped" | "stopping";
+
+export interface CloseOptions {
+  /** Also stop the sandboxes that nobody else holds. */
+  readonly destroy?: boolean;
+  /** How long to wait for leases to be released before letting go of them. */
+  readonly drainMs?: number;
+}
+
+export interface FleetEvents extends AsyncIterable<FleetEvent> {
+  on(listener: (event: FleetEvent) => void, ...types: FleetEventType[]): () => void;
+}
+
+export interface RemoteLeases {
+  renew(leaseId: LeaseId | string): Promise<{ readonly expiresInMs: number }>;
+  /** Idempotent: false when there was no such lease. */
+  release(leaseId: LeaseId | string): Promise<boolean>;
+}
+
+export interface Explanation {
+  readonly sandboxId: SandboxId;
+  readonly state: SandboxSummary["state"] | "absent";
+  /** One sentence for a person. */
+  readonly summary: string;
+  readonly holders: readonly { readonly who: string; readonly purpose: string; readonly since: number }[];
+  readonly stopped: { readonly reason: StopReason; readonly by: InstanceId; readonly at: number } | null;
+  /** What would end it if nothing changes, and when. */
+  readonly ends: { readonly reason: StopReason; readonly at: number } | null;
+  /** What this instance saw of it lately. */
+  readonly history: readonly FleetEvent[];
+}

@@ -1,0 +1,87 @@
+/**
+ * Waiting for the store to change. Hints wake waiters early; because a hint may never come, everybody also looks again
+ * after a while. The store is watched only while somebody is listening: an idle fleet costs nothing.
+ */
+
+import type { Timer, World } from "../world/world.ts";
+import type { Store } from "./store.ts";
+
+/** Without a hint, look again this often: short enough for a person, long enough to cost nothing. */
+const POLL_MS = 250;
+/** After a hint, let what belongs together arrive before everybody looks. */
+const SETTLE_MS = 2;
+
+export class Changes {
+  readonly #world: World;
+  readonly #store: Store;
+  readonly #waiters = new Set<() => void>();
+  #listeners = 0;
+  #unwatch: (() => void) | null = null;
+  #settling: Timer | null = null;
+  #count = 0;
+
+  constructor(world: World, store: Store) {
+    this.#world = world;
+    this.#store = store;
+  }
+
+  /** Runs `work` with the store being watched. */
+  async listening<T>(work: () => Promise<T>): Promise<T> {
+    this.#listeners += 1;
+    this.#unwatch ??= this.#store.watch(() => this.hint());
+    try {
+      return await work();
+    } finally {
+      this.#listeners -= 1;
+      if (this.#listeners === 0) this.close();
+    }
+  }
+
+  /** Take it before looking; then `after` misses nothing that happens while looking. */
+  count(): number {
+    return this.#count;
+  }
+
+  /** Resolves when something may have changed since `count`. Rejects with the signal's reason. */
+  after(count: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    if (count !== this.#count) return this.#wait(SETTLE_MS, signal);
+    return this.#wait(POLL_MS * (0.75 + this.#world.random() / 2), signal);
+  }
+
+  /** Something may have changed. */
+  hint(): void {
+    this.#count += 1;
+    if (this.#waiters.size === 0 || this.#settling !== null) return;
+    this.#settling = this.#world.timer(SETTLE_MS, () => {
+      this.#settling = null;
+      for (const wake of [...this.#waiters]) wake();
+    });
+  }
+
+  close(): void {
+    this.#unwatch?.();
+    this.#unwatch = null;
+  }
+
+  #wait(ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        timer.cancel();
+        this.#waiters.delete(wake);
+        signal.removeEventListener("abort", onAbort);
+      };
+      const wake = () => {
+        end();
+        resolve();
+      };
+      const onAbort = () => {
+        end();
+        reject(signal.reason);
+      };
+      const timer = this.#world.timer(ms, wake);
+      this.#waiters.add(wake);
+      signal.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+}

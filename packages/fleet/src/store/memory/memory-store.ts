@@ -1,0 +1,55 @@
+/**
+ * The memory store: the same transactions over maps. For tests, simulations and fleets of one process.
+ *
+ * Several `MemoryStore`s can share one `MemoryTables`, as several processes share one database. A step is atomic
+ * because it is synchronous; it is all or nothing because the transactions check before they write.
+ */
+
+import { type Epoch, SandlotError } from "@sandlot/contract";
+import type { World } from "../../world/world.ts";
+import type { Tables } from "../tables.ts";
+import { TransactionalStore } from "../transactional-store.ts";
+import { MemoryTables } from "./memory-tables.ts";
+
+export class MemoryStore extends TransactionalStore {
+  readonly kind = "memory";
+  readonly #tables: MemoryTables;
+  readonly #unwatch = new Set<() => void>();
+  #closed = false;
+
+  constructor(tables: MemoryTables) {
+    super();
+    this.#tables = tables;
+  }
+
+  protected async run<T>(operation: string, access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
+    if (this.#closed)
+      throw new SandlotError("store_unavailable", { operation, problem: "it is closed", retryAfterMs: 0 });
+    const before = this.#tables.changeCount;
+    const result = step(this.#tables);
+    if (access === "write" && this.#tables.changeCount !== before) this.#tables.hint();
+    return result;
+  }
+
+  watch(hint: () => void): () => void {
+    const unwatch = this.#tables.watch(hint);
+    this.#unwatch.add(unwatch);
+    return () => {
+      this.#unwatch.delete(unwatch);
+      unwatch();
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const unwatch of this.#unwatch) unwatch();
+    this.#unwatch.clear();
+  }
+}
+
+export function newMemoryTables(world: Pick<World, "wallMs" | "randomHex">): MemoryTables {
+  return new MemoryTables(
+    () => world.wallMs(),
+    () => world.randomHex(16) as Epoch,
+  );
+}

@@ -1,0 +1,159 @@
+/**
+ * Rows in maps, with the indexes that the transactions look things up by.
+ */
+
+import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
+import { isBlank, isParked, type Obituary, type SandboxRecord } from "../record.ts";
+import type { ListFilter, Session } from "../store.ts";
+import type { MetaRow, Tables } from "../tables.ts";
+
+/** Enough to explain yesterday, bounded for ever. */
+const OBITUARIES_MAX = 1_000;
+
+export class MemoryTables implements Tables {
+  readonly now: () => number;
+  readonly #newEpoch: () => Epoch;
+  readonly #sessions = new Map<InstanceId, Session>();
+  readonly #records = new Map<SandboxId, SandboxRecord>();
+  readonly #byUser = new Map<UserId, Map<ThreadId, SandboxId>>();
+  readonly #heldBy = new Map<InstanceId, Set<SandboxId>>();
+  readonly #obituaries = new Map<SandboxId, Obituary>();
+  readonly #watchers = new Set<() => void>();
+  #meta: MetaRow;
+  /** Grows with every change, so that a step that changed nothing wakes nobody. */
+  changeCount = 0;
+
+  constructor(now: () => number, newEpoch: () => Epoch) {
+    this.now = now;
+    this.#newEpoch = newEpoch;
+    this.#meta = this.#firstMeta();
+  }
+
+  /** Loses everything, as a store that was flushed or replaced. */
+  empty(): void {
+    for (const table of [this.#sessions, this.#records, this.#byUser, this.#heldBy, this.#obituaries]) table.clear();
+    this.#meta = this.#firstMeta();
+  }
+
+  /** Generations start at the present time, so that they do not repeat those of a store that was lost. */
+  #firstMeta(): MetaRow {
+    return { epoch: this.#newEpoch(), recovering: true, generation: this.now() };
+  }
+
+  watch(hint: () => void): () => void {
+    this.#watchers.add(hint);
+    return () => this.#watchers.delete(hint);
+  }
+
+  hint(): void {
+    for (const watcher of this.#watchers) watcher();
+  }
+
+  meta(): MetaRow {
+    return this.#meta;
+  }
+
+  putMeta(meta: MetaRow): void {
+    this.changeCount += 1;
+    this.#meta = meta;
+  }
+
+  session(instance: InstanceId): Session | null {
+    return this.#sessions.get(instance) ?? null;
+  }
+
+  sessions(): readonly Session[] {
+    return [...this.#sessions.values()];
+  }
+
+  putSession(session: Session): void {
+    this.changeCount += 1;
+    this.#sessions.set(session.instance, session);
+  }
+
+  deleteSession(instance: InstanceId): void {
+    this.changeCount += 1;
+    this.#sessions.delete(instance);
+  }
+
+  record(sandboxId: SandboxId): SandboxRecord | null {
+    return this.#records.get(sandboxId) ?? null;
+  }
+
+  recordOf(user: UserId, thread: ThreadId): SandboxRecord | null {
+    const sandboxId = this.#byUser.get(user)?.get(thread);
+    return sandboxId === undefined ? null : this.record(sandboxId);
+  }
+
+  records(filter?: ListFilter): readonly SandboxRecord[] {
+    const all = [...this.#records.values()];
+    if (filter === undefined) return all;
+    if ("blankOf" in filter) return all.filter((record) => isBlank(record) && record.blueprintHash === filter.blankOf);
+    if ("parked" in filter) return all.filter(isParked);
+    return all.filter((record) => record.state !== "ready");
+  }
+
+  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
+    return [...(this.#heldBy.get(instance) ?? [])]
+      .map((id) => this.#records.get(id))
+      .filter((record) => record !== undefined);
+  }
+
+  recordWithLease(leaseId: string): SandboxRecord | null {
+    for (const record of this.#records.values()) if (leaseId in record.leases) return record;
+    return null;
+  }
+
+  countAll(): number {
+    return this.#records.size;
+  }
+
+  countOf(user: UserId): number {
+    return this.#byUser.get(user)?.size ?? 0;
+  }
+
+  putRecord(record: SandboxRecord): void {
+    this.#unindex(record.sandboxId);
+    this.#records.set(record.sandboxId, record);
+    if (record.user !== null && record.thread !== null) {
+      const threads = this.#byUser.get(record.user) ?? new Map<ThreadId, SandboxId>();
+      this.#byUser.set(record.user, threads.set(record.thread, record.sandboxId));
+    }
+    for (const holder of Object.keys(record.holders) as InstanceId[]) {
+      const held = this.#heldBy.get(holder) ?? new Set();
+      this.#heldBy.set(holder, held.add(record.sandboxId));
+    }
+  }
+
+  deleteRecord(sandboxId: SandboxId): void {
+    this.#unindex(sandboxId);
+    this.#records.delete(sandboxId);
+  }
+
+  #unindex(sandboxId: SandboxId): void {
+    this.changeCount += 1;
+    const old = this.#records.get(sandboxId);
+    if (old === undefined) return;
+    if (old.user !== null && old.thread !== null) {
+      const threads = this.#byUser.get(old.user);
+      threads?.delete(old.thread);
+      if (threads?.size === 0) this.#byUser.delete(old.user);
+    }
+    for (const holder of Object.keys(old.holders) as InstanceId[]) {
+      const held = this.#heldBy.get(holder);
+      held?.delete(sandboxId);
+      if (held?.size === 0) this.#heldBy.delete(holder);
+    }
+  }
+
+  obituary(sandboxId: SandboxId): Obituary | null {
+    return this.#obituaries.get(sandboxId) ?? null;
+  }
+
+  putObituary(obituary: Obituary): void {
+    this.#obituaries.delete(obituary.sandboxId);
+    this.#obituaries.set(obituary.sandboxId, obituary);
+    const oldest = this.#obituaries.keys().next();
+    if (this.#obituaries.size > OBITUARIES_MAX && oldest.done !== true) this.#obituaries.delete(oldest.value);
+  }
+}

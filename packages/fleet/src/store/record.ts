@@ -1,0 +1,124 @@
+/**
+ * The record: everything the fleet knows about one sandbox, in one place, with one state field.
+ *
+ *   absent ──▶ creating ──▶ ready ──▶ stopping ──▶ absent
+ *                  └───────────────────▲
+ *
+ * ready with a holder = leased      ready without = parked      ready without a thread = blank
+ *
+ * Invariants (the store keeps them inside its transactions; the simulation checks them at every event)
+ * - Every write raises `revision`, also one to `holders` or `leases`.
+ * - `actor` is set exactly in `creating` and `stopping`: the instance that creates or stops.
+ * - `(user, thread)` is unique among all records that have a thread.
+ * - A holder belongs to a session that exists: whoever ends a session removes its holds in the same transaction.
+ * - A record leaves `stopping` only when the engine has confirmed that nothing is left.
+ */
+
+import type {
+  BlueprintHash,
+  EngineRef,
+  Generation,
+  InstanceId,
+  LeaseId,
+  SandboxId,
+  StopReason,
+  ThreadId,
+  Token,
+  UserId,
+} from "@sandlot/contract";
+import type { Credentials, Place } from "../backend/backend.ts";
+
+export type State = "creating" | "ready" | "stopping";
+
+/** The allowed moves. `absent` is having no record. */
+export const MOVES: Readonly<Record<State | "absent", readonly (State | "absent")[]>> = {
+  /** `ready` and `stopping` from nothing: what the engine shows and no record knows is adopted, or condemned. */
+  absent: ["creating", "ready", "stopping"],
+  creating: ["ready", "stopping"],
+  ready: ["stopping"],
+  stopping: ["absent"],
+};
+
+export interface SandboxRecord {
+  readonly sandboxId: SandboxId;
+  readonly user: UserId | null;
+  readonly thread: ThreadId | null;
+  readonly revision: number;
+  readonly generation: Generation;
+  readonly token: Token;
+  readonly state: State;
+  readonly actor: InstanceId | null;
+  readonly backend: string;
+  readonly ref: EngineRef | null;
+  readonly blueprint: string;
+  readonly blueprintHash: BlueprintHash;
+  readonly holders: Readonly<Record<InstanceId, Hold>>;
+  /** Leases handed to remote callers. They count as holders until they end. */
+  readonly leases: Readonly<Record<LeaseId, RemoteLease>>;
+  readonly place: Place;
+  /** After a bind: what the daemon was made with, until it has been told its new generation and token. */
+  readonly boundFrom: Credentials | null;
+  readonly createdAt: number;
+  /** When the last holder left; for one that died, when it was last heard of. `null` while held. */
+  readonly parkedAt: number | null;
+  /** The workspace goes with the sandbox. */
+  readonly purge: boolean;
+  /** Why it is stopping. */
+  readonly reason: StopReason | null;
+}
+
+/** An instance's hold. It carries its generation, so that a late release of an old one cannot touch a new one. */
+export interface Hold {
+  readonly generation: Generation;
+  /** The instance's own counter when it asked. A heal or a release that is older leaves the hold alone. */
+  readonly seq: number;
+  readonly since: number;
+}
+
+export interface RemoteLease {
+  readonly generation: Generation;
+  readonly purpose: string;
+  /** Who was given it, for people to read. */
+  readonly holder: string;
+  readonly acquiredAt: number;
+  readonly ttlMs: number;
+  /** Raised by each renewal. A lease is over when an observer saw the same beat for `ttlMs` on its own clock. */
+  readonly beat: number;
+}
+
+/** What remains of a sandbox after it is gone, so that `explain` can still say why. */
+export interface Obituary {
+  readonly sandboxId: SandboxId;
+  readonly user: UserId | null;
+  readonly thread: ThreadId | null;
+  readonly generation: Generation;
+  readonly reason: StopReason;
+  readonly by: InstanceId;
+  readonly createdAt: number;
+  readonly stoppedAt: number;
+}
+
+/** A sandbox made for a call without a thread: its key is our own, and it ends with its last lease. */
+const ANONYMOUS_PREFIX = "~";
+
+export function anonymousThread(randomHex: string): ThreadId {
+  return `${ANONYMOUS_PREFIX}${randomHex}` as ThreadId;
+}
+
+export function isAnonymous(thread: ThreadId | null): boolean {
+  return thread?.startsWith(ANONYMOUS_PREFIX) === true;
+}
+
+export function isHeld(record: SandboxRecord): boolean {
+  for (const _ in record.holders) return true;
+  for (const _ in record.leases) return true;
+  return false;
+}
+
+export function isBlank(record: SandboxRecord): boolean {
+  return record.state === "ready" && record.thread === null;
+}
+
+export function isParked(record: SandboxRecord): boolean {
+  return record.state === "ready" && record.thread !== null && !isHeld(record);
+}

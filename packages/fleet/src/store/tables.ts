@@ -1,0 +1,47 @@
+/**
+ * Tables: the rows a transaction works on. `transactions/` says what each step of the store means, once, over this
+ * interface; the memory store and the SQLite store only differ in where the rows are.
+ *
+ * Everything is synchronous, because a transaction is never held across an `await`.
+ */
+
+import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
+import type { Obituary, SandboxRecord } from "./record.ts";
+import type { ListFilter, Session } from "./store.ts";
+
+export interface MetaRow {
+  readonly epoch: Epoch;
+  readonly recovering: boolean;
+  /** The last generation that was given. */
+  readonly generation: number;
+}
+
+export interface Tables {
+  /** The store's clock. */
+  now(): number;
+
+  meta(): MetaRow;
+  putMeta(meta: MetaRow): void;
+
+  session(instance: InstanceId): Session | null;
+  sessions(): readonly Session[];
+  putSession(session: Session): void;
+  deleteSession(instance: InstanceId): void;
+
+  record(sandboxId: SandboxId): SandboxRecord | null;
+  recordOf(user: UserId, thread: ThreadId): SandboxRecord | null;
+  records(filter?: ListFilter): readonly SandboxRecord[];
+  /** Records that `instance` is a holder of. */
+  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[];
+  /** The record that has this remote lease. */
+  recordWithLease(leaseId: string): SandboxRecord | null;
+  countAll(): number;
+  countOf(user: UserId): number;
+  /** Inserts or replaces. The key `(user, thread)` must be free or its own. */
+  putRecord(record: SandboxRecord): void;
+  deleteRecord(sandboxId: SandboxId): void;
+
+  obituary(sandboxId: SandboxId): Obituary | null;
+  /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */
+  putObituary(obituary: Obituary): void;
+}

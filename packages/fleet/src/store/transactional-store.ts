@@ -1,0 +1,118 @@
+/**
+ * A store made of `Tables` and a way to run one synchronous step on them as a transaction. What each step means stands
+ * in `transactions/`; an implementation only says where the rows are and how a step becomes atomic.
+ */
+
+import type { Generation, SandboxId } from "@sandlot/contract";
+import type { Store } from "./store.ts";
+import type { Tables } from "./tables.ts";
+import * as ending from "./transactions/ending.ts";
+import * as making from "./transactions/making.ts";
+import * as recovering from "./transactions/recovering.ts";
+import * as remoteLeases from "./transactions/remote-leases.ts";
+import * as sessions from "./transactions/sessions.ts";
+
+type Argument<Method extends keyof Store> = Store[Method] extends (argument: infer A, ...rest: never[]) => unknown
+  ? A
+  : never;
+
+export abstract class TransactionalStore implements Store {
+  abstract readonly kind: string;
+  abstract watch(hint: () => void): () => void;
+  abstract close(): Promise<void>;
+  /** Runs `step` as one transaction. `operation` names it in errors. */
+  protected abstract run<T>(operation: string, access: "read" | "write", step: (tables: Tables) => T): Promise<T>;
+
+  beat(request: Argument<"beat">) {
+    return this.run("beat", "write", (tables) => sessions.beat(tables, request));
+  }
+  sessions() {
+    return this.run("sessions", "read", (tables) => tables.sessions());
+  }
+  bury(peer: Argument<"bury">, beat: number) {
+    return this.run("bury", "write", (tables) => sessions.bury(tables, peer, beat));
+  }
+  leave(instance: Argument<"leave">) {
+    return this.run("leave", "write", (tables) => sessions.leave(tables, instance));
+  }
+
+  meta() {
+    return this.run("meta", "read", (tables) => {
+      const { epoch, recovering } = tables.meta();
+      return { epoch, recovering };
+    });
+  }
+  get(sandboxId: SandboxId) {
+    return this.run("get", "read", (tables) => tables.record(sandboxId));
+  }
+  find(...[user, thread]: Parameters<Store["find"]>) {
+    return this.run("find", "read", (tables) => tables.recordOf(user, thread));
+  }
+  list(filter?: Parameters<Store["list"]>[0]) {
+    return this.run("list", "read", (tables) => tables.records(filter));
+  }
+  obituary(sandboxId: SandboxId) {
+    return this.run("obituary", "read", (tables) => tables.obituary(sandboxId));
+  }
+
+  reserve(request: Argument<"reserve">) {
+    return this.run("reserve", "write", (tables) => making.reserve(tables, request));
+  }
+  publish(request: Argument<"publish">) {
+    return this.run("publish", "write", (tables) => making.publish(tables, request));
+  }
+  hold(request: Argument<"hold">) {
+    return this.run("hold", "write", (tables) => making.hold(tables, request));
+  }
+  unhold(request: Argument<"unhold">) {
+    return this.run("unhold", "write", (tables) => making.unhold(tables, request));
+  }
+  nextGeneration() {
+    return this.run("nextGeneration", "write", (tables) => making.nextGeneration(tables));
+  }
+  bind(request: Argument<"bind">) {
+    return this.run("bind", "write", (tables) => making.bind(tables, request));
+  }
+  confirmBound(sandboxId: SandboxId, generation: Generation) {
+    return this.run("confirmBound", "write", (tables) => making.confirmBound(tables, sandboxId, generation));
+  }
+
+  stop(request: Argument<"stop">) {
+    return this.run("stop", "write", (tables) => ending.stop(tables, request));
+  }
+  takeOver(request: Argument<"takeOver">) {
+    return this.run("takeOver", "write", (tables) => ending.takeOver(tables, request));
+  }
+  remove(request: Argument<"remove">) {
+    return this.run("remove", "write", (tables) => ending.remove(tables, request));
+  }
+
+  grantLease(request: Argument<"grantLease">) {
+    return this.run("grantLease", "write", (tables) => remoteLeases.grantLease(tables, request));
+  }
+  renewLease(leaseId: Argument<"renewLease">) {
+    return this.run("renewLease", "write", (tables) => remoteLeases.renewLease(tables, leaseId));
+  }
+  findLease(leaseId: Argument<"findLease">) {
+    return this.run("findLease", "read", (tables) => remoteLeases.findLease(tables, leaseId));
+  }
+  releaseLease(leaseId: Argument<"releaseLease">) {
+    return this.run("releaseLease", "write", (tables) => remoteLeases.releaseLease(tables, leaseId));
+  }
+  expireLease(leaseId: Argument<"expireLease">, beat: number) {
+    return this.run("expireLease", "write", (tables) => remoteLeases.expireLease(tables, leaseId, beat));
+  }
+
+  restore(request: Argument<"restore">) {
+    return this.run("restore", "write", (tables) => recovering.restore(tables, request));
+  }
+  adopt(request: Argument<"adopt">) {
+    return this.run("adopt", "write", (tables) => recovering.adopt(tables, request));
+  }
+  condemn(request: Argument<"condemn">) {
+    return this.run("condemn", "write", (tables) => recovering.condemn(tables, request));
+  }
+  endRecovery(epoch: Argument<"endRecovery">) {
+    return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch));
+  }
+}

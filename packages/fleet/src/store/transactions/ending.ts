@@ -1,0 +1,68 @@
+/**
+ * → stopping → absent, and taking over what a dead instance was doing (rules 1, 3, 10, 11).
+ */
+
+import type { InstanceId, SandboxId } from "@sandlot/contract";
+import { isAnonymous, isHeld, type SandboxRecord } from "../record.ts";
+import type { StopAnswer, StopRequest, TakeOverRequest } from "../store.ts";
+import type { Tables } from "../tables.ts";
+import { change, hasSession } from "./rows.ts";
+
+/** An anonymous thread can never be asked for again, so its workspace always goes with its sandbox. */
+export function stop(tables: Tables, request: StopRequest): StopAnswer {
+  if (!hasSession(tables, request.actor)) return { kind: "unknown-session" };
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.generation !== request.generation) return { kind: "lost", record };
+  if (record.state === "stopping") return { kind: "lost", record: addPurge(tables, record, request.purge) };
+
+  const { mode, actor, reason } = request;
+  const purge = request.purge || isAnonymous(record.thread);
+  if (mode.kind === "abandon") {
+    if (record.state !== "creating" || record.actor !== actor) return { kind: "lost", record };
+  } else {
+    if (record.state !== "ready") return { kind: "lost", record };
+    if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };
+    if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
+  }
+  return { kind: "stopping", record: change(tables, record, { ...ENDED, state: "stopping", actor, reason, purge }) };
+}
+
+/** Nobody holds what is stopping. */
+const ENDED = { holders: {}, leases: {}, parkedAt: null } as const;
+
+/** The workspace is to go too: whoever stops it finds out, because its removal no longer has the right revision. */
+function addPurge(tables: Tables, record: SandboxRecord, purge: boolean): SandboxRecord {
+  return purge && !record.purge ? change(tables, record, { purge: true }) : record;
+}
+
+export function takeOver(tables: Tables, request: TakeOverRequest): SandboxRecord | null {
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.revision !== request.revision || record.actor === null) return null;
+  if (hasSession(tables, record.actor) || !hasSession(tables, request.actor)) return null;
+  const { actor } = request;
+  if (record.state === "stopping") return change(tables, record, { actor });
+  const purge = isAnonymous(record.thread);
+  return change(tables, record, { ...ENDED, state: "stopping", actor, reason: "create-abandoned", purge });
+}
+
+export function remove(
+  tables: Tables,
+  request: { sandboxId: SandboxId; revision: number; actor: InstanceId },
+): boolean {
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.state !== "stopping" || record.revision !== request.revision) return false;
+  if (record.actor !== request.actor || record.reason === null) return false;
+  const { sandboxId, user, thread, generation, reason, createdAt } = record;
+  tables.deleteRecord(sandboxId);
+  tables.putObituary({
+    sandboxId,
+    user,
+    thread,
+    generation,
+    reason,
+    by: request.actor,
+    createdAt,
+    stoppedAt: tables.now(),
+  });
+  return true;
+}

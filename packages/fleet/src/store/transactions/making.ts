@@ -1,0 +1,145 @@
+/**
+ * absent → creating → ready, holding what is ready, and binding a blank (rules 1, 2, 4, 5, 13).
+ */
+
+import type { Generation, SandboxId } from "@sandlot/contract";
+import { isBlank, isHeld, type SandboxRecord } from "../record.ts";
+import type {
+  BindAnswer,
+  BindRequest,
+  HoldAnswer,
+  HoldRequest,
+  NewRecord,
+  PublishRequest,
+  Refusal,
+  ReserveAnswer,
+  ReserveRequest,
+} from "../store.ts";
+import type { Tables } from "../tables.ts";
+import { change, dropHold, hasSession, refuseIfFull } from "./rows.ts";
+
+/** Who may make or take something new at all. */
+export function refuseIfShut(
+  tables: Tables,
+  instance: HoldRequest["instance"],
+): Exclude<Refusal, { kind: "full" }> | null {
+  if (!hasSession(tables, instance)) return { kind: "unknown-session" };
+  const { epoch, recovering } = tables.meta();
+  return recovering ? { kind: "recovering", epoch } : null;
+}
+
+/** A record as it first is; every field that a request does not decide has its first value here. */
+export function firstRecord(
+  tables: Tables,
+  request: NewRecord & Pick<SandboxRecord, "user" | "thread" | "generation" | "state" | "actor">,
+): SandboxRecord {
+  const { sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor } = request;
+  return {
+    ...{ sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor },
+    revision: 1,
+    ref: null,
+    holders: {},
+    leases: {},
+    place: "home",
+    boundFrom: null,
+    createdAt: tables.now(),
+    parkedAt: null,
+    purge: false,
+    reason: null,
+  };
+}
+
+export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer {
+  const shut = refuseIfShut(tables, request.actor);
+  if (shut !== null) return shut;
+  const user = request.key?.user ?? null;
+  const thread = request.key?.thread ?? null;
+  const existing = user === null || thread === null ? null : tables.recordOf(user, thread);
+  if (existing !== null) return { kind: "exists", record: existing };
+  const full = refuseIfFull(tables, request.limits, user);
+  if (full !== null) return full;
+  const record = firstRecord(tables, {
+    ...request,
+    user,
+    thread,
+    generation: nextGeneration(tables),
+    state: "creating",
+  });
+  tables.putRecord(record);
+  return { kind: "reserved", record };
+}
+
+export function nextGeneration(tables: Tables): Generation {
+  const meta = tables.meta();
+  const generation = meta.generation + 1;
+  tables.putMeta({ ...meta, generation });
+  return generation as Generation;
+}
+
+export function publish(tables: Tables, request: PublishRequest): SandboxRecord | null {
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.state !== "creating" || record.revision !== request.revision) return null;
+  if (record.actor !== request.actor || !hasSession(tables, request.actor)) return null;
+  const now = tables.now();
+  const { ref, place, actor, hold } = request;
+  const holders = hold === null ? {} : { [actor]: { generation: record.generation, seq: hold, since: now } };
+  return change(tables, record, {
+    state: "ready",
+    actor: null,
+    ref,
+    place,
+    holders,
+    parkedAt: hold === null ? now : null,
+  });
+}
+
+export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
+  const shut = refuseIfShut(tables, request.instance);
+  if (shut !== null) return shut;
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.state !== "ready" || record.generation !== request.generation)
+    return { kind: "gone", record };
+  return { kind: "held", record: addHold(tables, record, request) };
+}
+
+export function addHold(tables: Tables, record: SandboxRecord, request: HoldRequest): SandboxRecord {
+  const { instance, generation } = request;
+  const before = record.holders[instance];
+  // A request that was overtaken by a later one of the same instance must not make that one look older.
+  const seq = Math.max(before?.seq ?? 0, request.seq);
+  const since = before?.since ?? tables.now();
+  return change(tables, record, {
+    holders: { ...record.holders, [instance]: { generation, seq, since } },
+    parkedAt: null,
+  });
+}
+
+export function unhold(tables: Tables, request: HoldRequest): SandboxRecord | null {
+  const record = tables.record(request.sandboxId);
+  const held = record?.holders[request.instance];
+  if (record === null || held === undefined) return record;
+  if (held.generation !== request.generation || held.seq > request.seq) return record;
+  return dropHold(tables, record, request.instance, tables.now());
+}
+
+export function bind(tables: Tables, request: BindRequest): BindAnswer {
+  const shut = refuseIfShut(tables, request.instance);
+  if (shut !== null) return shut;
+  const { sandboxId, revision, user, thread, generation, token, instance, seq, maxPerUser } = request;
+  const existing = tables.recordOf(user, thread);
+  if (existing !== null) return { kind: "exists", record: existing };
+  const blank = tables.record(sandboxId);
+  if (blank === null || blank.revision !== revision || !isBlank(blank) || isHeld(blank)) return { kind: "taken" };
+  const full = refuseIfFull(tables, { max: null, maxPerUser }, user);
+  if (full !== null) return full;
+  const holders = { [instance]: { generation, seq, since: tables.now() } };
+  const boundFrom = { generation: blank.generation, token: blank.token };
+  const record = change(tables, blank, { user, thread, generation, token, holders, boundFrom, parkedAt: null });
+  return { kind: "bound", record };
+}
+
+export function confirmBound(tables: Tables, sandboxId: SandboxId, generation: Generation): void {
+  const record = tables.record(sandboxId);
+  if (record === null || record.generation !== generation || record.boundFrom === null) return;
+  change(tables, record, { boundFrom: null });
+}

@@ -1,0 +1,64 @@
+/**
+ * After the store was lost (rule 12): what its holders remember is restored, what the engine shows is adopted through
+ * its marker or condemned. None of these makes a blank.
+ */
+
+import type { Epoch } from "@sandlot/contract";
+import type { SandboxRecord } from "../record.ts";
+import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
+import type { Tables } from "../tables.ts";
+import { addHold, firstRecord } from "./making.ts";
+import { hasSession, raiseGeneration, refuseIfFull } from "./rows.ts";
+
+export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
+  const { record: remembered, instance, seq } = request;
+  if (!hasSession(tables, instance)) return { kind: "unknown-session" };
+  const { sandboxId, generation, user, thread } = remembered;
+  const known = tables.record(sandboxId);
+  if (known !== null) {
+    if (known.state !== "ready" || known.generation !== generation) return { kind: "gone", record: known };
+    return { kind: "held", record: addHold(tables, known, { sandboxId, generation, instance, seq }) };
+  }
+  const claimed = user === null || thread === null ? null : tables.recordOf(user, thread);
+  if (claimed !== null) return { kind: "gone", record: claimed };
+  raiseGeneration(tables, generation);
+  const holders = { [instance]: { generation, seq, since: tables.now() } };
+  const record: SandboxRecord = {
+    ...remembered,
+    ...{ holders, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
+    revision: remembered.revision + 1,
+  };
+  tables.putRecord(record);
+  return { kind: "held", record };
+}
+
+export function adopt(tables: Tables, request: AdoptRequest): boolean {
+  const { sandboxId, user, thread, generation, ref, place, limits } = request;
+  if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
+  if (refuseIfFull(tables, limits, user) !== null) return false;
+  raiseGeneration(tables, generation);
+  const record = firstRecord(tables, { ...request, state: "ready", actor: null });
+  tables.putRecord({ ...record, ref, place, parkedAt: tables.now() });
+  return true;
+}
+
+export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord | null {
+  if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
+  const { key, ref, place, generation, purge = false } = request;
+  const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
+  if (purge && !claimable) return null;
+  const user = claimable ? key.user : null;
+  const thread = claimable ? key.thread : null;
+  raiseGeneration(tables, generation);
+  const record: SandboxRecord = {
+    ...firstRecord(tables, { ...request, user, thread, state: "stopping" }),
+    ...{ ref, place, purge, reason: purge ? "destroyed" : "orphaned" },
+  };
+  tables.putRecord(record);
+  return record;
+}
+
+export function endRecovery(tables: Tables, epoch: Epoch): void {
+  const meta = tables.meta();
+  if (meta.epoch === epoch && meta.recovering) tables.putMeta({ ...meta, recovering: false });
+}

@@ -1,0 +1,53 @@
+/**
+ * Leases handed to remote callers (rule 8). They are rows beside the holders, and end by release or by an observer's
+ * judgement that compares the beat it saw, never by a clock in the store.
+ */
+
+import type { LeaseId } from "@sandlot/contract";
+import type { RemoteLease, SandboxRecord } from "../record.ts";
+import type { GrantLeaseRequest, RemoteLeaseView } from "../store.ts";
+import type { Tables } from "../tables.ts";
+import { change, parkingOf } from "./rows.ts";
+
+export function grantLease(tables: Tables, request: GrantLeaseRequest): boolean {
+  const record = tables.record(request.sandboxId);
+  if (record === null || record.state !== "ready" || record.generation !== request.generation) return false;
+  const { leaseId, generation, purpose, holder, ttlMs } = request;
+  const lease: RemoteLease = { generation, purpose, holder, ttlMs, acquiredAt: tables.now(), beat: 1 };
+  change(tables, record, { leases: { ...record.leases, [leaseId]: lease }, parkedAt: null });
+  return true;
+}
+
+export function renewLease(tables: Tables, leaseId: LeaseId): RemoteLeaseView | null {
+  const found = findLease(tables, leaseId);
+  if (found === null) return null;
+  const lease = found.record.leases[leaseId];
+  if (lease === undefined) return null;
+  const beat = lease.beat + 1;
+  const record = change(tables, found.record, { leases: { ...found.record.leases, [leaseId]: { ...lease, beat } } });
+  return { ...found, beat, record };
+}
+
+export function findLease(tables: Tables, leaseId: LeaseId): RemoteLeaseView | null {
+  const record = tables.recordWithLease(leaseId);
+  const lease = record?.leases[leaseId];
+  if (record === null || lease === undefined) return null;
+  return { leaseId, beat: lease.beat, ttlMs: lease.ttlMs, record };
+}
+
+export function releaseLease(tables: Tables, leaseId: LeaseId): SandboxRecord | null {
+  const record = tables.recordWithLease(leaseId);
+  return record === null ? null : dropLease(tables, record, leaseId);
+}
+
+export function expireLease(tables: Tables, leaseId: LeaseId, beatSeen: number): boolean {
+  const found = findLease(tables, leaseId);
+  if (found === null || found.beat !== beatSeen) return false;
+  dropLease(tables, found.record, leaseId);
+  return true;
+}
+
+function dropLease(tables: Tables, record: SandboxRecord, leaseId: LeaseId): SandboxRecord {
+  const { [leaseId]: _, ...leases } = record.leases;
+  return change(tables, record, { leases, ...parkingOf({ ...record, leases }, tables.now()) });
+}

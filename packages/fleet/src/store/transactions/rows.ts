@@ -1,0 +1,61 @@
+/**
+ * What the transactions share: the one way to change a record, and the counts that admission is decided by.
+ */
+
+import type { CapacityCounts, InstanceId, UserId } from "@sandlot/contract";
+import { isBlank, isHeld, MOVES, type SandboxRecord } from "../record.ts";
+import type { Limits, Refusal } from "../store.ts";
+import type { Tables } from "../tables.ts";
+
+/** Writes a changed record. This is where `revision` grows, and where a move that is not in the table stops. */
+export function change(tables: Tables, record: SandboxRecord, changes: Partial<SandboxRecord>): SandboxRecord {
+  const next: SandboxRecord = { ...record, ...changes, revision: record.revision + 1 };
+  if (next.state !== record.state && !MOVES[record.state].includes(next.state)) {
+    throw new Error(`A sandbox cannot move from ${record.state} to ${next.state}.`);
+  }
+  tables.putRecord(next);
+  return next;
+}
+
+/** Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. */
+export function dropHold(tables: Tables, record: SandboxRecord, instance: InstanceId, parkedAt: number): SandboxRecord {
+  const { [instance]: _, ...holders } = record.holders;
+  return change(tables, record, { holders, ...parkingOf({ ...record, holders }, parkedAt) });
+}
+
+/** What changes besides the holders when some of them left. */
+export function parkingOf(record: SandboxRecord, parkedAt: number): Partial<SandboxRecord> {
+  return record.state === "ready" && !isHeld(record) ? { parkedAt } : {};
+}
+
+export function hasSession(tables: Tables, instance: InstanceId): boolean {
+  return tables.session(instance) !== null;
+}
+
+/** The limits, looked at in the same transaction that then uses the room. `user` is null for a blank. */
+export function refuseIfFull(tables: Tables, limits: Limits, user: UserId | null): Refusal | null {
+  if (limits.max !== null && tables.countAll() >= limits.max) {
+    return { kind: "full", scope: "fleet", max: limits.max, counts: census(tables.records()) };
+  }
+  if (limits.maxPerUser !== null && user !== null && tables.countOf(user) >= limits.maxPerUser) {
+    const own = tables.records().filter((record) => record.user === user);
+    return { kind: "full", scope: "user", max: limits.maxPerUser, counts: census(own) };
+  }
+  return null;
+}
+
+export function census(records: readonly SandboxRecord[]): Omit<CapacityCounts, "queued"> {
+  const counts = { leased: 0, parked: 0, blank: 0, creating: 0, stopping: 0 };
+  for (const record of records) {
+    if (record.state !== "ready") counts[record.state] += 1;
+    else if (isBlank(record)) counts.blank += 1;
+    else counts[isHeld(record) ? "leased" : "parked"] += 1;
+  }
+  return counts;
+}
+
+/** Keeps the counter ahead of every generation that was ever seen, also of those from before the store was lost. */
+export function raiseGeneration(tables: Tables, floor: number): void {
+  const meta = tables.meta();
+  if (meta.generation < floor) tables.putMeta({ ...meta, generation: floor });
+}

@@ -1,0 +1,78 @@
+/**
+ * Sessions: who is alive (rules 5 and 6).
+ *
+ * A session has a beat counter and no expiry. Nothing here judges by a clock: an observer that saw the same beat for
+ * a lifetime says so with `bury`, and the transaction looks whether the beat is still that one.
+ */
+
+import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
+import type { BeatAnswer, BeatRequest } from "../store.ts";
+import type { Tables } from "../tables.ts";
+import { dropHold, raiseGeneration } from "./rows.ts";
+
+export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
+  const { epoch, recovering } = tables.meta();
+  if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
+  const session = tables.session(request.instance);
+  if (session === null && !request.register) return { kind: "unknown-session" };
+  // A late beat must not undo what a newer one has said, least of all heal a hold taken since.
+  const now = tables.now();
+  if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };
+
+  const { instance, identity, beat: count } = request;
+  tables.putSession({ instance, identity, beat: count, lastBeatAt: now });
+  raiseGeneration(tables, request.generationFloor);
+  healReleases(tables, request);
+  return { kind: "ok", epoch, recovering, now, lost: findLost(tables, request) };
+}
+
+/** A hold that the instance does not name any more is a release that got lost. One asked for later is not touched. */
+function healReleases(tables: Tables, request: BeatRequest): void {
+  const held = new Map<SandboxId, Generation>(request.held.map((hold) => [hold.sandboxId, hold.generation]));
+  for (const record of tables.recordsHeldBy(request.instance)) {
+    const hold = record.holders[request.instance];
+    if (hold === undefined || hold.seq > request.asOf || held.get(record.sandboxId) === hold.generation) continue;
+    dropHold(tables, record, request.instance, tables.now());
+  }
+}
+
+function findLost(
+  tables: Tables,
+  request: BeatRequest,
+): { sandboxId: SandboxId; generation: Generation; reason: LossReason }[] {
+  const lost: { sandboxId: SandboxId; generation: Generation; reason: LossReason }[] = [];
+  for (const { sandboxId, generation } of request.held) {
+    const reason = lossOf(tables, request.instance, sandboxId, generation);
+    if (reason !== null) lost.push({ sandboxId, generation, reason });
+  }
+  return lost;
+}
+
+function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, generation: Generation): LossReason | null {
+  const record = tables.record(sandboxId);
+  if (record !== null && record.generation !== generation) return "superseded";
+  if (record?.state === "ready" && record.holders[instance]?.generation === generation) return null;
+  const reason = record === null ? tables.obituary(sandboxId)?.reason : record.reason;
+  if (reason === "destroyed" || reason === "crashed") return reason;
+  return "session-lost";
+}
+
+export function bury(tables: Tables, peer: InstanceId, beatSeen: number): boolean {
+  const session = tables.session(peer);
+  if (session === null || session.beat !== beatSeen) return false;
+  endSession(tables, peer, session.lastBeatAt);
+  return true;
+}
+
+export function leave(tables: Tables, instance: InstanceId): void {
+  if (tables.session(instance) !== null) endSession(tables, instance, tables.now());
+}
+
+/** The session and its holds go together, so that a holder always has a session. */
+function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
+  for (const record of tables.recordsHeldBy(instance)) {
+    // Parked since = the later of what the record says and the last time its holder was heard of.
+    dropHold(tables, record, instance, Math.max(record.parkedAt ?? 0, lastHeard));
+  }
+  tables.deleteSession(instance);
+}

@@ -1,0 +1,76 @@
+/**
+ * The real machine. The one file of the fleet that asks for the time, sets a timer or draws a random number.
+ */
+
+import { randomBytes } from "node:crypto";
+import { readFileSync, readlinkSync } from "node:fs";
+import { performance } from "node:perf_hooks";
+import type { Liveness, ProcessIdentity, World } from "./world.ts";
+
+export function systemWorld(): World {
+  const identity = ownIdentity();
+  return {
+    wallMs: Date.now,
+    monotonicMs: () => performance.now(),
+    timer(delayMs, fire, options) {
+      const timeout = setTimeout(fire, delayMs);
+      if (options?.background === true) timeout.unref();
+      return { cancel: () => clearTimeout(timeout) };
+    },
+    random: Math.random,
+    randomHex: (bytes) => randomBytes(bytes).toString("hex"),
+    identity,
+    processLiveness: (other) => processLiveness(identity, other),
+  };
+}
+
+function ownIdentity(): ProcessIdentity {
+  const pid = process.pid;
+  return { bootId: bootId(), pidNamespace: pidNamespace(), pid, startTime: startTimeOf(pid) ?? "" };
+}
+
+function processLiveness(self: ProcessIdentity, other: ProcessIdentity): Liveness {
+  const comparable = self.bootId !== "" && self.pidNamespace !== "" && other.startTime !== "";
+  if (!comparable) return "unknown";
+  // Another boot of this very machine cannot be told from another machine, so it says nothing.
+  if (other.bootId !== self.bootId || other.pidNamespace !== self.pidNamespace) return "unknown";
+  const startTime = startTimeOf(other.pid);
+  if (startTime === undefined) return "unknown";
+  return startTime === other.startTime ? "alive" : "dead";
+}
+
+/** The empty string where the system does not say; then nothing is ever concluded from it. */
+function bootId(): string {
+  return readOrEmpty(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
+}
+
+function pidNamespace(): string {
+  return readOrEmpty(() => readlinkSync("/proc/self/ns/pid"));
+}
+
+function readOrEmpty(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    return "";
+  }
+}
+
+/** `""` when there is no such process (or only its remains), `undefined` when it cannot be told. */
+function startTimeOf(pid: number): string | undefined {
+  let stat: string;
+  try {
+    stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  } catch (error) {
+    return isMissing(error) ? "" : undefined;
+  }
+  // The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  if (fields[0] === "Z" || fields[0] === "X") return "";
+  return fields[19];
+}
+
+function isMissing(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOENT" || code === "ESRCH";
+}

@@ -1,0 +1,64 @@
+/**
+ * Waiting, always with a way out. Nothing in the fleet waits without a signal or a deadline.
+ */
+
+import type { World } from "./world.ts";
+
+/** Resolves after `ms`; rejects with the signal's reason when that comes first. */
+export function sleep(
+  world: World,
+  ms: number,
+  signal?: AbortSignal,
+  options?: { background?: boolean },
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) return reject(signal.reason);
+    const onAbort = () => {
+      timer.cancel();
+      reject(signal?.reason);
+    };
+    const timer = world.timer(
+      ms,
+      () => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      },
+      options,
+    );
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+/** Follows `promise`, but stops waiting when the signal fires. The promise itself goes on. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) return Promise.reject(signal.reason);
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+/**
+ * Runs `work` under a deadline of its own, linked to an outer signal. When time runs out, `work`'s signal is aborted
+ * with `late()`, and so is the wait: work that ignores its signal cannot hold its caller.
+ */
+export async function within<T>(
+  world: World,
+  ms: number,
+  outer: AbortSignal | undefined,
+  late: () => unknown,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const onOuter = () => controller.abort(outer?.reason);
+  if (outer?.aborted === true) throw outer.reason;
+  outer?.addEventListener("abort", onOuter, { once: true });
+  const timer = world.timer(ms, () => controller.abort(late()));
+  try {
+    return await abortable(work(controller.signal), controller.signal);
+  } finally {
+    timer.cancel();
+    outer?.removeEventListener("abort", onOuter);
+  }
+}

@@ -1,0 +1,38 @@
+/**
+ * The outside world as the fleet sees it: time, chance, and which process this is.
+ *
+ * Everything that would make two runs differ comes in through this interface, so that a simulation can supply its own
+ * and a failing run can be replayed from its seed. `system-world.ts` is the one file that asks the real machine.
+ */
+
+export type Liveness = "alive" | "dead" | "unknown";
+
+export interface Timer {
+  cancel(): void;
+}
+
+/** Enough to tell on the same machine, without asking it, whether a process is still the one that wrote this. */
+export interface ProcessIdentity {
+  /** Changes with each boot. Two identities are comparable only when this and `pidNamespace` are equal. */
+  readonly bootId: string;
+  readonly pidNamespace: string;
+  readonly pid: number;
+  /** Start time in clock ticks since boot: tells a process from a later one with the same pid. */
+  readonly startTime: string;
+}
+
+export interface World {
+  /** Milliseconds since 1970. May jump. */
+  wallMs(): number;
+  /** Milliseconds since some moment. Never goes back. */
+  monotonicMs(): number;
+  /** Calls `fire` once, later. A `background` timer does not keep the process alive. */
+  timer(delayMs: number, fire: () => void, options?: { readonly background?: boolean }): Timer;
+  /** A number from 0 (included) to 1 (excluded). For jitter only. */
+  random(): number;
+  /** Unguessable hexadecimal digits, two per byte. */
+  randomHex(bytes: number): string;
+  readonly identity: ProcessIdentity;
+  /** Whether the process that wrote `identity` still runs. `unknown` when it cannot be told from here. */
+  processLiveness(identity: ProcessIdentity): Liveness;
+}

@@ -1,0 +1,137 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { fleetConfigJsonSchema } from "../../src/config/schema.ts";
+import { runCli } from "./run-cli.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "sandlot-cli-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function file(name: string, content: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+describe("help", () => {
+  it("shows commands, examples and exit codes", async () => {
+    const { code, stdout, stderr } = await runCli(["--help"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    for (const part of ["Usage: sandlot", "demo", "config", "--json", "Examples:", "Exit codes:", "SANDLOT_HOME"]) {
+      expect(stdout).toContain(part);
+    }
+  });
+
+  it("is what a command line without a command gets, as an error", async () => {
+    const { code, stdout, stderr } = await runCli([]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("Usage: sandlot");
+  });
+
+  it("has the version of the package", async () => {
+    const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+      version: string;
+    };
+    expect(await runCli(["--version"])).toMatchObject({ code: 0, stdout: `${manifest.version}\n`, stderr: "" });
+  });
+});
+
+describe("a wrong command line", () => {
+  it.each([
+    [["dmo"], "Did you mean demo?"],
+    [["--jsno", "demo"], "Did you mean --json?"],
+    [["config", "chek"], "Did you mean check?"],
+    [["config", "check", "a", "b"], "too many arguments"],
+  ])("%j ends with 2 and one message", async (args, message) => {
+    const { code, stdout, stderr } = await runCli(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr.split(message)).toHaveLength(2);
+    expect(stderr).toContain("sandlot --help");
+  });
+
+  it.each([
+    [["dmo"], "unknown command 'dmo' (Did you mean demo?)"],
+    [[], "no command was given"],
+  ])("%j is JSON when asked for", async (args, problem) => {
+    const { code, stdout } = await runCli([...args, "--json"]);
+    expect(code).toBe(2);
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: { code: "invalid_request", details: { field: "command line", problem } },
+    });
+  });
+});
+
+describe("config schema", () => {
+  it("prints the JSON Schema and nothing else", async () => {
+    const { code, stdout, stderr } = await runCli(["config", "schema"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual(fleetConfigJsonSchema());
+  });
+});
+
+describe("config check", () => {
+  it("shows what the defaults come to", async () => {
+    const { code, stdout } = await runCli(["config", "check"], { SANDLOT_HOME: "/data/sandlot" });
+    expect(code).toBe(0);
+    expect(stdout).toContain("/data/sandlot/fleet.db");
+    expect(stdout).toContain("50 sandboxes (hard)");
+  });
+
+  it("accepts a right file, with a $schema for editors, and shows no values of variables", async () => {
+    const path = file(
+      "right.json",
+      JSON.stringify({
+        $schema: "./s.json",
+        limits: { max: 7 },
+        blueprints: { a: { environment: { KEY: "$SECRET" } } },
+      }),
+    );
+    const text = await runCli(["config", "check", path], { SECRET: "hunter2" });
+    expect(text).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("7 sandboxes") });
+    const json = await runCli(["config", "check", path, "--json"], { SECRET: "hunter2" });
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      file: path,
+      settings: { limits: { max: 7 }, blueprints: { a: { environment: ["KEY"] } } },
+    });
+    expect(text.stdout + json.stdout).not.toContain("hunter2");
+  });
+
+  it("takes the file from SANDLOT_CONFIG where none is named", async () => {
+    const path = file("wrong.json", '{ "idleTimeout": 5 }');
+    const { code, stderr } = await runCli(["config", "check"], { SANDLOT_CONFIG: path });
+    expect(code).toBe(1);
+    expect(stderr).toBe(
+      "error config_invalid: Configuration at idleTimeout: this key does not exist. Did you mean idleTimeoutMs?\n" +
+        "  What to do: Correct the named key. `sandlot config schema` prints every key with its meaning.\n",
+    );
+  });
+
+  it("gives an error as JSON on stdout", async () => {
+    const path = file("wrong2.json", '{ "limits": { "max": 0 } }');
+    const { code, stdout, stderr } = await runCli(["--json", "config", "check", path]);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual({
+      error: {
+        code: "config_invalid",
+        message: expect.stringContaining("limits.max"),
+        retryable: false,
+        details: { path: "limits.max", problem: expect.any(String) },
+        remedy: expect.any(String),
+      },
+    });
+  });
+
+  it.each([
+    ["is missing", () => join(folder, "none.json"), "cannot be read"],
+    ["is a directory", () => folder, "cannot be read"],
+    ["is not JSON", () => file("broken.json", "{ a: 1 }"), "is not JSON"],
+    ["is empty", () => file("empty.json", ""), "is not JSON"],
+    ["is a list", () => file("list.json", "[]"), "must be an object, but is a list"],
+  ])("says so when the file %s", async (_, path, message) => {
+    const { code, stdout, stderr } = await runCli(["config", "check", path()]);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toContain(message);
+    expect(stderr).not.toContain("    at ");
+  });
+});

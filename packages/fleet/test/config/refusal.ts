@@ -1,0 +1,18 @@
+/** What `resolveSettings` says about a wrong configuration, for tests that look at it. */
+
+import { type ErrorDetails, isSandlotError } from "@sandlot/contract";
+import { resolveSettings } from "../../src/config/resolve-settings.ts";
+import type { Environment } from "../../src/config/variables.ts";
+
+export const ENVIRONMENT: Environment = { HOME: "/home/tester" };
+
+/** The details of the `config_invalid` that this configuration is answered with. */
+export function refusalOf(config: unknown, environment: Environment = ENVIRONMENT): ErrorDetails["config_invalid"] {
+  try {
+    resolveSettings(config, environment);
+  } catch (error) {
+    if (isSandlotError(error, "config_invalid")) return error.details;
+    throw error;
+  }
+  throw new Error(`accepted: ${JSON.stringify(config)}`);
+}
