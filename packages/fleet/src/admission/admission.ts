@@ -1,0 +1,203 @@
+/**
+ * Admission: who may make a sandbox when there is no room (DESIGN section 4).
+ *
+ * The store decides, inside the transaction that reserves. Admission only does what can make the store say yes: it
+ * evicts what nobody uses, and lets callers wait their turn.
+ *
+ * hard   room? → reserve.   full? → evict, wait for the confirmation, reserve.   nothing to evict? → queue or refuse.
+ * soft   over the wished-for number? → evict one, do not wait; nothing to evict? → go over and say so.
+ *
+ * Invariants
+ * - The queue is bounded, and every ticket in it has a deadline (its signal).
+ * - No more evictions are under way here than callers are waiting for room, unless they take too long.
+ * - A reservation whose caller has gone is given back.
+ */
+
+import { type CapacityCounts, SandlotError, type UserId } from "@sandlot/contract";
+import type { LimitSettings } from "../config/settings.ts";
+import type { EventBus } from "../observe/event-bus.ts";
+import type { Changes } from "../store/changes.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { Limits, Refusal, ReserveAnswer, Store } from "../store/store.ts";
+import { census } from "../store/transactions/rows.ts";
+import type { World } from "../world/world.ts";
+import { planEviction } from "./eviction.ts";
+import { FairQueue } from "./queue.ts";
+
+type Full = Extract<Refusal, { kind: "full" }>;
+type Settled = Exclude<ReserveAnswer, { kind: "full" }>;
+
+export interface AdmissionParts {
+  readonly limits: LimitSettings;
+  readonly world: World;
+  readonly store: Store;
+  readonly changes: Changes;
+  readonly bus: EventBus;
+  /** Stops a sandbox that nobody holds. True when it was stopped and its room will be free. */
+  readonly evict: (record: SandboxRecord) => Promise<boolean>;
+  /** Which of these have nothing going on inside, as far as can be told quickly. */
+  readonly idleAmong: (records: readonly SandboxRecord[]) => Promise<ReadonlySet<SandboxRecord>>;
+  /** Gives back a reservation whose caller has gone. */
+  readonly giveBack: (record: SandboxRecord) => Promise<void>;
+}
+
+interface Ticket {
+  readonly attempt: () => Promise<ReserveAnswer>;
+  readonly signal: AbortSignal;
+  readonly resolve: (answer: Settled) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** What a refused caller is told to wait before trying again. */
+const RETRY_AFTER_MS = 1_000;
+/** An eviction that has not made room after this long does not keep another from being tried. */
+const EVICTION_PATIENCE_MS = 5_000;
+
+export class Admission {
+  readonly #parts: AdmissionParts;
+  readonly #queue = new FairQueue<Ticket>();
+  /** When the evictions began whose room nobody has taken yet. */
+  #evictions: number[] = [];
+  #pumping = false;
+
+  constructor(parts: AdmissionParts) {
+    this.#parts = parts;
+  }
+
+  get queued(): number {
+    return this.#queue.size;
+  }
+
+  /** What a reservation is limited by. Blanks never go over the limit, however soft it is. */
+  limits(blank = false): Limits {
+    const { mode, max, maxPerUser } = this.#parts.limits;
+    if (mode === "soft") return { max: blank ? max : null, maxPerUser: null };
+    return { max, maxPerUser: maxPerUser === 0 ? null : maxPerUser };
+  }
+
+  /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */
+  async admit(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    if (this.#parts.limits.mode === "soft") await this.#softenLimit();
+    // Nobody overtakes those who wait.
+    if (this.#queue.size === 0) {
+      const answer = await this.#try(attempt, signal);
+      if (answer.kind !== "full") return answer;
+      if (this.#parts.limits.onFull === "reject" && !(await this.#evictFor(answer, user)))
+        throw this.#exhausted(answer);
+    }
+    return this.#wait(user, signal, attempt);
+  }
+
+  async #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
+    signal.throwIfAborted();
+    const answer = await attempt();
+    if (answer.kind === "reserved" && signal.aborted) {
+      await this.#parts.giveBack(answer.record);
+      throw signal.reason;
+    }
+    return answer;
+  }
+
+  async #wait(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    const { bus, limits, store } = this.#parts;
+    if (this.#queue.size >= limits.queueMax) {
+      throw this.#exhausted({ scope: "queue", max: limits.queueMax, counts: census(await store.list()) });
+    }
+    return await new Promise<Settled>((resolve, reject) => {
+      const ticket: Ticket = { attempt, signal, resolve, reject };
+      const onAbort = () => {
+        if (this.#queue.remove(user, ticket)) reject(signal.reason);
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#queue.push(user, ticket);
+      bus.emit({ type: "acquire-queued", user, queued: this.#queue.size });
+      void this.#pump();
+    });
+  }
+
+  /** Serves the queue until it is empty. One pump at a time. */
+  async #pump(): Promise<void> {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    const never = new AbortController().signal;
+    const { changes } = this.#parts;
+    try {
+      await changes.listening(async () => {
+        while (this.#queue.size > 0) {
+          const count = changes.count();
+          if (!(await this.#round())) await changes.after(count, never);
+        }
+      });
+    } finally {
+      this.#pumping = false;
+    }
+  }
+
+  /** Gives every waiting user one try, in turn. True when somebody left the queue. */
+  async #round(): Promise<boolean> {
+    let progress = false;
+    for (const { user, ticket } of this.#queue.heads()) {
+      const answer = await this.#serve(user, ticket);
+      if (answer === "left") progress = true;
+      else if (answer.scope === "fleet") {
+        // Nobody else fits either. Whoever was tried keeps the first turn.
+        await this.#evictFor(answer, user);
+        return progress;
+      } else await this.#evictFor(answer, user);
+    }
+    return progress;
+  }
+
+  async #serve(user: UserId, ticket: Ticket): Promise<"left" | Full> {
+    try {
+      const answer = await this.#try(ticket.attempt, ticket.signal);
+      if (answer.kind === "full") return answer;
+      this.#evictions.shift();
+      this.#queue.rotate(user);
+      this.#queue.remove(user, ticket);
+      ticket.resolve(answer);
+    } catch (error) {
+      this.#queue.remove(user, ticket);
+      ticket.reject(error);
+    }
+    return "left";
+  }
+
+  /** Evicts one sandbox to make room, unless enough evictions are under way already. */
+  async #evictFor(full: Full, user: UserId): Promise<boolean> {
+    const now = this.#parts.world.monotonicMs();
+    this.#evictions = this.#evictions.filter((since) => now - since < EVICTION_PATIENCE_MS);
+    if (this.#evictions.length >= Math.max(1, this.#queue.size)) return true;
+    const evicted = await this.#evictOne(full.scope === "user" ? user : null);
+    if (evicted) this.#evictions.push(now);
+    return evicted;
+  }
+
+  async #evictOne(user: UserId | null): Promise<boolean> {
+    const { store, idleAmong, evict } = this.#parts;
+    const records = await store.list();
+    const candidates = planEviction(records, user, () => true);
+    const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
+    for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {
+      if (await evict(record)) return true;
+    }
+    return false;
+  }
+
+  async #softenLimit(): Promise<void> {
+    const { store, limits, bus } = this.#parts;
+    const count = (await store.list()).length;
+    if (count < limits.max || (await this.#evictOne(null))) return;
+    bus.emit({ type: "capacity-exceeded", max: limits.max, count: count + 1 });
+  }
+
+  #exhausted(full: { scope: "fleet" | "user" | "queue"; max: number; counts: Full["counts"] }): SandlotError {
+    const counts: CapacityCounts = { ...full.counts, queued: this.#queue.size };
+    return new SandlotError("capacity_exhausted", {
+      ...counts,
+      scope: full.scope,
+      max: full.max,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
+  }
+}

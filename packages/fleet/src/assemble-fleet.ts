@@ -1,0 +1,167 @@
+/**
+ * The composition root: where the parts of a fleet are put together. Nothing else constructs them.
+ */
+
+import type { InstanceId, SandboxId } from "@sandlot/contract";
+import { SandlotError } from "@sandlot/contract";
+import { Admission } from "./admission/admission.ts";
+import type { Backend } from "./backend/backend.ts";
+import { requireCapabilities } from "./config/capabilities.ts";
+import type { Settings } from "./config/settings.ts";
+import type { CloseOptions, Fleet } from "./fleet.ts";
+import { Loop } from "./housekeeping/loop.ts";
+import { Peers } from "./housekeeping/peers.ts";
+import { Reaper } from "./housekeeping/reaper.ts";
+import { Reconciler } from "./housekeeping/reconciler.ts";
+import { shutDown } from "./housekeeping/shutdown.ts";
+import { Leases } from "./leases/leases.ts";
+import { RemoteLeaseDesk } from "./leases/remote-lease-desk.ts";
+import { Membership } from "./membership/membership.ts";
+import { EventBus } from "./observe/event-bus.ts";
+import { explain, summarize } from "./observe/explain.ts";
+import { Maker } from "./opening/maker.ts";
+import { Opener } from "./opening/opener.ts";
+import { Provider } from "./provider.ts";
+import { Destroyer } from "./retirement/destroyer.ts";
+import { Retirement } from "./retirement/retirement.ts";
+import { LivenessWatch } from "./slot/liveness-watch.ts";
+import { Slots } from "./slot/slots.ts";
+import { Changes } from "./store/changes.ts";
+import type { Store } from "./store/store.ts";
+import { WarmPool } from "./warm-pool/warm-pool.ts";
+import type { World } from "./world/world.ts";
+
+export interface FleetParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly instanceId?: InstanceId;
+}
+
+/** Puts a fleet together from parts that are open. Closing the fleet closes them. */
+export async function assembleFleet(given: FleetParts): Promise<Fleet> {
+  const { settings, world, store, backend } = given;
+  for (const blueprint of Object.values(settings.blueprints))
+    requireCapabilities(blueprint, backend.name, backend.capabilities);
+  if (Object.keys(settings.pool).length > 0 && !backend.capabilities.has("late-binding")) {
+    throw new SandlotError("capability_missing", {
+      backend: backend.name,
+      capability: "late-binding",
+      neededBy: "pool",
+    });
+  }
+
+  const instance = given.instanceId ?? (`i-${world.randomHex(8)}` as InstanceId);
+  const lifetimeMs = settings.sessionLifetimeMs;
+  const bus = new EventBus(world, instance);
+  const slots = new Slots();
+  const changes = new Changes(world, store);
+  const base = { settings, world, store, backend, bus, slots, changes };
+  const membership = new Membership({ ...base, instance, lifetimeMs });
+  const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
+  const leases = new Leases({ ...base, instance });
+  const maker = new Maker({ ...base, membership, retirement });
+  const opener = new Opener({
+    ...{ ...base, membership, retirement, maker },
+    onLost: (slot, reason) => provider.lost(slot, reason),
+    onDisconnected: (slot) => void liveness.examine(slot),
+  });
+  const reaper = new Reaper({
+    ...base,
+    membership,
+    retirement,
+    leases,
+    parkIfUnused: (slot) => provider.parkIfUnused(slot),
+  });
+  const admission = new Admission({
+    ...{ ...base, limits: settings.limits },
+    evict: async (record) => (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
+    idleAmong: (records) => reaper.idleAmong(records),
+    giveBack: (record) => retirement.unmake({ ...record, ref: null }),
+  });
+  const liveness = new LivenessWatch({ ...base, opener, retirement, patienceMs: settings.stopTimeoutMs });
+  const provider: Provider = new Provider({
+    ...base,
+    membership,
+    leases,
+    opener,
+    maker,
+    liveness,
+    admission,
+    retirement,
+  });
+  const peers = new Peers({ ...base, membership, retirement, lifetimeMs });
+  const graceMs = Math.max(settings.orphanTimeoutMs, lifetimeMs);
+  const reconciler = new Reconciler({
+    ...{ ...base, membership, retirement, graceMs },
+    limits: () => admission.limits(),
+    patienceMs: settings.stopTimeoutMs,
+  });
+  const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
+  const destroyer = new Destroyer({ ...base, membership, retirement });
+  const desk = new RemoteLeaseDesk({ store, leases });
+
+  const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
+    new Loop({ name, intervalMs, task, world, bus });
+  const everyMs = settings.housekeepingIntervalMs;
+  const renewer = loop("renew", lifetimeMs / 4, () => membership.renew());
+  const reconciling = loop("reconcile", everyMs, () => reconciler.reconcile());
+  const pooling = loop("pool", everyMs, async () => {
+    if (await pool.refill()) pooling.poke();
+  });
+  const loops = [
+    reconciling,
+    pooling,
+    loop("peers", lifetimeMs / 4, () => peers.tend()),
+    loop("reap", everyMs, () => reaper.reap()),
+    loop("leftovers", everyMs, () => retirement.retryLeftovers()),
+    loop("slots", everyMs, async () => {
+      leases.reportLeaks();
+      await liveness.examineDisconnected();
+    }),
+  ];
+
+  await membership.renew();
+  if (membership.recovering) await peers.tend();
+  for (const started of [renewer, ...loops]) started.start();
+  pooling.poke();
+  bus.on(() => pooling.poke(), "sandbox-bound");
+  const unwatch = backend.watch((event) => {
+    if (event.type === "resync") reconciling.poke();
+    else void liveness.died(event.sandboxId, event.ref);
+  });
+
+  let closing: Promise<void> | null = null;
+  const close = (options: CloseOptions = {}) => {
+    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(
+      unwatch,
+    );
+    return closing;
+  };
+  const open = (operation: string) => {
+    if (closing !== null) throw new SandlotError("fleet_closed", { operation });
+  };
+  return {
+    instanceId: instance,
+    events: bus,
+    remoteLeases: desk,
+    acquire: (request) => provider.acquire(request),
+    warm: (request) => provider.warm(request),
+    get: (sandboxId) => provider.get(sandboxId as SandboxId),
+    async destroy(key, options) {
+      open("destroy");
+      return destroyer.destroy(key, options);
+    },
+    async list() {
+      open("list");
+      return (await store.list()).map(summarize);
+    },
+    async explain(sandboxId) {
+      open("explain");
+      return explain(base, sandboxId as SandboxId);
+    },
+    close,
+    [Symbol.asyncDispose]: () => close(),
+  };
+}

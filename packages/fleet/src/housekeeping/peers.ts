@@ -1,0 +1,99 @@
+/**
+ * Peers: who is dead, what the dead were doing, and when a store that was lost is whole again (rules 3, 6, 12).
+ *
+ * Invariants
+ * - A peer is held for dead only by an instance that may judge, and only after seeing the same beat for a full
+ *   lifetime with its own sight unbroken, or when its process is known to be gone. The store then compares the beat.
+ * - Taking over needs no judgement: the store does it only if the actor has no session.
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import type { Membership } from "../membership/membership.ts";
+import type { EventBus } from "../observe/event-bus.ts";
+import type { Retirement } from "../retirement/retirement.ts";
+import type { Store } from "../store/store.ts";
+import { within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import { Sightings } from "./sightings.ts";
+
+export interface PeersParts {
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly retirement: Retirement;
+  readonly bus: EventBus;
+  readonly lifetimeMs: number;
+}
+
+export class Peers {
+  readonly #parts: PeersParts;
+  readonly #beats = new Sightings<string, number>();
+  readonly #recoveries = new Sightings<string, string>();
+
+  constructor(parts: PeersParts) {
+    this.#parts = parts;
+  }
+
+  async tend(): Promise<void> {
+    await this.#endRecovery();
+    await this.#buryTheDead();
+    await this.#takeOver();
+  }
+
+  async #buryTheDead(): Promise<void> {
+    const { world, store, membership, bus, lifetimeMs } = this.#parts;
+    if (!membership.mayJudge()) return;
+    const sessions = await store.sessions();
+    if (!membership.mayJudge()) return;
+    const beats = sessions.map(({ instance, beat }) => [instance, beat] as const);
+    const silentFor = this.#beats.observe(beats, world.monotonicMs(), membership.sightSince());
+    for (const { instance, beat, identity } of sessions) {
+      if (instance === membership.instance) continue;
+      const gone = world.processLiveness(identity) === "dead";
+      if (!gone && (silentFor.get(instance) ?? 0) < lifetimeMs) continue;
+      if (await store.bury(instance, beat)) bus.emit({ type: "instance-buried", peer: instance });
+    }
+  }
+
+  /** Goes on with what a dead instance, or an answer that got lost, has left in `creating` or `stopping`. */
+  async #takeOver(): Promise<void> {
+    const { store, membership, retirement } = this.#parts;
+    if (!membership.trusted()) return;
+    const [acting, sessions] = [await store.list({ acting: true }), await store.sessions()];
+    const alive = new Set(sessions.map(({ instance }) => instance));
+    for (const record of acting) {
+      const { sandboxId, revision, actor } = record;
+      if (actor === null || !membership.trusted()) continue;
+      if (actor !== membership.instance) {
+        const taken = alive.has(actor)
+          ? null
+          : await store.takeOver({ sandboxId, revision, actor: membership.instance });
+        if (taken !== null) void retirement.drive(taken);
+      } else if (record.state === "stopping") void retirement.drive(record);
+      else if (!retirement.isMaking(sandboxId)) await retirement.unmake({ ...record, ref: null });
+    }
+  }
+
+  /**
+   * A store that begins anew serves only holders that re-register, for one session lifetime. Where the engine has
+   * nothing of this fleet there is nothing to wait for: that is how a new fleet starts at once.
+   */
+  async #endRecovery(): Promise<void> {
+    const { world, store, membership, lifetimeMs } = this.#parts;
+    const { epoch } = membership;
+    if (!membership.recovering || epoch === null) return;
+    const seen = this.#recoveries.observe([["recovery", epoch]], world.monotonicMs(), membership.sightSince());
+    const waited = (seen.get("recovery") ?? 0) >= lifetimeMs;
+    if (!waited && !(await this.engineIsEmpty())) return;
+    await store.endRecovery(epoch);
+    await membership.renew();
+  }
+
+  async engineIsEmpty(): Promise<boolean> {
+    const { world, backend, lifetimeMs } = this.#parts;
+    const late = () => new Error("the engine did not list its objects in time");
+    const list = (signal: AbortSignal) => backend.list({ consistent: true }, signal);
+    return (await within(world, lifetimeMs, undefined, late, list)).length === 0;
+  }
+}

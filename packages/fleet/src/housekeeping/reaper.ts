@@ -1,0 +1,112 @@
+/**
+ * The reaper: ends what is due. Parked too long, past its lifetime, left by a lease that was not renewed.
+ *
+ * It never ends what somebody holds: the store refuses, in the same transaction that looks. It reaps only while this
+ * instance may judge, because an old clock makes everything look idle.
+ */
+
+import type { LeaseId } from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
+import type { Settings } from "../config/settings.ts";
+import type { Leases } from "../leases/leases.ts";
+import type { Membership } from "../membership/membership.ts";
+import type { Retirement } from "../retirement/retirement.ts";
+import type { LeaseHandle } from "../slot/lease.ts";
+import type { Slot } from "../slot/slot.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { Store } from "../store/store.ts";
+import { within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import { isBusy, planExpiry } from "./plans.ts";
+import { Sightings } from "./sightings.ts";
+
+export interface ReaperParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly retirement: Retirement;
+  readonly leases: Leases;
+  /** A slot may have lost its last lease. */
+  readonly parkIfUnused: (slot: Slot) => void;
+}
+
+/** How long to wait for a sandbox to tell what it is doing. No answer counts as busy. */
+const ACTIVITY_PATIENCE_MS = 2_000;
+/** How many sandboxes are asked when somebody is to be evicted; more would make a waiting caller wait longer. */
+const CANDIDATES_MAX = 8;
+
+export class Reaper {
+  readonly #parts: ReaperParts;
+  readonly #renewals = new Sightings<LeaseId, number>();
+
+  constructor(parts: ReaperParts) {
+    this.#parts = parts;
+  }
+
+  async reap(): Promise<void> {
+    const { store, membership, retirement, settings } = this.#parts;
+    if (!membership.mayJudge()) return;
+    const records = await store.list();
+    await this.#expireLeases(records);
+    for (const { record, reason, unlessBusy } of planExpiry(records, settings, membership.storeNow())) {
+      if (unlessBusy && (await this.#isBusy(record))) continue;
+      if (!membership.mayJudge()) return;
+      await retirement.stopUnheld(record, reason);
+    }
+  }
+
+  /** Which of these have nothing going on inside. Asked of the first few only, all at once. */
+  async idleAmong(records: readonly SandboxRecord[]): Promise<ReadonlySet<SandboxRecord>> {
+    const asked = records.slice(0, CANDIDATES_MAX);
+    const busy = await Promise.all(asked.map((record) => this.#isBusy(record)));
+    return new Set(asked.filter((_, index) => busy[index] === false));
+  }
+
+  /** Not being able to ask is not idleness. */
+  async #isBusy({ ref }: SandboxRecord): Promise<boolean> {
+    const { world, backend, settings } = this.#parts;
+    if (ref === null) return true;
+    try {
+      const late = () => new Error("no answer");
+      const activity = await within(world, ACTIVITY_PATIENCE_MS, undefined, late, (signal) =>
+        backend.activity(ref, signal),
+      );
+      return isBusy(activity, settings.activity, world.wallMs());
+    } catch {
+      return true;
+    }
+  }
+
+  async #expireLeases(records: readonly SandboxRecord[]): Promise<void> {
+    const { world, store, membership } = this.#parts;
+    const rows = records.flatMap(
+      ({ leases }) => Object.entries(leases) as [LeaseId, SandboxRecord["leases"][LeaseId]][],
+    );
+    const beats = rows.flatMap(([leaseId, row]) => (row === undefined ? [] : [[leaseId, row.beat] as const]));
+    const unrenewedFor = this.#renewals.observe(beats, world.monotonicMs(), membership.sightSince());
+    for (const [leaseId, row] of rows) {
+      if (row === undefined || (unrenewedFor.get(leaseId) ?? 0) < row.ttlMs) continue;
+      if (!membership.mayJudge()) return;
+      await store.expireLease(leaseId, row.beat);
+    }
+    await this.#noticeExpired(new Set(rows.map(([leaseId]) => leaseId)));
+  }
+
+  /** Leases of ours whose row is gone, whoever removed it. */
+  async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
+    const { store, leases, parkIfUnused } = this.#parts;
+    const missing = (lease: LeaseHandle) => lease.granted && !lease.isReleased() && !lease.slot.isLost();
+    for (const lease of [...leases.all()]) {
+      if (
+        lease.ttlMs === null ||
+        !missing(lease) ||
+        (present.has(lease.id) && (await store.findLease(lease.id)) !== null)
+      )
+        continue;
+      if ((await store.findLease(lease.id)) !== null || !missing(lease)) continue;
+      parkIfUnused(leases.expire(lease, "expired"));
+    }
+  }
+}

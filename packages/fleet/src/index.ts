@@ -1,0 +1,20 @@
+/**
+ * `sandlot`: a sandbox of its own for every conversation of an AI agent.
+ */
+
+export * from "@sandlot/contract";
+export type { FleetConfig } from "./config/schema.ts";
+export type {
+  AcquireRequest,
+  CloseOptions,
+  DestroyOptions,
+  DestroyOutcome,
+  Explanation,
+  Fleet,
+  FleetEvents,
+  Lease,
+  RemoteLeases,
+  ThreadKeyInput,
+  WarmRequest,
+} from "./fleet.ts";
+export { openFleet } from "./open-fleet.ts";

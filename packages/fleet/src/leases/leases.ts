@@ -1,0 +1,182 @@
+/**
+ * The leases of this instance: giving them out, keeping count, and noticing the ones that nobody uses.
+ *
+ * A lease is counted in its slot. One with a `ttlMs` is also a row in the store (rule 8): it counts as a holder there
+ * until it is released or not renewed for that long, at whichever instance.
+ */
+
+import { type AcquirePath, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
+import type { Settings } from "../config/settings.ts";
+import type { AcquireRequest, Lease } from "../fleet.ts";
+import { aboutRecord } from "../observe/about.ts";
+import { type EventBus, problemOf } from "../observe/event-bus.ts";
+import { parseDelay } from "../opening/wish.ts";
+import { LeaseHandle, type LeaseHome } from "../slot/lease.ts";
+import type { Slot } from "../slot/slot.ts";
+import type { Store } from "../store/store.ts";
+import type { World } from "../world/world.ts";
+
+export interface LeasesParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly bus: EventBus;
+  readonly instance: string;
+}
+
+export class Leases {
+  readonly #parts: LeasesParts;
+  readonly #leases = new Set<LeaseHandle>();
+  #count = 0;
+
+  constructor(parts: LeasesParts) {
+    this.#parts = parts;
+  }
+
+  get size(): number {
+    return this.#leases.size;
+  }
+
+  all(): Iterable<LeaseHandle> {
+    return this.#leases;
+  }
+
+  /** A lease on a slot that is open now. Synchronous unless the lease is a row in the store. */
+  begin(
+    slot: Slot,
+    request: AcquireRequest,
+    home: LeaseHome,
+    path: AcquirePath,
+    startedAt: number,
+  ): Lease | Promise<Lease> {
+    const { world, settings, bus } = this.#parts;
+    const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
+    const now = world.monotonicMs();
+    const lease = new LeaseHandle({
+      id: this.#newId(ttlMs !== null),
+      purpose: request.purpose ?? "unnamed",
+      acquiredAt: world.wallMs(),
+      lastUsedAt: now,
+      stack: settings.leakDetection.captureStacks ? stackOfCaller() : null,
+      ttlMs,
+      slot,
+      home,
+    });
+    slot.leases.add(lease);
+    slot.wanted = true;
+    this.#leases.add(lease);
+    if (bus.listening) {
+      bus.emit({
+        type: "lease-acquired",
+        path,
+        durationMs: now - startedAt,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(slot),
+      });
+    }
+    return ttlMs === null ? lease : this.#granted(lease);
+  }
+
+  /** Moves a lease to the slot of the next generation. */
+  move(lease: LeaseHandle, next: Slot): Slot {
+    if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
+    lease.moveTo(next);
+    next.wanted = true;
+    return next;
+  }
+
+  async #granted(lease: LeaseHandle): Promise<Lease> {
+    try {
+      await this.grant(lease);
+      return lease;
+    } catch (error) {
+      await lease.release();
+      throw error;
+    }
+  }
+
+  /** Writes the row of a lease that has one. */
+  async grant(lease: LeaseHandle): Promise<void> {
+    const { ttlMs, slot, purpose } = lease;
+    if (ttlMs === null) return;
+    const { sandboxId, generation } = slot;
+    const request = { leaseId: lease.id, sandboxId, generation, purpose, holder: this.#parts.instance, ttlMs };
+    lease.granted = await this.#parts.store.grantLease(request);
+    if (lease.granted) return;
+    throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
+  }
+
+  /** A lease was released. Never fails: a row that cannot be removed now ends by not being renewed. */
+  async ended(lease: LeaseHandle): Promise<void> {
+    const { bus, store, world } = this.#parts;
+    this.#leases.delete(lease);
+    if (bus.listening) {
+      const heldMs = world.wallMs() - lease.acquiredAt;
+      bus.emit({
+        type: "lease-released",
+        heldMs,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(lease.slot),
+      });
+    }
+    if (lease.ttlMs === null) return;
+    try {
+      await store.releaseLease(lease.id);
+    } catch (error) {
+      bus.emit({ type: "close-failed", what: "remote lease", problem: problemOf(error) });
+    }
+  }
+
+  /** A lease's row is gone: it was not renewed, or released at another instance. */
+  expire(lease: LeaseHandle, reason: LossReason): Slot {
+    const { slot, id, purpose } = lease;
+    this.#leases.delete(lease);
+    slot.leases.delete(lease);
+    lease.expire();
+    lease.wasLost(reason, slot.generation);
+    this.#parts.bus.emit({ type: "lease-lost", reason, leaseId: id, purpose, ...aboutRecord(slot) });
+    return slot;
+  }
+
+  lost(slot: Slot, reason: LossReason): void {
+    for (const { id, purpose } of slot.leases) {
+      this.#parts.bus.emit({ type: "lease-lost", reason, leaseId: id, purpose, ...aboutRecord(slot) });
+    }
+  }
+
+  /** Reports leases that are held and not used for too long, each once. */
+  reportLeaks(): void {
+    const { settings, world, bus } = this.#parts;
+    const { afterMs } = settings.leakDetection;
+    if (afterMs === 0) return;
+    const now = world.monotonicMs();
+    for (const lease of this.#leases) {
+      const unusedMs = lease.unusedMs(now);
+      if (unusedMs < afterMs || lease.leakReported) continue;
+      lease.leakReported = true;
+      bus.emit({
+        type: "lease-leaked",
+        unusedMs,
+        stack: lease.stack,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(lease.slot),
+      });
+    }
+  }
+
+  /** A row's id is handed to remote callers, so it must not be guessable; the others never leave the process. */
+  #newId(remote: boolean): LeaseId {
+    if (remote) return this.#parts.world.randomHex(16) as LeaseId;
+    this.#count += 1;
+    return `${this.#parts.instance}-${this.#count}` as LeaseId;
+  }
+}
+
+function stackOfCaller(): string {
+  const holder: { stack?: string } = {};
+  Error.captureStackTrace(holder, stackOfCaller);
+  return holder.stack ?? "";
+}

@@ -1,0 +1,33 @@
+/**
+ * Renewing and releasing leases that were handed to remote callers, at any instance, also after a restart (rule 8).
+ */
+
+import { type LeaseId, SandlotError } from "@sandlot/contract";
+import type { RemoteLeases } from "../fleet.ts";
+import type { Store } from "../store/store.ts";
+import type { Leases } from "./leases.ts";
+
+export class RemoteLeaseDesk implements RemoteLeases {
+  readonly #store: Store;
+  readonly #leases: Leases;
+
+  constructor(parts: { store: Store; leases: Leases }) {
+    this.#store = parts.store;
+    this.#leases = parts.leases;
+  }
+
+  async renew(leaseId: string): Promise<{ readonly expiresInMs: number }> {
+    const renewed = await this.#store.renewLease(leaseId as LeaseId);
+    if (renewed === null) throw new SandlotError("lease_not_found", { leaseId });
+    return { expiresInMs: renewed.ttlMs };
+  }
+
+  async release(leaseId: string): Promise<boolean> {
+    for (const lease of this.#leases.all()) {
+      if (lease.id !== leaseId || lease.ttlMs === null) continue;
+      await lease.release();
+      return true;
+    }
+    return (await this.#store.releaseLease(leaseId as LeaseId)) !== null;
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * Opening a fleet: from what a user configured to a fleet on the real machine. Stores and backends are imported when
+ * they are used, so that nobody pays for, or needs to install, what they did not configure.
+ */
+
+import { assembleFleet } from "./assemble-fleet.ts";
+import type { Backend } from "./backend/backend.ts";
+import { resolveSettings } from "./config/resolve-settings.ts";
+import type { FleetConfig } from "./config/schema.ts";
+import type { Settings } from "./config/settings.ts";
+import type { Fleet } from "./fleet.ts";
+import type { Store } from "./store/store.ts";
+import { systemWorld } from "./world/system-world.ts";
+import type { World } from "./world/world.ts";
+
+export { assembleFleet } from "./assemble-fleet.ts";
+
+/** Opens a fleet. Rejects with `config_invalid`, `store_corrupt` or `store_unavailable`, leaving nothing half-made. */
+export async function openFleet(config: FleetConfig = {}): Promise<Fleet> {
+  const settings = resolveSettings(config, process.env);
+  const world = systemWorld();
+  const store = await openStore(settings, world);
+  try {
+    return await assembleFleet({ settings, world, store, backend: await openBackend(settings, world) });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+async function openStore({ store }: Settings, world: World): Promise<Store> {
+  if (store.type === "sqlite") {
+    const { openSqliteStore } = await import("./store/sqlite/sqlite-store.ts");
+    return openSqliteStore({ path: store.path, world });
+  }
+  const { MemoryStore, newMemoryTables } = await import("./store/memory/memory-store.ts");
+  return new MemoryStore(newMemoryTables(world));
+}
+
+async function openBackend({ fleetId, home }: Settings, world: World): Promise<Backend> {
+  const { createMemoryBackend } = await import("./backends/memory/backend.ts");
+  const { MemoryEngine } = await import("./backends/memory/engine.ts");
+  return createMemoryBackend({ fleetId, engine: MemoryEngine.shared(home), world });
+}

@@ -1,0 +1,273 @@
+/**
+ * Opening a slot: the three ways in which a thread gets a sandbox. Attach to the one it has, bind a blank, or make one.
+ *
+ * Each way answers with a slot, or with `null` when it lost to somebody and the caller must look again. Whatever a way
+ * has taken or made, it gives back in the same function when a later step fails.
+ */
+
+import {
+  isSandlotError,
+  type LossReason,
+  type Recovery,
+  SandlotError,
+  type ThreadId,
+  type UserId,
+} from "@sandlot/contract";
+import type { Attachment, Backend, Credentials, Target } from "../backend/backend.ts";
+import type { NamedBlueprint, Settings } from "../config/settings.ts";
+import type { Membership } from "../membership/membership.ts";
+import { aboutRecord } from "../observe/about.ts";
+import { type EventBus, quietly } from "../observe/event-bus.ts";
+import { type Retirement, spotOf } from "../retirement/retirement.ts";
+import { Slot } from "../slot/slot.ts";
+import type { Slots } from "../slot/slots.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { Refusal, Store } from "../store/store.ts";
+import { ensureBound } from "../workspace/binding.ts";
+import { abortable } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import { type Maker, newToken } from "./maker.ts";
+
+export interface OpenerParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly retirement: Retirement;
+  readonly maker: Maker;
+  readonly slots: Slots;
+  readonly bus: EventBus;
+  readonly onLost: (slot: Slot, reason: LossReason) => void;
+  /** The connection of a slot ended. By itself that says nothing about life or death. */
+  readonly onDisconnected: (slot: Slot) => void;
+}
+
+type Key = { readonly user: UserId; readonly thread: ThreadId };
+type Kept = SandboxRecord & Key;
+type Opening = Pick<Slot, "origin" | "recovery">;
+
+const SAME: Recovery = {
+  kind: "same",
+  lost: [],
+  survived: ["processes", "temporary files", "installed packages", "workspace"],
+};
+const RESTORED: Recovery = {
+  kind: "restored",
+  lost: ["processes", "temporary files", "installed packages"],
+  survived: ["workspace"],
+};
+const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
+
+export class Opener {
+  readonly #parts: OpenerParts;
+
+  constructor(parts: OpenerParts) {
+    this.#parts = parts;
+  }
+
+  /** Becomes a holder of what is ready, and connects to it. */
+  async attach(record: SandboxRecord, signal: AbortSignal): Promise<Slot | null> {
+    const { store, membership } = this.#parts;
+    const { sandboxId, generation } = record;
+    const seq = membership.asking();
+    try {
+      const answer = await store.hold({ sandboxId, generation, instance: membership.instance, seq });
+      if (answer.kind === "gone") return null;
+      if (answer.kind !== "held") return await this.#refused(answer);
+      return await this.#connect(answer.record, seq, { origin: "parked", recovery: SAME }, signal);
+    } finally {
+      membership.asked(seq);
+    }
+  }
+
+  /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
+  async bindBlank(key: Key, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
+    const { store, backend, world } = this.#parts;
+    if (!backend.capabilities.has("late-binding")) return null;
+    const [blank] = await store.list({ blankOf: blueprint.hash });
+    if (blank === undefined) return null;
+    const generation = await store.nextGeneration();
+    const { sandboxId } = blank;
+    const token = newToken(world);
+    await backend.workspaces.writeMarker({
+      sandboxId,
+      ...key,
+      generation,
+      token,
+      blueprint: blueprint.name,
+      blueprintHash: blueprint.hash,
+    });
+    return this.#bind(blank, { ...key, generation, token }, signal);
+  }
+
+  async #bind(blank: SandboxRecord, to: Key & Credentials, signal: AbortSignal): Promise<Slot | null> {
+    const { store, backend, membership, settings, bus } = this.#parts;
+    const { sandboxId, revision } = blank;
+    const { mode, maxPerUser } = settings.limits;
+    const limit = mode === "hard" && maxPerUser > 0 ? maxPerUser : null;
+    const seq = membership.asking();
+    try {
+      const request = { sandboxId, revision, ...to, instance: membership.instance, seq, maxPerUser: limit };
+      // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
+      const answer = await store.bind(request);
+      if (answer.kind === "bound") {
+        bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
+        return await this.#connect(answer.record, seq, { origin: "blank", recovery: EMPTY }, signal);
+      }
+      await quietly(this.#parts.bus, "marker", backend.workspaces.dropMarker(sandboxId, to.generation));
+      // A full answer is for admission to deal with: it knows whom to evict and how to wait.
+      if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;
+      return await this.#refused(answer);
+    } finally {
+      membership.asked(seq);
+    }
+  }
+
+  /** Makes a sandbox from a reservation, and holds it. */
+  async create(record: SandboxRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
+    const { membership } = this.#parts;
+    const seq = membership.asking();
+    try {
+      const made = await this.#parts.maker.make(record, blueprint, seq, signal);
+      if (made === null) return null;
+      const recovery = made.workspace === "existing" ? RESTORED : EMPTY;
+      return await this.#connect(made.record, seq, { origin: "cold", recovery }, signal);
+    } finally {
+      membership.asked(seq);
+    }
+  }
+
+  /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
+  async #connect(record: SandboxRecord, seq: number, opening: Opening, signal: AbortSignal): Promise<Slot | null> {
+    const { world, membership } = this.#parts;
+    const startedAt = world.monotonicMs();
+    membership.sawGeneration(record.generation);
+    let attachment: Attachment | null = null;
+    try {
+      const reached = await this.#reach(record, opening.recovery, signal);
+      if (reached === null) return null;
+      attachment = reached.attachment;
+      signal.throwIfAborted();
+      if (membership.trusted()) return this.#establish(record, seq, { ...opening, ...reached }, startedAt);
+      // The wait was long enough for our session to end, and this hold with it. Look again.
+      await membership.validate();
+    } catch (error) {
+      await this.#letGo(record, seq, attachment);
+      throw error;
+    }
+    await this.#letGo(record, seq, attachment);
+    return null;
+  }
+
+  #establish(
+    record: SandboxRecord,
+    seq: number,
+    opening: Opening & { attachment: Attachment },
+    startedAt: number,
+  ): Slot {
+    const { world, settings, slots, bus, onLost } = this.#parts;
+    const expiresAt =
+      settings.maxLifetimeMs === 0 ? Number.POSITIVE_INFINITY : record.createdAt + settings.maxLifetimeMs;
+    const slot = new Slot({ ...opening, record: kept(record), seq, expiresAt, onLost });
+    slots.add(slot);
+    this.#follow(slot, opening.attachment);
+    bus.emit({ type: "sandbox-attached", durationMs: world.monotonicMs() - startedAt, ...aboutRecord(record) });
+    return slot;
+  }
+
+  /** Connects a slot again whose sandbox is alive. */
+  async reattach(slot: Slot, signal: AbortSignal): Promise<void> {
+    const attachment = await this.#parts.backend.attach(targetOf(slot.record), signal);
+    const open = slot.isOpen();
+    const unused = open ? slot.attachment : attachment;
+    if (open) slot.reattached(attachment);
+    if (open) this.#follow(slot, attachment);
+    await quietly(this.#parts.bus, "attachment", unused.close());
+  }
+
+  #follow(slot: Slot, attachment: Attachment): void {
+    void attachment.closed.then(() => {
+      if (!slot.isOpen() || slot.attachment !== attachment) return;
+      slot.disconnected = true;
+      this.#parts.onDisconnected(slot);
+    });
+  }
+
+  async #letGo(record: SandboxRecord, seq: number, attachment: Attachment | null): Promise<void> {
+    if (attachment !== null) await quietly(this.#parts.bus, "attachment", attachment.close());
+    await this.giveBack(record, seq);
+  }
+
+  /** Binds what is bound only in the record, then attaches. `null`: it is dead, and is being stopped. */
+  async #reach(
+    record: SandboxRecord,
+    recovery: Recovery,
+    signal: AbortSignal,
+  ): Promise<{ attachment: Attachment; recovery: Recovery } | null> {
+    const { backend, store, retirement } = this.#parts;
+    const target = targetOf(record);
+    const spot = spotOf(record);
+    try {
+      const found = spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot), signal);
+      const bound = record.boundFrom !== null;
+      if (record.boundFrom !== null) {
+        await abortable(backend.rebind(target, record.boundFrom, signal), signal);
+        await store.confirmBound(record.sandboxId, record.generation);
+      }
+      const attachment = await abortable(backend.attach(target, signal), signal);
+      // A blank that was bound just now is a new sandbox, with or without an old workspace.
+      return { attachment, recovery: bound ? (found === "existing" ? RESTORED : EMPTY) : recovery };
+    } catch (error) {
+      if (!isSandlotError(error, "sandbox_lost") && !(await this.#isForeign(record, error))) throw error;
+      await retirement.stopDead(record);
+      return null;
+    }
+  }
+
+  /** The daemon answers to other credentials than the record's, and the record has not changed: nobody can reach it. */
+  async #isForeign(record: SandboxRecord, error: unknown): Promise<boolean> {
+    if (!isSandlotError(error, "stale_generation")) return false;
+    const now = await this.#parts.store.get(record.sandboxId);
+    return now !== null && now.state === "ready" && now.generation === record.generation;
+  }
+
+  /** Gives a hold back. Never fails: a lost release is healed by the next beat. */
+  async giveBack(record: Pick<SandboxRecord, "sandboxId" | "generation">, seq: number): Promise<SandboxRecord | null> {
+    const { store, membership } = this.#parts;
+    const { sandboxId, generation } = record;
+    return quietly(
+      this.#parts.bus,
+      "release",
+      store.unhold({ sandboxId, generation, instance: membership.instance, seq }),
+    );
+  }
+
+  /** Answers that are the same for everybody who wants something new. `null`: registered again, so look again. */
+  async #refused(answer: Refusal): Promise<null> {
+    throwIfRecovering(answer, this.#parts.settings.sessionLifetimeMs);
+    await this.#parts.membership.renew();
+    return null;
+  }
+}
+
+export function throwIfRecovering(answer: { kind: string } | Refusal, lifetimeMs: number): void {
+  if (answer.kind === "recovering" && "epoch" in answer) {
+    throw new SandlotError("store_recovering", { epoch: answer.epoch, retryAfterMs: lifetimeMs });
+  }
+}
+
+export function targetOf(record: SandboxRecord): Target {
+  const { sandboxId, generation, token, ref } = record;
+  if (ref === null)
+    throw new SandlotError("internal", { problem: `sandbox ${sandboxId} is ready without an engine reference` });
+  return { sandboxId, generation, token, ref };
+}
+
+/** Narrows a record to one that belongs to a thread. */
+function kept(record: SandboxRecord): Kept {
+  const { user, thread } = record;
+  if (user === null || thread === null)
+    throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });
+  return { ...record, user, thread };
+}

@@ -1,0 +1,49 @@
+/**
+ * What a caller asked for, checked. Everything after this point can rely on it.
+ */
+
+import { DEFAULT_USER, parseThreadId, parseUserId, SandlotError, type ThreadId, type UserId } from "@sandlot/contract";
+import type { NamedBlueprint, Settings } from "../config/settings.ts";
+import type { AcquireRequest } from "../fleet.ts";
+
+export interface Wish {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  /** `null`: whatever the thread lives on, and the default where it does not live yet. */
+  readonly blueprint: NamedBlueprint | null;
+  readonly timeoutMs: number;
+}
+
+/** The longest delay a timer can have; more would fire at once. */
+const DELAY_MAX_MS = 2_147_483_647;
+
+export function parseUser(user: string | undefined): UserId {
+  return user === undefined ? DEFAULT_USER : parseUserId(user);
+}
+
+/** `thread` is `null` in a request without one: the caller then makes up a key of its own. */
+export function parseWish(request: AcquireRequest, settings: Settings, anonymous: () => ThreadId): Wish {
+  const user = parseUser(request.user);
+  const thread = request.thread === undefined ? anonymous() : parseThreadId(request.thread);
+  const blueprint = request.blueprint === undefined ? null : blueprintNamed(settings, request.blueprint);
+  return {
+    user,
+    thread,
+    blueprint,
+    timeoutMs: parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs),
+  };
+}
+
+export function parseDelay(field: string, value: number): number {
+  if (Number.isFinite(value) && value > 0 && value <= DELAY_MAX_MS) return value;
+  throw new SandlotError("invalid_request", {
+    field,
+    problem: `must be a number of milliseconds from 1 to ${DELAY_MAX_MS}, not ${value}`,
+  });
+}
+
+export function blueprintNamed(settings: Settings, name: string): NamedBlueprint {
+  const blueprint = Object.hasOwn(settings.blueprints, name) ? settings.blueprints[name] : undefined;
+  if (blueprint !== undefined) return blueprint;
+  throw new SandlotError("blueprint_unknown", { blueprint: name, known: Object.keys(settings.blueprints) });
+}

@@ -1,0 +1,298 @@
+/**
+ * The provider: which sandbox for which thread. READ FIRST.
+ *
+ * This file is control flow only. It walks the tree of an acquire and calls, for each step, what knows how to do it:
+ *
+ *   acquire
+ *     ├ held here already?      → a lease more, in memory                      slot/slots.ts
+ *     ├ record says ready?      → become a holder and attach                   opening/opener.ts
+ *     ├ creating, stopping?     → wait for it, or take it over from the dead   retirement/retirement.ts
+ *     ├ a blank?                → bind it                                      opening/opener.ts
+ *     └ none                    → admission, create                            admission/admission.ts
+ *
+ * Invariants
+ * - The store decides; memory is a cache of it. Memory is used only while `membership.trusted()`.
+ * - A slot is taken (leased) in the same turn in which it is found, before any `await`.
+ * - After every `await` the state is asked for again, through a method.
+ * - Whoever takes or makes something gives it back when a later step fails.
+ */
+
+import {
+  type AcquirePath,
+  type LossReason,
+  parseThreadId,
+  type Sandbox,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
+import type { Admission } from "./admission/admission.ts";
+import type { Settings } from "./config/settings.ts";
+import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
+import type { Leases } from "./leases/leases.ts";
+import type { Membership } from "./membership/membership.ts";
+import { aboutRecord } from "./observe/about.ts";
+import { type EventBus, quietly } from "./observe/event-bus.ts";
+import type { Maker } from "./opening/maker.ts";
+import { type Opener, throwIfRecovering } from "./opening/opener.ts";
+import { blueprintNamed, parseWish, type Wish } from "./opening/wish.ts";
+import type { Retirement } from "./retirement/retirement.ts";
+import { Flights } from "./slot/flights.ts";
+import { reasonNotToKeep } from "./slot/keeping.ts";
+import type { LeaseHandle, LeaseHome } from "./slot/lease.ts";
+import { HeldSandbox, sandboxLost } from "./slot/leased-sandbox.ts";
+import type { LivenessWatch } from "./slot/liveness-watch.ts";
+import type { Slot } from "./slot/slot.ts";
+import type { Slots } from "./slot/slots.ts";
+import type { Changes } from "./store/changes.ts";
+import { anonymousThread, isHeld, isParked, type SandboxRecord } from "./store/record.ts";
+import type { Store } from "./store/store.ts";
+import { within } from "./world/waiting.ts";
+import type { World } from "./world/world.ts";
+
+export interface ProviderParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly changes: Changes;
+  readonly membership: Membership;
+  readonly slots: Slots;
+  readonly leases: Leases;
+  readonly opener: Opener;
+  readonly maker: Maker;
+  readonly liveness: LivenessWatch;
+  readonly admission: Admission;
+  readonly retirement: Retirement;
+  readonly bus: EventBus;
+}
+
+/** How long closing a connection may hold up a release. */
+const CLOSE_PATIENCE_MS = 1_000;
+
+export class Provider implements LeaseHome {
+  readonly #parts: ProviderParts;
+  readonly #flights = new Flights((slot) => this.parkIfUnused(slot));
+  /** What each opening is at, for the error of a caller that could not wait longer. */
+  readonly #stages = new Map<string, string>();
+  #closed = false;
+
+  constructor(parts: ProviderParts) {
+    this.#parts = parts;
+  }
+
+  async acquire(request: AcquireRequest = {}): Promise<Lease> {
+    const { settings, world, membership, slots } = this.#parts;
+    this.#refuseIfClosed("acquire");
+    const startedAt = world.monotonicMs();
+    const wish = parseWish(request, settings, () => anonymousThread(world.randomHex(12)));
+    const held = slots.byThread(wish.user, wish.thread);
+    if (held?.isOpen() && request.signal?.aborted !== true && membership.trusted()) {
+      return this.#lease(held, request, wish, "held", startedAt);
+    }
+    return this.#within(wish, request.signal, (signal) =>
+      this.#join(wish, signal, (slot) =>
+        this.#lease(slot, request, wish, slot.wanted ? "held" : slot.origin, startedAt),
+      ),
+    );
+  }
+
+  async warm(request: WarmRequest): Promise<void> {
+    this.#refuseIfClosed("warm");
+    const wish = parseWish(request, this.#parts.settings, () => parseThreadId(undefined));
+    await this.#within(wish, request.signal, (signal) =>
+      this.#join(wish, signal, (slot) => {
+        slot.wanted = true;
+      }),
+    );
+  }
+
+  get(sandboxId: SandboxId): Sandbox | undefined {
+    const slot = this.#parts.slots.byId(sandboxId);
+    return slot && new HeldSandbox(slot, () => this.#parts.slots.byThread(slot.user, slot.thread));
+  }
+
+  /** No new work from here on. Resolves when the openings under way have been given up and cleaned up. */
+  close(): Promise<void> {
+    this.#closed = true;
+    return this.#flights.abort(new SandlotError("fleet_closed", { operation: "acquire" }));
+  }
+
+  // ── A lease's requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+  async release(lease: LeaseHandle): Promise<void> {
+    const { slot } = lease;
+    slot.leases.delete(lease);
+    await this.#parts.leases.ended(lease);
+    if (slot.tryClose()) await this.#park(slot);
+  }
+
+  /** The next generation for a lease whose sandbox is gone. All leases of a lost slot share one opening. */
+  async restart(lease: LeaseHandle): Promise<Slot> {
+    const { settings, leases } = this.#parts;
+    const lost = lease.slot;
+    const reason = lost.lossReason ?? "crashed";
+    this.#refuseIfClosed("exec");
+    // What was destroyed on purpose stays destroyed.
+    if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
+    const { user, thread } = lost;
+    const wish: Wish = { user, thread, blueprint: null, timeoutMs: settings.acquireTimeoutMs };
+    return this.#within(wish, undefined, async (signal) => {
+      const slot = await this.#join(wish, signal, (next) => leases.move(lease, next));
+      await leases.grant(lease);
+      return slot;
+    });
+  }
+
+  suspect(slot: Slot, error: unknown): void {
+    this.#parts.liveness.suspect(slot, error);
+  }
+
+  monotonicMs(): number {
+    return this.#parts.world.monotonicMs();
+  }
+
+  /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */
+  lost(slot: Slot, reason: LossReason): void {
+    const { slots, bus, leases, retirement } = this.#parts;
+    slots.remove(slot);
+    bus.emit({ type: "sandbox-lost", reason, ...aboutRecord(slot) });
+    leases.lost(slot, reason);
+    void quietly(bus, "attachment", slot.attachment.close());
+    if (reason === "crashed") void quietly(bus, "stop", retirement.stopDead(slot));
+  }
+
+  // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
+  async #join<T>(wish: Wish, signal: AbortSignal, take: (slot: Slot) => T): Promise<T> {
+    const key = keyOf(wish);
+    while (true) {
+      const taken = await this.#flights.join(
+        key,
+        signal,
+        (flight) => this.#open(wish, key, flight),
+        (slot) => (slot.isOpen() ? { value: take(slot) } : null),
+      );
+      if (taken !== null) return taken.value;
+    }
+  }
+
+  async #open(wish: Wish, key: string, signal: AbortSignal): Promise<Slot> {
+    const { store, changes, membership, slots } = this.#parts;
+    try {
+      return await changes.listening(async () => {
+        while (true) {
+          signal.throwIfAborted();
+          await membership.validate();
+          const held = slots.byThread(wish.user, wish.thread);
+          if (held?.isOpen()) return held;
+          const count = changes.count();
+          const record = await store.find(wish.user, wish.thread);
+          const slot =
+            record === null
+              ? await this.#openNew(wish, key, signal)
+              : await this.#openExisting(record, wish, key, signal);
+          if (slot !== null) return slot;
+          await changes.after(count, signal);
+        }
+      });
+    } finally {
+      this.#stages.delete(key);
+    }
+  }
+
+  /** `null`: look again when something has changed. */
+  async #openExisting(record: SandboxRecord, wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
+    const { opener, retirement, settings, membership, changes } = this.#parts;
+    if (record.state === "ready") {
+      refuseMismatch(record, wish);
+      const expired = settings.maxLifetimeMs > 0 && membership.storeNow() >= record.createdAt + settings.maxLifetimeMs;
+      if (expired && isHeld(record)) throw expiredError(record, settings);
+      this.#stages.set(key, expired ? "ending the old sandbox" : "attaching");
+      if (!expired) return opener.attach(record, signal);
+      await retirement.stopUnheld(record, "expired");
+      return null;
+    }
+    this.#stages.set(
+      key,
+      record.state === "creating" ? "waiting for another create" : "waiting for the old sandbox to end",
+    );
+    if (await retirement.help(record, signal)) changes.hint();
+    return null;
+  }
+
+  async #openNew(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
+    const { opener, maker, admission, settings, membership } = this.#parts;
+    const blueprint = wish.blueprint ?? blueprintNamed(settings, "default");
+    this.#stages.set(key, "binding a blank");
+    const bound = await opener.bindBlank(wish, blueprint, signal);
+    if (bound !== null) return bound;
+    this.#stages.set(key, "waiting for room");
+    const answer = await admission.admit(wish.user, signal, () => maker.reserve(wish, blueprint, admission.limits()));
+    throwIfRecovering(answer, settings.sessionLifetimeMs);
+    if (answer.kind === "unknown-session") await membership.renew();
+    if (answer.kind !== "reserved") return null;
+    this.#stages.set(key, "creating");
+    return opener.create(answer.record, blueprint, signal);
+  }
+
+  // ── Giving back ────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** An opening landed and nobody is waiting for it any more. */
+  parkIfUnused(slot: Slot): void {
+    if (slot.tryClose()) void this.#park(slot);
+  }
+
+  /** The last lease is gone: let go, so that any instance may have it next. */
+  async #park(slot: Slot): Promise<void> {
+    const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
+    slots.remove(slot);
+    const late = () => new Error("closing took too long");
+    const closing = within(world, CLOSE_PATIENCE_MS, undefined, late, () => slot.attachment.close());
+    await quietly(bus, "attachment", closing);
+    const record = await opener.giveBack(slot, slot.seq);
+    if (record === null || !isParked(record) || record.generation !== slot.generation) return;
+    bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
+    const reason = reasonNotToKeep(slot, membership.storeNow());
+    if (reason !== null) await quietly(bus, "stop", retirement.stopUnheld(record, reason));
+    changes.hint();
+  }
+
+  // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #lease(
+    slot: Slot,
+    request: AcquireRequest,
+    wish: Wish,
+    path: AcquirePath,
+    startedAt: number,
+  ): Lease | Promise<Lease> {
+    const { settings, leases, membership } = this.#parts;
+    refuseMismatch(slot.record, wish);
+    if (membership.storeNow() >= slot.expiresAt) throw expiredError(slot.record, settings);
+    return leases.begin(slot, request, this, path, startedAt);
+  }
+
+  #within<T>(wish: Wish, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const stage = () => this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
+    const late = () => new SandlotError("acquire_timeout", { stage: stage(), timeoutMs: wish.timeoutMs });
+    return within(this.#parts.world, wish.timeoutMs, signal, late, work);
+  }
+
+  #refuseIfClosed(operation: string): void {
+    if (this.#closed) throw new SandlotError("fleet_closed", { operation });
+  }
+}
+
+/** The separator cannot occur in an id. */
+function keyOf(wish: Pick<Wish, "user" | "thread">): string {
+  return `${wish.user}\n${wish.thread}`;
+}
+
+function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
+  if (blueprint === null || blueprint.hash === record.blueprintHash) return;
+  throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
+}
+
+function expiredError({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
+  return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
+}

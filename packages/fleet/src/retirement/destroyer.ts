@@ -1,0 +1,131 @@
+/**
+ * Destroying on request (rules 10 and 11): refused while somebody holds the sandbox unless forced, answered in bounded
+ * time whatever the engine does, and with `purge` the workspace goes while nobody can acquire the thread.
+ */
+
+import { parseThreadId, type SandboxId, SandlotError, type ThreadId, type Token, type UserId } from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
+import type { Settings } from "../config/settings.ts";
+import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts";
+import type { Membership } from "../membership/membership.ts";
+import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
+import type { Slots } from "../slot/slots.ts";
+import type { Changes } from "../store/changes.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { Store } from "../store/store.ts";
+import { within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import type { Retirement } from "./retirement.ts";
+
+export interface DestroyerParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly changes: Changes;
+  readonly membership: Membership;
+  readonly slots: Slots;
+  readonly backend: Backend;
+  readonly retirement: Retirement;
+}
+
+type Key = { readonly user: UserId; readonly thread: ThreadId };
+
+/** What the caller is told when time is up. */
+class StillStopping extends Error {}
+
+export class Destroyer {
+  readonly #parts: DestroyerParts;
+
+  constructor(parts: DestroyerParts) {
+    this.#parts = parts;
+  }
+
+  async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
+    const { settings, world, changes } = this.#parts;
+    const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
+    const timeoutMs = parseDelay("timeoutMs", options.timeoutMs ?? settings.stopTimeoutMs);
+    try {
+      return await within(
+        world,
+        timeoutMs,
+        options.signal,
+        () => new StillStopping(),
+        (signal) => changes.listening(() => this.#destroy(key, options, signal)),
+      );
+    } catch (error) {
+      if (error instanceof StillStopping) return "stopping";
+      throw error;
+    }
+  }
+
+  async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal): Promise<DestroyOutcome> {
+    const { store, changes, membership, retirement } = this.#parts;
+    let purge = options.purge === true;
+    let stopped = false;
+    while (true) {
+      signal.throwIfAborted();
+      await membership.validate();
+      const count = changes.count();
+      const record = await store.find(key.user, key.thread);
+      if (record === null) {
+        if (!purge) return stopped ? "stopped" : "absent";
+        stopped = await this.#claimForPurge(key);
+        purge = !stopped;
+      } else if (record.state === "ready") {
+        stopped = (await this.#stop(record, options)) || stopped;
+        purge &&= !stopped;
+      } else {
+        if (record.state === "stopping" && purge) purge = !(await this.#addPurge(record));
+        if (await retirement.help(record, signal)) changes.hint();
+        stopped ||= record.state === "stopping";
+      }
+      await changes.after(count, signal);
+    }
+  }
+
+  /** False when the record changed meanwhile. */
+  async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
+    const { retirement, slots } = this.#parts;
+    const { sandboxId, generation, revision } = record;
+    const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
+    const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
+    if (answer.kind === "held") throw inUse(answer.record);
+    if (answer.kind !== "stopping") return false;
+    const slot = slots.byId(sandboxId);
+    if (slot?.generation === generation) slot.lose("destroyed");
+    return true;
+  }
+
+  /** It is ending anyway, for another reason: the workspace is to go too. */
+  async #addPurge({ sandboxId, generation }: SandboxRecord): Promise<boolean> {
+    const { retirement } = this.#parts;
+    const answer = await retirement.stop({
+      sandboxId,
+      generation,
+      reason: "destroyed",
+      purge: true,
+      mode: { kind: "force" },
+    });
+    return answer.kind === "lost" && answer.record?.purge === true;
+  }
+
+  /** No sandbox, but perhaps a workspace: claim the thread, so that nobody can acquire it while the workspace goes. */
+  async #claimForPurge(key: Key): Promise<boolean> {
+    const { store, world, backend, retirement, settings, membership } = this.#parts;
+    const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
+    const record = await store.condemn({
+      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home" },
+      sandboxId: world.randomHex(10) as SandboxId,
+      token: world.randomHex(24) as Token,
+      backend: backend.name,
+      generation: await store.nextGeneration(),
+      actor: membership.instance,
+    });
+    if (record !== null) void retirement.drive(record);
+    return record !== null;
+  }
+}
+
+function inUse({ sandboxId, holders, leases }: SandboxRecord): SandlotError {
+  return new SandlotError("sandbox_in_use", { sandboxId, holders: [...Object.keys(holders), ...Object.keys(leases)] });
+}

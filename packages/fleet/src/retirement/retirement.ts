@@ -1,0 +1,243 @@
+/**
+ * Retirement: from `stopping` to absent (rules 3, 10, 11), and the unmaking of what a failed create left.
+ *
+ *   stop ──▶ destroy what the engine has ──▶ workspace home (or purged) ──▶ remove the record
+ *
+ * Invariants
+ * - Nothing is destroyed in the engine unless a record in `stopping` names this instance as its actor.
+ * - The record is removed only after the engine confirmed that nothing is left. A failure leaves it in `stopping`, and
+ *   housekeeping drives it again: every state has a way to absent.
+ * - One drive per sandbox at a time; who asks meanwhile shares it.
+ */
+
+import {
+  type EngineRef,
+  type Generation,
+  isSandlotError,
+  type SandboxId,
+  SandlotError,
+  type StopReason,
+} from "@sandlot/contract";
+import type { Backend, WorkspaceSpot } from "../backend/backend.ts";
+import type { Membership } from "../membership/membership.ts";
+import { aboutRecord } from "../observe/about.ts";
+import { type EventBus, problemOf } from "../observe/event-bus.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { StopAnswer, StopRequest, Store } from "../store/store.ts";
+import { settleWorkspace } from "../workspace/binding.ts";
+import { abortable, within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+
+export interface RetirementParts {
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly bus: EventBus;
+  /** How long one step in the engine may take before the drive gives up until next time. */
+  readonly stopTimeoutMs: number;
+}
+
+/** What a failed or cancelled create may have left in the engine. */
+export type Leftover = Pick<
+  SandboxRecord,
+  "sandboxId" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
+> & {
+  readonly ref: EngineRef | null;
+};
+
+/** How often a drive starts over because the record changed under it (a purge was added). */
+const REREAD_MAX = 5;
+
+export class Retirement {
+  readonly #parts: RetirementParts;
+  readonly #driving = new Map<SandboxId, Promise<boolean>>();
+  /** What went wrong last time, and how often. */
+  readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
+  /** Creates under way: their `creating` records are ours although nobody drives them. */
+  readonly #making = new Set<SandboxId>();
+  readonly #leftovers = new Map<SandboxId, Leftover>();
+
+  constructor(parts: RetirementParts) {
+    this.#parts = parts;
+  }
+
+  isDriving(sandboxId: SandboxId): boolean {
+    return this.#driving.has(sandboxId);
+  }
+
+  isMaking(sandboxId: SandboxId): boolean {
+    return this.#making.has(sandboxId);
+  }
+
+  making(sandboxId: SandboxId): void {
+    this.#making.add(sandboxId);
+  }
+
+  made(sandboxId: SandboxId): void {
+    this.#making.delete(sandboxId);
+  }
+
+  /** Resolves when nothing is being driven, for a fleet that closes. */
+  async idle(): Promise<void> {
+    while (this.#driving.size > 0) await Promise.allSettled(this.#driving.values());
+  }
+
+  /** Moves a record to `stopping` and, if that was us, starts to drive it. */
+  async stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
+    const { store, membership, bus } = this.#parts;
+    const answer = await store.stop({ ...request, actor: membership.instance });
+    if (answer.kind === "unknown-session") await membership.renew();
+    if (answer.kind === "stopping") {
+      bus.emit({ type: "sandbox-stopping", reason: request.reason, ...aboutRecord(answer.record) });
+      void this.drive(answer.record);
+    }
+    return answer;
+  }
+
+  stopUnheld(record: SandboxRecord, reason: StopReason): Promise<StopAnswer> {
+    const { sandboxId, generation, revision } = record;
+    return this.stop({ sandboxId, generation, reason, purge: false, mode: { kind: "unheld", revision } });
+  }
+
+  /** The engine says that this generation is dead. */
+  stopDead(record: { sandboxId: SandboxId; generation: Generation }): Promise<StopAnswer> {
+    const { sandboxId, generation } = record;
+    return this.stop({ sandboxId, generation, reason: "crashed", purge: false, mode: { kind: "dead" } });
+  }
+
+  /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
+  drive(record: SandboxRecord): Promise<boolean> {
+    const { sandboxId } = record;
+    const driving = this.#driving.get(sandboxId);
+    if (driving !== undefined) return driving;
+    const drive = this.#drive(record).finally(() => this.#driving.delete(sandboxId));
+    this.#driving.set(sandboxId, drive);
+    return drive;
+  }
+
+  /**
+   * Moves on a record in `creating` or `stopping` that a caller waits for: ours is driven, one of a dead instance is
+   * taken over. False when there is nothing to do but wait for whoever is at it.
+   */
+  async help(record: SandboxRecord, signal: AbortSignal): Promise<boolean> {
+    const { store, membership } = this.#parts;
+    const { sandboxId, revision, actor, state } = record;
+    const ours = actor === membership.instance;
+    if (ours && state === "creating" && this.isMaking(sandboxId)) return false;
+    if (ours && state === "creating") {
+      await abortable(this.unmake({ ...record, ref: null }), signal);
+      return true;
+    }
+    const stopping = ours ? record : await store.takeOver({ sandboxId, revision, actor: membership.instance });
+    if (stopping === null) return false;
+    if (await abortable(this.drive(stopping), signal)) return true;
+    const error = this.#failures.get(sandboxId)?.error;
+    // Waiting would not help: somebody must look at the two workspaces.
+    if (isSandlotError(error, "workspace_conflict")) throw error;
+    return false;
+  }
+
+  /** Unmakes exactly what a create of ours may have made. Tried again by housekeeping until it is certain. */
+  async unmake(leftover: Leftover): Promise<void> {
+    this.#leftovers.set(leftover.sandboxId, leftover);
+    this.#making.delete(leftover.sandboxId);
+    await this.#unmake(leftover);
+  }
+
+  /** What could not be unmade when it should have been. */
+  async retryLeftovers(): Promise<void> {
+    for (const leftover of [...this.#leftovers.values()]) await this.#unmake(leftover);
+  }
+
+  async #drive(first: SandboxRecord): Promise<boolean> {
+    const { world, store, membership, bus } = this.#parts;
+    const startedAt = world.monotonicMs();
+    try {
+      let record: SandboxRecord | null = first;
+      for (let reread = 0; reread < REREAD_MAX; reread += 1) {
+        if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
+        const { sandboxId, revision, actor, reason } = record;
+        // Whoever was paused may no longer be the actor; the engine must not be asked on an old belief.
+        await membership.validate();
+        await this.#clear(record);
+        if (await store.remove({ sandboxId, revision, actor })) {
+          this.#failures.delete(sandboxId);
+          const durationMs = world.monotonicMs() - startedAt;
+          bus.emit({ type: "sandbox-stopped", reason: reason ?? "destroyed", durationMs, ...aboutRecord(record) });
+          return true;
+        }
+        record = await store.get(sandboxId);
+      }
+      return false;
+    } catch (error) {
+      const attempt = (this.#failures.get(first.sandboxId)?.attempt ?? 0) + 1;
+      this.#failures.set(first.sandboxId, { attempt, error });
+      bus.emit({ type: "sandbox-stop-failed", problem: problemOf(error), attempt, ...aboutRecord(first) });
+      return false;
+    }
+  }
+
+  /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
+  async #clear(record: SandboxRecord): Promise<void> {
+    const { backend } = this.#parts;
+    const refs = new Set<EngineRef>(record.ref === null ? [] : [record.ref]);
+    if (record.ref === null) {
+      // The create was never confirmed, so only the engine knows what it made.
+      const { sandboxId } = record;
+      const objects = await this.#ask("list", (signal) => backend.list({ consistent: true, sandboxId }, signal));
+      for (const object of objects) if (object.labels.sandboxId === sandboxId) refs.add(object.ref);
+    }
+    for (const ref of refs) await this.#ask("destroy", (signal) => backend.destroy(ref, signal));
+    const spot = spotOf(record);
+    if (spot !== null) await this.#ask("workspace", () => settleWorkspace(backend.workspaces, spot, record.purge));
+  }
+
+  #ask<T>(step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { world, backend, stopTimeoutMs } = this.#parts;
+    const late = () =>
+      new SandlotError("create_failed", { backend: backend.name, problem: `${step} took over ${stopTimeoutMs} ms` });
+    return within(world, stopTimeoutMs, undefined, late, ask);
+  }
+
+  async #unmake(leftover: Leftover): Promise<void> {
+    const { membership, bus } = this.#parts;
+    const { sandboxId, generation } = leftover;
+    try {
+      await membership.validate();
+      const answer = await this.stop({
+        sandboxId,
+        generation,
+        reason: "create-failed",
+        purge: false,
+        mode: { kind: "abandon" },
+      });
+      if (answer.kind === "unknown-session") return;
+      if (answer.kind === "stopping") await this.drive(answer.record);
+      else if (answer.record === null) await this.#condemn(leftover);
+      // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.
+      else if (answer.record.state === "stopping" && answer.record.actor !== membership.instance) return;
+      this.#leftovers.delete(sandboxId);
+    } catch (error) {
+      bus.emit({ type: "housekeeping-failed", task: "unmake", problem: problemOf(error) });
+    }
+  }
+
+  /** No record knows it any more: somebody took over and found nothing, but our create may have landed since. */
+  async #condemn(leftover: Leftover): Promise<void> {
+    const { store, backend, membership } = this.#parts;
+    const { sandboxId } = leftover;
+    const objects = await this.#ask("list", (signal) => backend.list({ consistent: true, sandboxId }, signal));
+    const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
+    if (object === undefined) return;
+    const { ref, place } = object;
+    const record = await store.condemn({ ...leftover, ref, place, key: null, actor: membership.instance });
+    if (record !== null) await this.drive(record);
+  }
+}
+
+/** Where a record's workspace is; `null` when it has none. */
+export function spotOf(record: SandboxRecord): WorkspaceSpot | null {
+  const { user, thread, sandboxId, generation, place } = record;
+  return user === null || thread === null ? null : { user, thread, sandboxId, generation, place };
+}

@@ -1,0 +1,84 @@
+/**
+ * Liveness of what this instance holds, as the engine tells it (rule 16).
+ *
+ * A connection that ended, or a use that failed, is a reason to ask. Only the engine's `dead` means dead.
+ */
+
+import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
+import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
+import type { Opener } from "../opening/opener.ts";
+import type { Retirement } from "../retirement/retirement.ts";
+import type { Store } from "../store/store.ts";
+import { within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import type { Slot } from "./slot.ts";
+import type { Slots } from "./slots.ts";
+
+export interface LivenessWatchParts {
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly slots: Slots;
+  readonly opener: Opener;
+  readonly retirement: Retirement;
+  readonly bus: EventBus;
+  /** How long the engine may take to answer. */
+  readonly patienceMs: number;
+}
+
+export class LivenessWatch {
+  readonly #parts: LivenessWatchParts;
+
+  constructor(parts: LivenessWatchParts) {
+    this.#parts = parts;
+  }
+
+  /** A use failed. What it says decides what to ask. */
+  suspect(slot: Slot, error: unknown): void {
+    if (isSandlotError(error, "sandbox_lost") && error.details.generation === slot.generation) slot.lose("crashed");
+    else if (isSandlotError(error, "sandbox_unreachable")) void this.examine(slot);
+  }
+
+  /** Asks the engine about a slot whose connection ended, and connects again where it lives. */
+  async examine(slot: Slot): Promise<void> {
+    const { backend, opener, bus } = this.#parts;
+    const { ref } = slot.record;
+    if (!slot.isOpen() || ref === null) return;
+    try {
+      const liveness = await this.#ask(slot, (signal) => backend.probe(ref, signal));
+      if (liveness === "dead") slot.lose("crashed");
+      else if (liveness === "alive" && slot.isOpen()) await this.#ask(slot, (signal) => opener.reattach(slot, signal));
+    } catch (error) {
+      if (isSandlotError(error, "sandbox_lost")) slot.lose("crashed");
+      else bus.emit({ type: "housekeeping-failed", task: "examine", problem: problemOf(error) });
+    }
+  }
+
+  /** Asks about every slot whose connection ended and which the engine could not tell about before. */
+  async examineDisconnected(): Promise<void> {
+    const disconnected = this.#parts.slots.held().filter((slot) => slot.disconnected);
+    await Promise.all(disconnected.map((slot) => this.examine(slot)));
+  }
+
+  /** The engine says that an object has ended. Held here or parked, its record is stopped. */
+  async died(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
+    const { slots, bus } = this.#parts;
+    const slot = slots.byId(sandboxId);
+    if (slot?.record.ref === ref) slot.lose("crashed");
+    else await quietly(bus, "died", this.#stopIfReady(sandboxId, ref));
+  }
+
+  async #stopIfReady(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
+    const { store, retirement } = this.#parts;
+    const record = await store.get(sandboxId);
+    if (record?.state === "ready" && record.ref === ref) await retirement.stopDead(record);
+  }
+
+  #ask<T>({ sandboxId }: Slot, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { world, patienceMs } = this.#parts;
+    const late = () =>
+      new SandlotError("sandbox_unreachable", { sandboxId, problem: "no answer in time", retryAfterMs: 1_000 });
+    return within(world, patienceMs, undefined, late, ask);
+  }
+}
