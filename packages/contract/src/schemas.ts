@@ -69,6 +69,7 @@ export const errorBodySchema = z
       message: z.string(),
       retryable: z.boolean(),
       details: z.record(z.string(), z.unknown()),
+      remedy: z.string().optional(),
       requestId: z.string().optional(),
     }),
   })

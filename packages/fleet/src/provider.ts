@@ -129,8 +129,8 @@ export class Provider implements LeaseHome {
   async restart(lease: LeaseHandle): Promise<Slot> {
     const { settings, leases } = this.#parts;
     const lost = lease.slot;
-    const reason = lost.lossReason ?? "crashed";
     this.#refuseIfClosed("exec");
+    const reason = (await lost.loss) ?? "crashed";
     // What was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
     const { user, thread } = lost;
@@ -151,13 +151,15 @@ export class Provider implements LeaseHome {
   }
 
   /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */
-  lost(slot: Slot, reason: LossReason): void {
-    const { slots, bus, leases, retirement } = this.#parts;
+  async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
+    const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
+    void quietly(bus, "attachment", slot.attachment.close());
+    const reason = suspected === "crashed" ? await liveness.whyGone(slot) : suspected;
     bus.emit({ type: "sandbox-lost", reason, ...aboutRecord(slot) });
     leases.lost(slot, reason);
-    void quietly(bus, "attachment", slot.attachment.close());
     if (reason === "crashed") void quietly(bus, "stop", retirement.stopDead(slot));
+    return reason;
   }
 
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -212,10 +214,7 @@ export class Provider implements LeaseHome {
       await retirement.stopUnheld(record, "expired");
       return null;
     }
-    this.#stages.set(
-      key,
-      record.state === "creating" ? "waiting for another create" : "waiting for the old sandbox to end",
-    );
+    this.#stages.set(key, record.state === "creating" ? "waiting for another create" : "waiting for a stop");
     if (await retirement.help(record, signal)) changes.hint();
     return null;
   }

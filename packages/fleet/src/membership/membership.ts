@@ -46,6 +46,7 @@ export class Membership {
   #storeClockOffset = 0;
   #renewal: Promise<void> | null = null;
   #storeLost = false;
+  #term = 0;
 
   constructor(parts: {
     instance: InstanceId;
@@ -69,6 +70,11 @@ export class Membership {
 
   get recovering(): boolean {
     return this.#recovering;
+  }
+
+  /** Grows whenever our session was ended or the store was lost. A hold or an intent of an earlier term must be checked. */
+  get term(): number {
+    return this.#term;
   }
 
   /** The store's clock, carried on by our own monotonic one: a step of the local wall clock does not move it. */
@@ -175,6 +181,7 @@ export class Membership {
       });
     }
     this.#doubt();
+    this.#term += 1;
     const before = this.#slots.held();
     if (answer.kind === "new-epoch") {
       this.#epoch = answer.epoch;
@@ -191,22 +198,24 @@ export class Membership {
     let restored = 0;
     for (const slot of slots) {
       if (slot.isLost()) continue;
-      if (await this.#holdAgain(slot, newEpoch)) restored += 1;
+      if (await this.#holdAgain(slot)) restored += 1;
       else slot.lose("session-lost");
     }
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
   }
 
-  async #holdAgain(slot: Slot, restore: boolean): Promise<boolean> {
+  async #holdAgain(slot: Slot): Promise<boolean> {
     const { sandboxId, generation, record } = slot;
     const seq = this.asking();
     try {
       const { instance } = this;
-      const answer = restore
-        ? await this.#store.restore({ record, instance, seq })
-        : await this.#store.hold({ sandboxId, generation, instance, seq });
+      const epoch = this.#epoch;
+      const answer =
+        slot.epoch === epoch
+          ? await this.#store.hold({ sandboxId, generation, instance, seq })
+          : await this.#store.restore({ record, instance, seq });
       if (answer.kind !== "held") return false;
-      slot.heldAs(seq, answer.record);
+      slot.heldAs(seq, answer.record, epoch);
       return true;
     } finally {
       this.asked(seq);
@@ -219,7 +228,7 @@ export class Membership {
       const slot = this.#slots.byId(sandboxId);
       if (slot === undefined || slot.generation !== generation || slot.isLost()) continue;
       const final = reason !== "session-lost";
-      if (final || !(await this.#holdAgain(slot, false))) slot.lose(reason);
+      if (final || !(await this.#holdAgain(slot))) slot.lose(reason);
     }
   }
 

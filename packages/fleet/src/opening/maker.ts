@@ -49,7 +49,7 @@ export class Maker {
       blueprint: blueprint.name,
       blueprintHash: blueprint.hash,
     };
-    retirement.making(sandboxId);
+    retirement.making(sandboxId, membership.term);
     return store.reserve({ ...request, key, actor: membership.instance, limits }).then(
       (answer) => {
         if (answer.kind !== "reserved") retirement.made(sandboxId);
@@ -121,9 +121,11 @@ export class Maker {
 
   /** Whoever was paused may have been buried and its intent taken over: then the store is asked, never memory. */
   async #isStillOurs(record: SandboxRecord): Promise<boolean> {
-    const { store, membership } = this.#parts;
-    while (!membership.trusted()) {
+    const { store, membership, retirement } = this.#parts;
+    let term = retirement.termOf(record.sandboxId);
+    while (!membership.trusted() || membership.term !== term) {
       await membership.validate();
+      term = membership.term;
       const now = await store.get(record.sandboxId);
       if (now?.state !== "creating" || now.actor !== membership.instance || now.revision !== record.revision)
         return false;

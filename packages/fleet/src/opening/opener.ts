@@ -38,7 +38,7 @@ export interface OpenerParts {
   readonly maker: Maker;
   readonly slots: Slots;
   readonly bus: EventBus;
-  readonly onLost: (slot: Slot, reason: LossReason) => void;
+  readonly onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   /** The connection of a slot ended. By itself that says nothing about life or death. */
   readonly onDisconnected: (slot: Slot) => void;
 }
@@ -46,6 +46,8 @@ export interface OpenerParts {
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Kept = SandboxRecord & Key;
 type Opening = Pick<Slot, "origin" | "recovery">;
+/** Under which counter, and in which life of our session, a hold was asked for. */
+type Ask = { readonly seq: number } & Pick<Membership, "epoch" | "term">;
 
 const SAME: Recovery = {
   kind: "same",
@@ -70,15 +72,12 @@ export class Opener {
   async attach(record: SandboxRecord, signal: AbortSignal): Promise<Slot | null> {
     const { store, membership } = this.#parts;
     const { sandboxId, generation } = record;
-    const seq = membership.asking();
-    try {
-      const answer = await store.hold({ sandboxId, generation, instance: membership.instance, seq });
+    return this.#asking(async (ask) => {
+      const answer = await store.hold({ sandboxId, generation, instance: membership.instance, seq: ask.seq });
       if (answer.kind === "gone") return null;
-      if (answer.kind !== "held") return await this.#refused(answer);
-      return await this.#connect(answer.record, seq, { origin: "parked", recovery: SAME }, signal);
-    } finally {
-      membership.asked(seq);
-    }
+      if (answer.kind !== "held") return this.#refused(answer);
+      return this.#connect(answer.record, ask, { origin: "parked", recovery: SAME }, signal);
+    });
   }
 
   /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
@@ -106,40 +105,45 @@ export class Opener {
     const { sandboxId, revision } = blank;
     const { mode, maxPerUser } = settings.limits;
     const limit = mode === "hard" && maxPerUser > 0 ? maxPerUser : null;
-    const seq = membership.asking();
-    try {
-      const request = { sandboxId, revision, ...to, instance: membership.instance, seq, maxPerUser: limit };
+    return this.#asking(async (ask) => {
+      const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser: limit };
       // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
       const answer = await store.bind(request);
       if (answer.kind === "bound") {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
-        return await this.#connect(answer.record, seq, { origin: "blank", recovery: EMPTY }, signal);
+        return this.#connect(answer.record, ask, { origin: "blank", recovery: EMPTY }, signal);
       }
       await quietly(this.#parts.bus, "marker", backend.workspaces.dropMarker(sandboxId, to.generation));
       // A full answer is for admission to deal with: it knows whom to evict and how to wait.
       if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;
-      return await this.#refused(answer);
-    } finally {
-      membership.asked(seq);
-    }
+      return this.#refused(answer);
+    });
   }
 
   /** Makes a sandbox from a reservation, and holds it. */
   async create(record: SandboxRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
-    const { membership } = this.#parts;
-    const seq = membership.asking();
-    try {
-      const made = await this.#parts.maker.make(record, blueprint, seq, signal);
+    return this.#asking(async (ask) => {
+      const made = await this.#parts.maker.make(record, blueprint, ask.seq, signal);
       if (made === null) return null;
       const recovery = made.workspace === "existing" ? RESTORED : EMPTY;
-      return await this.#connect(made.record, seq, { origin: "cold", recovery }, signal);
+      return this.#connect(made.record, ask, { origin: "cold", recovery }, signal);
+    });
+  }
+
+  /** Runs `open` with a counter for the hold it takes. No beat undoes that hold until it has ended. */
+  async #asking(open: (ask: Ask) => Promise<Slot | null>): Promise<Slot | null> {
+    const { membership } = this.#parts;
+    const { epoch, term } = membership;
+    const seq = membership.asking();
+    try {
+      return await open({ seq, epoch, term });
     } finally {
       membership.asked(seq);
     }
   }
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
-  async #connect(record: SandboxRecord, seq: number, opening: Opening, signal: AbortSignal): Promise<Slot | null> {
+  async #connect(record: SandboxRecord, ask: Ask, opening: Opening, signal: AbortSignal): Promise<Slot | null> {
     const { world, membership } = this.#parts;
     const startedAt = world.monotonicMs();
     membership.sawGeneration(record.generation);
@@ -149,27 +153,28 @@ export class Opener {
       if (reached === null) return null;
       attachment = reached.attachment;
       signal.throwIfAborted();
-      if (membership.trusted()) return this.#establish(record, seq, { ...opening, ...reached }, startedAt);
-      // The wait was long enough for our session to end, and this hold with it. Look again.
+      const certain = membership.trusted() && membership.term === ask.term;
+      if (certain) return this.#establish(record, ask, { ...opening, ...reached }, startedAt);
+      // Our session may have ended meanwhile, and this hold with it. Look again.
       await membership.validate();
     } catch (error) {
-      await this.#letGo(record, seq, attachment);
+      await this.#letGo(record, ask, attachment);
       throw error;
     }
-    await this.#letGo(record, seq, attachment);
+    await this.#letGo(record, ask, attachment);
     return null;
   }
 
   #establish(
     record: SandboxRecord,
-    seq: number,
+    { seq, epoch }: Ask,
     opening: Opening & { attachment: Attachment },
     startedAt: number,
   ): Slot {
     const { world, settings, slots, bus, onLost } = this.#parts;
     const expiresAt =
       settings.maxLifetimeMs === 0 ? Number.POSITIVE_INFINITY : record.createdAt + settings.maxLifetimeMs;
-    const slot = new Slot({ ...opening, record: kept(record), seq, expiresAt, onLost });
+    const slot = new Slot({ ...opening, record: kept(record), seq, epoch, expiresAt, onLost });
     slots.add(slot);
     this.#follow(slot, opening.attachment);
     bus.emit({ type: "sandbox-attached", durationMs: world.monotonicMs() - startedAt, ...aboutRecord(record) });
@@ -194,7 +199,7 @@ export class Opener {
     });
   }
 
-  async #letGo(record: SandboxRecord, seq: number, attachment: Attachment | null): Promise<void> {
+  async #letGo(record: SandboxRecord, { seq }: Ask, attachment: Attachment | null): Promise<void> {
     if (attachment !== null) await quietly(this.#parts.bus, "attachment", attachment.close());
     await this.giveBack(record, seq);
   }

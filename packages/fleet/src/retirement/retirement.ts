@@ -55,7 +55,7 @@ export class Retirement {
   /** What went wrong last time, and how often. */
   readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
   /** Creates under way: their `creating` records are ours although nobody drives them. */
-  readonly #making = new Set<SandboxId>();
+  readonly #making = new Map<SandboxId, number>();
   readonly #leftovers = new Map<SandboxId, Leftover>();
 
   constructor(parts: RetirementParts) {
@@ -70,8 +70,13 @@ export class Retirement {
     return this.#making.has(sandboxId);
   }
 
-  making(sandboxId: SandboxId): void {
-    this.#making.add(sandboxId);
+  /** `term` is the life of our session in which the intent was written. */
+  making(sandboxId: SandboxId, term: number): void {
+    this.#making.set(sandboxId, term);
+  }
+
+  termOf(sandboxId: SandboxId): number | undefined {
+    return this.#making.get(sandboxId);
   }
 
   made(sandboxId: SandboxId): void {
@@ -154,20 +159,19 @@ export class Retirement {
     const { world, store, membership, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     try {
-      let record: SandboxRecord | null = first;
       for (let reread = 0; reread < REREAD_MAX; reread += 1) {
-        if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
-        const { sandboxId, revision, actor, reason } = record;
-        // Whoever was paused may no longer be the actor; the engine must not be asked on an old belief.
         await membership.validate();
+        const record = await store.get(first.sandboxId);
+        if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
+        // Whoever was paused while reading may no longer be the actor: the engine is not asked on an old belief.
+        if (!membership.trusted()) continue;
         await this.#clear(record);
-        if (await store.remove({ sandboxId, revision, actor })) {
-          this.#failures.delete(sandboxId);
-          const durationMs = world.monotonicMs() - startedAt;
-          bus.emit({ type: "sandbox-stopped", reason: reason ?? "destroyed", durationMs, ...aboutRecord(record) });
-          return true;
-        }
-        record = await store.get(sandboxId);
+        const { sandboxId, revision, actor, reason } = record;
+        if (!(await store.remove({ sandboxId, revision, actor }))) continue;
+        this.#failures.delete(sandboxId);
+        const durationMs = world.monotonicMs() - startedAt;
+        bus.emit({ type: "sandbox-stopped", reason: reason ?? "destroyed", durationMs, ...aboutRecord(record) });
+        return true;
       }
       return false;
     } catch (error) {

@@ -78,19 +78,19 @@ export class HeldSandbox implements Sandbox {
     this.generation = slot.generation;
     this.#slot = slot;
     this.#current = current;
-    this.files = filesThrough(async (use) => use(this.#present().files));
+    this.files = filesThrough(async (use) => use((await this.#present()).files));
   }
 
   async exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    return this.#present().exec(command, options);
+    return (await this.#present()).exec(command, options);
   }
 
-  #present(): Sandbox {
+  async #present(): Promise<Sandbox> {
     const slot = this.#slot;
     if (slot.isOpen()) return slot.sandbox;
     const successor = this.#current();
-    if (successor !== undefined || slot.lossReason === null) throw staleGeneration(slot, successor?.generation ?? null);
-    throw sandboxLost(slot, slot.lossReason);
+    if (successor !== undefined || slot.loss === null) throw staleGeneration(slot, successor?.generation ?? null);
+    throw sandboxLost(slot, await slot.loss);
   }
 }
 

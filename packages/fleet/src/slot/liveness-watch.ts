@@ -4,7 +4,7 @@
  * A connection that ended, or a use that failed, is a reason to ask. Only the engine's `dead` means dead.
  */
 
-import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
 import type { Opener } from "../opening/opener.ts";
@@ -67,6 +67,16 @@ export class LivenessWatch {
     const slot = slots.byId(sandboxId);
     if (slot?.record.ref === ref) slot.lose("crashed");
     else await quietly(bus, "died", this.#stopIfReady(sandboxId, ref));
+  }
+
+  /** A sandbox is gone: by itself, or because somebody destroyed it? Without an answer it counts as a crash. */
+  async whyGone({ sandboxId, generation }: Slot): Promise<LossReason> {
+    const { store, bus } = this.#parts;
+    const record = await quietly(bus, "reason", store.get(sandboxId));
+    if (record !== null && record.generation !== generation) return "superseded";
+    const reason =
+      record?.reason ?? (record === null ? (await quietly(bus, "reason", store.obituary(sandboxId)))?.reason : null);
+    return reason === "destroyed" ? "destroyed" : "crashed";
   }
 
   async #stopIfReady(sandboxId: SandboxId, ref: EngineRef): Promise<void> {

@@ -14,6 +14,7 @@
 
 import type {
   AcquirePath,
+  Epoch,
   Generation,
   LossReason,
   Recovery,
@@ -43,9 +44,10 @@ export class Slot {
   /** On the store's clock: from then on no new leases. `Infinity` where there is no maximum lifetime. */
   readonly expiresAt: number;
   readonly leases = new Set<LeaseHandle>();
-  readonly #onLost: (slot: Slot, reason: LossReason) => void;
+  readonly #onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   #state: SlotState = "open";
-  #lossReason: LossReason | null = null;
+  #loss: Promise<LossReason> | null = null;
+  #epoch: Epoch | null;
   #record: SandboxRecord;
   #seq: number;
   #attachment: Attachment;
@@ -57,7 +59,10 @@ export class Slot {
     recovery: Recovery;
     origin: Exclude<AcquirePath, "held">;
     expiresAt: number;
-    onLost: (slot: Slot, reason: LossReason) => void;
+    /** The epoch in which the hold was taken. */
+    epoch: Epoch | null;
+    /** Answers with the reason as the store has it: a crash may turn out to be somebody's `destroy`. */
+    onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   }) {
     this.sandboxId = parts.record.sandboxId;
     this.user = parts.record.user;
@@ -68,6 +73,7 @@ export class Slot {
     this.expiresAt = parts.expiresAt;
     this.#record = parts.record;
     this.#seq = parts.seq;
+    this.#epoch = parts.epoch;
     this.#attachment = parts.attachment;
     this.#onLost = parts.onLost;
   }
@@ -99,13 +105,20 @@ export class Slot {
     return this.#state === "lost";
   }
 
-  get lossReason(): LossReason | null {
-    return this.#lossReason;
+  /** Why it was lost, once that is certain; `null` while it is not lost. */
+  get loss(): Promise<LossReason> | null {
+    return this.#loss;
   }
 
-  heldAs(seq: number, record: SandboxRecord): void {
+  /** In another epoch than the store's the hold must be restored, because that store never heard of it. */
+  get epoch(): Epoch | null {
+    return this.#epoch;
+  }
+
+  heldAs(seq: number, record: SandboxRecord, epoch: Epoch | null): void {
     this.#seq = seq;
     this.#record = record;
+    this.#epoch = epoch;
   }
 
   reattached(attachment: Attachment): void {
@@ -123,8 +136,9 @@ export class Slot {
   lose(reason: LossReason): void {
     if (this.#state === "lost") return;
     this.#state = "lost";
-    this.#lossReason = reason;
-    this.#onLost(this, reason);
-    for (const lease of [...this.leases]) lease.wasLost(reason, this.generation);
+    this.#loss = this.#onLost(this, reason).then((certain) => {
+      for (const lease of [...this.leases]) lease.wasLost(certain, this.generation);
+      return certain;
+    });
   }
 }

@@ -1,60 +1,78 @@
 /**
- * Binding a workspace to a sandbox, and bringing it home again (rule 13).
+ * Where a thread's workspace must be, and how it gets there.
  *
- * A thread's workspace is in exactly one place: at home, or in the slot of the sandbox that uses it. Each step below is
- * a single rename; after a crash between any two, running the whole again finds out where it stopped.
+ *   place      home  slot    ensureBound            settleWorkspace
+ *   home        –     –      nothing to do          nothing to do
+ *   slot        yes   no     moveIn                 nothing to do
+ *   slot        no    yes    nothing to do          moveHome
+ *   slot        no    no     makeIn                 nothing to do
+ *   slot        yes   yes    workspace_conflict     workspace_conflict
  *
- *   ensureBound:   home only → move in     slot only → done            neither → make one     both → conflict
- *   settle:        slot only → move home   home only, neither → done   both → conflict        (purge removes it)
- *
- * A conflict touches nothing: which of the two is right is for a person to say.
+ * Both functions only look and then take one step that is atomic by itself, so a crash between any two is mended by
+ * running them again, and several instances may run them for the same spot at the same time: whoever loses a race
+ * finds that its step no longer fits, and looks again.
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { WorkspaceSpot, Workspaces } from "../backend/backend.ts";
 
-/** Somebody else may do the same step at the same time; then the step fails, and looking again shows it done. */
-const TRIES_MAX = 3;
+/** A lost race changes what is to be seen, and there are three things to be seen: more rounds than this is no race. */
+const LOOKS_MAX = 5;
 
-/** Makes sure that the workspace is where the sandbox sees it. Says whether the thread had one before. */
+/** Puts the workspace where the sandbox has it mounted. `new` when there was none. Idempotent. */
 export async function ensureBound(workspaces: Workspaces, spot: WorkspaceSpot): Promise<"existing" | "new"> {
   if (spot.place === "home") return "existing";
-  return repeat(async () => {
-    const { home, slot } = await workspaces.look(spot);
-    if (home && slot) throw conflict(spot);
+  return lookAndStep(workspaces, spot, async ({ home, slot }) => {
     if (slot) return "existing";
-    if (home) await workspaces.moveIn(spot);
-    else await workspaces.makeIn(spot);
-    return home ? "existing" : "new";
+    if (home) {
+      await workspaces.moveIn(spot);
+      return "existing";
+    }
+    await workspaces.makeIn(spot);
+    return "new";
   });
 }
 
-/** Brings the workspace home, or removes it. Only when no process of the sandbox is left. */
+/** Brings the workspace home, or removes it. Only when no process is left that could use it. Idempotent. */
 export async function settleWorkspace(workspaces: Workspaces, spot: WorkspaceSpot, purge: boolean): Promise<void> {
-  if (purge) return workspaces.purge(spot);
+  if (purge) return purgeUnlessStale(workspaces, spot);
   if (spot.place === "home") return;
-  await repeat(async () => {
-    const { home, slot } = await workspaces.look(spot);
-    if (home && slot) throw conflict(spot);
+  await lookAndStep(workspaces, spot, async ({ slot }) => {
     if (slot) await workspaces.moveHome(spot);
   });
 }
 
-async function repeat<T>(step: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
+/** A workspace that a later generation has used is that one's to purge: this one has nothing left to settle. */
+async function purgeUnlessStale(workspaces: Workspaces, spot: WorkspaceSpot): Promise<void> {
+  try {
+    await workspaces.purge(spot);
+  } catch (error) {
+    if (!isSandlotError(error, "stale_generation")) throw error;
+  }
+}
+
+async function lookAndStep<T>(
+  workspaces: Workspaces,
+  spot: WorkspaceSpot,
+  step: (seen: { readonly home: boolean; readonly slot: boolean }) => Promise<T>,
+): Promise<T> {
+  for (let looks = 1; ; looks++) {
+    const seen = await workspaces.look(spot);
+    const { user, thread, sandboxId } = spot;
+    if (seen.home && seen.slot) throw new SandlotError("workspace_conflict", { user, thread, sandboxId });
     try {
-      return await step();
+      return await step(seen);
     } catch (error) {
-      if (
-        tries === TRIES_MAX ||
-        isSandlotError(error, "workspace_conflict") ||
-        isSandlotError(error, "stale_generation")
-      )
-        throw error;
+      if (!isLostRace(error) || looks >= LOOKS_MAX) throw error;
     }
   }
 }
 
-function conflict({ user, thread, sandboxId }: WorkspaceSpot): SandlotError {
-  return new SandlotError("workspace_conflict", { user, thread, sandboxId });
+/** What a step answers when what it was to move, or the room for it, is no longer as it was seen. */
+function isLostRace(error: unknown): boolean {
+  return (
+    isSandlotError(error, "file_not_found") ||
+    isSandlotError(error, "file_exists") ||
+    isSandlotError(error, "workspace_conflict")
+  );
 }
