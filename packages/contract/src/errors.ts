@@ -34,6 +34,9 @@ export interface ErrorDetails {
   store_recovering: { epoch: string; retryAfterMs: number };
   fleet_closed: { operation: string };
   exec_conflict: { execId: string };
+  exec_not_found: { execId: string };
+  wait_timeout: { waitedFor: string; timeoutMs: number };
+  unauthorized: { problem: string };
   file_not_found: { path: string };
   file_exists: { path: string };
   file_too_large: { path: string; sizeBytes: number; maxBytes: number };
@@ -41,6 +44,8 @@ export interface ErrorDetails {
   is_a_directory: { path: string };
   directory_not_empty: { path: string };
   read_only_path: { path: string };
+  permission_denied: { path: string };
+  disk_limit_exceeded: { path: string };
   invalid_path: { path: string; problem: string };
   invalid_pattern: { pattern: string; problem: string };
   internal: { problem: string };
@@ -63,7 +68,7 @@ export interface CapacityCounts {
 
 interface ErrorSpec<Details> {
   /** HTTP status of an answer that carries this error. */
-  readonly status: 400 | 404 | 409 | 410 | 412 | 413 | 422 | 429 | 500 | 501 | 503 | 504;
+  readonly status: 400 | 401 | 403 | 404 | 409 | 410 | 412 | 413 | 422 | 429 | 500 | 501 | 503 | 504 | 507;
   /** Whether the same call can succeed later without anybody changing anything. */
   readonly retryable: boolean;
   /** The sentence a person reads. */
@@ -233,6 +238,24 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     message: ({ execId }) => `The exec id ${execId} was already used for another command.`,
     remedy: "Choose a new exec id for a new command; repeat the identical call to follow the first one.",
   },
+  exec_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ execId }) => `There is no exec ${execId}; it never ran here, or its result is no longer kept.`,
+    remedy: "Start it again. Results of ended commands are kept for a while, the newest longest.",
+  },
+  wait_timeout: {
+    status: 504,
+    retryable: true,
+    message: ({ waitedFor, timeoutMs }) => `Waited ${timeoutMs} ms for ${waitedFor}, which did not come.`,
+    remedy: "Look at what the command has printed, or wait longer.",
+  },
+  unauthorized: {
+    status: 401,
+    retryable: false,
+    message: ({ problem }) => `The request was refused: ${problem}.`,
+    remedy: "Send the sandbox's id, generation and token with every request.",
+  },
   file_not_found: {
     status: 404,
     retryable: false,
@@ -274,6 +297,18 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     retryable: false,
     message: ({ path }) => `${path} is read-only.`,
     remedy: "Write below /mnt/user-data, which is always writable.",
+  },
+  permission_denied: {
+    status: 403,
+    retryable: false,
+    message: ({ path }) => `The sandbox's user may not do this with ${path}.`,
+    remedy: "Work below /mnt/user-data, which belongs to the sandbox, or change the permissions inside the sandbox.",
+  },
+  disk_limit_exceeded: {
+    status: 507,
+    retryable: false,
+    message: ({ path }) => `There is no room left for ${path}.`,
+    remedy: "Remove files that are no longer needed, or raise the sandbox's disk limit.",
   },
   invalid_path: {
     status: 422,

@@ -3,6 +3,7 @@
  * schemas of what travels. It has no behaviour beyond checking and describing these.
  */
 
+export * from "./daemon.ts";
 export * from "./errors.ts";
 export * from "./events.ts";
 export * from "./ids.ts";

@@ -60,7 +60,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const base = { settings, world, store, backend, bus, slots, changes };
   const membership = new Membership({ ...base, instance, lifetimeMs });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
-  const leases = new Leases({ ...base, instance });
+  const leases = new Leases({ ...base, membership });
   const maker = new Maker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
@@ -91,13 +91,13 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     admission,
     retirement,
   });
-  const peers = new Peers({ ...base, membership, retirement, lifetimeMs });
   const graceMs = Math.max(settings.orphanTimeoutMs, lifetimeMs);
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs },
     limits: () => admission.limits(),
     patienceMs: settings.stopTimeoutMs,
   });
+  const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
   const destroyer = new Destroyer({ ...base, membership, retirement });
   const desk = new RemoteLeaseDesk({ store, leases });

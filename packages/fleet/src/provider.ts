@@ -33,7 +33,7 @@ import type { Membership } from "./membership/membership.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
 import type { Maker } from "./opening/maker.ts";
-import { type Opener, throwIfRecovering } from "./opening/opener.ts";
+import { expired, type Opener, throwIfRecovering } from "./opening/opener.ts";
 import { blueprintNamed, parseWish, type Wish } from "./opening/wish.ts";
 import type { Retirement } from "./retirement/retirement.ts";
 import { Flights } from "./slot/flights.ts";
@@ -44,15 +44,13 @@ import type { LivenessWatch } from "./slot/liveness-watch.ts";
 import type { Slot } from "./slot/slot.ts";
 import type { Slots } from "./slot/slots.ts";
 import type { Changes } from "./store/changes.ts";
-import { anonymousThread, isHeld, isParked, type SandboxRecord } from "./store/record.ts";
-import type { Store } from "./store/store.ts";
-import { within } from "./world/waiting.ts";
+import { anonymousThread, isParked, type SandboxRecord } from "./store/record.ts";
+import { sleep, within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
 
 export interface ProviderParts {
   readonly settings: Settings;
   readonly world: World;
-  readonly store: Store;
   readonly changes: Changes;
   readonly membership: Membership;
   readonly slots: Slots;
@@ -70,39 +68,38 @@ const CLOSE_PATIENCE_MS = 1_000;
 
 export class Provider implements LeaseHome {
   readonly #parts: ProviderParts;
-  readonly #flights = new Flights((slot) => this.parkIfUnused(slot));
+  readonly #flights: Flights;
   /** What each opening is at, for the error of a caller that could not wait longer. */
   readonly #stages = new Map<string, string>();
   #closed = false;
 
   constructor(parts: ProviderParts) {
     this.#parts = parts;
+    this.#flights = new Flights(parts.world, (slot) => this.parkIfUnused(slot));
   }
 
   async acquire(request: AcquireRequest = {}): Promise<Lease> {
-    const { settings, world, membership, slots } = this.#parts;
+    const { settings, world, membership, slots, leases } = this.#parts;
     this.#refuseIfClosed("acquire");
     const startedAt = world.monotonicMs();
     const wish = parseWish(request, settings, () => anonymousThread(world.randomHex(12)));
     const held = slots.byThread(wish.user, wish.thread);
-    if (held?.isOpen() && request.signal?.aborted !== true && membership.trusted()) {
+    if (held?.isOpen() && request.ttlMs === undefined && !request.signal?.aborted && membership.trusted()) {
       return this.#lease(held, request, wish, "held", startedAt);
     }
-    return this.#within(wish, request.signal, (signal) =>
-      this.#join(wish, signal, (slot) =>
-        this.#lease(slot, request, wish, slot.wanted ? "held" : slot.origin, startedAt),
-      ),
-    );
+    const take = (slot: Slot) => this.#lease(slot, request, wish, slot.wanted ? "held" : slot.origin, startedAt);
+    const lease = await this.#join(wish, request.signal, take);
+    if (request.ttlMs === undefined) return lease;
+    return this.#within(wish, request.signal, (signal) => leases.granted(lease, signal));
   }
 
   async warm(request: WarmRequest): Promise<void> {
     this.#refuseIfClosed("warm");
     const wish = parseWish(request, this.#parts.settings, () => parseThreadId(undefined));
-    await this.#within(wish, request.signal, (signal) =>
-      this.#join(wish, signal, (slot) => {
-        slot.wanted = true;
-      }),
-    );
+    await this.#join(wish, request.signal, (slot) => {
+      refuseMismatch(slot.record, wish);
+      slot.wanted = true;
+    });
   }
 
   get(sandboxId: SandboxId): Sandbox | undefined {
@@ -135,11 +132,9 @@ export class Provider implements LeaseHome {
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
     const { user, thread } = lost;
     const wish: Wish = { user, thread, blueprint: null, timeoutMs: settings.acquireTimeoutMs };
-    return this.#within(wish, undefined, async (signal) => {
-      const slot = await this.#join(wish, signal, (next) => leases.move(lease, next));
-      await leases.grant(lease);
-      return slot;
-    });
+    const slot = await this.#join(wish, undefined, (next) => leases.move(lease, next));
+    await leases.grant(lease);
+    return slot;
   }
 
   suspect(slot: Slot, error: unknown): void {
@@ -154,46 +149,40 @@ export class Provider implements LeaseHome {
   async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
     const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
-    void quietly(bus, "attachment", slot.attachment.close());
+    void quietly(bus, "attachment", () => slot.attachment.close());
     const reason = suspected === "crashed" ? await liveness.whyGone(slot) : suspected;
     bus.emit({ type: "sandbox-lost", reason, ...aboutRecord(slot) });
     leases.lost(slot, reason);
-    if (reason === "crashed") void quietly(bus, "stop", retirement.stopDead(slot));
+    if (reason === "crashed") void quietly(bus, "stop", () => retirement.stopDead(slot));
     return reason;
   }
 
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
-  async #join<T>(wish: Wish, signal: AbortSignal, take: (slot: Slot) => T): Promise<T> {
+  async #join<T>(wish: Wish, signal: AbortSignal | undefined, take: (slot: Slot) => T): Promise<T> {
     const key = keyOf(wish);
+    const patience = { signal, timeoutMs: wish.timeoutMs, late: () => this.#late(wish) };
     while (true) {
-      const taken = await this.#flights.join(
-        key,
-        signal,
-        (flight) => this.#open(wish, key, flight),
-        (slot) => (slot.isOpen() ? { value: take(slot) } : null),
+      const open = (flight: AbortSignal) => this.#open(wish, key, flight);
+      const taken = await this.#flights.join(key, patience, open, (slot) =>
+        slot.isOpen() ? { value: take(slot) } : null,
       );
       if (taken !== null) return taken.value;
     }
   }
 
   async #open(wish: Wish, key: string, signal: AbortSignal): Promise<Slot> {
-    const { store, changes, membership, slots } = this.#parts;
+    const { changes } = this.#parts;
     try {
+      const slot = await this.#look(wish, key, signal);
+      if (slot !== null) return slot;
+      // Only who has to wait has the store watched.
       return await changes.listening(async () => {
         while (true) {
-          signal.throwIfAborted();
-          await membership.validate();
-          const held = slots.byThread(wish.user, wish.thread);
-          if (held?.isOpen()) return held;
           const count = changes.count();
-          const record = await store.find(wish.user, wish.thread);
-          const slot =
-            record === null
-              ? await this.#openNew(wish, key, signal)
-              : await this.#openExisting(record, wish, key, signal);
-          if (slot !== null) return slot;
+          const later = await this.#look(wish, key, signal);
+          if (later !== null) return later;
           await changes.after(count, signal);
         }
       });
@@ -202,18 +191,22 @@ export class Provider implements LeaseHome {
     }
   }
 
-  /** `null`: look again when something has changed. */
-  async #openExisting(record: SandboxRecord, wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
-    const { opener, retirement, settings, membership, changes } = this.#parts;
-    if (record.state === "ready") {
-      refuseMismatch(record, wish);
-      const expired = settings.maxLifetimeMs > 0 && membership.storeNow() >= record.createdAt + settings.maxLifetimeMs;
-      if (expired && isHeld(record)) throw expiredError(record, settings);
-      this.#stages.set(key, expired ? "ending the old sandbox" : "attaching");
-      if (!expired) return opener.attach(record, signal);
-      await retirement.stopUnheld(record, "expired");
-      return null;
-    }
+  /** One look at what there is, and one step from there. `null`: look again when something has changed. */
+  async #look(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
+    const { membership, slots, opener } = this.#parts;
+    signal.throwIfAborted();
+    await membership.validate();
+    const held = slots.byThread(wish.user, wish.thread);
+    if (held?.isOpen()) return held;
+    const found = await opener.take(wish, signal);
+    if (found.kind === "slot") return found.slot;
+    if (found.record === null) return this.#openNew(wish, key, signal);
+    return this.#openLater(found.record, key, signal);
+  }
+
+  /** The thread's sandbox is not ready: somebody makes it, or ends it. */
+  async #openLater(record: SandboxRecord, key: string, signal: AbortSignal): Promise<null> {
+    const { retirement, changes } = this.#parts;
     this.#stages.set(key, record.state === "creating" ? "waiting for another create" : "waiting for a stop");
     if (await retirement.help(record, signal)) changes.hint();
     return null;
@@ -245,36 +238,35 @@ export class Provider implements LeaseHome {
   async #park(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
-    const late = () => new Error("closing took too long");
-    const closing = within(world, CLOSE_PATIENCE_MS, undefined, late, () => slot.attachment.close());
-    await quietly(bus, "attachment", closing);
+    let closed = false;
+    const closing = quietly(bus, "attachment", () => slot.attachment.close()).then(() => {
+      closed = true;
+    });
     const record = await opener.giveBack(slot, slot.seq);
+    if (!closed) await Promise.race([closing, sleep(world, CLOSE_PATIENCE_MS)]);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
     const reason = reasonNotToKeep(slot, membership.storeNow());
-    if (reason !== null) await quietly(bus, "stop", retirement.stopUnheld(record, reason));
+    if (reason !== null) await quietly(bus, "stop", () => retirement.stopUnheld(record, reason));
     changes.hint();
   }
 
   // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #lease(
-    slot: Slot,
-    request: AcquireRequest,
-    wish: Wish,
-    path: AcquirePath,
-    startedAt: number,
-  ): Lease | Promise<Lease> {
+  #lease(slot: Slot, request: AcquireRequest, wish: Wish, path: AcquirePath, startedAt: number): LeaseHandle {
     const { settings, leases, membership } = this.#parts;
     refuseMismatch(slot.record, wish);
-    if (membership.storeNow() >= slot.expiresAt) throw expiredError(slot.record, settings);
+    if (membership.storeNowAtMost() >= slot.expiresAt) throw expired(slot.record, settings);
     return leases.begin(slot, request, this, path, startedAt);
   }
 
   #within<T>(wish: Wish, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const stage = () => this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
-    const late = () => new SandlotError("acquire_timeout", { stage: stage(), timeoutMs: wish.timeoutMs });
-    return within(this.#parts.world, wish.timeoutMs, signal, late, work);
+    return within(this.#parts.world, wish.timeoutMs, signal, () => this.#late(wish), work);
+  }
+
+  #late(wish: Wish): SandlotError {
+    const stage = this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
+    return new SandlotError("acquire_timeout", { stage, timeoutMs: wish.timeoutMs });
   }
 
   #refuseIfClosed(operation: string): void {
@@ -290,8 +282,4 @@ function keyOf(wish: Pick<Wish, "user" | "thread">): string {
 function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
   if (blueprint === null || blueprint.hash === record.blueprintHash) return;
   throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
-}
-
-function expiredError({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
-  return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
 }

@@ -15,7 +15,7 @@
 
 import { type CapacityCounts, SandlotError, type UserId } from "@sandlot/contract";
 import type { LimitSettings } from "../config/settings.ts";
-import type { EventBus } from "../observe/event-bus.ts";
+import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, Refusal, ReserveAnswer, Store } from "../store/store.ts";
@@ -79,12 +79,11 @@ export class Admission {
   async admit(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
     if (this.#parts.limits.mode === "soft") await this.#softenLimit();
     // Nobody overtakes those who wait.
-    if (this.#queue.size === 0) {
-      const answer = await this.#try(attempt, signal);
-      if (answer.kind !== "full") return answer;
-      if (this.#parts.limits.onFull === "reject" && !(await this.#evictFor(answer, user)))
-        throw this.#exhausted(answer);
-    }
+    const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
+    if (answer !== null && answer.kind !== "full") return answer;
+    const evicted = await this.#evictFor(answer?.scope ?? "fleet", user, this.#queue.size + 1);
+    // Room that is being made for a caller is worth waiting for, also where there is no queue.
+    if (!evicted) await this.#refuseIfNoQueue(answer);
     return this.#wait(user, signal, attempt);
   }
 
@@ -98,12 +97,19 @@ export class Admission {
     return answer;
   }
 
-  async #wait(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
-    const { bus, limits, store } = this.#parts;
-    if (this.#queue.size >= limits.queueMax) {
-      throw this.#exhausted({ scope: "queue", max: limits.queueMax, counts: census(await store.list()) });
-    }
-    return await new Promise<Settled>((resolve, reject) => {
+  async #refuseIfNoQueue(full: Full | null): Promise<void> {
+    const { limits, store } = this.#parts;
+    const { onFull, queueMax, max } = limits;
+    if (onFull === "wait" && this.#queue.size < queueMax) return;
+    const counts = full?.counts ?? census(await store.list());
+    if (onFull === "reject") throw this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
+    throw this.#exhausted({ scope: "queue", max: queueMax, counts });
+  }
+
+  #wait(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    const { bus } = this.#parts;
+    if (signal.aborted) return Promise.reject(signal.reason);
+    return new Promise<Settled>((resolve, reject) => {
       const ticket: Ticket = { attempt, signal, resolve, reject };
       const onAbort = () => {
         if (this.#queue.remove(user, ticket)) reject(signal.reason);
@@ -125,11 +131,21 @@ export class Admission {
       await changes.listening(async () => {
         while (this.#queue.size > 0) {
           const count = changes.count();
-          if (!(await this.#round())) await changes.after(count, never);
+          if (!(await this.#roundOrTell())) await changes.after(count, never);
         }
       });
     } finally {
       this.#pumping = false;
+    }
+  }
+
+  /** A round that fails is told and tried again: whoever waits has a deadline of its own. */
+  async #roundOrTell(): Promise<boolean> {
+    try {
+      return await this.#round();
+    } catch (error) {
+      this.#parts.bus.emit({ type: "housekeeping-failed", task: "admission", problem: problemOf(error) });
+      return false;
     }
   }
 
@@ -141,9 +157,9 @@ export class Admission {
       if (answer === "left") progress = true;
       else if (answer.scope === "fleet") {
         // Nobody else fits either. Whoever was tried keeps the first turn.
-        await this.#evictFor(answer, user);
+        await this.#evictFor("fleet", user, this.#queue.size);
         return progress;
-      } else await this.#evictFor(answer, user);
+      } else await this.#evictFor("user", user, this.#queue.size);
     }
     return progress;
   }
@@ -164,11 +180,11 @@ export class Admission {
   }
 
   /** Evicts one sandbox to make room, unless enough evictions are under way already. */
-  async #evictFor(full: Full, user: UserId): Promise<boolean> {
+  async #evictFor(scope: Full["scope"], user: UserId, waiting: number): Promise<boolean> {
     const now = this.#parts.world.monotonicMs();
     this.#evictions = this.#evictions.filter((since) => now - since < EVICTION_PATIENCE_MS);
-    if (this.#evictions.length >= Math.max(1, this.#queue.size)) return true;
-    const evicted = await this.#evictOne(full.scope === "user" ? user : null);
+    if (this.#evictions.length >= waiting) return true;
+    const evicted = await this.#evictOne(scope === "user" ? user : null);
     if (evicted) this.#evictions.push(now);
     return evicted;
   }

@@ -13,7 +13,8 @@
  * Rules for every implementation (each is a test of `testing/backend-suite.ts`)
  * - What is made carries its labels from the first moment, so that it can be found again when everything else was lost.
  * - Objects are addressed by the engine's own reference, never by a name.
- * - `destroy` resolves only when nothing is left: no process, no container, no slot, no marker. An absent object is success.
+ * - `destroy` resolves only when nothing runs any more. An absent object is success. A workspace in the slot is never
+ *   destroyed with it: slot and markers then stay, and are listed as a dead object, until the workspace has left.
  * - `probe` answers `unknown` when it could not ask. Unknown never means dead.
  * - `list({ consistent: true })` sees every object whose `create` has taken effect. Without `consistent` the answer may
  *   be old, but everything in it did exist.
@@ -125,18 +126,27 @@ export interface WorkspaceSpot {
   readonly place: Place;
 }
 
+export interface WorkspaceSight {
+  readonly home: boolean;
+  readonly slot: boolean;
+  /** A later generation than the spot's has used the workspace. */
+  readonly stale: boolean;
+}
+
 /**
  * A thread's directories, which outlive its sandboxes. These are single steps; `workspace/binding.ts` puts them
  * together so that a crash between any two is mended by running them again.
  */
 export interface Workspaces {
-  look(spot: WorkspaceSpot): Promise<{ readonly home: boolean; readonly slot: boolean }>;
+  look(spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
   moveIn(spot: WorkspaceSpot): Promise<void>;
   /** Makes an empty workspace in the slot, fenced like `moveIn`. */
   makeIn(spot: WorkspaceSpot): Promise<void>;
-  /** Renames the slot's workspace home. Only in `stopping`, when no process is left. Never over an existing home. */
+  /** Renames the slot's workspace home, fenced. Only in `stopping`, when no process is left. Never over an existing home. */
   moveHome(spot: WorkspaceSpot): Promise<void>;
+  /** Puts what is in the slot aside, out of every mount, for a person to look at. */
+  quarantine(spot: WorkspaceSpot): Promise<void>;
   /** Removes the workspace wherever it is, unless a later generation has used it. */
   purge(spot: WorkspaceSpot): Promise<void>;
   writeMarker(marker: Marker): Promise<void>;

@@ -14,6 +14,7 @@ import type { Retirement } from "../retirement/retirement.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
+import type { Reconciler } from "./reconciler.ts";
 import { Sightings } from "./sightings.ts";
 
 export interface PeersParts {
@@ -23,6 +24,7 @@ export interface PeersParts {
   readonly membership: Membership;
   readonly retirement: Retirement;
   readonly bus: EventBus;
+  readonly reconciler: Reconciler;
   readonly lifetimeMs: number;
 }
 
@@ -76,21 +78,22 @@ export class Peers {
   }
 
   /**
-   * A store that begins anew serves only holders that re-register, for one session lifetime. Where the engine has
-   * nothing of this fleet there is nothing to wait for: that is how a new fleet starts at once.
+   * A store that begins anew serves only holders that re-register, for one session lifetime; then what the engine still
+   * shows is taken in. Where it has nothing of this fleet there is nothing to wait for: so a new fleet starts at once.
    */
   async #endRecovery(): Promise<void> {
-    const { world, store, membership, lifetimeMs } = this.#parts;
+    const { world, store, membership, reconciler, lifetimeMs } = this.#parts;
     const { epoch } = membership;
-    if (!membership.recovering || epoch === null) return;
+    if (!membership.recovering || epoch === null || !membership.trusted()) return;
     const seen = this.#recoveries.observe([["recovery", epoch]], world.monotonicMs(), membership.sightSince());
     const waited = (seen.get("recovery") ?? 0) >= lifetimeMs;
-    if (!waited && !(await this.engineIsEmpty())) return;
+    if (waited ? !(await reconciler.recover()) : !(await this.#engineIsEmpty())) return;
+    if (!membership.trusted() || membership.epoch !== epoch) return;
     await store.endRecovery(epoch);
     await membership.renew();
   }
 
-  async engineIsEmpty(): Promise<boolean> {
+  async #engineIsEmpty(): Promise<boolean> {
     const { world, backend, lifetimeMs } = this.#parts;
     const late = () => new Error("the engine did not list its objects in time");
     const list = (signal: AbortSignal) => backend.list({ consistent: true }, signal);

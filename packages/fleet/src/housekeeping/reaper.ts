@@ -39,7 +39,7 @@ const CANDIDATES_MAX = 8;
 
 export class Reaper {
   readonly #parts: ReaperParts;
-  readonly #renewals = new Sightings<LeaseId, number>();
+  readonly #renewals = new Sightings<LeaseId, string>();
 
   constructor(parts: ReaperParts) {
     this.#parts = parts;
@@ -84,7 +84,9 @@ export class Reaper {
     const rows = records.flatMap(
       ({ leases }) => Object.entries(leases) as [LeaseId, SandboxRecord["leases"][LeaseId]][],
     );
-    const beats = rows.flatMap(([leaseId, row]) => (row === undefined ? [] : [[leaseId, row.beat] as const]));
+    const beats = rows.flatMap(([leaseId, row]) =>
+      row === undefined ? [] : [[leaseId, `${row.generation}.${row.beat}`] as const],
+    );
     const unrenewedFor = this.#renewals.observe(beats, world.monotonicMs(), membership.sightSince());
     for (const [leaseId, row] of rows) {
       if (row === undefined || (unrenewedFor.get(leaseId) ?? 0) < row.ttlMs) continue;

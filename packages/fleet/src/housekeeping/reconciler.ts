@@ -63,16 +63,35 @@ export class Reconciler {
     }
   }
 
-  async #adoptOrCondemn(object: EngineObject): Promise<void> {
+  /**
+   * After the store was lost, and before anybody may acquire: every thread's sandbox that the engine shows is adopted,
+   * or condemned under its thread's key so that its workspace is home before the thread is given another.
+   * False when one could not be asked; then it must be tried again.
+   */
+  async recover(): Promise<boolean> {
+    const { store, backend } = this.#parts;
+    const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
+    const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
+    let settled = true;
+    for (const object of objects) {
+      if (object.labels.threadKey === null && object.place === "home") continue;
+      if (!known.has(object.labels.sandboxId)) settled = (await this.#adoptOrCondemn(object)) && settled;
+    }
+    return settled;
+  }
+
+  /** False when the sandbox could not be asked whose it is. */
+  async #adoptOrCondemn(object: EngineObject): Promise<boolean> {
     const { backend } = this.#parts;
     const markers = [...(await backend.workspaces.markers(object.labels.sandboxId))].sort(
       (a, b) => b.generation - a.generation,
     );
     const owner = await this.#ownerAmong(markers, object);
-    if (owner === "unknown") return;
-    if (owner !== null && (await this.#adopt(object, owner))) return;
+    if (owner === "unknown") return false;
+    if (owner !== null && (await this.#adopt(object, owner))) return true;
     // Several markers and no daemon to ask: whose workspace is inside cannot be told, so nobody gets it.
     await this.#condemn(object, markers.length === 1 ? (markers[0] ?? null) : null);
+    return true;
   }
 
   /** The marker whose generation and token the daemon answers to. */
@@ -94,8 +113,9 @@ export class Reconciler {
   }
 
   async #adopt({ ref, place }: EngineObject, marker: Marker): Promise<boolean> {
-    const { store, backend, bus, limits, membership } = this.#parts;
-    if (!membership.mayJudge()) return true;
+    const { store, backend, bus, limits } = this.#parts;
+    // An object that landed late may belong to a generation that its thread has long left behind.
+    if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
     const adopted = await store.adopt({ ...marker, backend: backend.name, ref, place, limits: limits() });
     if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
     return adopted;
@@ -103,7 +123,7 @@ export class Reconciler {
 
   async #condemn({ ref, place, labels }: EngineObject, marker: Marker | null): Promise<void> {
     const { store, backend, membership, retirement, world } = this.#parts;
-    if (!membership.mayJudge()) return;
+    if (!membership.trusted()) return;
     const { sandboxId, blueprintHash } = labels;
     const record = await store.condemn({
       ...{ sandboxId, blueprintHash, ref, place, key: marker, backend: backend.name, actor: membership.instance },

@@ -8,10 +8,12 @@
 import { type AcquirePath, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../config/settings.ts";
 import type { AcquireRequest, Lease } from "../fleet.ts";
+import type { Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import { parseDelay } from "../opening/wish.ts";
 import { LeaseHandle, type LeaseHome } from "../slot/lease.ts";
+import { sandboxLost } from "../slot/leased-sandbox.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Store } from "../store/store.ts";
 import type { World } from "../world/world.ts";
@@ -21,7 +23,7 @@ export interface LeasesParts {
   readonly world: World;
   readonly store: Store;
   readonly bus: EventBus;
-  readonly instance: string;
+  readonly membership: Membership;
 }
 
 export class Leases {
@@ -41,14 +43,8 @@ export class Leases {
     return this.#leases;
   }
 
-  /** A lease on a slot that is open now. Synchronous unless the lease is a row in the store. */
-  begin(
-    slot: Slot,
-    request: AcquireRequest,
-    home: LeaseHome,
-    path: AcquirePath,
-    startedAt: number,
-  ): Lease | Promise<Lease> {
+  /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
+  begin(slot: Slot, request: AcquireRequest, home: LeaseHome, path: AcquirePath, startedAt: number): LeaseHandle {
     const { world, settings, bus } = this.#parts;
     const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
     const now = world.monotonicMs();
@@ -57,7 +53,7 @@ export class Leases {
       purpose: request.purpose ?? "unnamed",
       acquiredAt: world.wallMs(),
       lastUsedAt: now,
-      stack: settings.leakDetection.captureStacks ? stackOfCaller() : null,
+      stack: settings.leakDetection.captureStacks ? captureStack() : null,
       ttlMs,
       slot,
       home,
@@ -65,7 +61,7 @@ export class Leases {
     slot.leases.add(lease);
     slot.wanted = true;
     this.#leases.add(lease);
-    if (bus.listening) {
+    if (bus.listensTo("lease-acquired")) {
       bus.emit({
         type: "lease-acquired",
         path,
@@ -75,7 +71,7 @@ export class Leases {
         ...aboutRecord(slot),
       });
     }
-    return ttlMs === null ? lease : this.#granted(lease);
+    return lease;
   }
 
   /** Moves a lease to the slot of the next generation. */
@@ -86,9 +82,14 @@ export class Leases {
     return next;
   }
 
-  async #granted(lease: LeaseHandle): Promise<Lease> {
+  /** Writes the row of a lease for a remote caller; gives the lease back when that fails or nobody waits any more. */
+  async granted(lease: LeaseHandle, signal: AbortSignal): Promise<Lease> {
     try {
       await this.grant(lease);
+      // Writing the row may have taken long enough for our session, and the slot, to be lost.
+      await this.#parts.membership.validate();
+      if (lease.slot.isLost()) throw sandboxLost(lease.slot, "session-lost");
+      signal.throwIfAborted();
       return lease;
     } catch (error) {
       await lease.release();
@@ -101,7 +102,14 @@ export class Leases {
     const { ttlMs, slot, purpose } = lease;
     if (ttlMs === null) return;
     const { sandboxId, generation } = slot;
-    const request = { leaseId: lease.id, sandboxId, generation, purpose, holder: this.#parts.instance, ttlMs };
+    const request = {
+      leaseId: lease.id,
+      sandboxId,
+      generation,
+      purpose,
+      holder: this.#parts.membership.instance,
+      ttlMs,
+    };
     lease.granted = await this.#parts.store.grantLease(request);
     if (lease.granted) return;
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
@@ -111,7 +119,7 @@ export class Leases {
   async ended(lease: LeaseHandle): Promise<void> {
     const { bus, store, world } = this.#parts;
     this.#leases.delete(lease);
-    if (bus.listening) {
+    if (bus.listensTo("lease-released")) {
       const heldMs = world.wallMs() - lease.acquiredAt;
       bus.emit({
         type: "lease-released",
@@ -159,7 +167,7 @@ export class Leases {
       bus.emit({
         type: "lease-leaked",
         unusedMs,
-        stack: lease.stack,
+        stack: lease.stack?.stack ?? null,
         leaseId: lease.id,
         purpose: lease.purpose,
         ...aboutRecord(lease.slot),
@@ -171,12 +179,13 @@ export class Leases {
   #newId(remote: boolean): LeaseId {
     if (remote) return this.#parts.world.randomHex(16) as LeaseId;
     this.#count += 1;
-    return `${this.#parts.instance}-${this.#count}` as LeaseId;
+    return `${this.#parts.membership.instance}-${this.#count}` as LeaseId;
   }
 }
 
-function stackOfCaller(): string {
+/** Formatting a stack costs more than capturing it, and only a leak needs its text. */
+function captureStack(): { readonly stack?: string } {
   const holder: { stack?: string } = {};
-  Error.captureStackTrace(holder, stackOfCaller);
-  return holder.stack ?? "";
+  Error.captureStackTrace(holder, captureStack);
+  return holder;
 }

@@ -43,7 +43,8 @@ export class Membership {
   #sightSince = Number.POSITIVE_INFINITY;
   #clockOffset = 0;
   #judgeFrom = 0;
-  #storeClockOffset = 0;
+  /** What to add to our monotonic clock to get the store's, at least and at most. */
+  #storeClock = { least: 0, most: 0 };
   #renewal: Promise<void> | null = null;
   #storeLost = false;
   #term = 0;
@@ -77,9 +78,17 @@ export class Membership {
     return this.#term;
   }
 
-  /** The store's clock, carried on by our own monotonic one: a step of the local wall clock does not move it. */
+  /**
+   * The earliest it can be at the store, by which things end. Carried on by our own monotonic clock: a step of the
+   * local wall clock does not move it.
+   */
   storeNow(): number {
-    return this.#world.monotonicMs() + this.#storeClockOffset;
+    return this.#world.monotonicMs() + this.#storeClock.least;
+  }
+
+  /** The latest it can be at the store: what an answer took on its way is not known, so nothing new is begun in it. */
+  storeNowAtMost(): number {
+    return this.#world.monotonicMs() + this.#storeClock.most;
   }
 
   /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
@@ -237,7 +246,7 @@ export class Membership {
     this.#recovering = answer.recovering;
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
-    this.#storeClockOffset = answer.now - sentAt;
+    this.#storeClock = { least: answer.now - this.#world.monotonicMs(), most: answer.now - sentAt };
     if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
     if (this.#storeLost) this.#bus.emit({ type: "store-recovered" });
     this.#storeLost = false;

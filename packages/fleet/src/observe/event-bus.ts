@@ -27,9 +27,10 @@ export class EventBus implements FleetEvents {
     this.#instance = instance;
   }
 
-  /** Whether anybody listens: the hot path asks before it makes an event nobody would see. */
-  get listening(): boolean {
-    return this.#listeners.size > 0;
+  /** Whether anybody listens to this: the hot path asks before it makes an event nobody would see. */
+  listensTo(type: FleetEventType): boolean {
+    for (const types of this.#listeners.values()) if (types === null || types.has(type)) return true;
+    return false;
   }
 
   emit(body: FleetEventBody): void {
@@ -105,9 +106,9 @@ export function problemOf(error: unknown): string {
 }
 
 /** Waits for something whose failure must not reach the caller. It is told, not swallowed. */
-export async function quietly<T>(bus: EventBus, what: string, promise: Promise<T>): Promise<T | null> {
+export async function quietly<T>(bus: EventBus, what: string, work: () => Promise<T>): Promise<T | null> {
   try {
-    return await promise;
+    return await work();
   } catch (error) {
     bus.emit({ type: "close-failed", what, problem: problemOf(error) });
     return null;

@@ -21,7 +21,7 @@ import { type EventBus, quietly } from "../observe/event-bus.ts";
 import { type Retirement, spotOf } from "../retirement/retirement.ts";
 import { Slot } from "../slot/slot.ts";
 import type { Slots } from "../slot/slots.ts";
-import type { SandboxRecord } from "../store/record.ts";
+import { isAnonymous, isParked, type SandboxRecord } from "../store/record.ts";
 import type { Refusal, Store } from "../store/store.ts";
 import { ensureBound } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
@@ -45,6 +45,10 @@ export interface OpenerParts {
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Kept = SandboxRecord & Key;
+/** `slot: null` means that it was lost to somebody, or is dead: look again. `record` is one that is not ready. */
+export type Taken =
+  | { readonly kind: "slot"; readonly slot: Slot | null }
+  | { readonly kind: "record"; readonly record: SandboxRecord | null };
 type Opening = Pick<Slot, "origin" | "recovery">;
 /** Under which counter, and in which life of our session, a hold was asked for. */
 type Ask = { readonly seq: number } & Pick<Membership, "epoch" | "term">;
@@ -68,35 +72,48 @@ export class Opener {
     this.#parts = parts;
   }
 
-  /** Becomes a holder of what is ready, and connects to it. */
-  async attach(record: SandboxRecord, signal: AbortSignal): Promise<Slot | null> {
+  /** Becomes a holder of the thread's sandbox, where it is ready, and connects to it. */
+  async take({ user, thread }: Key, signal: AbortSignal): Promise<Taken> {
     const { store, membership } = this.#parts;
-    const { sandboxId, generation } = record;
-    return this.#asking(async (ask) => {
-      const answer = await store.hold({ sandboxId, generation, instance: membership.instance, seq: ask.seq });
-      if (answer.kind === "gone") return null;
-      if (answer.kind !== "held") return this.#refused(answer);
-      return this.#connect(answer.record, ask, { origin: "parked", recovery: SAME }, signal);
+    let other: SandboxRecord | null | undefined;
+    const slot = await this.#asking(async (ask) => {
+      const answer = await store.take({ user, thread, instance: membership.instance, seq: ask.seq });
+      if (answer.kind === "held") return this.#attach(answer.record, ask, signal);
+      if (answer.kind !== "other") return this.#refused(answer);
+      other = answer.record;
+      return null;
     });
+    return other === undefined ? { kind: "slot", slot } : { kind: "record", record: other };
+  }
+
+  /** A sandbox past its lifetime takes no new leases: with nobody else there it ends now, and the thread gets another. */
+  async #attach(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Slot | null> {
+    const { membership, settings, retirement } = this.#parts;
+    const { maxLifetimeMs } = settings;
+    if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
+      return this.#connect(record, ask, { origin: "parked", recovery: SAME }, signal);
+    }
+    const parked = await this.#letGo(record, ask, null);
+    if (parked === null) throw expired(record, settings);
+    await retirement.stopUnheld(parked, "expired");
+    return null;
   }
 
   /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
   async bindBlank(key: Key, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
-    const { store, backend, world } = this.#parts;
+    const { store, backend, world, bus } = this.#parts;
     if (!backend.capabilities.has("late-binding")) return null;
     const [blank] = await store.list({ blankOf: blueprint.hash });
     if (blank === undefined) return null;
     const generation = await store.nextGeneration();
     const { sandboxId } = blank;
     const token = newToken(world);
-    await backend.workspaces.writeMarker({
-      sandboxId,
-      ...key,
-      generation,
-      token,
-      blueprint: blueprint.name,
-      blueprintHash: blueprint.hash,
-    });
+    const { name, hash } = blueprint;
+    const marker = { sandboxId, ...key, generation, token, blueprint: name, blueprintHash: hash };
+    const written = backend.workspaces.writeMarker(marker).then(() => true);
+    // Where there is no place for a marker any more, the blank has gone since it was picked.
+    if ((await quietly(bus, "marker", () => written)) === null) return null;
+    signal.throwIfAborted();
     return this.#bind(blank, { ...key, generation, token }, signal);
   }
 
@@ -113,7 +130,7 @@ export class Opener {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
         return this.#connect(answer.record, ask, { origin: "blank", recovery: EMPTY }, signal);
       }
-      await quietly(this.#parts.bus, "marker", backend.workspaces.dropMarker(sandboxId, to.generation));
+      await quietly(this.#parts.bus, "marker", () => backend.workspaces.dropMarker(sandboxId, to.generation));
       // A full answer is for admission to deal with: it knows whom to evict and how to wait.
       if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;
       return this.#refused(answer);
@@ -144,7 +161,7 @@ export class Opener {
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
   async #connect(record: SandboxRecord, ask: Ask, opening: Opening, signal: AbortSignal): Promise<Slot | null> {
-    const { world, membership } = this.#parts;
+    const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     membership.sawGeneration(record.generation);
     let attachment: Attachment | null = null;
@@ -158,7 +175,10 @@ export class Opener {
       // Our session may have ended meanwhile, and this hold with it. Look again.
       await membership.validate();
     } catch (error) {
-      await this.#letGo(record, ask, attachment);
+      const parked = await this.#letGo(record, ask, attachment);
+      // Made or bound for callers who all gave up: a cancelled acquire leaves nothing.
+      const unwanted = parked !== null && opening.origin !== "parked" && (signal.aborted || isAnonymous(record.thread));
+      if (unwanted) await quietly(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
       throw error;
     }
     await this.#letGo(record, ask, attachment);
@@ -188,7 +208,7 @@ export class Opener {
     const unused = open ? slot.attachment : attachment;
     if (open) slot.reattached(attachment);
     if (open) this.#follow(slot, attachment);
-    await quietly(this.#parts.bus, "attachment", unused.close());
+    await quietly(this.#parts.bus, "attachment", () => unused.close());
   }
 
   #follow(slot: Slot, attachment: Attachment): void {
@@ -199,9 +219,11 @@ export class Opener {
     });
   }
 
-  async #letGo(record: SandboxRecord, { seq }: Ask, attachment: Attachment | null): Promise<void> {
-    if (attachment !== null) await quietly(this.#parts.bus, "attachment", attachment.close());
-    await this.giveBack(record, seq);
+  /** The record, when nobody else holds it in this generation. */
+  async #letGo(record: SandboxRecord, { seq }: Ask, attachment: Attachment | null): Promise<SandboxRecord | null> {
+    if (attachment !== null) await quietly(this.#parts.bus, "attachment", () => attachment.close());
+    const now = await this.giveBack(record, seq);
+    return now !== null && isParked(now) && now.generation === record.generation ? now : null;
   }
 
   /** Binds what is bound only in the record, then attaches. `null`: it is dead, and is being stopped. */
@@ -214,7 +236,9 @@ export class Opener {
     const target = targetOf(record);
     const spot = spotOf(record);
     try {
-      const found = spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot), signal);
+      // A workspace that is mounted from home is where it belongs.
+      const apart = spot !== null && spot.place !== "home";
+      const found = apart ? await abortable(ensureBound(backend.workspaces, spot), signal) : "existing";
       const bound = record.boundFrom !== null;
       if (record.boundFrom !== null) {
         await abortable(backend.rebind(target, record.boundFrom, signal), signal);
@@ -239,13 +263,10 @@ export class Opener {
 
   /** Gives a hold back. Never fails: a lost release is healed by the next beat. */
   async giveBack(record: Pick<SandboxRecord, "sandboxId" | "generation">, seq: number): Promise<SandboxRecord | null> {
-    const { store, membership } = this.#parts;
+    const { store, membership, bus } = this.#parts;
     const { sandboxId, generation } = record;
-    return quietly(
-      this.#parts.bus,
-      "release",
-      store.unhold({ sandboxId, generation, instance: membership.instance, seq }),
-    );
+    const request = { sandboxId, generation, instance: membership.instance, seq };
+    return quietly(bus, "release", () => store.unhold(request));
   }
 
   /** Answers that are the same for everybody who wants something new. `null`: registered again, so look again. */
@@ -256,10 +277,14 @@ export class Opener {
   }
 }
 
-export function throwIfRecovering(answer: { kind: string } | Refusal, lifetimeMs: number): void {
-  if (answer.kind === "recovering" && "epoch" in answer) {
+export function throwIfRecovering(answer: { kind: string; epoch?: string }, lifetimeMs: number): void {
+  if (answer.kind === "recovering" && answer.epoch !== undefined) {
     throw new SandlotError("store_recovering", { epoch: answer.epoch, retryAfterMs: lifetimeMs });
   }
+}
+
+export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
+  return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
 }
 
 export function targetOf(record: SandboxRecord): Target {

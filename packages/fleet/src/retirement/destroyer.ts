@@ -8,6 +8,7 @@ import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts";
 import type { Membership } from "../membership/membership.ts";
+import { throwIfRecovering } from "../opening/opener.ts";
 import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
 import type { Slots } from "../slot/slots.ts";
 import type { Changes } from "../store/changes.ts";
@@ -59,25 +60,32 @@ export class Destroyer {
   }
 
   async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal): Promise<DestroyOutcome> {
-    const { store, changes, membership, retirement } = this.#parts;
+    const { store, changes, membership, retirement, settings } = this.#parts;
     let purge = options.purge === true;
-    let stopped = false;
+    /** What this call ends. A sandbox that the thread is given afterwards is none of its business. */
+    let ending: SandboxId | null = null;
     while (true) {
       signal.throwIfAborted();
       await membership.validate();
       const count = changes.count();
       const record = await store.find(key.user, key.thread);
+      if (ending !== null && !purge && record?.sandboxId !== ending) return "stopped";
       if (record === null) {
-        if (!purge) return stopped ? "stopped" : "absent";
-        stopped = await this.#claimForPurge(key);
-        purge = !stopped;
+        // A store that was lost does not know yet what exists.
+        const { epoch, recovering } = membership;
+        throwIfRecovering({ kind: recovering ? "recovering" : "", epoch: epoch ?? "" }, settings.sessionLifetimeMs);
+        if (!purge) return "absent";
+        ending = await this.#claimForPurge(key);
+        purge = ending === null;
       } else if (record.state === "ready") {
-        stopped = (await this.#stop(record, options)) || stopped;
-        purge &&= !stopped;
+        if (await this.#stop(record, options)) {
+          ending = record.sandboxId;
+          purge = false;
+        }
       } else {
         if (record.state === "stopping" && purge) purge = !(await this.#addPurge(record));
+        if (record.state === "stopping") ending = record.sandboxId;
         if (await retirement.help(record, signal)) changes.hint();
-        stopped ||= record.state === "stopping";
       }
       await changes.after(count, signal);
     }
@@ -110,7 +118,7 @@ export class Destroyer {
   }
 
   /** No sandbox, but perhaps a workspace: claim the thread, so that nobody can acquire it while the workspace goes. */
-  async #claimForPurge(key: Key): Promise<boolean> {
+  async #claimForPurge(key: Key): Promise<SandboxId | null> {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
     const record = await store.condemn({
@@ -122,7 +130,7 @@ export class Destroyer {
       actor: membership.instance,
     });
     if (record !== null) void retirement.drive(record);
-    return record !== null;
+    return record?.sandboxId ?? null;
   }
 }
 

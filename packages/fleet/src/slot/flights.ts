@@ -1,12 +1,20 @@
 /**
  * Flights: one opening of a thread's slot, however many callers wait for it.
  *
- * Each caller waits under its own signal. When the last one has given up, the flight is aborted; when it lands and
+ * Each caller waits under its own signal and deadline. When the last one has given up, the flight is aborted; when it lands and
  * nobody took anything from it, what it brought is handed back. A caller takes its share synchronously, in the turn in
  * which it learns of the landing, so nothing can end the slot in between.
  */
 
+import type { World } from "../world/world.ts";
 import type { Slot } from "./slot.ts";
+
+/** How long a caller waits, and what it is told when that was not long enough. */
+export interface Patience {
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs: number;
+  readonly late: () => unknown;
+}
 
 interface Flight {
   readonly promise: Promise<Slot>;
@@ -18,49 +26,51 @@ interface Flight {
 export class Flights {
   readonly #flights = new Map<string, Flight>();
   readonly #airborne = new Set<Promise<Slot>>();
+  readonly #world: World;
   readonly #unclaimed: (slot: Slot) => void;
 
-  /** `unclaimed` is told of a slot that landed and that nobody took. */
-  constructor(unclaimed: (slot: Slot) => void) {
+  /** `unclaimed` is told of a slot that landed when nobody is waiting for it any more. */
+  constructor(world: World, unclaimed: (slot: Slot) => void) {
+    this.#world = world;
     this.#unclaimed = unclaimed;
   }
 
   /** Joins the flight for `key`, or starts it. `take` is called with what landed. */
   join<T>(
     key: string,
-    signal: AbortSignal,
+    patience: Patience,
     start: (signal: AbortSignal) => Promise<Slot>,
     take: (slot: Slot) => T,
   ): Promise<T> {
-    if (signal.aborted) return Promise.reject(signal.reason);
+    const { signal, timeoutMs, late } = patience;
+    if (signal?.aborted === true) return Promise.reject(signal.reason);
     const flight = this.#flights.get(key) ?? this.#start(key, start);
     flight.waiting += 1;
     return new Promise<T>((resolve, reject) => {
-      const leave = () => {
-        signal.removeEventListener("abort", onAbort);
-        this.#leave(key, flight, signal.reason);
+      let left = false;
+      const leave = (reason?: unknown) => {
+        left = true;
+        timer.cancel();
+        signal?.removeEventListener("abort", onAbort);
+        this.#leave(key, flight, reason);
       };
-      const onAbort = () => {
-        reject(signal.reason);
-        leave();
+      const giveUp = (reason: unknown) => {
+        if (left) return;
+        reject(reason);
+        leave(reason);
       };
-      signal.addEventListener("abort", onAbort, { once: true });
-      flight.promise.then(
-        (slot) => {
-          if (signal.aborted) return;
-          try {
-            resolve(take(slot));
-          } catch (error) {
-            reject(error);
-          }
-          leave();
-        },
-        (error: unknown) => {
-          if (signal.aborted) return;
+      const onAbort = () => giveUp(signal?.reason);
+      const timer = this.#world.timer(timeoutMs, () => giveUp(late()));
+      signal?.addEventListener("abort", onAbort, { once: true });
+      flight.promise.then((slot) => {
+        if (left) return;
+        try {
+          resolve(take(slot));
+        } catch (error) {
           reject(error);
-          leave();
-        },
-      );
+        }
+        leave();
+      }, giveUp);
     });
   }
 

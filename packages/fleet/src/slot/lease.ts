@@ -30,7 +30,7 @@ export class LeaseHandle implements Lease {
   readonly purpose: string;
   readonly acquiredAt: number;
   /** Where the acquire came from; only when stacks are captured. */
-  readonly stack: string | null;
+  readonly stack: { readonly stack?: string } | null;
   /** Set for a lease that is a row in the store. */
   readonly ttlMs: number | null;
   readonly home: LeaseHome;
@@ -51,7 +51,7 @@ export class LeaseHandle implements Lease {
     purpose: string;
     acquiredAt: number;
     lastUsedAt: number;
-    stack: string | null;
+    stack: { readonly stack?: string } | null;
     ttlMs: number | null;
     slot: Slot;
     home: LeaseHome;

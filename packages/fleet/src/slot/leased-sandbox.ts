@@ -11,6 +11,7 @@ import {
   type ExecOptions,
   type ExecResult,
   type Generation,
+  isSandlotError,
   type LossReason,
   type Sandbox,
   type SandboxFiles,
@@ -39,19 +40,22 @@ export class LeasedSandbox implements Sandbox {
   }
 
   get files(): SandboxFiles {
-    this.#files ??= filesThrough((use) => this.#use((sandbox) => use(sandbox.files)));
+    this.#files ??= new CheckedFiles((use) => this.#use((sandbox) => use(sandbox.files)));
     return this.#files;
   }
 
   #use<T>(use: (sandbox: Sandbox) => Promise<T>): Promise<T> {
     return this.#lease.used(async () => {
-      const slot = await this.#presentSlot();
+      let slot = await this.#presentSlot();
+      // It may have been lost again between being found and this turn.
+      while (!slot.isOpen()) slot = await this.#lease.home.restart(this.#lease);
       try {
         return await use(slot.sandbox);
       } catch (error) {
         // What was running is lost, even where the next use will find a new sandbox.
         this.#lease.home.suspect(slot, error);
-        throw error;
+        const loss = isSandlotError(error, "sandbox_unreachable") ? slot.loss : null;
+        throw loss === null ? error : sandboxLost(slot, await loss);
       }
     });
   }
@@ -78,7 +82,7 @@ export class HeldSandbox implements Sandbox {
     this.generation = slot.generation;
     this.#slot = slot;
     this.#current = current;
-    this.files = filesThrough(async (use) => use((await this.#present()).files));
+    this.files = new CheckedFiles(async (use) => use((await this.#present()).files));
   }
 
   async exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
@@ -104,18 +108,48 @@ function staleGeneration(slot: Slot, current: number | null): SandlotError {
   return new SandlotError("stale_generation", { sandboxId, generation, current });
 }
 
-function filesThrough(through: <T>(use: (files: SandboxFiles) => Promise<T>) => Promise<T>): SandboxFiles {
-  return {
-    read: (...args) => through((files) => files.read(...args)),
-    readText: (...args) => through((files) => files.readText(...args)),
-    write: (...args) => through((files) => files.write(...args)),
-    append: (...args) => through((files) => files.append(...args)),
-    mkdir: (...args) => through((files) => files.mkdir(...args)),
-    rename: (...args) => through((files) => files.rename(...args)),
-    remove: (...args) => through((files) => files.remove(...args)),
-    stat: (...args) => through((files) => files.stat(...args)),
-    list: (...args) => through((files) => files.list(...args)),
-    glob: (...args) => through((files) => files.glob(...args)),
-    grep: (...args) => through((files) => files.grep(...args)),
-  };
+type Through = <T>(use: (files: SandboxFiles) => Promise<T>) => Promise<T>;
+type Arguments<Name extends keyof SandboxFiles> = Parameters<SandboxFiles[Name]>;
+
+/** Files, each use of which goes through a check. One object, because there is one for each lease that uses files. */
+class CheckedFiles implements SandboxFiles {
+  readonly #through: Through;
+
+  constructor(through: Through) {
+    this.#through = through;
+  }
+
+  read(...args: Arguments<"read">) {
+    return this.#through((files) => files.read(...args));
+  }
+  readText(...args: Arguments<"readText">) {
+    return this.#through((files) => files.readText(...args));
+  }
+  write(...args: Arguments<"write">) {
+    return this.#through((files) => files.write(...args));
+  }
+  append(...args: Arguments<"append">) {
+    return this.#through((files) => files.append(...args));
+  }
+  mkdir(...args: Arguments<"mkdir">) {
+    return this.#through((files) => files.mkdir(...args));
+  }
+  rename(...args: Arguments<"rename">) {
+    return this.#through((files) => files.rename(...args));
+  }
+  remove(...args: Arguments<"remove">) {
+    return this.#through((files) => files.remove(...args));
+  }
+  stat(...args: Arguments<"stat">) {
+    return this.#through((files) => files.stat(...args));
+  }
+  list(...args: Arguments<"list">) {
+    return this.#through((files) => files.list(...args));
+  }
+  glob(...args: Arguments<"glob">) {
+    return this.#through((files) => files.glob(...args));
+  }
+  grep(...args: Arguments<"grep">) {
+    return this.#through((files) => files.grep(...args));
+  }
 }

@@ -66,16 +66,17 @@ export class LivenessWatch {
     const { slots, bus } = this.#parts;
     const slot = slots.byId(sandboxId);
     if (slot?.record.ref === ref) slot.lose("crashed");
-    else await quietly(bus, "died", this.#stopIfReady(sandboxId, ref));
+    else await quietly(bus, "died", () => this.#stopIfReady(sandboxId, ref));
   }
 
   /** A sandbox is gone: by itself, or because somebody destroyed it? Without an answer it counts as a crash. */
   async whyGone({ sandboxId, generation }: Slot): Promise<LossReason> {
     const { store, bus } = this.#parts;
-    const record = await quietly(bus, "reason", store.get(sandboxId));
+    const record = await quietly(bus, "reason", () => store.get(sandboxId));
     if (record !== null && record.generation !== generation) return "superseded";
     const reason =
-      record?.reason ?? (record === null ? (await quietly(bus, "reason", store.obituary(sandboxId)))?.reason : null);
+      record?.reason ??
+      (record === null ? (await quietly(bus, "reason", () => store.obituary(sandboxId)))?.reason : null);
     return reason === "destroyed" ? "destroyed" : "crashed";
   }
 

@@ -18,8 +18,9 @@
  *
  * Rules for every implementation (each is a test of `testing/store-suite.ts`)
  * - Times are the store's own clock; callers never send one.
- * - Every write by an instance requires that its session exists (`unknown-session` otherwise): who was buried writes
- *   nothing until it has registered again.
+ * - A step that names an instance as actor or holder requires that its session exists (`unknown-session`, or an answer
+ *   that says it lost): who was buried takes, makes and stops nothing until it has registered again.
+ * - Lists and `lost` are in no particular order.
  * - Nothing survives half: a crash at any moment leaves the state before or after a method, never between.
  * - A store that cannot answer rejects with `store_unavailable`; the step may have happened nevertheless.
  * - `watch` is a hint. It may fire too often, too early, or not at all; whoever listens reads again.
@@ -69,6 +70,8 @@ export interface Store {
   publish(request: PublishRequest): Promise<SandboxRecord | null>;
 
   // ready: holding
+  /** Finds the thread's sandbox and, where it is ready, becomes a holder of it: one step for what happens most. */
+  take(request: TakeRequest): Promise<TakeAnswer>;
   hold(request: HoldRequest): Promise<HoldAnswer>;
   /** Ends exactly this hold. The record as it is now, or `null` when there is none. Never fails for being late. */
   unhold(request: HoldRequest): Promise<SandboxRecord | null>;
@@ -219,6 +222,19 @@ export type HoldAnswer =
   | { readonly kind: "held"; readonly record: SandboxRecord }
   /** Not `ready` in this generation any more; the record as it is now. */
   | { readonly kind: "gone"; readonly record: SandboxRecord | null }
+  | Exclude<Refusal, { kind: "full" }>;
+
+export interface TakeRequest {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  readonly instance: InstanceId;
+  readonly seq: number;
+}
+
+export type TakeAnswer =
+  | { readonly kind: "held"; readonly record: SandboxRecord }
+  /** The thread has no sandbox, or one that is not ready. */
+  | { readonly kind: "other"; readonly record: SandboxRecord | null }
   | Exclude<Refusal, { kind: "full" }>;
 
 export interface BindRequest {

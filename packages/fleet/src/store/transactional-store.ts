@@ -61,6 +61,9 @@ export abstract class TransactionalStore implements Store {
   publish(request: Argument<"publish">) {
     return this.run("publish", "write", (tables) => making.publish(tables, request));
   }
+  take(request: Argument<"take">) {
+    return this.run("take", "write", (tables) => making.take(tables, request));
+  }
   hold(request: Argument<"hold">) {
     return this.run("hold", "write", (tables) => making.hold(tables, request));
   }

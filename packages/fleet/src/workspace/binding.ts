@@ -1,12 +1,17 @@
 /**
  * Where a thread's workspace must be, and how it gets there.
  *
- *   place      home  slot    ensureBound            settleWorkspace
- *   home        –     –      nothing to do          nothing to do
- *   slot        yes   no     moveIn                 nothing to do
- *   slot        no    yes    nothing to do          moveHome
- *   slot        no    no     makeIn                 nothing to do
- *   slot        yes   yes    workspace_conflict     workspace_conflict
+ *   place   home  slot    ensureBound            settleWorkspace       …with purge
+ *   home     –     –      nothing to do          nothing to do         purge
+ *   slot     yes   no     moveIn                 nothing to do         purge
+ *   slot     no    yes    nothing to do          moveHome              purge
+ *   slot     no    no     makeIn                 nothing to do         purge
+ *   slot     yes   yes    workspace_conflict     workspace_conflict    purge
+ *   stale    –     yes    stale_generation       quarantine            quarantine
+ *   stale    –     no     stale_generation       nothing to do         nothing to do
+ *
+ * Stale: a later generation has used the workspace. What is still in this one's slot is then a second, older version
+ * that nobody can put back, so it is set aside for a person; and home is the later one's, also when purging.
  *
  * Both functions only look and then take one step that is atomic by itself, so a crash between any two is mended by
  * running them again, and several instances may run them for the same spot at the same time: whoever loses a race
@@ -14,15 +19,18 @@
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
-import type { WorkspaceSpot, Workspaces } from "../backend/backend.ts";
+import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../backend/backend.ts";
 
-/** A lost race changes what is to be seen, and there are three things to be seen: more rounds than this is no race. */
+/** A lost race changes what is to be seen, and it can change only a few times: more rounds than this is no race. */
 const LOOKS_MAX = 5;
 
 /** Puts the workspace where the sandbox has it mounted. `new` when there was none. Idempotent. */
 export async function ensureBound(workspaces: Workspaces, spot: WorkspaceSpot): Promise<"existing" | "new"> {
   if (spot.place === "home") return "existing";
-  return lookAndStep(workspaces, spot, async ({ home, slot }) => {
+  return lookAndStep(workspaces, spot, async ({ home, slot, stale }) => {
+    const { sandboxId, generation } = spot;
+    if (stale) throw new SandlotError("stale_generation", { sandboxId, generation, current: null });
+    if (home && slot) throw conflict(spot);
     if (slot) return "existing";
     if (home) {
       await workspaces.moveIn(spot);
@@ -35,44 +43,42 @@ export async function ensureBound(workspaces: Workspaces, spot: WorkspaceSpot): 
 
 /** Brings the workspace home, or removes it. Only when no process is left that could use it. Idempotent. */
 export async function settleWorkspace(workspaces: Workspaces, spot: WorkspaceSpot, purge: boolean): Promise<void> {
-  if (purge) return purgeUnlessStale(workspaces, spot);
-  if (spot.place === "home") return;
-  await lookAndStep(workspaces, spot, async ({ slot }) => {
-    if (slot) await workspaces.moveHome(spot);
+  if (spot.place === "home" && !purge) return;
+  await lookAndStep(workspaces, spot, async ({ home, slot, stale }) => {
+    if (stale) return slot ? workspaces.quarantine(spot) : undefined;
+    if (purge) return workspaces.purge(spot);
+    if (home && slot) throw conflict(spot);
+    return slot ? workspaces.moveHome(spot) : undefined;
   });
-}
-
-/** A workspace that a later generation has used is that one's to purge: this one has nothing left to settle. */
-async function purgeUnlessStale(workspaces: Workspaces, spot: WorkspaceSpot): Promise<void> {
-  try {
-    await workspaces.purge(spot);
-  } catch (error) {
-    if (!isSandlotError(error, "stale_generation")) throw error;
-  }
 }
 
 async function lookAndStep<T>(
   workspaces: Workspaces,
   spot: WorkspaceSpot,
-  step: (seen: { readonly home: boolean; readonly slot: boolean }) => Promise<T>,
+  step: (seen: WorkspaceSight) => Promise<T>,
 ): Promise<T> {
   for (let looks = 1; ; looks++) {
     const seen = await workspaces.look(spot);
-    const { user, thread, sandboxId } = spot;
-    if (seen.home && seen.slot) throw new SandlotError("workspace_conflict", { user, thread, sandboxId });
     try {
       return await step(seen);
     } catch (error) {
-      if (!isLostRace(error) || looks >= LOOKS_MAX) throw error;
+      // What was seen to be impossible is impossible; only what looked possible and was not may be a lost race.
+      const mayBeLost = !seen.stale && !(seen.home && seen.slot) && isLostRace(error);
+      if (!mayBeLost || looks >= LOOKS_MAX) throw error;
     }
   }
 }
 
-/** What a step answers when what it was to move, or the room for it, is no longer as it was seen. */
+/** What a step answers when what it was to move, the room for it, or whose it is, is no longer as it was seen. */
 function isLostRace(error: unknown): boolean {
   return (
     isSandlotError(error, "file_not_found") ||
     isSandlotError(error, "file_exists") ||
-    isSandlotError(error, "workspace_conflict")
+    isSandlotError(error, "workspace_conflict") ||
+    isSandlotError(error, "stale_generation")
   );
+}
+
+function conflict({ user, thread, sandboxId }: WorkspaceSpot): SandlotError {
+  return new SandlotError("workspace_conflict", { user, thread, sandboxId });
 }

@@ -31,9 +31,10 @@ export function sleep(
 
 /** Follows `promise`, but stops waiting when the signal fires. The promise itself goes on. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) return Promise.reject(signal.reason);
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason);
+    // The promise is followed in any case: one that nobody waits for must not become an unhandled rejection.
+    if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });

@@ -14,6 +14,8 @@ import type {
   Refusal,
   ReserveAnswer,
   ReserveRequest,
+  TakeAnswer,
+  TakeRequest,
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { change, dropHold, hasSession, refuseIfFull } from "./rows.ts";
@@ -100,6 +102,16 @@ export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
   if (record === null || record.state !== "ready" || record.generation !== request.generation)
     return { kind: "gone", record };
   return { kind: "held", record: addHold(tables, record, request) };
+}
+
+export function take(tables: Tables, request: TakeRequest): TakeAnswer {
+  const shut = refuseIfShut(tables, request.instance);
+  if (shut !== null) return shut;
+  const record = tables.recordOf(request.user, request.thread);
+  if (record?.state !== "ready") return { kind: "other", record };
+  const { instance, seq } = request;
+  const { sandboxId, generation } = record;
+  return { kind: "held", record: addHold(tables, record, { sandboxId, generation, instance, seq }) };
 }
 
 export function addHold(tables: Tables, record: SandboxRecord, request: HoldRequest): SandboxRecord {

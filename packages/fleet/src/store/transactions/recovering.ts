@@ -19,6 +19,8 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     if (known.state !== "ready" || known.generation !== generation) return { kind: "gone", record: known };
     return { kind: "held", record: addHold(tables, known, { sandboxId, generation, instance, seq }) };
   }
+  // It was ended since, and the engine has confirmed that nothing is left of it.
+  if (tables.obituary(sandboxId) !== null) return { kind: "gone", record: null };
   const claimed = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (claimed !== null) return { kind: "gone", record: claimed };
   raiseGeneration(tables, generation);
@@ -35,6 +37,8 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
 export function adopt(tables: Tables, request: AdoptRequest): boolean {
   const { sandboxId, user, thread, generation, ref, place, limits } = request;
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
+  // It was ended once; what the engine shows under its name landed too late.
+  if (tables.obituary(sandboxId) !== null) return false;
   if (refuseIfFull(tables, limits, user) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });

@@ -12,6 +12,9 @@ import { change, parkingOf } from "./rows.ts";
 export function grantLease(tables: Tables, request: GrantLeaseRequest): boolean {
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "ready" || record.generation !== request.generation) return false;
+  // One lease, one sandbox: granted again it is the same lease, and on another sandbox only when the first has ended.
+  const granted = findLease(tables, request.leaseId);
+  if (granted !== null) return granted.record.sandboxId === request.sandboxId;
   const { leaseId, generation, purpose, holder, ttlMs } = request;
   const lease: RemoteLease = { generation, purpose, holder, ttlMs, acquiredAt: tables.now(), beat: 1 };
   change(tables, record, { leases: { ...record.leases, [leaseId]: lease }, parkedAt: null });

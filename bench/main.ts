@@ -1,0 +1,81 @@
+/**
+ * Benchmarks: ratios against known baselines, measured side by side in one run.
+ *
+ *   npm run bench core                          all results of a suite
+ *   npm run bench core -- --quick               fewer rounds
+ *   npm run bench core -- --json results.jsonl  also one JSON line per result, with the raw samples
+ *
+ * Ends with 1 when a ratio misses its limit, with 2 when it does not understand what it is asked.
+ */
+
+import { appendFileSync, writeFileSync } from "node:fs";
+import { availableParallelism, loadavg } from "node:os";
+import { parseArgs } from "node:util";
+import { describe, jsonLine } from "./measuring/report.ts";
+import { isMissed } from "./measuring/result.ts";
+import type { Suite } from "./suites/suite.ts";
+
+/** Loaded when asked for: a suite may need an engine that is not there. */
+const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>> = {
+  core: () => import("./suites/core.ts"),
+};
+
+class UsageError extends Error {}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  console.error(error.message);
+  console.error(`usage: npm run bench <suite> [-- --json FILE] [--quick]   suites: ${Object.keys(SUITES).join(", ")}`);
+  process.exitCode = 2;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const { name, load, json, quick } = parse(args);
+  const { suite } = await load();
+  const load1 = loadavg()[0]?.toFixed(2);
+  console.log(
+    `${name}${quick ? ", quick" : ""}: Node ${process.version}, ${availableParallelism()} CPUs, load ${load1}`,
+  );
+  console.log(`${suite.about}\n`);
+  if (json !== undefined) begin(json);
+  const missed: string[] = [];
+  for await (const result of suite.run({ quick })) {
+    console.log(`${describe(result)}\n`);
+    if (json !== undefined) appendFileSync(json, jsonLine(result));
+    if (isMissed(result)) missed.push(result.name);
+  }
+  console.log(missed.length === 0 ? "every limit holds" : `missed: ${missed.join(", ")}`);
+  return missed.length === 0 ? 0 : 1;
+}
+
+/** Before the first result: a file that cannot be written is found now and not after minutes. */
+function begin(file: string): void {
+  try {
+    writeFileSync(file, "");
+  } catch (error) {
+    throw new UsageError(`--json: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function parse(args: readonly string[]) {
+  const { values, positionals } = understand(args);
+  const [name, ...rest] = positionals;
+  if (name === undefined || rest.length > 0) throw new UsageError("Name one suite.");
+  const load = Object.hasOwn(SUITES, name) ? SUITES[name] : undefined;
+  if (load === undefined) throw new UsageError(`There is no suite ${JSON.stringify(name)}.`);
+  return { name, load, json: values.json, quick: values.quick };
+}
+
+function understand(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: { json: { type: "string" }, quick: { type: "boolean", default: false } },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}

@@ -1,0 +1,41 @@
+/**
+ * A real fleet on the real clock, with the instant backend. Its loops are there and start; their intervals are longer
+ * than a benchmark, so that none of them runs in the middle of a measurement.
+ */
+
+import { tmpdir } from "node:os";
+import { assembleFleet } from "../../packages/fleet/src/assemble-fleet.ts";
+import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
+import type { Fleet } from "../../packages/fleet/src/fleet.ts";
+import { MemoryStore, newMemoryTables } from "../../packages/fleet/src/store/memory/memory-store.ts";
+import type { Store } from "../../packages/fleet/src/store/store.ts";
+import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
+import type { World } from "../../packages/fleet/src/world/world.ts";
+import { InstantBackend } from "./instant-backend.ts";
+
+const HOUR_MS = 3_600_000;
+
+export interface Opening {
+  readonly store?: Store;
+  readonly world?: World;
+  readonly leakDetection?: FleetConfig["leakDetection"];
+}
+
+export function openBenchFleet(opening: Opening = {}): Promise<Fleet> {
+  const world = opening.world ?? systemWorld();
+  const settings = resolveSettings(
+    {
+      // Nothing is written there: the store is given, and the backend has no files.
+      home: tmpdir(),
+      sessionLifetimeMs: 4 * HOUR_MS,
+      housekeepingIntervalMs: HOUR_MS,
+      orphanTimeoutMs: 4 * HOUR_MS,
+      limits: { max: 1_000_000 },
+      leakDetection: opening.leakDetection,
+    },
+    {},
+  );
+  const store = opening.store ?? new MemoryStore(newMemoryTables(world));
+  return assembleFleet({ settings, world, store, backend: new InstantBackend() });
+}

@@ -1,0 +1,108 @@
+/**
+ * A backend that takes no time and keeps nothing: what is measured with it is the fleet.
+ *
+ * It cannot list what it made, so the reconciler must not run while it is in use (see `bench-fleet.ts`), and its
+ * sandboxes can be attached to and nothing more.
+ */
+
+import type { EngineRef, ExecResult, Generation, SandboxFiles, SandboxId } from "@sandlot/contract";
+import type {
+  Activity,
+  Attachment,
+  Backend,
+  Created,
+  EngineObject,
+  Target,
+  WorkspaceSight,
+  Workspaces,
+} from "../../packages/fleet/src/backend/backend.ts";
+import type { Liveness } from "../../packages/fleet/src/world/world.ts";
+
+export class InstantBackend implements Backend {
+  readonly name = "instant";
+  readonly capabilities: Backend["capabilities"] = new Set();
+  readonly workspaces: Workspaces = new NoWorkspaces();
+  #made = 0;
+
+  async create(): Promise<Created> {
+    this.#made += 1;
+    return { ref: `instant:${this.#made}` as EngineRef, place: "home", workspace: "new" };
+  }
+
+  async attach({ sandboxId, generation }: Target): Promise<Attachment> {
+    return new InstantAttachment(new UnusedSandbox(sandboxId, generation));
+  }
+
+  async rebind(): Promise<void> {}
+
+  async probe(): Promise<Liveness> {
+    return "alive";
+  }
+
+  async destroy(): Promise<void> {}
+
+  async list(): Promise<readonly EngineObject[]> {
+    return [];
+  }
+
+  watch(): () => void {
+    return () => undefined;
+  }
+
+  async activity(): Promise<Activity> {
+    return { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
+  }
+
+  async close(): Promise<void> {}
+}
+
+class InstantAttachment implements Attachment {
+  readonly sandbox: UnusedSandbox;
+  readonly closed: Promise<void>;
+  #end: () => void = () => undefined;
+
+  constructor(sandbox: UnusedSandbox) {
+    this.sandbox = sandbox;
+    this.closed = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#end();
+  }
+}
+
+class UnusedSandbox {
+  readonly id: SandboxId;
+  readonly generation: Generation;
+
+  constructor(id: SandboxId, generation: Generation) {
+    this.id = id;
+    this.generation = generation;
+  }
+
+  exec(): Promise<ExecResult> {
+    return Promise.reject(new Error("Nothing runs in a sandbox of the instant backend."));
+  }
+
+  get files(): SandboxFiles {
+    throw new Error("A sandbox of the instant backend has no files.");
+  }
+}
+
+class NoWorkspaces implements Workspaces {
+  async look(): Promise<WorkspaceSight> {
+    return { home: true, slot: false, stale: false };
+  }
+  async moveIn(): Promise<void> {}
+  async makeIn(): Promise<void> {}
+  async moveHome(): Promise<void> {}
+  async quarantine(): Promise<void> {}
+  async purge(): Promise<void> {}
+  async writeMarker(): Promise<void> {}
+  async markers(): Promise<readonly never[]> {
+    return [];
+  }
+  async dropMarker(): Promise<void> {}
+}

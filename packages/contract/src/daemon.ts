@@ -1,0 +1,166 @@
+/**
+ * The wire between a fleet and sandboxd, the daemon inside a sandbox. Types and names only.
+ *
+ * HTTP/1.1 over a unix socket, an inherited listening descriptor or a TCP port. Every request carries the sandbox's id,
+ * its generation and its token (`DAEMON_HEADERS`); without all three `unauthorized`, with other ones `stale_generation`.
+ * An error is `{ error: SandlotError.toJSON() }` under the code's HTTP status.
+ *
+ *   POST /sandlot/exec          a JSON line (`ExecCall`), a newline, the bytes of stdin  → ExecResult, when it has ended
+ *   POST /sandlot/spawn         the same                                                → SpawnReply, at once
+ *   POST /sandlot/exec/kill     { execId }                                              → { found }
+ *   GET  /sandlot/exec/follow   ?execId&stdout&stderr&until                             → frames, see below
+ *   POST /sandlot/wait/port     WaitForPortCall                                         → {}
+ *   POST /sandlot/wait/output   WaitForOutputCall                                       → WaitForOutputReply
+ *   GET  /sandlot/files/read    ?path&offset&length | ?path&startLine&endLine           → bytes, at most `readMaxBytes`
+ *   GET  /sandlot/files/download ?path                                                  → bytes, any number
+ *   PUT  /sandlot/files/write   ?path&mode, bytes                                       → {}
+ *   POST /sandlot/files/append  ?path, bytes                                            → {}
+ *   POST /sandlot/files/{mkdir,rename,remove,stat,list,glob,grep}   JSON                → what `SandboxFiles` answers
+ *   GET  /sandlot/hold          one JSON line (`HoldGreeting`), then silence until one of both sides ends
+ *   POST /sandlot/rebind        Credentials                                             → {}
+ *   GET  /sandlot/{activity,processes,ports,usage}
+ *   POST /sandlot/renew         counts as somebody who still wants this sandbox         → {}
+ *
+ * A frame of `follow` is one byte of type, eight bytes of offset, four bytes of length (big-endian), then the payload:
+ * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
+ */
+
+import type { ExecStatus } from "./sandbox.ts";
+
+export const DAEMON_HEADERS = {
+  sandboxId: "x-sandlot-sandbox",
+  generation: "x-sandlot-generation",
+  token: "x-sandlot-token",
+} as const;
+
+/** What a follower gets. A gap means: the bytes from where the stream was to this frame's offset are lost. */
+export const FRAME = { stdout: 1, stderr: 2, stdoutGap: 3, stderrGap: 4, end: 5 } as const;
+export const FRAME_HEADER_BYTES = 13;
+
+/** Longer socket paths are an error: the kernel's limit is 108, and Node 20 cuts silently and reaches another socket. */
+export const SOCKET_PATH_MAX_BYTES = 100;
+
+/** What a daemon is started with: one JSON document on the descriptor that `--config-fd` names. */
+export interface DaemonConfig {
+  readonly sandboxId: string;
+  readonly generation: number;
+  readonly token: string;
+  readonly listen: DaemonListen;
+  /** Where to say that it listens: one JSON line (`ReadyLine`), written to a descriptor or sent to a unix socket. */
+  readonly ready?: { readonly fd: number } | { readonly path: string };
+  /** Ends the daemon when nobody has asked or held for this long and nothing runs. Absent or 0: never. */
+  readonly orphanTimeoutMs?: number;
+  /** The environment of commands. The daemon's own is not passed on. */
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Where commands start when they do not say. Default `/mnt/user-data/workspace`. */
+  readonly defaultCwd?: string;
+  /** The daemon's pid namespace is the sandbox's own, so whatever in it belongs to no command was left by one. */
+  readonly ownsPidNamespace?: boolean;
+  /** How long a process tree has between TERM and KILL. Default `SANDBOX_LIMITS.killGraceMs`. */
+  readonly killGraceMs?: number;
+}
+
+export type DaemonListen =
+  | { readonly path: string }
+  | { readonly fd: number }
+  | { readonly host: string; readonly port: number };
+
+export interface ReadyLine {
+  readonly ready: true;
+  readonly pid: number;
+  readonly sandboxId: string;
+  readonly generation: number;
+  /** The port that was given out, when the daemon listens on TCP. */
+  readonly port: number | null;
+}
+
+export interface HoldGreeting {
+  readonly pid: number;
+  readonly generation: number;
+}
+
+export interface ExecCall {
+  readonly execId: string;
+  /** The caller chose the id and may come again with it. Otherwise the exec ends when its caller goes away. */
+  readonly repeatable: boolean;
+  readonly command: string | readonly string[];
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly timeoutMs?: number;
+  /** Whether bytes of stdin follow the line, even if there are none. */
+  readonly hasStdin: boolean;
+}
+
+export interface SpawnReply {
+  readonly execId: string;
+  readonly pid: number | null;
+}
+
+/** The end of a followed exec. `null` sizes never occur: both streams are counted from their first byte. */
+export interface FollowEnd {
+  readonly execId: string;
+  /** `null` when the follower asked to be let go before the command ended. */
+  readonly status: ExecStatus;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly durationMs: number;
+}
+
+/** `exit`: until the command itself has ended. `closed`: until nothing that it started can write any more. */
+export type FollowUntil = "exit" | "closed";
+
+export interface WaitForPortCall {
+  readonly port: number;
+  readonly timeoutMs: number;
+}
+
+export interface WaitForOutputCall {
+  readonly execId: string;
+  /** A regular expression that is tried on each line; with `literal`, a text. */
+  readonly pattern: string;
+  readonly literal?: boolean;
+  readonly timeoutMs: number;
+}
+
+export type WaitForOutputReply =
+  | { readonly matched: true; readonly stream: "stdout" | "stderr"; readonly line: string }
+  /** The output ended without it. */
+  | { readonly matched: false };
+
+/** What idleness and people look at. Asking is not activity. */
+export interface DaemonActivity {
+  readonly runningExecs: number;
+  readonly openTerminals: number;
+  readonly previewTrafficAt: number | null;
+  readonly cpuShare: number;
+  /** Wall-clock time of the last exec or file call, or of the start. */
+  readonly lastActivityAt: number;
+}
+
+export interface ProcessInfo {
+  readonly pid: number;
+  readonly parentPid: number;
+  readonly command: string;
+  readonly state: string;
+  readonly residentBytes: number;
+  readonly cpuMs: number;
+  /** The exec it belongs to, if that is known. */
+  readonly execId: string | null;
+}
+
+export interface ListeningPort {
+  readonly port: number;
+  readonly address: string;
+  readonly pid: number | null;
+}
+
+/** What the sandbox's cgroup has used; `null` where the kernel does not show it. */
+export interface ResourceUsage {
+  readonly memoryBytes: number | null;
+  readonly memoryMaxBytes: number | null;
+  readonly processCount: number | null;
+  readonly processMax: number | null;
+  readonly cpuMs: number | null;
+}

@@ -1,0 +1,64 @@
+/**
+ * What the `memory` backend asks of its engine. The engine is the outside software: it outlives fleets, several
+ * backends share one, and for crash tests it runs in another process. So every argument and result here is plain data
+ * (JSON, and bytes), and every failure is a `SandlotError`, which travels as its code and details.
+ */
+
+import type { EngineRef, ExecResult, FleetId, Generation, SandboxFiles, SandboxId } from "@sandlot/contract";
+import type {
+  Activity,
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineObject,
+  Target,
+  WorkspaceSight,
+  WorkspaceSpot,
+} from "../../backend/backend.ts";
+import type { Marker } from "../../backend/labels.ts";
+import type { Liveness } from "../../world/world.ts";
+import type { ExecRequest } from "./exec/exec-table.ts";
+
+export type { ExecRequest } from "./exec/exec-table.ts";
+
+export interface EngineApi {
+  /** Marker, workspace or slot, and object: in one step, so what exists is never half-made. */
+  create(spec: CreateSpec): Promise<Created>;
+  rebind(target: Target, from: Credentials): Promise<void>;
+  /** Whether the daemon takes these credentials: `sandbox_lost` or `stale_generation` if not. */
+  greet(target: Target): Promise<void>;
+  /** Resolves when the object has died or was removed. May take forever. */
+  ended(ref: EngineRef): Promise<void>;
+  probe(ref: EngineRef): Promise<Liveness>;
+  /** Ends it. What is left of it stays listed, dead, as long as a workspace is in its slot. */
+  remove(ref: EngineRef): Promise<void>;
+  list(fleet: FleetId, sandboxId?: SandboxId): Promise<readonly EngineObject[]>;
+  activity(ref: EngineRef): Promise<Activity>;
+
+  exec(target: Target, request: ExecRequest): Promise<ExecResult>;
+  /** Ends a command and all it started. One that has ended already is fine. */
+  killExec(target: Target, execId: string): Promise<void>;
+  file<Name extends FileCall>(
+    target: Target,
+    name: Name,
+    args: Parameters<SandboxFiles[Name]>,
+  ): Promise<FileAnswer<Name>>;
+
+  workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight>;
+  writeMarker(fleet: FleetId, marker: Marker): Promise<void>;
+  markers(fleet: FleetId, sandboxId: SandboxId): Promise<readonly Marker[]>;
+  dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): Promise<void>;
+
+  /** Returns how to stop listening. */
+  subscribe(listener: (event: EngineNotice) => void): () => void;
+}
+
+export type FileCall = keyof SandboxFiles;
+export type FileAnswer<Name extends FileCall> = Awaited<ReturnType<SandboxFiles[Name]>>;
+
+/** Each answers what is there afterwards; `look` changes nothing. */
+export type WorkspaceStep = "look" | "moveIn" | "makeIn" | "moveHome" | "quarantine" | "purge";
+
+export type EngineNotice =
+  | { readonly type: "died"; readonly fleet: FleetId; readonly ref: EngineRef; readonly sandboxId: SandboxId }
+  | { readonly type: "resync" };

@@ -1,0 +1,220 @@
+/**
+ * Homes, slots and markers of the engine in memory: what outlives its sandboxes.
+ *
+ * Invariants
+ * - A workspace is one directory node, moved as a whole between its home and a slot; it is never copied.
+ * - `stamps` holds the highest generation that has used a workspace. It outlives the workspace: an older generation
+ *   changes nothing, not even after a purge.
+ * - A slot is never used again. It goes when it holds no workspace and its sandbox is gone.
+ * - What was put into quarantine stays there until a person has looked at it; nothing here reads it again.
+ */
+
+import { type FleetId, type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
+import type { Place, WorkspaceSight, WorkspaceSpot } from "../../backend/backend.ts";
+import type { Marker } from "../../backend/labels.ts";
+import { type DirectoryNode, makeDirectory, makeWorkspace } from "./files/node.ts";
+
+/** Where the workspace hangs below a slot, and so below `/mnt`. */
+const USER_DATA = "user-data";
+
+type SlotPlace = Exclude<Place, "home">;
+
+interface Slot {
+  readonly directory: DirectoryNode;
+  /** Its sandbox still exists, so the slot is its `/mnt`. */
+  mounted: boolean;
+}
+
+/** How many of each there are. */
+export interface Leftovers {
+  readonly homes: number;
+  readonly slots: number;
+  readonly markers: number;
+  readonly quarantined: number;
+}
+
+export class EngineWorkspaces {
+  readonly #now: () => number;
+  readonly #homes = new Map<string, DirectoryNode>();
+  readonly #slots = new Map<string, Slot>();
+  readonly #stamps = new Map<string, Generation>();
+  readonly #markers = new Map<string, Map<Generation, Marker>>();
+  readonly #quarantine = new Map<string, DirectoryNode>();
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** A new `/mnt` for a thread's sandbox, with the thread's home in it. */
+  mountHome(fleet: FleetId, marker: Marker): { mnt: DirectoryNode; workspace: "existing" | "new" } {
+    const key = workspaceKey(fleet, marker);
+    this.#checkFence(key, marker);
+    this.#stamps.set(key, marker.generation);
+    const existing = this.#homes.get(key);
+    const home = existing ?? makeWorkspace(this.#now());
+    this.#homes.set(key, home);
+    const mnt = this.#makeMount();
+    mnt.entries.set(USER_DATA, home);
+    return { mnt, workspace: existing === undefined ? "new" : "existing" };
+  }
+
+  /** A new `/mnt` for a blank: empty, so that a workspace can be moved in. */
+  makeSlot(fleet: FleetId, sandboxId: SandboxId, generation: Generation): { mnt: DirectoryNode; place: SlotPlace } {
+    const place: SlotPlace = `slot:${sandboxId}-${generation}`;
+    if (this.#slots.has(slotKey(fleet, place))) throw new SandlotError("file_exists", { path: place });
+    const mnt = this.#makeMount();
+    this.#slots.set(slotKey(fleet, place), { directory: mnt, mounted: true });
+    return { mnt, place };
+  }
+
+  /** The sandbox is gone. A slot that still holds a workspace waits for `moveHome` or `purge`. */
+  unmount(fleet: FleetId, place: Place): void {
+    const slot = place === "home" ? undefined : this.#slots.get(slotKey(fleet, place));
+    if (slot === undefined || place === "home") return;
+    slot.mounted = false;
+    this.#dropIfOver(fleet, place);
+  }
+
+  look(fleet: FleetId, spot: WorkspaceSpot): WorkspaceSight {
+    const key = workspaceKey(fleet, spot);
+    const stale = (this.#stamps.get(key) ?? 0) > spot.generation;
+    return { home: this.#homes.has(key), slot: this.isOccupied(fleet, spot.place), stale };
+  }
+
+  isOccupied(fleet: FleetId, place: Place): boolean {
+    return this.#inSlot(fleet, place) !== undefined;
+  }
+
+  moveIn(fleet: FleetId, spot: WorkspaceSpot): void {
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    const slot = this.#freeSlot(fleet, spot);
+    const home = this.#homes.get(key);
+    if (home === undefined) throw new SandlotError("file_not_found", { path: homePath(spot) });
+    this.#homes.delete(key);
+    slot.directory.entries.set(USER_DATA, home);
+    this.#stamps.set(key, spot.generation);
+  }
+
+  makeIn(fleet: FleetId, spot: WorkspaceSpot): void {
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    const slot = this.#freeSlot(fleet, spot);
+    if (this.#homes.has(key)) throw new SandlotError("file_exists", { path: homePath(spot) });
+    slot.directory.entries.set(USER_DATA, makeWorkspace(this.#now()));
+    this.#stamps.set(key, spot.generation);
+  }
+
+  moveHome(fleet: FleetId, spot: WorkspaceSpot): void {
+    const { user, thread, sandboxId, place } = spot;
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    const workspace = this.#inSlot(fleet, place);
+    if (place === "home" || workspace === undefined) throw new SandlotError("file_not_found", { path: place });
+    if (this.#homes.has(key)) throw new SandlotError("workspace_conflict", { user, thread, sandboxId });
+    this.#vacate(fleet, sandboxId, place);
+    this.#homes.set(key, workspace);
+    this.#stamps.set(key, spot.generation);
+  }
+
+  quarantine(fleet: FleetId, { sandboxId, place }: WorkspaceSpot): void {
+    const workspace = this.#inSlot(fleet, place);
+    if (place === "home" || workspace === undefined) return;
+    this.#vacate(fleet, sandboxId, place);
+    this.#quarantine.set(slotKey(fleet, place), workspace);
+  }
+
+  purge(fleet: FleetId, spot: WorkspaceSpot): void {
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    if (spot.place !== "home") this.#vacate(fleet, spot.sandboxId, spot.place);
+    this.#homes.delete(key);
+    this.#stamps.set(key, spot.generation);
+  }
+
+  writeMarker(fleet: FleetId, marker: Marker): void {
+    const key = markerKey(fleet, marker.sandboxId);
+    const markers = this.#markers.get(key) ?? new Map<Generation, Marker>();
+    markers.set(marker.generation, marker);
+    this.#markers.set(key, markers);
+  }
+
+  markers(fleet: FleetId, sandboxId: SandboxId): readonly Marker[] {
+    const markers = this.#markers.get(markerKey(fleet, sandboxId))?.values() ?? [];
+    return [...markers].sort((a, b) => a.generation - b.generation);
+  }
+
+  dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): void {
+    const markers = this.#markers.get(markerKey(fleet, sandboxId));
+    markers?.delete(generation);
+    if (markers?.size === 0) this.#markers.delete(markerKey(fleet, sandboxId));
+  }
+
+  dropMarkers(fleet: FleetId, sandboxId: SandboxId): void {
+    this.#markers.delete(markerKey(fleet, sandboxId));
+  }
+
+  /** For whoever checks that nothing is left. */
+  counts(): Leftovers {
+    const { size: homes } = this.#homes;
+    return { homes, slots: this.#slots.size, markers: this.#markers.size, quarantined: this.#quarantine.size };
+  }
+
+  /** Refuses a generation older than one that has used the workspace. The stamp is set by the step that succeeds. */
+  #checkFence(key: string, { sandboxId, generation }: { sandboxId: SandboxId; generation: Generation }): void {
+    const current = this.#stamps.get(key);
+    if (current !== undefined && current > generation)
+      throw new SandlotError("stale_generation", { sandboxId, generation, current });
+  }
+
+  #freeSlot(fleet: FleetId, { place }: WorkspaceSpot): Slot {
+    const slot = place === "home" ? undefined : this.#slots.get(slotKey(fleet, place));
+    if (slot === undefined) throw new SandlotError("file_not_found", { path: place });
+    if (slot.directory.entries.has(USER_DATA)) throw new SandlotError("file_exists", { path: `${place}/${USER_DATA}` });
+    return slot;
+  }
+
+  #inSlot(fleet: FleetId, place: Place): DirectoryNode | undefined {
+    const slot = place === "home" ? undefined : this.#slots.get(slotKey(fleet, place));
+    const node = slot?.directory.entries.get(USER_DATA);
+    return node?.kind === "directory" ? node : undefined;
+  }
+
+  /** Takes the workspace out of a slot. Never from under processes that use it. */
+  #vacate(fleet: FleetId, sandboxId: SandboxId, place: SlotPlace): void {
+    const slot = this.#slots.get(slotKey(fleet, place));
+    if (slot === undefined) return;
+    if (slot.mounted && slot.directory.entries.has(USER_DATA)) {
+      throw new SandlotError("sandbox_in_use", { sandboxId, holders: ["its own processes"] });
+    }
+    slot.directory.entries.delete(USER_DATA);
+    this.#dropIfOver(fleet, place);
+  }
+
+  #dropIfOver(fleet: FleetId, place: SlotPlace): void {
+    const key = slotKey(fleet, place);
+    const slot = this.#slots.get(key);
+    if (slot !== undefined && !slot.mounted && slot.directory.entries.size === 0) this.#slots.delete(key);
+  }
+
+  #makeMount(): DirectoryNode {
+    return makeDirectory(this.#now(), { pinned: true, sealed: true });
+  }
+}
+
+function workspaceKey(fleet: FleetId, { user, thread }: Pick<WorkspaceSpot, "user" | "thread">): string {
+  return `${fleet}\n${user}\n${thread}`;
+}
+
+function slotKey(fleet: FleetId, place: SlotPlace): string {
+  return `${fleet}\n${place}`;
+}
+
+function markerKey(fleet: FleetId, sandboxId: SandboxId): string {
+  return `${fleet}\n${sandboxId}`;
+}
+
+/** How an error names a home. */
+function homePath({ user, thread }: WorkspaceSpot): string {
+  return `home:${user}/${thread}`;
+}

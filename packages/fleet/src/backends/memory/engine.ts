@@ -1,0 +1,244 @@
+/**
+ * The engine of the `memory` backend: a place where sandboxes live, inside this process. It knows nothing of fleets'
+ * records; it holds what a real engine and a real disk would hold, and it outlives the fleets that use it.
+ *
+ * Invariants
+ * - A reference is random and never given twice.
+ * - Every step is synchronous, so it has happened or it has not.
+ * - A dead object stays listed until it is removed, and then as long as a workspace is in its slot: with its markers it
+ *   is how that workspace is found. A dead object's daemon answers nobody.
+ */
+
+import {
+  type EngineRef,
+  type ExecResult,
+  type FleetId,
+  type Generation,
+  type LossReason,
+  type SandboxFiles,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
+import type {
+  Activity,
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineObject,
+  Target,
+  WorkspaceSight,
+  WorkspaceSpot,
+} from "../../backend/backend.ts";
+import type { Marker } from "../../backend/labels.ts";
+import { systemWorld } from "../../world/system-world.ts";
+import type { Liveness, World } from "../../world/world.ts";
+import type { EngineApi, EngineNotice, ExecRequest, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
+import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
+import type { DirectoryNode } from "./files/node.ts";
+import { loadJustBash } from "./just-bash.ts";
+import { MemoryObject } from "./memory-object.ts";
+import { runInOwnShell } from "./shell/run.ts";
+
+export interface MemoryEngineOptions {
+  readonly world: World;
+  /** What runs a command that is a string. `just-bash` is an optional peer dependency; `own` needs nothing. */
+  readonly shell?: "own" | "just-bash";
+}
+
+/** What `objects()` shows to a test. */
+export interface MemoryObjectView extends EngineObject {
+  readonly generation: Generation;
+}
+
+export class MemoryEngine implements EngineApi {
+  static readonly #shared = new Map<string, MemoryEngine>();
+  readonly #world: World;
+  readonly #shell: "own" | "just-bash";
+  readonly #objects = new Map<EngineRef, MemoryObject>();
+  /** Those of the objects that only wait for the workspace in their slot to leave. */
+  readonly #removed = new Set<EngineRef>();
+  readonly #workspaces: EngineWorkspaces;
+  readonly #listeners = new Set<(event: EngineNotice) => void>();
+  #suspended = 0;
+
+  constructor({ world, shell = "own" }: MemoryEngineOptions) {
+    this.#world = world;
+    this.#shell = shell;
+    this.#workspaces = new EngineWorkspaces(() => world.wallMs());
+  }
+
+  /** The engine of a home in this process: who opens the same home again finds its sandboxes. */
+  static shared(home: string, options?: MemoryEngineOptions): MemoryEngine {
+    const engine = MemoryEngine.#shared.get(home) ?? new MemoryEngine(options ?? { world: systemWorld() });
+    MemoryEngine.#shared.set(home, engine);
+    return engine;
+  }
+
+  async create(spec: CreateSpec): Promise<Created> {
+    // The one wait, before anything is made.
+    const runCommand = this.#shell === "own" ? runInOwnShell : await loadJustBash();
+    const { mnt, ...where } = this.#mount(spec);
+    const { labels, generation, token, blueprint } = spec;
+    const { environment } = blueprint;
+    const ref = this.#world.randomHex(16) as EngineRef;
+    const inside = { place: where.place, mnt, environment, world: this.#world, runCommand };
+    this.#objects.set(ref, new MemoryObject({ ref, labels, credentials: { generation, token }, ...inside }));
+    return { ref, ...where };
+  }
+
+  async rebind(target: Target, from: Credentials): Promise<void> {
+    this.#reach(target, { anyGeneration: true }).rebind(target, from);
+  }
+
+  async greet(target: Target): Promise<void> {
+    this.#reach(target);
+  }
+
+  ended(ref: EngineRef): Promise<void> {
+    return this.#objects.get(ref)?.ended ?? Promise.resolve();
+  }
+
+  async probe(ref: EngineRef): Promise<Liveness> {
+    return this.#objects.get(ref)?.isAlive === true ? "alive" : "dead";
+  }
+
+  async remove(ref: EngineRef): Promise<void> {
+    const object = this.#objects.get(ref);
+    if (object === undefined) return;
+    const { fleet, sandboxId } = object.labels;
+    const wasAlive = object.isAlive;
+    object.end("destroyed");
+    this.#workspaces.unmount(fleet, object.place);
+    this.#removed.add(ref);
+    this.#tidy(fleet, sandboxId);
+    if (wasAlive) this.#notify({ type: "died", fleet, ref, sandboxId });
+  }
+
+  async list(fleet: FleetId, sandboxId?: SandboxId): Promise<readonly EngineObject[]> {
+    return this.objects()
+      .filter(({ labels }) => labels.fleet === fleet && (sandboxId === undefined || labels.sandboxId === sandboxId))
+      .map(({ ref, labels, liveness, place }) => ({ ref, labels, liveness, place }));
+  }
+
+  async activity(ref: EngineRef): Promise<Activity> {
+    const object = this.#objects.get(ref);
+    // Terminals, previews and processors do not exist in here, so their zeros are measured ones.
+    return { runningExecs: object?.execs.runningCount ?? 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
+  }
+
+  async exec(target: Target, request: ExecRequest): Promise<ExecResult> {
+    return this.#reach(target).execs.exec(request);
+  }
+
+  async killExec(target: Target, execId: string): Promise<void> {
+    this.#reach(target).execs.kill(execId);
+  }
+
+  async file<Name extends FileCall>(
+    target: Target,
+    name: Name,
+    args: Parameters<SandboxFiles[Name]>,
+  ): Promise<FileAnswer<Name>> {
+    const files: SandboxFiles = this.#reach(target).files;
+    const call = files[name] as (...args: Parameters<SandboxFiles[Name]>) => Promise<FileAnswer<Name>>;
+    return call.apply(files, args);
+  }
+
+  async workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight> {
+    if (step !== "look") this.#workspaces[step](fleet, spot);
+    this.#tidy(fleet, spot.sandboxId);
+    return this.#workspaces.look(fleet, spot);
+  }
+
+  async writeMarker(fleet: FleetId, marker: Marker): Promise<void> {
+    // It lies beside the sandbox. Where that is gone there is no place for it, and nobody who would remove it.
+    if (this.#objectsOf(fleet, marker.sandboxId).length === 0) {
+      throw new SandlotError("file_not_found", { path: `markers:${marker.sandboxId}` });
+    }
+    this.#workspaces.writeMarker(fleet, marker);
+  }
+
+  async markers(fleet: FleetId, sandboxId: SandboxId): Promise<readonly Marker[]> {
+    return this.#workspaces.markers(fleet, sandboxId);
+  }
+
+  async dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): Promise<void> {
+    this.#workspaces.dropMarker(fleet, sandboxId, generation);
+  }
+
+  subscribe(listener: (event: EngineNotice) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Lets a sandbox die by itself, as a crash would. */
+  kill(ref: EngineRef): void {
+    const object = this.#objects.get(ref);
+    if (object === undefined || !object.isAlive) return;
+    object.end("crashed");
+    this.#notify({ type: "died", fleet: object.labels.fleet, ref, sandboxId: object.labels.sandboxId });
+  }
+
+  /** Everything there is, of every fleet, dead or alive. */
+  objects(): readonly MemoryObjectView[] {
+    return [...this.#objects.values()].map((object) => object.view());
+  }
+
+  /** What is kept beside the objects, for whoever checks that nothing is left. */
+  leftovers(): Leftovers {
+    return this.#workspaces.counts();
+  }
+
+  /** Drops events until the returned function is called, which tells listeners to look for themselves. */
+  suspendEvents(): () => void {
+    this.#suspended++;
+    let done = false;
+    return () => {
+      if (done) return;
+      done = true;
+      if (--this.#suspended === 0) this.#notify({ type: "resync" });
+    };
+  }
+
+  /** What becomes the sandbox's `/mnt`: with the thread's home in it, or empty for a blank. */
+  #mount({ labels, generation, marker }: CreateSpec): Omit<Created, "ref"> & { mnt: DirectoryNode } {
+    const { fleet, sandboxId } = labels;
+    if (marker === null) return { workspace: "none", ...this.#workspaces.makeSlot(fleet, sandboxId, generation) };
+    const home = this.#workspaces.mountHome(fleet, marker);
+    this.#workspaces.writeMarker(fleet, marker);
+    return { place: "home", ...home };
+  }
+
+  /** Forgets what was removed and has no workspace in its slot; markers go with the last object they are beside. */
+  #tidy(fleet: FleetId, sandboxId: SandboxId): void {
+    for (const { ref, place } of this.#objectsOf(fleet, sandboxId)) {
+      if (!this.#removed.has(ref) || this.#workspaces.isOccupied(fleet, place)) continue;
+      this.#objects.delete(ref);
+      this.#removed.delete(ref);
+      if (this.#objectsOf(fleet, sandboxId).length === 0) this.#workspaces.dropMarkers(fleet, sandboxId);
+    }
+  }
+
+  #objectsOf(fleet: FleetId, sandboxId: SandboxId): readonly MemoryObject[] {
+    return [...this.#objects.values()].filter(({ labels }) => labels.fleet === fleet && labels.sandboxId === sandboxId);
+  }
+
+  /** The object, if it lives and its daemon takes these credentials. */
+  #reach(target: Target, options: { anyGeneration?: boolean } = {}): MemoryObject {
+    const { sandboxId, generation } = target;
+    const object = this.#objects.get(target.ref);
+    const lost = (reason: LossReason) => new SandlotError("sandbox_lost", { sandboxId, generation, reason });
+    if (object === undefined || object.labels.sandboxId !== sandboxId) throw lost("destroyed");
+    if (!object.isAlive) throw lost("crashed");
+    if (options.anyGeneration !== true && !object.accepts(target)) {
+      throw new SandlotError("stale_generation", { sandboxId, generation, current: object.generation });
+    }
+    return object;
+  }
+
+  /** Never inside the step that caused it: whoever listens must see the step completed. */
+  #notify(event: EngineNotice): void {
+    if (this.#suspended > 0) return;
+    for (const listener of this.#listeners) queueMicrotask(() => listener(event));
+  }
+}

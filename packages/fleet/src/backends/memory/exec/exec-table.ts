@@ -1,0 +1,157 @@
+/**
+ * The commands of one sandbox: started, followed, ended.
+ *
+ * Invariants
+ * - One exec id is one run. The same call again, also after it has ended, gets that run's result; another command
+ *   under the same id is `exec_conflict`.
+ * - A result is given when the command itself has ended. What it left in the background goes on and still counts as
+ *   running.
+ * - A timeout, a kill and the sandbox's death end everything that the command has started.
+ */
+
+import { createHash } from "node:crypto";
+import { DEFAULT_CWD, ENV_NAME_PATTERN, type ExecResult, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { checkPath } from "../files/tree.ts";
+import { Exec, type Output } from "./exec.ts";
+import type { Machine, Process } from "./machine.ts";
+import { Source, type Streams } from "./streams.ts";
+
+/** What an exec is asked with, as plain data. */
+export interface ExecRequest {
+  readonly execId: string;
+  readonly command: string | readonly string[];
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: Uint8Array;
+  readonly timeoutMs?: number;
+  /** The caller chose the id and may come again with it. */
+  readonly repeatable: boolean;
+}
+
+/** Runs a checked command in a process. Which shell does it is not this file's concern. */
+export type RunCommand = (
+  process: Process,
+  command: string | readonly string[],
+  options: RunOptions,
+) => Promise<number>;
+
+export interface RunOptions {
+  readonly cwd: string;
+  readonly environment: ReadonlyMap<string, string>;
+  readonly streams: Streams;
+}
+
+/** How many ended execs, and how much of their output, are remembered for callers who come again. */
+const REMEMBERED_MAX = 64;
+const REMEMBERED_MAX_BYTES = 64 * 1024 * 1024;
+const EXEC_ID_MAX_CHARS = 256;
+
+export class ExecTable {
+  readonly #machine: Machine;
+  readonly #run: RunCommand;
+  /** By id: what runs, in front or in the background. */
+  readonly #running = new Map<string, Exec>();
+  /** By id: what callers may ask for again, the oldest first. */
+  readonly #remembered = new Map<string, Exec>();
+
+  constructor(machine: Machine, run: RunCommand) {
+    this.#machine = machine;
+    this.#run = run;
+  }
+
+  get runningCount(): number {
+    return this.#running.size;
+  }
+
+  exec(request: ExecRequest): Promise<ExecResult> {
+    const fingerprint = fingerprintOf(request);
+    const known = this.#remembered.get(request.execId) ?? this.#running.get(request.execId);
+    if (known === undefined) {
+      this.#check(request);
+      return this.#start(request, fingerprint).result;
+    }
+    if (known.fingerprint !== fingerprint) throw new SandlotError("exec_conflict", { execId: request.execId });
+    return known.result;
+  }
+
+  /** Ends an exec and all it started. An id that does not run is fine: it has ended. */
+  kill(execId: string): void {
+    this.#running.get(execId)?.end("killed", "SIGKILL");
+  }
+
+  /** The sandbox is gone: whoever waits is told. */
+  lose(error: SandlotError): void {
+    for (const exec of [...this.#running.values()]) exec.lose(error);
+    this.#machine.killAll();
+  }
+
+  #check({ execId, command, cwd = DEFAULT_CWD, env = {}, timeoutMs = 0 }: ExecRequest): void {
+    if (execId === "" || execId.length > EXEC_ID_MAX_CHARS)
+      throw invalid("execId", `it must have 1 to ${EXEC_ID_MAX_CHARS} characters`);
+    if (typeof command !== "string" && command.length === 0) throw invalid("command", "it is empty");
+    if ([command].flat().some((text) => text.includes("\0"))) throw invalid("command", "it contains a NUL byte");
+    if (!Number.isFinite(timeoutMs) || timeoutMs < 0) throw invalid("timeoutMs", "it is not a duration");
+    for (const [name, value] of Object.entries(env)) {
+      if (!ENV_NAME_PATTERN.test(name)) throw invalid("env", `${JSON.stringify(name)} is not the name of a variable`);
+      if (value.includes("\0")) throw invalid("env", `the value of ${name} contains a NUL byte`);
+    }
+    checkPath(cwd);
+    this.#machine.tree.directory(cwd);
+  }
+
+  #start(request: ExecRequest, fingerprint: string): Exec {
+    const timeoutMs = request.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
+    const exec = new Exec(this.#machine, request.execId, fingerprint, timeoutMs, (process, output) =>
+      this.#run(process, request.command, runOptions(this.#machine, request, output)),
+    );
+    this.#track(exec, request.repeatable);
+    return exec;
+  }
+
+  #track(exec: Exec, repeatable: boolean): void {
+    this.#running.set(exec.id, exec);
+    if (repeatable) this.#remembered.set(exec.id, exec);
+    void exec.gone().then(() => {
+      this.#running.delete(exec.id);
+      this.#forgetSurplus();
+    });
+  }
+
+  /** One that still runs is not forgotten: its caller would start it a second time. */
+  #forgetSurplus(): void {
+    let bytes = 0;
+    for (const exec of this.#remembered.values()) bytes += exec.heldBytes;
+    for (const [id, exec] of this.#remembered) {
+      if (this.#remembered.size <= REMEMBERED_MAX && bytes <= REMEMBERED_MAX_BYTES) return;
+      if (this.#running.has(id)) continue;
+      this.#remembered.delete(id);
+      bytes -= exec.heldBytes;
+    }
+  }
+}
+
+function runOptions(machine: Machine, request: ExecRequest, output: Output): RunOptions {
+  const cwd = request.cwd ?? DEFAULT_CWD;
+  const environment = new Map(Object.entries({ ...BASE_ENVIRONMENT, ...machine.environment, ...request.env }));
+  const stdin = request.stdin === undefined ? Source.empty() : Source.of(request.stdin);
+  return { cwd, environment, streams: { stdin, ...output } };
+}
+
+const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
+  HOME: "/home/sandbox",
+  LANG: "C.UTF-8",
+  PATH: "/usr/local/bin:/usr/bin:/bin",
+  TMPDIR: "/tmp",
+  USER: "sandbox",
+};
+
+/** What makes two calls the same call. How long a caller is willing to wait does not. */
+function fingerprintOf({ command, cwd = DEFAULT_CWD, env = {}, stdin }: ExecRequest): string {
+  const sorted = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1));
+  const hash = createHash("sha256").update(JSON.stringify([command, cwd, sorted, stdin === undefined]));
+  return hash.update(stdin ?? "").digest("hex");
+}
+
+function invalid(field: string, problem: string): SandlotError {
+  return new SandlotError("invalid_request", { field, problem });
+}

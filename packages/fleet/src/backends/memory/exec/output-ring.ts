@@ -1,0 +1,73 @@
+/**
+ * What is kept of a command's output: the last `maxBytes`. Older bytes are dropped and counted, never silently.
+ */
+
+import type { Sink } from "./streams.ts";
+
+const BLOCK_BYTES = 64 * 1024;
+
+export class OutputRing implements Sink {
+  readonly #maxBytes: number;
+  /** Full blocks and one that is being filled; a write of one byte costs one byte. */
+  #blocks: { readonly data: Uint8Array; start: number; end: number }[] = [];
+  #held = 0;
+  #dropped = 0;
+  #finished = false;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    if (this.#finished) return;
+    for (let at = 0; at < chunk.length; ) {
+      let block = this.#blocks.at(-1);
+      if (block === undefined || block.end === BLOCK_BYTES) {
+        block = { data: new Uint8Array(BLOCK_BYTES), start: 0, end: 0 };
+        this.#blocks.push(block);
+      }
+      const part = chunk.subarray(at, at + BLOCK_BYTES - block.end);
+      block.data.set(part, block.end);
+      block.end += part.length;
+      this.#held += part.length;
+      at += part.length;
+      this.#dropSurplus();
+    }
+  }
+
+  /** The held bytes as text. From now on nothing is kept: what still writes belongs to nobody's result. */
+  finish(): { text: string; droppedBytes: number } {
+    const bytes = new Uint8Array(this.#held);
+    let at = 0;
+    for (const { data, start, end } of this.#blocks) {
+      bytes.set(data.subarray(start, end), at);
+      at += end - start;
+    }
+    this.#blocks = [];
+    this.#held = 0;
+    this.#finished = true;
+    // A character that lost its first bytes is dropped whole.
+    const torn = this.#dropped === 0 ? 0 : continuationBytes(bytes);
+    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(torn));
+    return { text, droppedBytes: this.#dropped + torn };
+  }
+
+  #dropSurplus(): void {
+    while (this.#held > this.#maxBytes) {
+      const block = this.#blocks[0];
+      if (block === undefined) return;
+      const drop = Math.min(this.#held - this.#maxBytes, block.end - block.start);
+      block.start += drop;
+      this.#held -= drop;
+      this.#dropped += drop;
+      if (block.start === BLOCK_BYTES) this.#blocks.shift();
+    }
+  }
+}
+
+/** How many bytes at the front belong to a character that began before. */
+function continuationBytes(bytes: Uint8Array): number {
+  let count = 0;
+  while (count < 3 && ((bytes[count] ?? 0) & 0xc0) === 0x80) count++;
+  return count;
+}

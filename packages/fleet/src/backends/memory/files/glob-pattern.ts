@@ -1,0 +1,192 @@
+/**
+ * Glob patterns, for `files.glob`, `files.grep` and the shell.
+ *
+ * `*` and `?` stay inside one name, `**` as a whole name crosses directories (and also none), `[a-z]` and `[!a-z]` are
+ * sets, `{a,b}` are alternatives, a backslash takes the next character as it is. Names that begin with a dot match like
+ * any other; only the shell treats them differently.
+ *
+ * A pattern is matched by steps over tokens, not by a regular expression: the work is bounded by the product of both
+ * lengths, so no pattern can be made that takes forever.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+
+const PATTERN_MAX_CHARS = 1_000;
+const ALTERNATIVES_MAX = 64;
+
+/** A test for one item, or any number of items. */
+type Token<Item> = ((item: Item) => boolean) | "any";
+
+/**
+ * A test for paths relative to where the search began. A pattern without a slash is matched against the name alone, at
+ * any depth; one with a slash against the whole relative path.
+ */
+export function pathMatcher(pattern: string): (relativePath: string) => boolean {
+  const problem = problemOf(pattern);
+  if (problem !== undefined) throw new SandlotError("invalid_pattern", { pattern: pattern.slice(0, 200), problem });
+  const alternatives = expandBraces(pattern);
+  if (alternatives.length > ALTERNATIVES_MAX) {
+    throw new SandlotError("invalid_pattern", {
+      pattern,
+      problem: `it has more than ${ALTERNATIVES_MAX} alternatives`,
+    });
+  }
+  const compiled = alternatives.map(pathTokens);
+  const byName = !pattern.includes("/");
+  return (relativePath) => {
+    const names = relativePath.split("/");
+    const subject = byName ? names.slice(-1) : names;
+    return compiled.some((tokens) => matches(tokens, subject));
+  };
+}
+
+/** A test for one name or, in the shell, for any text: a slash is a character like others. */
+export function nameMatcher(pattern: string): (name: string) => boolean {
+  const tokens = nameTokens(pattern);
+  return (name) => matches(tokens, [...name]);
+}
+
+/** Whether anything in the pattern is special; if not, it is a plain name. */
+export function isPattern(text: string): boolean {
+  // A bracket that is never closed is a plain one, and the shell's own `[` is the most frequent of them.
+  return /[*?]|\[.+\]/s.test(text);
+}
+
+/** Goes on after the last star with one item more whenever what follows it does not fit. */
+function matches<Item>(tokens: readonly Token<Item>[], items: readonly Item[]): boolean {
+  let at = 0;
+  let star = -1;
+  let mark = 0;
+  for (let i = 0; i < items.length; ) {
+    const token = tokens[at];
+    if (typeof token === "function" && token(items[i] as Item)) {
+      at++;
+      i++;
+    } else if (token === "any") {
+      star = at++;
+      mark = i;
+    } else if (star >= 0) {
+      at = star + 1;
+      i = ++mark;
+    } else return false;
+  }
+  while (tokens[at] === "any") at++;
+  return at === tokens.length;
+}
+
+function problemOf(pattern: string): string | undefined {
+  if (pattern === "") return "it is empty";
+  if (pattern.includes("\0")) return "it contains a NUL byte";
+  if (pattern.startsWith("/")) return "it must be relative to the path that is searched";
+  if (pattern.length > PATTERN_MAX_CHARS) return `it has more than ${PATTERN_MAX_CHARS} characters`;
+  if (pattern.split("/").includes("..")) return "it must not leave the path that is searched";
+  return undefined;
+}
+
+function pathTokens(pattern: string): Token<string>[] {
+  const names = pattern.split("/").filter((name) => name !== "" && name !== ".");
+  const tokens = names.map((name): Token<string> => (name === "**" ? "any" : nameMatcher(name)));
+  // What is below a directory is not that directory: a last `**` stands for at least one name.
+  if (names.at(-1) === "**") tokens.push(() => true);
+  return tokens;
+}
+
+function nameTokens(pattern: string): Token<string>[] {
+  const tokens: Token<string>[] = [];
+  const chars = [...pattern];
+  for (let i = 0; i < chars.length; i++) {
+    const char = chars[i] as string;
+    const set = char === "[" ? readSet(chars, i) : undefined;
+    if (set !== undefined) {
+      tokens.push((item) => set.expression.test(item));
+      i = set.end;
+    } else if (char === "*") tokens.push("any");
+    else if (char === "?") tokens.push(() => true);
+    else {
+      const literal = char === "\\" && i + 1 < chars.length ? chars[++i] : char;
+      tokens.push((item) => item === literal);
+    }
+  }
+  return tokens;
+}
+
+/** A set that is not closed is a literal bracket, as in every shell. */
+function readSet(chars: readonly string[], start: number): { expression: RegExp; end: number } | undefined {
+  let i = start + 1;
+  const negated = chars[i] === "!" || chars[i] === "^";
+  if (negated) i++;
+  let body = "";
+  for (let first = true; i < chars.length; i++, first = false) {
+    const char = chars[i] as string;
+    if (char === "]" && !first) return compileSet(`[${negated ? "^" : ""}${body}]`, i);
+    const named = char === "[" ? /^\[:([a-z]+):\]/.exec(chars.slice(i, i + 12).join("")) : null;
+    const members = CHARACTER_CLASSES[named?.[1] ?? ""];
+    if (named !== null && members !== undefined) {
+      body += members;
+      i += named[0].length - 1;
+    } else body += /[\\[\]^]/.test(char) ? `\\${char}` : char;
+  }
+  return undefined;
+}
+
+function compileSet(source: string, end: number): { expression: RegExp; end: number } | undefined {
+  try {
+    return { expression: new RegExp(source), end };
+  } catch {
+    // A reversed range such as `[z-a]` is a literal, too.
+    return undefined;
+  }
+}
+
+/** The members of POSIX character classes, as they stand between the brackets of a JavaScript set. */
+export const CHARACTER_CLASSES: Readonly<Record<string, string>> = {
+  alnum: "A-Za-z0-9",
+  alpha: "A-Za-z",
+  blank: " \\t",
+  cntrl: "\\x00-\\x1f\\x7f",
+  digit: "0-9",
+  lower: "a-z",
+  print: "\\x20-\\x7e",
+  punct: "!-\\/:-@\\[-`{-~",
+  space: "\\s",
+  upper: "A-Z",
+  xdigit: "0-9A-Fa-f",
+};
+
+/** Stops at one more than is allowed: a product of many sets must not be built before it is refused. */
+function expandBraces(pattern: string): string[] {
+  const open = pattern.indexOf("{");
+  const close = open < 0 ? -1 : closingBrace(pattern, open);
+  if (close < 0) return [pattern];
+  const before = pattern.slice(0, open);
+  const afters = expandBraces(pattern.slice(close + 1));
+  const results: string[] = [];
+  for (const part of splitAlternatives(pattern.slice(open + 1, close)).flatMap(expandBraces)) {
+    for (const after of afters) {
+      results.push(before + part + after);
+      if (results.length > ALTERNATIVES_MAX) return results;
+    }
+  }
+  return results;
+}
+
+function closingBrace(pattern: string, open: number): number {
+  let depth = 0;
+  for (let i = open; i < pattern.length; i++) {
+    if (pattern.charAt(i) === "{") depth++;
+    if (pattern.charAt(i) === "}" && --depth === 0) return i;
+  }
+  return -1;
+}
+
+function splitAlternatives(body: string): string[] {
+  const parts = [""];
+  let depth = 0;
+  for (const char of body) {
+    if (char === "{") depth++;
+    if (char === "}") depth--;
+    if (char === "," && depth === 0) parts.push("");
+    else parts[parts.length - 1] += char;
+  }
+  return parts;
+}

@@ -1,0 +1,134 @@
+/**
+ * What a file tree in memory consists of.
+ *
+ * Invariants
+ * - A node does not know its name or parent: the same workspace node hangs at its home, in a slot, or in a sandbox.
+ * - A file's bytes are `data[0, size)`; what lies behind is spare room, so that appending is cheap.
+ * - A `pinned` directory is a mount point (or one of the directories that always exist): it is never removed or renamed.
+ * - The entries of a `sealed` directory change only from outside the sandbox, as those of `/mnt` do.
+ */
+
+import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+
+export interface FileNode {
+  readonly kind: "file";
+  data: Uint8Array;
+  size: number;
+  mode: number;
+  modifiedAt: number;
+}
+
+export interface DirectoryNode {
+  readonly kind: "directory";
+  readonly entries: Map<string, TreeNode>;
+  mode: number;
+  modifiedAt: number;
+  readonly pinned: boolean;
+  readonly sealed: boolean;
+}
+
+export interface SymlinkNode {
+  readonly kind: "symlink";
+  readonly target: string;
+  readonly mode: number;
+  modifiedAt: number;
+}
+
+export interface DeviceNode {
+  readonly kind: "device";
+  readonly device: "null" | "zero";
+  readonly mode: number;
+  modifiedAt: number;
+}
+
+export type TreeNode = FileNode | DirectoryNode | SymlinkNode | DeviceNode;
+
+/** One file never grows beyond this: a runaway `yes > file` must not take the host's memory. */
+export const FILE_MAX_BYTES = 256 * 1024 * 1024;
+
+const FILE_MODE = 0o644;
+const DIRECTORY_MODE = 0o755;
+
+export function makeFile(now: number, content: Uint8Array = new Uint8Array(0), mode: number = FILE_MODE): FileNode {
+  return { kind: "file", data: content, size: content.length, mode, modifiedAt: now };
+}
+
+export function makeDirectory(now: number, options: { pinned?: boolean; sealed?: boolean } = {}): DirectoryNode {
+  const { pinned = false, sealed = false } = options;
+  return { kind: "directory", entries: new Map(), mode: DIRECTORY_MODE, modifiedAt: now, pinned, sealed };
+}
+
+export function makeSymlink(now: number, target: string): SymlinkNode {
+  return { kind: "symlink", target, mode: 0o777, modifiedAt: now };
+}
+
+/** An empty workspace: what hangs at `/mnt/user-data`. */
+export function makeWorkspace(now: number): DirectoryNode {
+  const workspace = makeDirectory(now, { pinned: true });
+  for (const name of WORKSPACE_DIRECTORIES) workspace.entries.set(name, makeDirectory(now, { pinned: true }));
+  return workspace;
+}
+
+/** The part of the tree that is private to one sandbox, with `mnt` in its place. */
+export function makePrivateRoot(now: number, mnt: DirectoryNode): DirectoryNode {
+  const root = makeDirectory(now, { pinned: true });
+  const dev = makeDirectory(now, { pinned: true, sealed: true });
+  dev.entries.set("null", { kind: "device", device: "null", mode: 0o666, modifiedAt: now });
+  dev.entries.set("zero", { kind: "device", device: "zero", mode: 0o666, modifiedAt: now });
+  root.entries.set("dev", dev);
+  root.entries.set("mnt", mnt);
+  const home = makeDirectory(now);
+  home.entries.set("sandbox", makeDirectory(now));
+  root.entries.set("home", home);
+  for (const name of ["bin", "etc", "usr", "var"]) root.entries.set(name, makeDirectory(now));
+  root.entries.set("tmp", makeDirectory(now, { pinned: true }));
+  return root;
+}
+
+export function bytesOf(file: FileNode): Uint8Array {
+  return file.data.subarray(0, file.size);
+}
+
+/** Replaces what a file holds. The array becomes the file's own. */
+export function setBytes(file: FileNode, content: Uint8Array, now: number): void {
+  file.data = content;
+  file.size = content.length;
+  file.modifiedAt = now;
+}
+
+export function appendBytes(file: FileNode, content: Uint8Array, now: number, path: string): void {
+  const size = file.size + content.length;
+  if (size > FILE_MAX_BYTES)
+    throw new SandlotError("file_too_large", { path, sizeBytes: size, maxBytes: FILE_MAX_BYTES });
+  if (size > file.data.length) {
+    const grown = new Uint8Array(Math.max(size, file.data.length * 2, 64));
+    grown.set(bytesOf(file));
+    file.data = grown;
+  }
+  file.data.set(content, file.size);
+  file.size = size;
+  file.modifiedAt = now;
+}
+
+export function sizeOf(node: TreeNode): number {
+  if (node.kind === "file") return node.size;
+  return node.kind === "symlink" ? new TextEncoder().encode(node.target).length : 0;
+}
+
+/** A copy that shares nothing with the original. Pins stay behind: they belong to the place, not to the content. */
+export function copyNode(node: TreeNode, now: number): TreeNode {
+  switch (node.kind) {
+    case "file":
+      return makeFile(now, bytesOf(node).slice(), node.mode);
+    case "symlink":
+      return makeSymlink(now, node.target);
+    case "device":
+      return { ...node };
+    case "directory": {
+      const copy = makeDirectory(now);
+      copy.mode = node.mode;
+      for (const [name, child] of node.entries) copy.entries.set(name, copyNode(child, now));
+      return copy;
+    }
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * Searching a tree: by name (`glob`) and by content (`grep`).
+ *
+ * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that leaves
+ * something out would have to say so. Symbolic links are reported by `glob` but never followed, so a search ends and
+ * stays below its root.
+ */
+
+import { type GlobResult, type GrepMatch, type GrepOptions, type GrepResult, SANDBOX_LIMITS } from "@sandlot/contract";
+import { pathMatcher } from "./glob-pattern.ts";
+import { compileRegex, guarded } from "./guarded-regex.ts";
+import { bytesOf, type DirectoryNode, type FileNode, type TreeNode } from "./node.ts";
+import { baseName, type FileTree, join } from "./tree.ts";
+
+interface Found {
+  /** Relative to where the search began. */
+  readonly relative: string;
+  readonly node: TreeNode;
+}
+
+/** Everything below a directory, a directory before its content, down to `depth` levels. */
+export function* below(directory: DirectoryNode, depth = Number.POSITIVE_INFINITY, prefix = ""): Generator<Found> {
+  for (const [name, node] of directory.entries) {
+    const relative = prefix + name;
+    yield { relative, node };
+    if (node.kind === "directory" && depth > 1) yield* below(node, depth - 1, `${relative}/`);
+  }
+}
+
+export function glob(
+  tree: FileTree,
+  root: string,
+  pattern: string,
+  includeDirectories: boolean,
+  max: number,
+): GlobResult {
+  const matches = pathMatcher(pattern);
+  const paths: string[] = [];
+  for (const { relative, node } of below(tree.directory(root))) {
+    if (node.kind === "directory" && !includeDirectories) continue;
+    if (matches(relative)) paths.push(join(root, relative));
+  }
+  paths.sort();
+  return { paths: paths.slice(0, max), truncated: paths.length > max };
+}
+
+/** Looks for one match more than it reports: only then is `truncated` the truth. */
+export function grep(tree: FileTree, root: string, pattern: string, options: GrepOptions, max: number): GrepResult {
+  const source = options.literal === true ? pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : pattern;
+  const expression = compileRegex(source, options.caseSensitive === true ? "" : "i");
+  const matches: GrepMatch[] = [];
+  for (const { path, file } of searched(tree, root, options.glob)) {
+    const lines = textLines(file);
+    const left = max + 1 - matches.length;
+    const numbers = guarded(pattern, () => matchingLines(lines, expression, left));
+    for (const index of numbers) matches.push({ path, lineNumber: index + 1, line: shorten(lines[index] ?? "") });
+    if (matches.length > max) return { matches: matches.slice(0, max), truncated: true };
+  }
+  return { matches, truncated: false };
+}
+
+/** The files that a search looks into, in the order of their paths. */
+function searched(tree: FileTree, root: string, pattern: string | undefined): { path: string; file: FileNode }[] {
+  const matches = pattern === undefined ? () => true : pathMatcher(pattern);
+  const node = tree.get(root);
+  if (node.kind === "file") return matches(baseName(root)) && isText(node) ? [{ path: root, file: node }] : [];
+  const files: { path: string; file: FileNode }[] = [];
+  for (const { relative, node } of below(tree.directory(root))) {
+    if (node.kind === "file" && matches(relative) && isText(node))
+      files.push({ path: join(root, relative), file: node });
+  }
+  return files.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function isText(file: FileNode): boolean {
+  return file.size <= SANDBOX_LIMITS.grepFileMaxBytes && !bytesOf(file).subarray(0, 8_192).includes(0);
+}
+
+function textLines(file: FileNode): string[] {
+  const lines = new TextDecoder().decode(bytesOf(file)).split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return lines.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
+}
+
+function matchingLines(lines: readonly string[], expression: RegExp, max: number): number[] {
+  const numbers: number[] = [];
+  for (let index = 0; index < lines.length && numbers.length < max; index++) {
+    const line = lines[index] ?? "";
+    if (line.length <= SANDBOX_LIMITS.grepLineMaxChars && expression.test(line)) numbers.push(index);
+  }
+  return numbers;
+}
+
+function shorten(line: string): string {
+  const max = SANDBOX_LIMITS.grepReportMaxChars;
+  return line.length > max ? `${line.slice(0, max - 3)}...` : line;
+}

@@ -1,0 +1,188 @@
+/**
+ * One run of one command: its arguments, its streams and the few things every command does with them.
+ */
+
+import type { Process } from "../../exec/machine.ts";
+import type { Sink, Source, Streams } from "../../exec/streams.ts";
+import type { FileTree } from "../../files/tree.ts";
+import { sentenceOf, UsageError } from "../failure.ts";
+import { openSource } from "../redirect.ts";
+import type { ShellState } from "../state.ts";
+
+export type CommandFunction = (command: Invocation) => Promise<number>;
+export type CommandTable = Readonly<Record<string, CommandFunction>>;
+
+/** Ways back into the interpreter, for commands that run others. */
+export interface Runner {
+  argv(state: ShellState, argv: readonly string[], streams: Streams): Promise<number>;
+  inShell(state: ShellState, script: string, streams: Streams): Promise<number>;
+  childShell(
+    state: ShellState,
+    script: string,
+    name: string,
+    positional: readonly string[],
+    streams: Streams,
+  ): Promise<number>;
+  whereIs(state: ShellState, name: string): string | undefined;
+}
+
+const WRITE_MAX_BYTES = 64 * 1024;
+
+export class Invocation {
+  readonly state: ShellState;
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly streams: Streams;
+  readonly runner: Runner;
+
+  constructor(state: ShellState, name: string, args: readonly string[], streams: Streams, runner: Runner) {
+    this.state = state;
+    this.name = name;
+    this.args = args;
+    this.streams = streams;
+    this.runner = runner;
+  }
+
+  get tree(): FileTree {
+    return this.state.tree;
+  }
+
+  get process(): Process {
+    return this.state.process;
+  }
+
+  get stdin(): Source {
+    return this.streams.stdin;
+  }
+
+  /** Writes in pieces and breathes between them: a large answer must not keep the host from its work. */
+  async write(content: string | Uint8Array, sink: Sink = this.streams.stdout): Promise<void> {
+    const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
+    for (let at = 0; at < bytes.length; at += WRITE_MAX_BYTES) {
+      await this.process.breathe();
+      await sink.write(bytes.subarray(at, at + WRITE_MAX_BYTES));
+    }
+  }
+
+  async warn(text: string): Promise<void> {
+    await this.write(`${this.name}: ${text}\n`, this.streams.stderr);
+  }
+
+  async fail(text: string, status = 1): Promise<number> {
+    await this.warn(text);
+    return status;
+  }
+
+  resolve(path: string): string {
+    return this.state.resolve(path);
+  }
+
+  /** Tries one operand after another. One that fails is reported and makes the status 1; the others go on. */
+  async each(
+    operands: readonly string[],
+    act: (path: string, operand: string) => void | Promise<void>,
+  ): Promise<number> {
+    let status = 0;
+    for (const operand of operands) {
+      await this.process.breathe();
+      try {
+        await act(this.resolve(operand), operand);
+      } catch (error) {
+        const sentence = sentenceOf(error);
+        if (sentence === null) throw error;
+        await this.warn(`${operand}: ${sentence}`);
+        status = 1;
+      }
+    }
+    return status;
+  }
+
+  /** The files that are named, or standard input when none is, or where `-` is. */
+  async eachInput(files: readonly string[], act: (source: Source, name: string) => Promise<void>): Promise<number> {
+    return this.each(files.length === 0 ? ["-"] : files, async (_, operand) => {
+      await act(operand === "-" ? this.stdin : openSource(this.state, operand, this.stdin), operand);
+    });
+  }
+
+  /** All input as one text in which each character is one byte, so that nothing is lost on the way. */
+  async allInput(files: readonly string[]): Promise<{ text: string; status: number }> {
+    const parts: string[] = [];
+    const status = await this.eachInput(files, async (source) => {
+      parts.push(bytesToText(await source.readAll()));
+    });
+    return { text: parts.join(""), status };
+  }
+
+  run(argv: readonly string[], streams: Partial<Streams> = {}, state: ShellState = this.state): Promise<number> {
+    return this.runner.argv(state, argv, { ...this.streams, ...streams });
+  }
+}
+
+export function bytesToText(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+}
+
+export function textToBytes(text: string): Uint8Array {
+  return Buffer.from(text, "latin1");
+}
+
+/** Lines without their newlines. A last line without one counts. */
+export function linesOf(text: string): string[] {
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
+}
+
+export interface Options {
+  readonly flags: ReadonlySet<string>;
+  readonly values: ReadonlyMap<string, string>;
+  readonly operands: readonly string[];
+}
+
+/**
+ * Reads short options. `plain` are letters without a value, `valued` letters with one; `long` maps long names to
+ * letters. Everything after `--` is an operand.
+ */
+export function readOptions(
+  args: readonly string[],
+  plain: string,
+  valued = "",
+  long: Readonly<Record<string, string>> = {},
+): Options {
+  const flags = new Set<string>();
+  const values = new Map<string, string>();
+  const operands: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i] ?? "";
+    if (arg === "--") {
+      operands.push(...args.slice(i + 1));
+      break;
+    }
+    if (!arg.startsWith("-") || arg === "-") {
+      operands.push(arg);
+      continue;
+    }
+    const longName = /^--([a-z-]+)(?:=(.*))?$/s.exec(arg);
+    const letters = longName === null ? arg.slice(1) : (long[longName[1] ?? ""] ?? "");
+    if (letters === "") throw new UsageError(`unrecognized option '${arg}'`);
+    for (let at = 0; at < letters.length; at++) {
+      const letter = letters.charAt(at);
+      if (valued.includes(letter)) {
+        const rest = longName?.[2] ?? letters.slice(at + 1);
+        const value = rest !== "" || longName?.[2] !== undefined ? rest : args[++i];
+        if (value === undefined) throw new UsageError(`option requires an argument -- '${letter}'`);
+        values.set(letter, value);
+        break;
+      }
+      if (!plain.includes(letter)) throw new UsageError(`invalid option -- '${letter}'`);
+      flags.add(letter);
+    }
+  }
+  return { flags, values, operands };
+}
+
+/** A count such as `-n 5`; what is not a number is a usage error. */
+export function countOf(text: string, what: string): number {
+  if (!/^[+-]?[0-9]+$/.test(text)) throw new UsageError(`invalid ${what}: '${text}'`);
+  return Number(text);
+}

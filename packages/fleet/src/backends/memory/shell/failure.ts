@@ -1,0 +1,50 @@
+/**
+ * How failures look to whoever reads a shell's standard error: the sentences that every Unix uses for them.
+ */
+
+import { type ErrorCode, isSandlotError } from "@sandlot/contract";
+import { Killed, TooManyProcesses } from "../exec/machine.ts";
+import { BrokenPipe, type Sink } from "../exec/streams.ts";
+import { ShellError } from "./state.ts";
+
+const SENTENCES: Readonly<Partial<Record<ErrorCode, string>>> = {
+  file_not_found: "No such file or directory",
+  file_exists: "File exists",
+  file_too_large: "File too large",
+  not_a_directory: "Not a directory",
+  is_a_directory: "Is a directory",
+  directory_not_empty: "Directory not empty",
+  read_only_path: "Permission denied",
+  invalid_path: "Invalid argument",
+};
+
+/** Arguments that a command does not understand. Ends it with status 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** What to print for an error of the tree, or `null` when it is not one. */
+export function sentenceOf(error: unknown): string | null {
+  if (!isSandlotError(error)) return null;
+  return SENTENCES[error.code] ?? error.message;
+}
+
+/** Writes why a command failed and gives its status. What is no failure of a command goes on upwards. */
+export async function describeFailure(error: unknown, name: string, stderr: Sink): Promise<number> {
+  if (error instanceof Killed || error instanceof BrokenPipe) throw error;
+  const write = (text: string) => stderr.write(new TextEncoder().encode(`${name}: ${text}\n`));
+  if (isSandlotError(error)) {
+    const details = error.details as { path?: string };
+    await write(details.path === undefined ? error.message : `${details.path}: ${sentenceOf(error)}`);
+    return 1;
+  }
+  if (error instanceof TooManyProcesses) {
+    await write(error.message);
+    return 254;
+  }
+  if (error instanceof UsageError || error instanceof ShellError) {
+    await write(error.message);
+    return 2;
+  }
+  throw error;
+}

@@ -1,0 +1,14 @@
+/**
+ * Starts a command the way `exec` asks for it: a string goes through the shell, an array is run as it is.
+ */
+
+import type { RunCommand } from "../exec/exec-table.ts";
+import { asShell, runShell } from "./interpreter.ts";
+import { runArgv } from "./simple-command.ts";
+import { ShellState } from "./state.ts";
+
+export const runInOwnShell: RunCommand = async (process, command, { cwd, environment, streams }) => {
+  const state = new ShellState(process, cwd, environment);
+  if (typeof command === "string") return runShell(state, command, streams);
+  return asShell(state, streams, () => runArgv(state, command, streams));
+};

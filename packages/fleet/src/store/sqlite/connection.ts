@@ -1,0 +1,85 @@
+/**
+ * One open connection to the file, and transactions on it. Synchronous throughout: a transaction begins and ends
+ * within one call, so none is ever held across an `await`.
+ */
+
+import type { DatabaseSync } from "node:sqlite";
+import type { Epoch } from "@sandlot/contract";
+import type { Tables } from "../tables.ts";
+import { type FileIdentity, identify } from "./file.ts";
+import { userVersion } from "./schema.ts";
+import { SqliteTables } from "./sqlite-tables.ts";
+
+/** What SQLite keeps beside the file, by name. */
+const SIDE_FILES = ["-wal", "-shm"] as const;
+
+export class Connection {
+  readonly file: FileIdentity;
+  /** The epoch the file had when it was opened. */
+  readonly epoch: Epoch;
+  readonly #db: DatabaseSync;
+  readonly #tables: SqliteTables;
+  readonly #sql: Readonly<
+    Record<"read" | "write" | "commit" | "rollback" | "dataVersion", ReturnType<DatabaseSync["prepare"]>>
+  >;
+  readonly #sideFiles: readonly { readonly path: string; readonly file: FileIdentity | null }[];
+
+  /** `db` has been checked and migrated. From here on it is the connection's to close. */
+  constructor(options: { db: DatabaseSync; path: string; file: FileIdentity; epoch: Epoch; now: () => number }) {
+    const { db, path } = options;
+    this.#db = db;
+    this.file = options.file;
+    this.epoch = options.epoch;
+    this.#tables = new SqliteTables(db, options.now);
+    this.#sql = {
+      read: db.prepare("BEGIN"),
+      // Takes the write lock at once: a transaction that read first could find, too late, that another wrote since.
+      write: db.prepare("BEGIN IMMEDIATE"),
+      commit: db.prepare("COMMIT"),
+      rollback: db.prepare("ROLLBACK"),
+      dataVersion: db.prepare("PRAGMA data_version"),
+    };
+    this.#sideFiles = SIDE_FILES.map((suffix) => ({ path: path + suffix, file: identify(path + suffix) }));
+  }
+
+  transact<T>(access: "read" | "write", step: (tables: Tables) => T): T {
+    this.#tables.forget();
+    this.#sql[access].run();
+    try {
+      const result = step(this.#tables);
+      this.#sql.commit.run();
+      return result;
+    } catch (error) {
+      this.#rollback();
+      throw error;
+    }
+  }
+
+  /** Some errors end the transaction by themselves. What went wrong first is what the caller hears of. */
+  #rollback(): void {
+    if (!this.#db.isTransaction) return;
+    try {
+      this.#sql.rollback.run();
+    } catch {
+      // SQLite rolls back when the connection is closed or the process ends.
+    }
+  }
+
+  /** Changes when another connection has committed something. */
+  dataVersion(): unknown {
+    return this.#sql.dataVersion.get()?.data_version;
+  }
+
+  schemaVersion(): number {
+    return userVersion(this.#db);
+  }
+
+  /** The files beside the database that belong to this connection's file, however they are called by now. */
+  sideFiles(): readonly { readonly path: string; readonly file: FileIdentity | null }[] {
+    return this.#sideFiles;
+  }
+
+  close(): void {
+    if (this.#db.isOpen) this.#db.close();
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * node:sqlite, loaded when it is first needed, and what its errors mean.
+ *
+ * Node 22 announces the module as experimental on standard error. Whoever runs Sandlot did not choose the module and
+ * can do nothing about the notice, so exactly this one is dropped; every other warning passes.
+ */
+
+import type { DatabaseSync } from "node:sqlite";
+import { SandlotError } from "@sandlot/contract";
+
+type Sqlite = typeof import("node:sqlite");
+
+/**
+ * The longest that SQLite itself waits for a lock, and with it the longest that one try blocks the event loop. A peer
+ * whose transaction goes on is done within a fraction of this; for one that was stopped we wait without blocking.
+ */
+export const BUSY_TIMEOUT_MS = 10;
+
+let loaded: Sqlite | undefined;
+
+export function openDatabase(path: string): DatabaseSync {
+  loaded ??= withoutExperimentalNotice(() => process.getBuiltinModule("node:sqlite") as Sqlite | undefined);
+  if (loaded === undefined) {
+    throw new SandlotError("dependency_missing", {
+      package: "node:sqlite",
+      neededBy: "the SQLite store",
+      install: "Node.js 22.18 or later, built with SQLite",
+    });
+  }
+  return new loaded.DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+}
+
+/** `load` runs synchronously, so nobody else's warning can be emitted while the filter is in place. */
+function withoutExperimentalNotice<T>(load: () => T): T {
+  const emitWarning = process.emitWarning;
+  process.emitWarning = ((...args: unknown[]) => {
+    const [warning, kind] = args;
+    if (kind === "ExperimentalWarning" && typeof warning === "string" && warning.startsWith("SQLite is an ")) return;
+    Reflect.apply(emitWarning, process, args);
+  }) as typeof process.emitWarning;
+  try {
+    return load();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+/**
+ * - `busy`: somebody else is at it; trying again helps.
+ * - `corrupt`: what is there is not a database, or a damaged one.
+ * - `refused`: the machine does not let us: no space, read-only, no permission, an I/O error. Nothing was written.
+ * - `bug`: SQLite works and our use of it is wrong.
+ */
+type Trouble = { readonly kind: "busy" | "corrupt" | "refused" | "bug"; readonly problem: string };
+
+const BY_CODE: Readonly<Record<number, Trouble>> = {
+  3: { kind: "refused", problem: "access to it was denied" },
+  5: { kind: "busy", problem: "another process has it locked" },
+  6: { kind: "busy", problem: "it is locked" },
+  7: { kind: "refused", problem: "out of memory" },
+  8: { kind: "refused", problem: "it is read-only" },
+  10: { kind: "refused", problem: "reading or writing it failed" },
+  11: { kind: "corrupt", problem: "the database is damaged" },
+  13: { kind: "refused", problem: "the disk is full" },
+  14: { kind: "refused", problem: "it cannot be opened" },
+  // Many openers at once can lose a race for the WAL's index many times over; it is a kind of busy.
+  15: { kind: "busy", problem: "too many processes are opening it at once" },
+  // Another process has migrated the file since; the statement is prepared anew.
+  17: { kind: "busy", problem: "its schema is being changed" },
+  26: { kind: "corrupt", problem: "it is not an SQLite database" },
+};
+
+/** What an error of node:sqlite means; `null` when it is not one. */
+export function troubleOf(error: unknown): Trouble | null {
+  if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return null;
+  // The low byte is the primary code; the rest says more than anybody here decides by.
+  const known = BY_CODE[error.errcode & 0xff];
+  if (known === undefined) return { kind: "bug", problem: error.message };
+  return { kind: known.kind, problem: `${known.problem} (${error.message})` };
+}
+
+/** A row that is not what we write. The store turns it into `store_corrupt`, which names the file. */
+export class CorruptRow extends Error {
+  override readonly name = "CorruptRow";
+}

@@ -1,0 +1,256 @@
+/**
+ * Opening a file: make it if there never was one, refuse what is not ours or damaged, bring it to the present schema,
+ * and find out whether it is the store that was here before.
+ *
+ * - A file is made beside its place and linked there when it is complete. So several processes that open a fresh path
+ *   get one store with one epoch, a file in place is never half-made, and an empty one is always a damaged one.
+ * - A file that is not the one the marker was written for (a backup, a copy) is a store of another time: it gets a new
+ *   epoch and begins in recovery, without its records. What is really there, the holders and the engine know better.
+ * - The generation counter is raised to the present time at every open: the last commits before a power cut may be
+ *   lost (see `SYNCHRONOUS`), and a generation must never be given twice.
+ */
+
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { type Epoch, SandlotError } from "@sandlot/contract";
+import type { World } from "../../world/world.ts";
+import { Connection } from "./connection.ts";
+import { type Patience, RETRY_AFTER_MS, whenFree } from "./contention.ts";
+import { CorruptRow, openDatabase, troubleOf } from "./driver.ts";
+import {
+  codeOf,
+  type FileIdentity,
+  identify,
+  isMarkerOf,
+  markerOf,
+  readMarker,
+  syncDirectory,
+  writeMarker,
+} from "./file.ts";
+import { toMeta } from "./rows.ts";
+import { APPLICATION_ID, migrate, SCHEMA_VERSION } from "./schema.ts";
+
+/**
+ * NORMAL: a commit is in the operating system's hands, not yet on the platter. A killed process loses nothing; a power
+ * cut may lose the last moments, never the file. FULL would wait for the disk in every commit, ten times as long, with
+ * the event loop blocked. After a power cut the sandboxes of this host are gone as well, and what is left of them is
+ * found by the reconciler, so the last moments are not worth that.
+ */
+const SYNCHRONOUS = "NORMAL";
+/** A WAL that grew while a reader was slow is cut back to this at the next checkpoint. */
+const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
+/** The header that every SQLite database begins with. */
+const HEADER_BYTES = 100n;
+/** A file being made that is older than this belongs to a process that was killed. */
+const DRAFT_AGE_MAX_MS = 60_000;
+
+/** `known`: the epoch that was open here until the file was replaced. Its place is then never filled by a new file. */
+export async function openFile(path: string, patience: Patience, known: Epoch | null): Promise<Connection> {
+  const { world, operation } = patience;
+  try {
+    if (known === null) makeIfNew(path, world);
+    const file = identify(path);
+    if (file === null) throw absent(path, operation);
+    requireWritable(path, operation);
+    requireHeader(path, file);
+    const db = openDatabase(existing(path));
+    try {
+      await whenFree(patience, () => requireOurs(db, path));
+      await whenFree(patience, () => configure(db, path));
+      await whenFree(patience, () => check(db, path));
+      const epoch = await whenFree(patience, () => settle(db, path, file, known, world));
+      return new Connection({ db, path, file, epoch, now: () => world.wallMs() });
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+  } catch (error) {
+    throw translate(error, path, operation);
+  }
+}
+
+/** What went wrong, as the one error class, with the file's name in it. */
+export function translate(error: unknown, path: string, operation: string): Error {
+  if (error instanceof SandlotError) return error;
+  if (error instanceof CorruptRow)
+    return new SandlotError("store_corrupt", { path, problem: error.message }, { cause: error });
+  const trouble = troubleOf(error);
+  if (trouble?.kind === "corrupt")
+    return new SandlotError("store_corrupt", { path, problem: trouble.problem }, { cause: error });
+  if (trouble?.kind === "bug") return new SandlotError("internal", { problem: trouble.problem }, { cause: error });
+  if (trouble !== null) return unavailable(operation, `${path}: ${trouble.problem}`, error);
+  // Errors of the file system name what was tried and where.
+  if (error instanceof Error && codeOf(error) !== null)
+    return unavailable(operation, `${path}: ${error.message}`, error);
+  return error instanceof Error ? error : new SandlotError("internal", { problem: String(error) });
+}
+
+export function unavailable(operation: string, problem: string, cause?: unknown): SandlotError {
+  return new SandlotError("store_unavailable", { operation, problem, retryAfterMs: RETRY_AFTER_MS }, { cause });
+}
+
+export function absent(path: string, operation: string): SandlotError {
+  const problem = `${path} was deleted. Put the file back, or stop every process that uses it before starting anew`;
+  return unavailable(operation, problem);
+}
+
+/** As a URL, because only a URL can say that a missing file is not to be created. */
+function existing(path: string): string {
+  const url = pathToFileURL(path);
+  url.searchParams.set("mode", "rw");
+  return url.href;
+}
+
+/** SQLite would open a read-only file without a word, and fail at the first write with one. */
+function requireWritable(path: string, operation: string): void {
+  for (const needed of [path, dirname(path)]) {
+    try {
+      accessSync(needed, constants.R_OK | constants.W_OK);
+    } catch (error) {
+      if (codeOf(error) === "ENOENT") throw absent(path, operation);
+      throw unavailable(operation, `${needed} is read-only for this process`, error);
+    }
+  }
+}
+
+/** SQLite takes an empty file for a new database. */
+function requireHeader(path: string, file: FileIdentity): void {
+  if (file.sizeBytes >= HEADER_BYTES) return;
+  const problem =
+    file.sizeBytes === 0n
+      ? "the file is empty, so what it held is lost"
+      : `the file was cut off after ${file.sizeBytes} bytes`;
+  throw new SandlotError("store_corrupt", { path, problem });
+}
+
+/** Before anything is changed: a database of another program is left as it is. */
+function requireOurs(db: DatabaseSync, path: string): void {
+  const applicationId = Number(db.prepare("PRAGMA application_id").get()?.application_id);
+  if (applicationId === APPLICATION_ID) return;
+  const problem = `it is the database of another program (application_id ${applicationId})`;
+  throw new SandlotError("store_corrupt", { path, problem });
+}
+
+function makeIfNew(path: string, world: World): void {
+  // What tells of a former store is looked at before the file itself: both appear after it.
+  const evidence = evidenceOfFormer(path);
+  if (identify(path) !== null) return;
+  if (evidence !== null) {
+    const problem = `the file was deleted, although a store was here (${evidence} is still there)`;
+    throw new SandlotError("store_corrupt", { path, problem });
+  }
+  sweepDrafts(path, world);
+  make(path, world);
+}
+
+function evidenceOfFormer(path: string): string | null {
+  if (readMarker(path) !== null) return `${path}.epoch`;
+  // SQLite would play a WAL that was left behind into the new file.
+  const wal = statSync(`${path}-wal`, { throwIfNoEntry: false });
+  return wal !== undefined && wal.size > 0 ? `${path}-wal` : null;
+}
+
+/** Makes a complete file and puts it in place, unless another process was faster. */
+function make(path: string, world: World): void {
+  const draft = `${path}.new-${world.randomHex(8)}`;
+  try {
+    // Tokens are secrets: SQLite gives the files beside it the same mode.
+    closeSync(openSync(draft, "wx", 0o600));
+    const db = openDatabase(draft);
+    try {
+      db.exec(`PRAGMA journal_mode = WAL; PRAGMA application_id = ${APPLICATION_ID}; BEGIN IMMEDIATE`);
+      migrate(db);
+      db.prepare("INSERT INTO meta (one, epoch, recovering, generation) VALUES (1, ?, 1, ?)").run(
+        world.randomHex(16),
+        Math.floor(world.wallMs()),
+      );
+      db.exec("COMMIT");
+    } finally {
+      db.close();
+    }
+    const fd = openSync(draft, "r+");
+    fsyncSync(fd);
+    closeSync(fd);
+    // Unlike a rename, a link never replaces what is there.
+    linkSync(draft, path);
+    syncDirectory(dirname(path));
+  } catch (error) {
+    if (codeOf(error) !== "EEXIST") throw error;
+  } finally {
+    for (const suffix of ["", "-wal", "-shm", "-journal"]) rmSync(draft + suffix, { force: true });
+  }
+}
+
+function sweepDrafts(path: string, world: World): void {
+  const directory = dirname(path);
+  for (const name of readdirSync(directory)) {
+    if (!name.startsWith(`${basename(path)}.new-`) && !name.startsWith(`${basename(path)}.epoch.new-`)) continue;
+    const draft = statSync(join(directory, name), { throwIfNoEntry: false });
+    if (draft !== undefined && world.wallMs() - draft.mtimeMs > DRAFT_AGE_MAX_MS) {
+      rmSync(join(directory, name), { force: true });
+    }
+  }
+}
+
+function configure(db: DatabaseSync, path: string): void {
+  const mode = db.prepare("PRAGMA journal_mode = WAL").get()?.journal_mode;
+  if (mode !== "wal") {
+    throw new SandlotError("store_unavailable", {
+      operation: "open",
+      problem: `${path} lies on a file system that cannot share memory between processes; move it to a local disk`,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
+  }
+  db.exec(
+    `PRAGMA synchronous = ${SYNCHRONOUS}; PRAGMA journal_size_limit = ${WAL_LIMIT_BYTES}; PRAGMA trusted_schema = OFF`,
+  );
+}
+
+/** The file is small (a row per sandbox), so that looking at all of it costs a millisecond or two. */
+function check(db: DatabaseSync, path: string): void {
+  const found = db.prepare("PRAGMA quick_check(1)").get()?.quick_check;
+  if (found === "ok") return;
+  throw new SandlotError("store_corrupt", { path, problem: `the database is damaged (${String(found)})` });
+}
+
+/** Migrates and decides on the epoch, in one transaction, so that several openers agree. */
+function settle(db: DatabaseSync, path: string, file: FileIdentity, known: Epoch | null, world: World): Epoch {
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    if (!migrate(db)) {
+      const problem = `a newer version of Sandlot has written it; this one knows its schema up to version ${SCHEMA_VERSION}`;
+      throw new SandlotError("store_corrupt", { path, problem });
+    }
+    const meta = toMeta(db.prepare("SELECT epoch, recovering, generation FROM meta").get());
+    const marker = readMarker(path);
+    const isAsMarked =
+      marker !== null && marker !== "unreadable" && marker.epoch === meta.epoch && isMarkerOf(marker, file);
+    const isStrange = meta.epoch === known || (marker !== null && marker !== "unreadable" && !isAsMarked);
+    const epoch = isStrange ? (world.randomHex(16) as Epoch) : meta.epoch;
+    if (isStrange) {
+      db.exec("DELETE FROM sessions; DELETE FROM records; DELETE FROM leases");
+      db.prepare("UPDATE meta SET epoch = ?, recovering = 1").run(epoch);
+    }
+    db.prepare("UPDATE meta SET generation = max(generation, ?)").run(Math.floor(world.wallMs()));
+    // Before the commit, under the write lock, so that markers follow one another as the epochs do. Should the commit
+    // fail, the next opener finds a marker that does not fit, which costs one more recovery and nothing else.
+    if (!isAsMarked || isStrange) writeMarker(path, markerOf(epoch, file), world.randomHex(8));
+    db.exec("COMMIT");
+    return epoch;
+  } catch (error) {
+    if (db.isTransaction) db.exec("ROLLBACK");
+    throw error;
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * From rows to what they mean. A file can be damaged or edited, so nothing is believed: every field that the
+ * transactions rely on is looked at, by hand, because this runs on every `find` and `hold`.
+ */
+
+import type { ProcessIdentity } from "../../world/world.ts";
+import type { Obituary, SandboxRecord } from "../record.ts";
+import type { Session } from "../store.ts";
+import type { MetaRow } from "../tables.ts";
+import { CorruptRow } from "./driver.ts";
+
+type Row = Readonly<Record<string, unknown>>;
+
+export function toMeta(row: Row | undefined): MetaRow {
+  if (row === undefined) throw new CorruptRow("the row `meta` is missing");
+  const { epoch, recovering, generation } = row;
+  if (typeof epoch !== "string" || typeof recovering !== "number" || typeof generation !== "number") {
+    throw new CorruptRow("the row `meta` is damaged");
+  }
+  return { epoch: epoch as MetaRow["epoch"], recovering: recovering !== 0, generation };
+}
+
+export function toSession(row: Row): Session {
+  const { instance, beat, last_beat_at: lastBeatAt } = row;
+  const identity = parse(row.identity, "session");
+  if (typeof instance !== "string" || typeof beat !== "number" || typeof lastBeatAt !== "number") {
+    throw new CorruptRow("a session is damaged");
+  }
+  if (!isIdentity(identity)) throw new CorruptRow(`the identity of session ${instance} is damaged`);
+  return { instance: instance as Session["instance"], beat, lastBeatAt, identity };
+}
+
+export function toRecord(row: Row): SandboxRecord {
+  const value = parse(row.body, "record");
+  if (!isRecord(value)) throw new CorruptRow(`the record of sandbox ${String(row.sandbox_id)} is damaged`);
+  return value;
+}
+
+export function toObituary(row: Row): Obituary {
+  const value = parse(row.body, "obituary");
+  if (!isObituary(value)) throw new CorruptRow(`the obituary of sandbox ${String(row.sandbox_id)} is damaged`);
+  return value;
+}
+
+export function toCount(row: Row | undefined): number {
+  const count = row?.count;
+  if (typeof count !== "number") throw new CorruptRow("a count is not a number");
+  return count;
+}
+
+function parse(text: unknown, what: string): unknown {
+  if (typeof text !== "string") throw new CorruptRow(`a ${what} is not text`);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CorruptRow(`a ${what} is not JSON`, { cause });
+  }
+}
+
+function isRecord(value: unknown): value is SandboxRecord {
+  if (!isObject(value)) return false;
+  return (
+    isText(value.sandboxId) &&
+    isTextOrNull(value.user) &&
+    isTextOrNull(value.thread) &&
+    isNumber(value.revision) &&
+    isNumber(value.generation) &&
+    isText(value.token) &&
+    (value.state === "ready" || value.state === "creating" || value.state === "stopping") &&
+    isTextOrNull(value.actor) &&
+    isText(value.backend) &&
+    isTextOrNull(value.ref) &&
+    isText(value.blueprint) &&
+    isText(value.blueprintHash) &&
+    isMapOf(value.holders, isHold) &&
+    isMapOf(value.leases, isLease) &&
+    isText(value.place) &&
+    (value.boundFrom === null || isCredentials(value.boundFrom)) &&
+    isNumber(value.createdAt) &&
+    (value.parkedAt === null || isNumber(value.parkedAt)) &&
+    typeof value.purge === "boolean" &&
+    isTextOrNull(value.reason)
+  );
+}
+
+function isHold(value: unknown): boolean {
+  return isObject(value) && isNumber(value.generation) && isNumber(value.seq) && isNumber(value.since);
+}
+
+function isLease(value: unknown): boolean {
+  return (
+    isObject(value) &&
+    isNumber(value.generation) &&
+    isText(value.purpose) &&
+    isText(value.holder) &&
+    isNumber(value.acquiredAt) &&
+    isNumber(value.ttlMs) &&
+    isNumber(value.beat)
+  );
+}
+
+function isCredentials(value: unknown): boolean {
+  return isObject(value) && isNumber(value.generation) && isText(value.token);
+}
+
+function isIdentity(value: unknown): value is ProcessIdentity {
+  return (
+    isObject(value) &&
+    isText(value.bootId) &&
+    isText(value.pidNamespace) &&
+    isNumber(value.pid) &&
+    isText(value.startTime)
+  );
+}
+
+function isObituary(value: unknown): value is Obituary {
+  return (
+    isObject(value) &&
+    isText(value.sandboxId) &&
+    isTextOrNull(value.user) &&
+    isTextOrNull(value.thread) &&
+    isNumber(value.generation) &&
+    isText(value.reason) &&
+    isText(value.by) &&
+    isNumber(value.createdAt) &&
+    isNumber(value.stoppedAt)
+  );
+}
+
+function isObject(value: unknown): value is Row {
+  return typeof value === "object" && value !== null;
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string";
+}
+
+function isTextOrNull(value: unknown): boolean {
+  return value === null || typeof value === "string";
+}
+
+function isNumber(value: unknown): boolean {
+  return typeof value === "number";
+}
+
+function isMapOf(value: unknown, isEntry: (entry: unknown) => boolean): boolean {
+  if (!isObject(value)) return false;
+  for (const key in value) if (!isEntry(value[key])) return false;
+  return true;
+}

@@ -1,0 +1,57 @@
+/**
+ * The schema, as a list of migrations. `user_version` counts how many a file has had.
+ *
+ * - A record is one row: its JSON, and beside it only the columns that something is looked up by. The JSON is what is
+ *   read; the columns are written from it, in the same statement.
+ * - `leases` repeats, as an index, what stands in the JSON: which record has a lease.
+ * - A migration only ever sees files of the version before it, and runs in the transaction that raises `user_version`.
+ */
+
+import type { DatabaseSync } from "node:sqlite";
+
+/** "SLot": tells our files from those of other programs. */
+export const APPLICATION_ID = 0x534c6f74;
+
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1), epoch TEXT NOT NULL, recovering INTEGER NOT NULL, generation INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE sessions (
+    instance TEXT PRIMARY KEY, beat INTEGER NOT NULL, last_beat_at INTEGER NOT NULL, identity TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE records (
+    sandbox_id TEXT PRIMARY KEY, user TEXT, thread TEXT, state TEXT NOT NULL, blueprint_hash TEXT NOT NULL, body TEXT NOT NULL
+  ) STRICT;
+  -- One sandbox per thread. Rows without a thread do not collide: SQLite counts NULLs as distinct.
+  CREATE UNIQUE INDEX records_by_thread ON records (user, thread);
+  CREATE INDEX records_blank ON records (blueprint_hash) WHERE state = 'ready' AND thread IS NULL;
+  CREATE INDEX records_acting ON records (state) WHERE state <> 'ready';
+  CREATE TABLE holders (instance TEXT, sandbox_id TEXT, PRIMARY KEY (instance, sandbox_id)) STRICT, WITHOUT ROWID;
+  CREATE TABLE leases (lease_id TEXT PRIMARY KEY, sandbox_id TEXT NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE obituaries (ordinal INTEGER PRIMARY KEY, sandbox_id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
+  `,
+  // A table of holders makes every hold write twice as many pages; one column in the row that is written anyway is
+  // enough to find the parked ones, and the held ones, without parsing every record.
+  `
+  DROP TABLE holders;
+  ALTER TABLE records ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
+  UPDATE records SET held = 1
+    WHERE EXISTS (SELECT 1 FROM json_each(body, '$.holders')) OR EXISTS (SELECT 1 FROM json_each(body, '$.leases'));
+  `,
+];
+
+export const SCHEMA_VERSION = MIGRATIONS.length;
+
+/** Brings a file to `target`. Call it inside a write transaction. False: the file is newer than this program. */
+export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): boolean {
+  const version = userVersion(db);
+  if (version > SCHEMA_VERSION) return false;
+  for (const sql of MIGRATIONS.slice(version, target)) db.exec(sql);
+  if (version < target) db.exec(`PRAGMA user_version = ${target}`);
+  return true;
+}
+
+export function userVersion(db: DatabaseSync): number {
+  return Number(db.prepare("PRAGMA user_version").get()?.user_version);
+}

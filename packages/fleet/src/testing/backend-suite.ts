@@ -1,0 +1,100 @@
+/**
+ * The meaning of `backend/backend.ts` and of `Sandbox`: one suite that every backend passes, with its real engine.
+ *
+ *   import { describe, expect, it } from "vitest";
+ *   describeBackend({ name: "memory", tools: { describe, it, expect }, blueprint, open: async () => ({ … }) });
+ *
+ * The test framework comes in as a parameter, so that `sandlot/testing` depends on none. Every case gets a fresh engine
+ * home, and fails when anything is left in the engine after it. Commands in the cases are plain POSIX sh.
+ *
+ * A deviation names a case (`group: case`), says why the backend differs, and tests what happens instead. One that
+ * names no case fails.
+ */
+
+import type { Blueprint } from "../backend/blueprint.ts";
+import { activityCases } from "./backend-suite/activity.ts";
+import { attachingCases } from "./backend-suite/attaching.ts";
+import { execCases } from "./backend-suite/exec.ts";
+import { execEndingCases } from "./backend-suite/exec-ending.ts";
+import { fileSearchCases } from "./backend-suite/file-search.ts";
+import { fileCases } from "./backend-suite/files.ts";
+import { lifecycleCases } from "./backend-suite/lifecycle.ts";
+import { livenessCases } from "./backend-suite/liveness.ts";
+import { type BackendCase, type BackendHarness, BackendStage } from "./backend-suite/stage.ts";
+import { workspaceCases } from "./backend-suite/workspaces.ts";
+import type { SuiteTools } from "./store-suite/stage.ts";
+
+export type { BackendHarness, BackendStage } from "./backend-suite/stage.ts";
+
+export interface BackendSuiteOptions {
+  readonly name: string;
+  readonly tools: SuiteTools;
+  /** What the sandboxes of the suite are made from. */
+  readonly blueprint: Blueprint;
+  /** A backend on an engine, or in a corner of one, where nothing is yet. */
+  open(): Promise<BackendHarness>;
+  /** By `group: case`. A text alone says why the case cannot be asked of this backend at all. */
+  readonly deviations?: Readonly<Record<string, BackendDeviation | string>>;
+}
+
+export interface BackendDeviation {
+  readonly reason: string;
+  /** What is true instead. */
+  instead(stage: BackendStage): Promise<void>;
+}
+
+const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
+  lifecycle: lifecycleCases,
+  attaching: attachingCases,
+  workspaces: workspaceCases,
+  liveness: livenessCases,
+  activity: activityCases,
+  exec: execCases,
+  "exec ending": execEndingCases,
+  files: fileCases,
+  "file search": fileSearchCases,
+};
+
+export function describeBackend(options: BackendSuiteOptions): void {
+  const { name, tools, deviations = {} } = options;
+  const { describe, it, expect } = tools;
+  const unmatched = new Set(Object.keys(deviations));
+
+  describe(`backend ${name}`, () => {
+    for (const [group, cases] of Object.entries(GROUPS)) {
+      describe(group, () => {
+        for (const one of cases) {
+          const key = `${group}: ${one.name}`;
+          const deviation = deviations[key];
+          unmatched.delete(key);
+          if (deviation === undefined) it(one.name, () => onStage(options, one.run));
+          else {
+            const { reason, instead } =
+              typeof deviation === "string" ? { reason: deviation, instead: async () => {} } : deviation;
+            it(`${one.name} (deviates: ${reason})`, () => onStage(options, instead));
+          }
+        }
+      });
+    }
+    it("has no deviation that names no case", async () => expect([...unmatched]).toEqual([]));
+  });
+}
+
+async function onStage(
+  { open, blueprint, tools }: BackendSuiteOptions,
+  run: (stage: BackendStage) => Promise<void>,
+): Promise<void> {
+  const harness = await open();
+  try {
+    const stage = new BackendStage(harness, blueprint, tools.expect);
+    try {
+      await run(stage);
+    } finally {
+      await stage.clear();
+    }
+    // Only after a case that passed: a failed one should be heard for its own reason.
+    tools.expect(await stage.leftovers(), "what the case left in the engine").toEqual([]);
+  } finally {
+    await harness.dispose();
+  }
+}

@@ -1,0 +1,110 @@
+/** Reading: what is found, by what, and that other connections see it; watching and closing. */
+
+import type { ThreadId, UserId } from "@sandlot/contract";
+import { isSandlotError } from "@sandlot/contract";
+import { ids, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
+
+export const readingCases: readonly StoreCase[] = [
+  {
+    name: "a fresh store is empty and recovering, with an epoch of its own",
+    begins: "recovering",
+    async run({ store, expect }) {
+      const meta = await store.meta();
+      expect(meta.recovering).toBe(true);
+      expect(meta.epoch.length).toBeGreaterThanOrEqual(16);
+      expect(await store.list()).toEqual([]);
+      expect(await store.sessions()).toEqual([]);
+    },
+  },
+  {
+    name: "what is unknown is null",
+    async run({ store, expect }) {
+      expect(await store.get(UNKNOWN_SANDBOX)).toBe(null);
+      expect(await store.find(USER, "nobody" as ThreadId)).toBe(null);
+      expect(await store.obituary(UNKNOWN_SANDBOX)).toBe(null);
+      expect(await store.findLease("nobody" as never)).toBe(null);
+    },
+  },
+  {
+    name: "a record is found by its id and by its thread, and a thread belongs to its user",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const record = await stage.ready(a, "t", 1);
+      expect(await store.get(record.sandboxId)).toEqual(record);
+      expect(await store.find(USER, "t" as ThreadId)).toEqual(record);
+      expect(await store.find("other" as UserId, "t" as ThreadId)).toBe(null);
+    },
+  },
+  {
+    name: "lists by what a record is",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const creating = await stage.creating(a, "creating");
+      const stopping = await stage.stopping(a, "stopping");
+      const held = await stage.ready(a, "held", 1);
+      const leased = await stage.ready(a, "leased");
+      await stage.lease(leased, "lease");
+      const parked = await stage.ready(a, "parked");
+      const blank = await stage.ready(a, null);
+      const other = await stage.ready(a, null, null, { blueprintHash: "other" as never });
+      expect(ids(await store.list())).toEqual(ids([creating, stopping, held, leased, parked, blank, other]));
+      expect(ids(await store.list({ acting: true }))).toEqual(ids([creating, stopping]));
+      expect(ids(await store.list({ parked: true }))).toEqual(ids([parked]));
+      expect(ids(await store.list({ blankOf: blank.blueprintHash }))).toEqual(ids([blank]));
+      expect(ids(await store.list({ blankOf: "no such" }))).toEqual([]);
+    },
+  },
+  {
+    name: "another connection sees what was written, at once",
+    async run(stage) {
+      const a = await stage.join("a");
+      const second = await stage.second();
+      const record = await stage.ready(a, "t", 1);
+      stage.expect(await second.get(record.sandboxId)).toEqual(record);
+      stage.expect(await second.meta()).toEqual(await stage.store.meta());
+      stage.expect(await second.sessions()).toEqual(await stage.store.sessions());
+    },
+  },
+  {
+    name: "watch hints at what others write, until it is stopped",
+    async run(stage) {
+      const a = await stage.join("a");
+      const record = await stage.ready(a, "t");
+      const second = await stage.second();
+      let hinted = () => {};
+      const hint = new Promise<void>((resolve) => {
+        hinted = resolve;
+      });
+      const stop = stage.store.watch(hinted);
+      await second.hold({ sandboxId: record.sandboxId, generation: record.generation, instance: a, seq: 1 });
+      await hint;
+      stop();
+      stop();
+    },
+  },
+  {
+    name: "close twice is fine, and afterwards every step is store_unavailable",
+    async run(stage) {
+      const { expect } = stage;
+      const second = await stage.second();
+      const stop = second.watch(() => {});
+      await second.close();
+      await second.close();
+      stop();
+      for (const step of [
+        () => second.meta(),
+        () => second.nextGeneration(),
+        () => stage.beat("b", 1, { register: true }, second),
+      ]) {
+        const error = await step().then(
+          () => null,
+          (error: unknown) => error,
+        );
+        expect(isSandlotError(error, "store_unavailable")).toBe(true);
+      }
+      expect((await stage.store.meta()).recovering).toBe(false);
+    },
+  },
+];

@@ -1,0 +1,228 @@
+/** A store that begins, or begins again: what is refused, restored, adopted and condemned (rules 4 and 12). */
+
+import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/contract";
+import type { AdoptRequest, CondemnRequest } from "../../store/store.ts";
+import { bindOf } from "./binding.ts";
+import { holdOf, later, NO_LIMITS, type Stage, type StoreCase, stopOf, USER } from "./stage.ts";
+
+export const recoveryCases: readonly StoreCase[] = [
+  {
+    name: "while it recovers, nothing new is made or taken; releases, stops and renewals go on",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const { epoch } = await store.meta();
+      const shut = { kind: "recovering", epoch };
+      expect(await store.adopt(adoptOf(stage, "t"))).toBe(true);
+      const parked = stage.some(await store.find(USER, "t" as ThreadId));
+      expect(await stage.tryReserve(a, "t2")).toEqual(shut);
+      expect(await stage.tryReserve(a, null)).toEqual(shut);
+      expect(await store.hold(holdOf(parked, a, 1))).toEqual(shut);
+      expect(await store.bind(await bindOf(stage, parked, a, "t2"))).toEqual(shut);
+      const leaseId = await stage.lease(parked, "lease");
+      expect((await store.renewLease(leaseId))?.beat).toBe(2);
+      const released = stage.some(await store.releaseLease(leaseId));
+      expect((await store.stop(stopOf(released, a))).kind).toBe("stopping");
+    },
+  },
+  {
+    name: "recovery ends for its own epoch only",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const { epoch } = await store.meta();
+      await store.endRecovery("another-life" as Epoch);
+      expect(await store.meta()).toEqual({ epoch, recovering: true });
+      await store.endRecovery(epoch);
+      await store.endRecovery(epoch);
+      expect(await store.meta()).toEqual({ epoch, recovering: false });
+    },
+  },
+  {
+    name: "a store that was lost has a new epoch, recovers, knows nothing, and never repeats a generation",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const { epoch: old } = await store.meta();
+      const held = await stage.ready(a, "t", 1);
+      await stage.empty();
+      const answer = await stage.beat("a", 2, { epoch: old });
+      const meta = await store.meta();
+      expect(answer).toEqual({ kind: "new-epoch", epoch: meta.epoch });
+      expect(meta.recovering).toBe(true);
+      expect(meta.epoch === old).toBe(false);
+      expect(await store.list()).toEqual([]);
+      expect((await stage.beat("a", 3, { epoch: meta.epoch })).kind).toBe("unknown-session");
+      const { sandboxId, generation } = held;
+      const again = {
+        epoch: meta.epoch,
+        register: true,
+        held: [{ sandboxId, generation }],
+        generationFloor: generation,
+      };
+      const lost = [{ sandboxId, generation, reason: "session-lost" }];
+      expect(await stage.beat("a", 4, again)).toMatchObject({ kind: "ok", epoch: meta.epoch, recovering: true, lost });
+      expect(await store.nextGeneration()).toBeGreaterThan(generation);
+    },
+  },
+  {
+    name: "a holder puts back what it holds, with the leases on it",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const both = await stage.hold(await stage.ready(a, "t", 1), b, 1);
+      const leaseId = await stage.lease(both, "lease");
+      const remembered = await stage.now(both.sandboxId);
+      await stage.empty();
+      for (const name of ["a", "b"]) await stage.beat(name, 2, { register: true });
+
+      const first = await store.restore({ record: remembered, instance: a, seq: 5 });
+      expect(first.kind).toBe("held");
+      const restored = await stage.now(both.sandboxId);
+      const { holders, revision, ...rest } = restored;
+      const { holders: _, revision: __, ...before } = remembered;
+      expect(rest).toEqual(before);
+      expect(revision).toBeGreaterThan(remembered.revision);
+      expect(holders).toMatchObject({ a: { generation: both.generation, seq: 5 } });
+      expect(Object.keys(holders)).toEqual(["a"]);
+      expect((await store.findLease(leaseId))?.record.sandboxId).toBe(both.sandboxId);
+
+      const second = await store.restore({ record: remembered, instance: b, seq: 6 });
+      expect(second.kind === "held" && Object.keys(second.record.holders).sort()).toEqual(["a", "b"]);
+      expect(await store.nextGeneration()).toBeGreaterThan(both.generation);
+    },
+  },
+  {
+    name: "what was parked in between is restored as held, and what was stopping is not",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const parked = await stage.ready(a, "t");
+      await stage.empty();
+      await stage.beat("a", 2, { register: true });
+      const answer = await store.restore({ record: { ...parked, purge: true, reason: "idle" }, instance: a, seq: 1 });
+      expect(answer).toMatchObject({
+        kind: "held",
+        record: { state: "ready", parkedAt: null, purge: false, reason: null },
+      });
+      const stopping = await stage.stop(await stage.now(parked.sandboxId), a, { mode: { kind: "force" } });
+      expect(await store.restore({ record: parked, instance: a, seq: 2 })).toEqual({ kind: "gone", record: stopping });
+    },
+  },
+  {
+    name: "restore yields to a record of another generation, and to another sandbox of the thread",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const now = await stage.ready(a, "t", 1);
+      const older = { ...now, generation: later(now.generation, -1) };
+      expect(await store.restore({ record: older, instance: a, seq: 9 })).toEqual({ kind: "gone", record: now });
+      const other = { ...now, sandboxId: "another" as typeof now.sandboxId };
+      expect(await store.restore({ record: other, instance: a, seq: 9 })).toEqual({ kind: "gone", record: now });
+      expect(await stage.now(now.sandboxId)).toEqual(now);
+    },
+  },
+  {
+    name: "adopt takes in, as parked, what a marker proves, and raises the counter",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const generation = later(await store.nextGeneration(), 5_000);
+      const request = adoptOf(stage, "t", { generation });
+      expect(await store.adopt(request)).toBe(true);
+      const record = stage.some(await store.find(USER, "t" as ThreadId));
+      const { sandboxId, token, ref, place, backend, blueprint, blueprintHash } = request;
+      expect(record).toMatchObject({ sandboxId, token, ref, place, backend, blueprint, blueprintHash, generation });
+      expect(record).toMatchObject({
+        state: "ready",
+        actor: null,
+        holders: {},
+        leases: {},
+        revision: 1,
+        boundFrom: null,
+      });
+      expect(record.parkedAt ?? 0).toBeGreaterThan(0);
+      expect(await store.nextGeneration()).toBeGreaterThan(generation);
+    },
+  },
+  {
+    name: "adopt yields to what is known, and to the limits",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const known = await stage.creating(a, "t1");
+      expect(await store.adopt(adoptOf(stage, "t1"))).toBe(false);
+      expect(await store.adopt(adoptOf(stage, "t2", { sandboxId: known.sandboxId }))).toBe(false);
+      expect(await store.adopt(adoptOf(stage, "t2", { limits: { max: 1, maxPerUser: null } }))).toBe(false);
+      expect(await store.adopt(adoptOf(stage, "t2", { limits: { max: null, maxPerUser: 1 } }))).toBe(false);
+      expect(await store.list()).toEqual([known]);
+      const user = "other" as UserId;
+      expect(await store.adopt(adoptOf(stage, "t2", { user, limits: { max: 2, maxPerUser: 1 } }))).toBe(true);
+    },
+  },
+  {
+    name: "condemn writes a stopping record for what no record knows, once",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const generation = later(await store.nextGeneration(), 5_000);
+      const request = condemnOf(stage, { actor: a, generation, ref: "ref" as EngineRef });
+      const record = stage.some(await store.condemn(request));
+      expect(record).toMatchObject({
+        state: "stopping",
+        actor: a,
+        reason: "orphaned",
+        user: null,
+        thread: null,
+        generation,
+        ref: "ref",
+      });
+      expect(await stage.now(record.sandboxId)).toEqual(record);
+      expect(await store.condemn({ ...request, actor: b })).toBe(null);
+      expect(await store.adopt(adoptOf(stage, "t", { sandboxId: record.sandboxId }))).toBe(false);
+      expect(await store.nextGeneration()).toBeGreaterThan(generation);
+      expect(await store.remove({ sandboxId: record.sandboxId, revision: record.revision, actor: a })).toBe(true);
+      expect((await store.obituary(record.sandboxId))?.reason).toBe("orphaned");
+    },
+  },
+  {
+    name: "condemn claims the marker's thread if it is free",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const key = { user: USER, thread: "t" as ThreadId };
+      const first = stage.some(await store.condemn(condemnOf(stage, { actor: a, key })));
+      expect(first).toMatchObject(key);
+      expect(await stage.tryReserve(a, "t")).toEqual({ kind: "exists", record: first });
+      const second = stage.some(await store.condemn(condemnOf(stage, { actor: a, key })));
+      expect(second).toMatchObject({ user: null, thread: null, state: "stopping" });
+    },
+  },
+  {
+    name: "condemn with purge needs the thread for itself",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const key = { user: USER, thread: "t" as ThreadId };
+      await stage.creating(a, "t");
+      expect(await store.condemn(condemnOf(stage, { actor: a, key, purge: true }))).toBe(null);
+      expect(await store.condemn(condemnOf(stage, { actor: a, key: null, purge: true }))).toBe(null);
+      const free = { user: USER, thread: "free" as ThreadId };
+      const record = stage.some(await store.condemn(condemnOf(stage, { actor: a, key: free, purge: true })));
+      expect(record).toMatchObject({ ...free, state: "stopping", purge: true, reason: "destroyed" });
+    },
+  },
+];
+
+function adoptOf(stage: Stage, thread: string, more: Partial<AdoptRequest> = {}): AdoptRequest {
+  const key = { user: USER, thread: thread as ThreadId };
+  const found = { generation: 5 as Generation, ref: "ref" as EngineRef, place: "slot:found" } as const;
+  return { ...stage.newRecord(), ...key, ...found, limits: NO_LIMITS, ...more };
+}
+
+function condemnOf(stage: Stage, more: Partial<CondemnRequest> & Pick<CondemnRequest, "actor">): CondemnRequest {
+  return { ...stage.newRecord(), generation: 5 as Generation, ref: null, place: "home", key: null, ...more };
+}

@@ -1,0 +1,242 @@
+/**
+ * What the cases play on: a fresh store, and short ways to bring sandboxes into the state that a case begins with.
+ * The short ways fail when the store does not answer as it should, so that a case only states what it is about.
+ */
+
+import type {
+  BlueprintHash,
+  EngineRef,
+  Generation,
+  InstanceId,
+  LeaseId,
+  SandboxId,
+  ThreadId,
+  Token,
+  UserId,
+} from "@sandlot/contract";
+import type { SandboxRecord } from "../../store/record.ts";
+import type {
+  BeatAnswer,
+  BeatRequest,
+  HoldRequest,
+  Limits,
+  NewRecord,
+  ReserveAnswer,
+  ReserveRequest,
+  StopRequest,
+  Store,
+} from "../../store/store.ts";
+import type { ProcessIdentity } from "../../world/world.ts";
+
+export interface StoreHarness {
+  readonly store: Store;
+  /** Another connection to the same data, as another process has it. */
+  second(): Promise<Store>;
+  /** Loses everything. When it resolves, `store` has noticed or will with its next beat. */
+  empty(): Promise<void>;
+  dispose(): Promise<void>;
+}
+
+/** What the suite needs of a test framework. Vitest, Jest and Bun have it. */
+export interface SuiteTools {
+  describe(name: string, body: () => void): unknown;
+  it(name: string, body: () => Promise<void>): unknown;
+  expect(value: unknown, message?: string): Matchers;
+}
+
+interface Matchers {
+  toBe(expected: unknown): void;
+  toEqual(expected: unknown): void;
+  toMatchObject(expected: object): void;
+  toBeGreaterThan(expected: number): void;
+  toBeGreaterThanOrEqual(expected: number): void;
+  toBeLessThanOrEqual(expected: number): void;
+}
+
+export interface StoreCase {
+  readonly name: string;
+  /** Every store begins in recovery; most cases begin after it. */
+  readonly begins?: "open" | "recovering";
+  run(stage: Stage): Promise<void>;
+}
+
+export const NO_LIMITS: Limits = { max: null, maxPerUser: null };
+export const UNKNOWN_SANDBOX = "sandbox-nobody-made" as SandboxId;
+export const USER = "user" as UserId;
+const HASH = "hash-of-default" as BlueprintHash;
+
+export class Stage {
+  readonly store: Store;
+  readonly expect: SuiteTools["expect"];
+  readonly #harness: StoreHarness;
+  #made = 0;
+
+  constructor(harness: StoreHarness, expect: SuiteTools["expect"]) {
+    this.#harness = harness;
+    this.store = harness.store;
+    this.expect = expect;
+  }
+
+  second(): Promise<Store> {
+    return this.#harness.second();
+  }
+
+  empty(): Promise<void> {
+    return this.#harness.empty();
+  }
+
+  async endRecovery(): Promise<void> {
+    await this.store.endRecovery((await this.store.meta()).epoch);
+  }
+
+  // Sessions.
+
+  async join(name: string): Promise<InstanceId> {
+    const answer = await this.beat(name, 1, { register: true });
+    this.expect(answer.kind).toBe("ok");
+    return name as InstanceId;
+  }
+
+  beat(
+    instance: string,
+    beat: number,
+    more: Partial<BeatRequest> = {},
+    store: Store = this.store,
+  ): Promise<BeatAnswer> {
+    return store.beat({
+      instance: instance as InstanceId,
+      identity: identityOf(instance),
+      beat,
+      epoch: null,
+      register: false,
+      held: [],
+      asOf: 0,
+      generationFloor: 0,
+      ...more,
+    });
+  }
+
+  /** Ends a session as an observer does that judged it dead. */
+  async bury(instance: InstanceId): Promise<void> {
+    const session = (await this.store.sessions()).find((one) => one.instance === instance);
+    this.expect(await this.store.bury(instance, session?.beat ?? -1)).toBe(true);
+  }
+
+  // Sandboxes.
+
+  newRecord(more: Partial<NewRecord> = {}): NewRecord {
+    this.#made += 1;
+    return {
+      sandboxId: `sandbox-${this.#made}` as SandboxId,
+      token: `token-${this.#made}` as Token,
+      backend: "memory",
+      blueprint: "default",
+      blueprintHash: HASH,
+      ...more,
+    };
+  }
+
+  tryReserve(
+    actor: InstanceId,
+    thread: string | null,
+    more: Partial<ReserveRequest> = {},
+    store = this.store,
+  ): Promise<ReserveAnswer> {
+    const key = thread === null ? null : { user: USER, thread: thread as ThreadId };
+    return store.reserve({ ...this.newRecord(), key, actor, limits: NO_LIMITS, ...more });
+  }
+
+  async creating(actor: InstanceId, thread: string | null, more: Partial<ReserveRequest> = {}): Promise<SandboxRecord> {
+    const answer = await this.tryReserve(actor, thread, more);
+    this.expect(answer.kind).toBe("reserved");
+    if (answer.kind !== "reserved") throw new Error(`reserve answered ${answer.kind}`);
+    return answer.record;
+  }
+
+  /** Ready and held by its maker when `hold` is a counter, otherwise parked; without a thread blank. */
+  async ready(
+    actor: InstanceId,
+    thread: string | null,
+    hold: number | null = null,
+    more: Partial<ReserveRequest> = {},
+  ): Promise<SandboxRecord> {
+    const { sandboxId, revision } = await this.creating(actor, thread, more);
+    const ref = `ref-of-${sandboxId}` as EngineRef;
+    const place = thread === null ? (`slot:${sandboxId}` as const) : "home";
+    return this.some(await this.store.publish({ sandboxId, revision, actor, ref, place, hold }));
+  }
+
+  async stopping(actor: InstanceId, thread: string | null): Promise<SandboxRecord> {
+    const { sandboxId } = await this.stop(await this.ready(actor, thread), actor, { mode: { kind: "force" } });
+    return this.now(sandboxId);
+  }
+
+  async stop(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): Promise<SandboxRecord> {
+    const answer = await this.store.stop(stopOf(record, actor, more));
+    this.expect(answer.kind).toBe("stopping");
+    if (answer.kind !== "stopping") throw new Error(`stop answered ${answer.kind}`);
+    return answer.record;
+  }
+
+  async hold(record: SandboxRecord, instance: InstanceId, seq: number): Promise<SandboxRecord> {
+    const answer = await this.store.hold(holdOf(record, instance, seq));
+    this.expect(answer.kind).toBe("held");
+    if (answer.kind !== "held") throw new Error(`hold answered ${answer.kind}`);
+    return answer.record;
+  }
+
+  async lease(record: SandboxRecord, leaseId: string, ttlMs = 60_000): Promise<LeaseId> {
+    const { sandboxId, generation } = record;
+    const id = leaseId as LeaseId;
+    const granted = await this.store.grantLease({
+      leaseId: id,
+      sandboxId,
+      generation,
+      purpose: "test",
+      holder: "a caller",
+      ttlMs,
+    });
+    this.expect(granted).toBe(true);
+    return id;
+  }
+
+  async now(sandboxId: SandboxId): Promise<SandboxRecord> {
+    return this.some(await this.store.get(sandboxId));
+  }
+
+  some<T>(value: T | null): T {
+    this.expect(value === null, "expected something, got null").toBe(false);
+    if (value === null) throw new Error("expected something, got null");
+    return value;
+  }
+}
+
+export function holdOf(record: SandboxRecord, instance: InstanceId, seq: number): HoldRequest {
+  const { sandboxId, generation } = record;
+  return { sandboxId, generation, instance, seq };
+}
+
+export function stopOf(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): StopRequest {
+  const { sandboxId, generation, revision } = record;
+  return {
+    sandboxId,
+    generation,
+    actor,
+    reason: "destroyed",
+    purge: false,
+    mode: { kind: "unheld", revision },
+    ...more,
+  };
+}
+
+export function later(generation: Generation, by = 1): Generation {
+  return (generation + by) as Generation;
+}
+
+export function identityOf(instance: string): ProcessIdentity {
+  return { bootId: "boot", pidNamespace: "pid:[1]", pid: 1000 + instance.length, startTime: instance };
+}
+
+export function ids(records: readonly SandboxRecord[]): SandboxId[] {
+  return records.map(({ sandboxId }) => sandboxId).sort();
+}

@@ -1,0 +1,248 @@
+/**
+ * Destroying on request, and what others see of it.
+ */
+
+import { describe, expect, test } from "vitest";
+import { newStage } from "../support/stage.ts";
+import { watched } from "../support/virtual-time.ts";
+
+const FILE = "/mnt/user-data/workspace/file";
+
+describe("destroy", () => {
+  test("of a parked sandbox leaves its workspace and nothing else", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.files.write(FILE, "kept");
+    await lease.release();
+    expect(await stage.until(fleet.destroy({ thread: "t1" }))).toBe("stopped");
+    expect(stage.objects()).toEqual([]);
+    expect(await stage.records()).toEqual([]);
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 1, slots: 0, markers: 0 });
+    await using next = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(await next.sandbox.files.readText(FILE)).toBe("kept");
+  });
+
+  test("of a thread that has none is absent", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    expect(await stage.until(fleet.destroy({ thread: "t1" }))).toBe("absent");
+  });
+
+  test("is refused with sandbox_in_use and its holders while somebody holds it", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await using lease = await a.fleet.acquire({ thread: "t1" });
+    const remote = await b.fleet.acquire({ thread: "t1", ttlMs: 60_000 });
+    for (const { fleet } of [a, b]) {
+      const error = await stage.refusal("sandbox_in_use", fleet.destroy({ thread: "t1" }));
+      expect(error.details.sandboxId).toBe(lease.sandbox.id);
+      expect([...error.details.holders].sort()).toEqual([a.fleet.instanceId, b.fleet.instanceId, remote.id].sort());
+    }
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+    await remote.release();
+  });
+
+  test("by force tells holders at every instance that it was destroyed, and none is restarted", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    const here = await a.fleet.acquire({ thread: "t1" });
+    const there = await b.fleet.acquire({ thread: "t1" });
+    const reasons: string[] = [];
+    here.onLost(({ reason }) => reasons.push(`here ${reason}`));
+    there.onLost(({ reason }) => reasons.push(`there ${reason}`));
+    expect(await stage.until(a.fleet.destroy({ thread: "t1" }, { force: true }))).toBe("stopped");
+    await stage.settle();
+    expect(reasons.sort()).toEqual(["here destroyed", "there destroyed"]);
+    expect(b.eventsOf("lease-lost")).toMatchObject([{ reason: "destroyed", leaseId: there.id }]);
+    for (const lease of [here, there]) {
+      const error = await stage.refusal("sandbox_lost", lease.sandbox.exec("true"));
+      expect(error.details.reason).toBe("destroyed");
+    }
+    await here.release();
+    await there.release();
+    await stage.advance(60_000);
+    expect(await stage.records()).toEqual([]);
+    expect(stage.objects()).toEqual([]);
+  });
+
+  test("by force reaches a holder that missed the engine's event by its next beat", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    const lease = await b.fleet.acquire({ thread: "t1" });
+    const reasons: string[] = [];
+    lease.onLost(({ reason }) => reasons.push(reason));
+    const resume = stage.engine.suspendEvents();
+    b.attachments.disturbClose = null;
+    expect(await stage.until(a.fleet.destroy({ thread: "t1" }, { force: true }))).toBe("stopped");
+    await stage.advance(8_000);
+    expect(reasons).toEqual(["destroyed"]);
+    resume();
+    await lease.release();
+  });
+
+  test("with purge takes the workspace along", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.files.write(FILE, "secret");
+    await lease.release();
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("stopped");
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
+    await using next = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(next.recovery.kind).toBe("empty");
+    await stage.refusal("file_not_found", next.sandbox.files.readText(FILE));
+  });
+
+  test("with purge removes the workspace also when there is no sandbox, and only that thread's", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    for (const thread of ["t1", "t2"]) {
+      await (await fleet.acquire({ thread })).release();
+      await stage.until(fleet.destroy({ thread }));
+    }
+    expect(stage.engine.leftovers().homes).toBe(2);
+    await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }));
+    expect(stage.engine.leftovers().homes).toBe(1);
+    expect(await stage.records()).toEqual([]);
+    await using kept = await stage.until(fleet.acquire({ thread: "t2" }));
+    expect(kept.recovery.kind).toBe("restored");
+  });
+
+  test("with purge lets nobody acquire the thread until the workspace is gone", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.files.write(FILE, "secret");
+    await lease.release();
+    const gate = backend.hang("destroy");
+    const destroying = fleet.destroy({ thread: "t1" }, { purge: true });
+    await stage.settle();
+    const acquiring = watched(fleet.acquire({ thread: "t1" }));
+    await stage.advance(1_000);
+    expect(acquiring.state).toBe("pending");
+    gate.open();
+    expect(await stage.until(destroying)).toBe("stopped");
+    await using next = await stage.until(acquiring.promise);
+    expect(next.recovery.kind).toBe("empty");
+  });
+
+  test("with purge, of what is already stopping for another reason, takes the workspace along", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const gate = backend.hang("destroy");
+    const first = fleet.destroy({ thread: "t1" });
+    await stage.settle();
+    const second = fleet.destroy({ thread: "t1" }, { purge: true });
+    await stage.settle();
+    gate.open();
+    expect(await stage.until(Promise.all([first, second]))).toEqual(["stopped", "stopped"]);
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
+  });
+
+  test("answers `stopping` in bounded time when the engine hangs, and the stop is confirmed later", async () => {
+    const stage = newStage({ stopTimeoutMs: 2_000 });
+    const { fleet, backend, typesOf } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const gate = backend.hang("destroy");
+    const before = stage.time.now;
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { timeoutMs: 300 }))).toBe("stopping");
+    expect(stage.time.now - before).toBe(300);
+    await stage.advance(20_000);
+    expect(await stage.recordOf("t1")).toMatchObject({ state: "stopping", reason: "destroyed" });
+    expect(typesOf("sandbox-stopped")).toEqual([]);
+    expect(typesOf("sandbox-stop-failed").length).toBeGreaterThan(1);
+    gate.open();
+    await stage.advance(10_000);
+    expect(await stage.records()).toEqual([]);
+    expect(typesOf("sandbox-stopped")).toEqual(["sandbox-stopped"]);
+  });
+
+  test("answers `stopped` although somebody has acquired the thread anew meanwhile", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    const gate = a.backend.hang("destroy");
+    const destroying = watched(a.fleet.destroy({ thread: "t1" }));
+    await stage.settle();
+    const acquiring = watched(b.fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    // A looks again only when B has its new sandbox, as a slow process would.
+    a.store.on("find", async (proceed) => {
+      await acquiring.promise;
+      return proceed();
+    });
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect(await stage.until(destroying.promise)).toBe("stopped");
+    expect((await lease.sandbox.exec("echo new")).stdout).toBe("new\n");
+  });
+
+  test("by force ends only what was there when it was asked, not what came after", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    const gate = a.backend.hang("destroy");
+    const destroying = watched(a.fleet.destroy({ thread: "t1" }, { force: true }));
+    await stage.settle();
+    const acquiring = watched(b.fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    a.store.on("find", async (proceed) => {
+      await acquiring.promise;
+      return proceed();
+    });
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    const { generation } = lease;
+    await stage.until(destroying.promise);
+    expect((await stage.until(lease.sandbox.exec("echo new"))).stdout).toBe("new\n");
+    expect(lease.generation).toBe(generation);
+  });
+
+  test("can be cancelled by its caller; the stop goes on", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const gate = backend.hang("destroy");
+    const controller = new AbortController();
+    const { promise } = watched(fleet.destroy({ thread: "t1" }, { signal: controller.signal }));
+    await stage.settle();
+    const reason = new Error("not waiting");
+    controller.abort(reason);
+    expect(await stage.rejection(promise)).toBe(reason);
+    gate.open();
+    await stage.advance(1_000);
+    expect(await stage.records()).toEqual([]);
+  });
+
+  test("waits for a create that is under way, and then ends it if nobody holds it", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    const gate = backend.hang("create");
+    const warming = fleet.warm({ thread: "t1" });
+    await stage.settle();
+    const destroying = fleet.destroy({ thread: "t1" });
+    await stage.settle();
+    gate.open();
+    await stage.until(warming);
+    expect(await stage.until(destroying)).toBe("stopped");
+    expect(stage.objects()).toEqual([]);
+  });
+
+  test("of a destroy that fails in the engine is tried again until it is confirmed", async () => {
+    const stage = newStage();
+    const { fleet, backend, eventsOf } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const restore = backend.fail("destroy", new Error("device busy"));
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { timeoutMs: 1_000 }))).toBe("stopping");
+    await stage.advance(15_000);
+    const attempts = eventsOf("sandbox-stop-failed").map(({ attempt }) => attempt);
+    expect(attempts.length).toBeGreaterThan(2);
+    expect(attempts).toEqual(attempts.map((_, index) => index + 1));
+    restore();
+    await stage.advance(6_000);
+    expect(await stage.records()).toEqual([]);
+    expect(stage.objects()).toEqual([]);
+  });
+});

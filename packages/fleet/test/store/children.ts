@@ -1,0 +1,49 @@
+/** Starting `sqlite-child.ts`, reading what it says, and leaving none behind. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+const SCRIPT = fileURLToPath(new URL("./sqlite-child.ts", import.meta.url));
+
+export interface Child {
+  readonly process: ChildProcess;
+  /** Everything it has said so far. */
+  readonly said: readonly unknown[];
+  /** Resolves when it has said `count` things, rejects when it ends before. */
+  hasSaid(count: number): Promise<void>;
+  readonly ended: Promise<void>;
+}
+
+export function startChild(command: string, path: string, options: { argument?: string; uid?: number } = {}): Child {
+  const { NODE_EXTRA_CA_CERTS: _, ...env } = process.env;
+  const args = ["--conditions=sandlot-source", SCRIPT, command, path, options.argument ?? ""];
+  const as = options.uid === undefined ? {} : { uid: options.uid, gid: options.uid };
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"], ...as });
+  const said: unknown[] = [];
+  const lines = createInterface({ input: child.stdout });
+  let wake = () => {};
+  lines.on("line", (line) => {
+    said.push(JSON.parse(line));
+    wake();
+  });
+  let over = false;
+  const ended = Promise.all([once(child, "exit"), once(lines, "close")]).then(() => {
+    over = true;
+    wake();
+  });
+  return {
+    process: child,
+    said,
+    ended,
+    async hasSaid(count) {
+      while (said.length < count) {
+        if (over) throw new Error(`The child ended after saying ${JSON.stringify(said)}.`);
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    },
+  };
+}

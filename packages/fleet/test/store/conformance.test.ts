@@ -1,0 +1,10 @@
+/** Every store means the same: the one suite, for each of them. */
+
+import { describe, expect, it } from "vitest";
+import { describeStore } from "../../src/testing/store-suite.ts";
+import { openMemory, openSqlite } from "./stores.ts";
+
+const tools = { describe, it, expect };
+
+describeStore({ name: "memory", tools, open: () => openMemory() });
+describeStore({ name: "sqlite", tools, open: () => openSqlite() });

@@ -1,0 +1,221 @@
+/**
+ * The memory store and the SQLite store, side by side: any sequence of steps gives the same answers and leaves the same
+ * rows. The transactions are shared, so what this finds is a row that is stored, indexed or read differently.
+ */
+
+import type { LeaseId, SandboxId } from "@sandlot/contract";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { SandboxRecord } from "../../src/store/record.ts";
+import type { Store } from "../../src/store/store.ts";
+import type { StoreHarness } from "../../src/testing/store-suite.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
+import { openMemory, openSqlite } from "./stores.ts";
+
+const RUNS = 150;
+const STEPS_MAX = 50;
+
+/** One step, by small numbers. What it means is made of the records as they are, so that most steps hit something. */
+const stepArbitrary = fc.record({
+  operation: fc.nat(19),
+  /** Which record; one more than there are means an unknown one. */
+  record: fc.nat(4),
+  instance: fc.constantFrom("a", "b", "c"),
+  thread: fc.constantFrom(null, "t1", "t2", "t3"),
+  /** Mostly right, sometimes a neighbour. */
+  off: fc.constantFrom(0, 0, 0, 0, -1, 1),
+  seq: fc.nat(6),
+  limit: fc.constantFrom(null, null, 0, 1, 2, 3, 4),
+  flag: fc.boolean(),
+  mode: fc.constantFrom("unheld", "dead", "force", "abandon"),
+  passMs: fc.constantFrom(0, 1, 1_000),
+});
+type Step = typeof stepArbitrary extends fc.Arbitrary<infer T> ? T : never;
+
+describe("memory and sqlite", () => {
+  it("answer every sequence of steps alike", { timeout: 60_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(stepArbitrary, { minLength: 10, maxLength: STEPS_MAX, size: "max" }), runBoth),
+      { numRuns: RUNS },
+    );
+  });
+});
+
+async function runBoth(steps: readonly Step[]): Promise<void> {
+  let wall = 1_800_000_000_000;
+  const world = { ...systemWorld(), wallMs: () => wall };
+  const harnesses: StoreHarness[] = [await openMemory(world), await openSqlite(world)];
+  const [memory, sqlite] = harnesses.map(({ store }) => store) as [Store, Store];
+  try {
+    for (const name of ["a", "b", "c"]) await both(memory, sqlite, (store) => beat(store, name, 1, true, []));
+    await both(memory, sqlite, async (store) => store.endRecovery((await store.meta()).epoch));
+    for (const [n, step] of steps.entries()) {
+      wall += step.passMs;
+      const records = [...(await memory.list())].sort((x, y) => (x.sandboxId < y.sandboxId ? -1 : 1));
+      const sessions = await memory.sessions();
+      const beats = new Map(sessions.map(({ instance, beat }) => [instance as string, beat]));
+      await both(memory, sqlite, (store) => perform(store, step, n, records, beats));
+      await both(memory, sqlite, present);
+    }
+    await both(memory, sqlite, past);
+  } finally {
+    await Promise.all(harnesses.map((harness) => harness.dispose()));
+  }
+}
+
+/** Epochs are random, so they are compared by whose they are. */
+async function both(memory: Store, sqlite: Store, step: (store: Store) => Promise<unknown>): Promise<void> {
+  const plain = async (store: Store) => {
+    const { epoch } = await store.meta();
+    return JSON.parse(JSON.stringify((await step(store)) ?? null).replaceAll(epoch, "EPOCH"));
+  };
+  expect(await plain(sqlite)).toEqual(await plain(memory));
+}
+
+async function present(store: Store): Promise<unknown> {
+  const byId = (records: readonly SandboxRecord[]) => [...records].sort((x, y) => (x.sandboxId < y.sandboxId ? -1 : 1));
+  const all = byId(await store.list());
+  return {
+    sessions: [...(await store.sessions())].sort((x, y) => (x.instance < y.instance ? -1 : 1)),
+    meta: await store.meta(),
+    all,
+    parked: byId(await store.list({ parked: true })),
+    acting: byId(await store.list({ acting: true })),
+    blank: byId(await store.list({ blankOf: "hash" })),
+    leases: await Promise.all(all.map(({ sandboxId }) => store.findLease(leaseOf(sandboxId)))),
+    threads: await Promise.all(["t1", "t2", "t3"].map((thread) => store.find("u" as never, thread as never))),
+  };
+}
+
+async function past(store: Store): Promise<unknown> {
+  return Promise.all(Array.from({ length: STEPS_MAX }, (_, n) => store.obituary(`s${n}` as SandboxId)));
+}
+
+/** Lease ids are random in life, so no two records ever share one. */
+function leaseOf(sandboxId: SandboxId): LeaseId {
+  return `lease-of-${sandboxId}` as LeaseId;
+}
+
+function beat(
+  store: Store,
+  instance: string,
+  count: number,
+  register: boolean,
+  held: readonly SandboxRecord[],
+  asOf = 0,
+): Promise<unknown> {
+  const identity = { bootId: "b", pidNamespace: "p", pid: 1, startTime: instance };
+  const request = { instance, identity, beat: count, epoch: null, register, asOf, generationFloor: 0 };
+  return store.beat({
+    ...request,
+    held: held.map(({ sandboxId, generation }) => ({ sandboxId, generation })),
+  } as never);
+}
+
+function perform(
+  store: Store,
+  step: Step,
+  n: number,
+  records: readonly SandboxRecord[],
+  beats: ReadonlyMap<string, number>,
+): Promise<unknown> {
+  const { instance, seq, flag, off, limit } = step;
+  const actor = instance;
+  const known = records[step.record % (records.length + 1)];
+  const target =
+    known ?? ({ sandboxId: "unknown", generation: 1, revision: 1, token: "x", actor } as unknown as SandboxRecord);
+  const { sandboxId, thread } = target;
+  const leaseId = leaseOf(sandboxId);
+  const generation = target.generation + off;
+  const revision = target.revision + off;
+  const fresh = {
+    sandboxId: `s${n}`,
+    token: `k${n}`,
+    backend: "memory",
+    blueprint: "default",
+    blueprintHash: flag ? "hash" : "other",
+  };
+  const key = step.thread === null ? null : { user: "u", thread: step.thread };
+  const limits = { max: limit === null ? null : limit + 2, maxPerUser: limit };
+  const place = "home";
+  const steps: readonly (() => Promise<unknown>)[] = [
+    () => store.reserve({ ...fresh, key, actor, limits } as never),
+    () => store.reserve({ ...fresh, key, actor, limits: { max: null, maxPerUser: null } } as never),
+    () =>
+      store.publish({
+        sandboxId,
+        revision,
+        actor: target.actor ?? actor,
+        ref: "r",
+        place,
+        hold: flag ? seq : null,
+      } as never),
+    () => store.publish({ sandboxId, revision, actor: target.actor ?? actor, ref: "r", place, hold: null } as never),
+    () => store.hold({ sandboxId, generation, instance, seq } as never),
+    () => store.unhold({ sandboxId, generation, instance, seq } as never),
+    () =>
+      store.bind({
+        sandboxId,
+        revision,
+        user: "u",
+        thread: step.thread ?? "t1",
+        generation: generation + 1_000 + n,
+        token: `b${n}`,
+        instance,
+        seq,
+        maxPerUser: limit,
+      } as never),
+    () => store.confirmBound(sandboxId, generation as never),
+    () => store.nextGeneration(),
+    () =>
+      store.stop({
+        sandboxId,
+        generation,
+        actor,
+        reason: "idle",
+        purge: flag,
+        mode: { kind: step.mode, revision },
+      } as never),
+    () => store.takeOver({ sandboxId, revision, actor } as never),
+    () => store.remove({ sandboxId, revision, actor: target.actor ?? actor } as never),
+    () => store.grantLease({ leaseId, sandboxId, generation, purpose: "p", holder: "h", ttlMs: 9 } as never),
+    () => store.renewLease(leaseId),
+    () => (flag ? store.releaseLease(leaseId) : store.expireLease(leaseId, seq)),
+    () =>
+      store.restore({
+        record: { ...target, ...(known === undefined ? { ...fresh, ...restorable(key) } : {}) },
+        instance,
+        seq,
+      } as never),
+    () =>
+      store.adopt({
+        ...fresh,
+        ...(flag ? { sandboxId } : {}),
+        ...(key ?? { user: "u", thread: thread ?? "t1" }),
+        generation,
+        ref: "r",
+        place,
+        limits,
+      } as never),
+    () =>
+      store.condemn({ ...fresh, ...(flag ? { sandboxId } : {}), key, generation, ref: null, place, actor } as never),
+    () => beat(store, instance, (beats.get(instance) ?? 0) + 1 + off, true, flag ? records.slice(0, 2) : [], seq),
+    () => (flag ? store.bury(instance as never, (beats.get(instance) ?? 1) + off) : store.leave(instance as never)),
+  ];
+  return (steps[step.operation] as () => Promise<unknown>)();
+}
+
+/** The rest of a record that an instance might remember. */
+function restorable(key: { user: string; thread: string } | null): object {
+  const empty = { holders: {}, leases: {}, boundFrom: null, parkedAt: null, reason: null, ref: "r" };
+  return {
+    ...empty,
+    ...(key ?? { user: "u", thread: "t3" }),
+    state: "ready",
+    place: "home",
+    createdAt: 1,
+    purge: false,
+    revision: 3,
+    generation: 7,
+  };
+}

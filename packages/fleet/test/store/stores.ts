@@ -1,0 +1,53 @@
+/**
+ * How the tests of this folder open each store. Everything lies below one temporary directory that `dispose` removes.
+ */
+
+import { mkdtempSync, renameSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
+import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import type { StoreHarness } from "../../src/testing/store-suite.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
+
+export async function openMemory(world: World = systemWorld()): Promise<StoreHarness> {
+  const tables = newMemoryTables(world);
+  return {
+    store: new MemoryStore(tables),
+    second: async () => new MemoryStore(tables),
+    empty: async () => tables.empty(),
+    dispose: async () => {},
+  };
+}
+
+export async function openSqlite(world: World = systemWorld()): Promise<StoreHarness> {
+  const home = temporaryDirectory();
+  const path = join(home.path, "store.db");
+  const opened: Store[] = [];
+  const open = async () => {
+    const store = await openSqliteStore({ path, world });
+    opened.push(store);
+    return store;
+  };
+  return {
+    store: await open(),
+    second: open,
+    // Loss as it happens to a file: another one is put in its place while it is open.
+    async empty() {
+      const other = join(home.path, "other.db");
+      await (await openSqliteStore({ path: other, world })).close();
+      renameSync(other, path);
+    },
+    async dispose() {
+      await Promise.all(opened.map((store) => store.close()));
+      home.remove();
+    },
+  };
+}
+
+export function temporaryDirectory(): { readonly path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), "sandlot-store-"));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}

@@ -1,0 +1,185 @@
+/**
+ * A stage: one engine, one store and one virtual time, on which instances of a fleet are opened, crashed and watched.
+ */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type ErrorCode,
+  type FleetEvent,
+  type FleetEventType,
+  type FleetId,
+  isSandlotError,
+  type SandlotError,
+} from "@sandlot/contract";
+import { afterEach } from "vitest";
+import { assembleFleet } from "../../src/assemble-fleet.ts";
+import type { Backend } from "../../src/backend/backend.ts";
+import { createMemoryBackend } from "../../src/backends/memory/backend.ts";
+import { MemoryEngine, type MemoryObjectView } from "../../src/backends/memory/engine.ts";
+import { resolveSettings } from "../../src/config/resolve-settings.ts";
+import type { FleetConfig } from "../../src/config/schema.ts";
+import type { Fleet } from "../../src/fleet.ts";
+import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
+import type { MemoryTables } from "../../src/store/memory/memory-tables.ts";
+import type { SandboxRecord } from "../../src/store/record.ts";
+import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import type { World } from "../../src/world/world.ts";
+import { Attachments } from "./attachments.ts";
+import { Interception } from "./interception.ts";
+import { VirtualTime, type VirtualWorld } from "./virtual-time.ts";
+
+export type StoreKind = "memory" | "sqlite";
+
+export interface Instance {
+  readonly fleet: Fleet;
+  readonly world: VirtualWorld;
+  readonly backend: Interception<Backend>;
+  readonly store: Interception<Store>;
+  readonly attachments: Attachments;
+  readonly events: FleetEvent[];
+  /** The types of the events so far, without those that housekeeping may add at any time. */
+  typesOf(...types: FleetEventType[]): readonly FleetEventType[];
+  eventsOf<Type extends FleetEventType>(type: Type): readonly Extract<FleetEvent, { type: Type }>[];
+  /** As `kill -9`. `seen`: others on this machine can tell that the process is gone. */
+  crash(options?: { seen?: boolean }): void;
+}
+
+export class Stage {
+  readonly time = new VirtualTime();
+  readonly engineWorld = this.time.newWorld();
+  readonly engine = new MemoryEngine({ world: this.engineWorld });
+  readonly #openStore: (world: World) => Promise<Store>;
+  readonly #config: FleetConfig;
+  readonly #instances: Instance[] = [];
+  readonly #crashed = new Set<Instance>();
+  #eyes: Promise<Store> | null = null;
+
+  constructor(config: FleetConfig, openStore: (world: World) => Promise<Store>) {
+    this.#config = config;
+    this.#openStore = openStore;
+  }
+
+  /** Opens an instance. What `config` says replaces what the stage says. */
+  async open(config: FleetConfig = {}, prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined) {
+    const world = this.time.newWorld();
+    const settings = resolveSettings({ fleetId: "stage", store: { type: "memory" }, ...this.#config, ...config }, HOME);
+    const store = new Interception<Store>(await this.#openStore(world));
+    const attachments = new Attachments();
+    const inner = createMemoryBackend({ fleetId: settings.fleetId, engine: this.engine, world });
+    const backend = new Interception<Backend>(attachments.wrap(inner));
+    const events: FleetEvent[] = [];
+    const parts = {
+      ...{ world, backend, store, attachments, events },
+      typesOf: (...types: FleetEventType[]) => events.map(({ type }) => type).filter((type) => types.includes(type)),
+      eventsOf: <Type extends FleetEventType>(type: Type) =>
+        events.filter((event): event is Extract<FleetEvent, { type: Type }> => event.type === type),
+      crash: ({ seen = false } = {}) => {
+        world.stop();
+        store.cut();
+        backend.cut();
+        if (seen) this.time.setLiveness(world.identity, "dead");
+        this.#crashed.add(instance);
+      },
+    };
+    prepare(parts);
+    const fleet = await this.time.until(assembleFleet({ settings, world, store: store.proxy, backend: backend.proxy }));
+    fleet.events.on((event) => events.push(event));
+    const instance: Instance = { ...parts, fleet };
+    this.#instances.push(instance);
+    return instance;
+  }
+
+  /** What the store knows, read past every interception. */
+  async records(): Promise<readonly SandboxRecord[]> {
+    return (await this.#look()).list();
+  }
+
+  async recordOf(thread: string, user = "default"): Promise<SandboxRecord | null> {
+    return (await this.records()).find((record) => record.thread === thread && record.user === user) ?? null;
+  }
+
+  async #look(): Promise<Store> {
+    this.#eyes ??= this.#openStore(this.engineWorld);
+    return this.#eyes;
+  }
+
+  objects(fleetId = "stage"): readonly MemoryObjectView[] {
+    return this.engine.objects().filter(({ labels }) => labels.fleet === (fleetId as FleetId));
+  }
+
+  /** The sandbox dies by itself. */
+  killSandbox(sandboxId: string): void {
+    const object = this.engine.objects().find(({ labels }) => labels.sandboxId === sandboxId);
+    if (object === undefined) throw new Error(`The engine has no sandbox ${sandboxId}.`);
+    this.engine.kill(object.ref);
+  }
+
+  settle(): Promise<void> {
+    return this.time.settle();
+  }
+
+  advance(ms: number): Promise<void> {
+    return this.time.advance(ms);
+  }
+
+  until<T>(promise: Promise<T>, patienceMs?: number): Promise<T> {
+    return this.time.until(promise, patienceMs);
+  }
+
+  /** The error with which `promise` rejects, which must have this code. */
+  async refusal<Code extends ErrorCode>(code: Code, promise: Promise<unknown>): Promise<SandlotError<Code>> {
+    const error = await this.rejection(promise);
+    if (isSandlotError(error, code)) return error;
+    throw new Error(`Expected ${code}, got ${String(error)}`, { cause: error });
+  }
+
+  async rejection(promise: Promise<unknown>): Promise<unknown> {
+    let value: unknown;
+    try {
+      value = await this.time.until(promise);
+    } catch (error) {
+      return error;
+    }
+    throw new Error(`It should have been refused, but it answered ${String(value)}.`);
+  }
+
+  async close(): Promise<void> {
+    for (const instance of this.#instances) {
+      instance.world.goOn();
+      if (!this.#crashed.has(instance)) await this.time.until(instance.fleet.close());
+    }
+    await (await this.#eyes)?.close();
+  }
+}
+
+const HOME = { SANDLOT_HOME: "/nonexistent/sandlot-stage" };
+const cleanups: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+/** A stage over the memory store. `tables` is what the store is made of, for emptying it. */
+export function newStage(config: FleetConfig = {}): Stage & { readonly tables: MemoryTables } {
+  const holder: { tables?: MemoryTables } = {};
+  const stage = new Stage(config, async (world) => {
+    holder.tables ??= newMemoryTables(world);
+    return new MemoryStore(holder.tables);
+  });
+  cleanups.push(() => stage.close());
+  return Object.defineProperty(stage, "tables", { get: () => holder.tables }) as Stage & { tables: MemoryTables };
+}
+
+export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
+  if (kind === "memory") return newStage(config);
+  const directory = mkdtempSync(join(tmpdir(), "sandlot-stage-"));
+  const stage = new Stage(config, (world) => openSqliteStore({ path: join(directory, "fleet.db"), world }));
+  cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+  cleanups.push(() => stage.close());
+  return stage;
+}
+
+export const STORE_KINDS: readonly StoreKind[] = ["memory", "sqlite"];
