@@ -27,6 +27,7 @@ import { Retirement } from "./retirement/retirement.ts";
 import { LivenessWatch } from "./slot/liveness-watch.ts";
 import { Slots } from "./slot/slots.ts";
 import { Changes } from "./store/changes.ts";
+import { reportingStore } from "./store/reporting-store.ts";
 import type { Store } from "./store/store.ts";
 import { WarmPool } from "./warm-pool/warm-pool.ts";
 import type { World } from "./world/world.ts";
@@ -41,7 +42,7 @@ export interface FleetParts {
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
 export async function assembleFleet(given: FleetParts): Promise<Fleet> {
-  const { settings, world, store, backend } = given;
+  const { settings, world, backend } = given;
   for (const blueprint of Object.values(settings.blueprints))
     requireCapabilities(blueprint, backend.name, backend.capabilities);
   if (Object.keys(settings.pool).length > 0 && !backend.capabilities.has("late-binding")) {
@@ -56,9 +57,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const lifetimeMs = settings.sessionLifetimeMs;
   const bus = new EventBus(world, instance);
   const slots = new Slots();
+  const store = reportingStore(given.store, (error) => membership.storeFailed(error));
   const changes = new Changes(world, store);
   const base = { settings, world, store, backend, bus, slots, changes };
-  const membership = new Membership({ ...base, instance, lifetimeMs });
+  const membership: Membership = new Membership({ ...base, instance, lifetimeMs });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership });
   const maker = new Maker({ ...base, membership, retirement });

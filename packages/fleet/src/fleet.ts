@@ -113,7 +113,8 @@ export interface Explanation {
   /** One sentence for a person. */
   readonly summary: string;
   readonly holders: readonly { readonly who: string; readonly purpose: string; readonly since: number }[];
-  readonly stopped: { readonly reason: StopReason; readonly by: InstanceId; readonly at: number } | null;
+  /** `at` is `null` while it is being stopped by an instance that has not told this one when it began. */
+  readonly stopped: { readonly reason: StopReason; readonly by: InstanceId; readonly at: number | null } | null;
   /** What would end it if nothing changes, and when. */
   readonly ends: { readonly reason: StopReason; readonly at: number } | null;
   /** What this instance saw of it lately. */

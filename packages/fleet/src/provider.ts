@@ -36,7 +36,7 @@ import type { Maker } from "./opening/maker.ts";
 import { expired, type Opener, throwIfRecovering } from "./opening/opener.ts";
 import { blueprintNamed, parseWish, type Wish } from "./opening/wish.ts";
 import type { Retirement } from "./retirement/retirement.ts";
-import { Flights } from "./slot/flights.ts";
+import { Flights, type Patience } from "./slot/flights.ts";
 import { reasonNotToKeep } from "./slot/keeping.ts";
 import type { LeaseHandle, LeaseHome } from "./slot/lease.ts";
 import { HeldSandbox, sandboxLost } from "./slot/leased-sandbox.ts";
@@ -84,19 +84,21 @@ export class Provider implements LeaseHome {
     const startedAt = world.monotonicMs();
     const wish = parseWish(request, settings, () => anonymousThread(world.randomHex(12)));
     const held = slots.byThread(wish.user, wish.thread);
-    if (held?.isOpen() && request.ttlMs === undefined && !request.signal?.aborted && membership.trusted()) {
-      return this.#lease(held, request, wish, "held", startedAt);
+    if (held?.isOpen() && wish.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
+      return this.#lease(held, wish, request.purpose, "held", startedAt);
     }
-    const take = (slot: Slot) => this.#lease(slot, request, wish, slot.wanted ? "held" : slot.origin, startedAt);
-    const lease = await this.#join(wish, request.signal, take);
-    if (request.ttlMs === undefined) return lease;
-    return this.#within(wish, request.signal, (signal) => leases.granted(lease, signal));
+    const take = (slot: Slot) =>
+      this.#lease(slot, wish, request.purpose, slot.wanted ? "held" : slot.origin, startedAt);
+    const patience = this.#patience(wish, request.signal);
+    const lease = await this.#join(wish, patience, take);
+    if (wish.ttlMs === null) return lease;
+    return this.#within(patience, (signal) => leases.granted(lease, signal));
   }
 
   async warm(request: WarmRequest): Promise<void> {
     this.#refuseIfClosed("warm");
     const wish = parseWish(request, this.#parts.settings, () => parseThreadId(undefined));
-    await this.#join(wish, request.signal, (slot) => {
+    await this.#join(wish, this.#patience(wish, request.signal), (slot) => {
       refuseMismatch(slot.record, wish);
       slot.wanted = true;
     });
@@ -131,9 +133,10 @@ export class Provider implements LeaseHome {
     // What was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
     const { user, thread } = lost;
-    const wish: Wish = { user, thread, blueprint: null, timeoutMs: settings.acquireTimeoutMs };
-    const slot = await this.#join(wish, undefined, (next) => leases.move(lease, next));
-    await leases.grant(lease);
+    const wish: Wish = { user, thread, blueprint: null, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
+    const patience = this.#patience(wish, undefined);
+    const slot = await this.#join(wish, patience, (next) => leases.move(lease, next));
+    await this.#within(patience, () => leases.grant(lease));
     return slot;
   }
 
@@ -160,9 +163,8 @@ export class Provider implements LeaseHome {
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
-  async #join<T>(wish: Wish, signal: AbortSignal | undefined, take: (slot: Slot) => T): Promise<T> {
+  async #join<T>(wish: Wish, patience: Patience, take: (slot: Slot) => T): Promise<T> {
     const key = keyOf(wish);
-    const patience = { signal, timeoutMs: wish.timeoutMs, late: () => this.#late(wish) };
     while (true) {
       const open = (flight: AbortSignal) => this.#open(wish, key, flight);
       const taken = await this.#flights.join(key, patience, open, (slot) =>
@@ -198,6 +200,7 @@ export class Provider implements LeaseHome {
     await membership.validate();
     const held = slots.byThread(wish.user, wish.thread);
     if (held?.isOpen()) return held;
+    this.#stages.set(key, "attaching");
     const found = await opener.take(wish, signal);
     if (found.kind === "slot") return found.slot;
     if (found.record === null) return this.#openNew(wish, key, signal);
@@ -242,31 +245,38 @@ export class Provider implements LeaseHome {
     const closing = quietly(bus, "attachment", () => slot.attachment.close()).then(() => {
       closed = true;
     });
-    const record = await opener.giveBack(slot, slot.seq);
+    const record = await opener.giveBack(slot, slot.seq, slot.wanted);
     if (!closed) await Promise.race([closing, sleep(world, CLOSE_PATIENCE_MS)]);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
-    const reason = reasonNotToKeep(slot, membership.storeNow());
+    const reason = reasonNotToKeep(slot, record, membership.storeNow());
     if (reason !== null) await quietly(bus, "stop", () => retirement.stopUnheld(record, reason));
     changes.hint();
   }
 
   // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #lease(slot: Slot, request: AcquireRequest, wish: Wish, path: AcquirePath, startedAt: number): LeaseHandle {
+  #lease(slot: Slot, wish: Wish, purpose: string | undefined, path: AcquirePath, startedAt: number): LeaseHandle {
     const { settings, leases, membership } = this.#parts;
     refuseMismatch(slot.record, wish);
     if (membership.storeNowAtMost() >= slot.expiresAt) throw expired(slot.record, settings);
-    return leases.begin(slot, request, this, path, startedAt);
+    return leases.begin(slot, { purpose, ttlMs: wish.ttlMs }, this, path, startedAt);
   }
 
-  #within<T>(wish: Wish, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    return within(this.#parts.world, wish.timeoutMs, signal, () => this.#late(wish), work);
+  /** One deadline for all the steps of a call. */
+  #patience(wish: Wish, signal: AbortSignal | undefined): Patience {
+    const { world } = this.#parts;
+    const until = world.monotonicMs() + wish.timeoutMs;
+    const stage = () => this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
+    return {
+      signal,
+      leftMs: () => Math.max(0, until - world.monotonicMs()),
+      late: () => new SandlotError("acquire_timeout", { stage: stage(), timeoutMs: wish.timeoutMs }),
+    };
   }
 
-  #late(wish: Wish): SandlotError {
-    const stage = this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
-    return new SandlotError("acquire_timeout", { stage, timeoutMs: wish.timeoutMs });
+  #within<T>({ leftMs, signal, late }: Patience, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return within(this.#parts.world, leftMs(), signal, late, work);
   }
 
   #refuseIfClosed(operation: string): void {

@@ -128,6 +128,7 @@ export interface WorkspaceSpot {
 
 export interface WorkspaceSight {
   readonly home: boolean;
+  /** This thread's workspace is in the slot. Another thread's does not count. */
   readonly slot: boolean;
   /** A later generation than the spot's has used the workspace. */
   readonly stale: boolean;

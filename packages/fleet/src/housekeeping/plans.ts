@@ -60,25 +60,36 @@ export function planPool(
   mayEndStale: (record: SandboxRecord) => boolean,
 ): PoolPlan {
   const plan = { create: [] as string[], stop: [] as { record: SandboxRecord; reason: StopReason }[] };
-  const wanted = new Map<BlueprintHash, number>();
+  const targets = poolTargets(pool, blueprints);
   let room = limits.max - records.length;
-  for (const [name, target] of Object.entries(pool)) {
-    const hash = blueprints[name]?.hash;
-    if (hash === undefined) continue;
-    wanted.set(hash, (wanted.get(hash) ?? 0) + target);
-    const coming = records.filter(
-      (record) => record.state === "creating" && record.thread === null && record.blueprintHash === hash,
-    );
+  for (const [hash, { name, count }] of targets) {
     const ready = blanksOf(records, hash);
-    for (let missing = target - ready.length - coming.length; missing > 0 && room > 0; missing -= 1, room -= 1)
-      plan.create.push(name);
-    for (const record of ready.slice(target)) plan.stop.push({ record, reason: "surplus" });
+    const coming = records.filter(
+      ({ state, thread, blueprintHash }) => state === "creating" && thread === null && blueprintHash === hash,
+    );
+    const missing = Math.min(count - ready.length - coming.length, room);
+    for (let made = 0; made < missing; made += 1) plan.create.push(name);
+    room -= Math.max(0, missing);
+    for (const record of ready.slice(count)) plan.stop.push({ record, reason: "surplus" });
   }
   for (const record of records) {
-    if (isBlank(record) && !wanted.has(record.blueprintHash) && mayEndStale(record))
-      plan.stop.push({ record, reason: "stale-blueprint" });
+    const stale = isBlank(record) && !targets.has(record.blueprintHash);
+    if (stale && mayEndStale(record)) plan.stop.push({ record, reason: "stale-blueprint" });
   }
   return plan;
+}
+
+/** Two names may stand for one blueprint: then its blanks serve both, and their numbers add up. */
+function poolTargets(
+  pool: Settings["pool"],
+  blueprints: Settings["blueprints"],
+): ReadonlyMap<BlueprintHash, { readonly name: string; readonly count: number }> {
+  const targets = new Map<BlueprintHash, { name: string; count: number }>();
+  for (const [name, count] of Object.entries(pool)) {
+    const hash = blueprints[name]?.hash;
+    if (hash !== undefined) targets.set(hash, { name, count: (targets.get(hash)?.count ?? 0) + count });
+  }
+  return targets;
 }
 
 /** Oldest first, so that everybody who counts a surplus picks the same ones. */

@@ -11,7 +11,6 @@ import type { Settings } from "../config/settings.ts";
 import type { Leases } from "../leases/leases.ts";
 import type { Membership } from "../membership/membership.ts";
 import type { Retirement } from "../retirement/retirement.ts";
-import type { LeaseHandle } from "../slot/lease.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
@@ -88,27 +87,26 @@ export class Reaper {
       row === undefined ? [] : [[leaseId, `${row.generation}.${row.beat}`] as const],
     );
     const unrenewedFor = this.#renewals.observe(beats, world.monotonicMs(), membership.sightSince());
+    const present = new Set(rows.map(([leaseId]) => leaseId));
     for (const [leaseId, row] of rows) {
       if (row === undefined || (unrenewedFor.get(leaseId) ?? 0) < row.ttlMs) continue;
       if (!membership.mayJudge()) return;
-      await store.expireLease(leaseId, row.beat);
+      if (await store.expireLease(leaseId, row.beat)) present.delete(leaseId);
     }
-    await this.#noticeExpired(new Set(rows.map(([leaseId]) => leaseId)));
+    await this.#noticeExpired(present);
   }
 
-  /** Leases of ours whose row is gone, whoever removed it. */
+  /** Leases of ours whose row is gone, whoever removed it, or whose sandbox is gone and which nobody came back to. */
   async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
-    const { store, leases, parkIfUnused } = this.#parts;
-    const missing = (lease: LeaseHandle) => lease.granted && !lease.isReleased() && !lease.slot.isLost();
+    const { store, world, leases, parkIfUnused } = this.#parts;
     for (const lease of [...leases.all()]) {
-      if (
-        lease.ttlMs === null ||
-        !missing(lease) ||
-        (present.has(lease.id) && (await store.findLease(lease.id)) !== null)
-      )
-        continue;
-      if ((await store.findLease(lease.id)) !== null || !missing(lease)) continue;
-      parkIfUnused(leases.expire(lease, "expired"));
+      const { ttlMs } = lease;
+      if (ttlMs === null) continue;
+      const isForgotten = () => lease.slot.isLost() && lease.unusedMs(world.monotonicMs()) >= ttlMs;
+      const hasRow = () => lease.granted && !lease.slot.isLost();
+      const gone = hasRow() && !present.has(lease.id) && (await store.findLease(lease.id)) === null;
+      // Asked again, because it may have been released, lost or restarted while the store was asked.
+      if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));
     }
   }
 }

@@ -7,7 +7,7 @@
  * - A record whose object is missing from a list proves nothing: the engine is asked, and only `dead` is dead.
  */
 
-import { isSandlotError } from "@sandlot/contract";
+import { type Epoch, isSandlotError } from "@sandlot/contract";
 import type { Backend, EngineObject } from "../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../backend/labels.ts";
 import type { Membership } from "../membership/membership.ts";
@@ -34,6 +34,12 @@ export interface ReconcilerParts {
   readonly patienceMs: number;
 }
 
+interface Judgement {
+  readonly epoch: Epoch;
+  /** Asked again after every wait. */
+  readonly stands: () => boolean;
+}
+
 export class Reconciler {
   readonly #parts: ReconcilerParts;
   readonly #unknown = new Sightings<string, string>();
@@ -44,18 +50,19 @@ export class Reconciler {
 
   async reconcile(): Promise<void> {
     const { world, store, backend, membership, graceMs } = this.#parts;
-    if (!membership.mayJudge()) return;
+    const judgement = this.#judge(() => membership.mayJudge());
+    if (judgement === null) return;
     const objects = await this.#ask((signal) => backend.list({ consistent: false }, signal));
     const records = await store.list();
-    if (!membership.mayJudge()) return;
+    if (!judgement.stands()) return;
     const plan = planReconcile(objects, records, ({ user, thread }) =>
       user === null || thread === null ? null : threadKeyOf(user, thread),
     );
     const seen = plan.unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
-    for (const object of plan.superseded) await this.#condemn(object, null);
+    for (const object of plan.superseded) if (judgement.stands()) await this.#condemn(object, null, judgement);
     for (const object of plan.unknown)
-      if ((unknownFor.get(object.ref) ?? 0) >= graceMs) await this.#adoptOrCondemn(object);
+      if ((unknownFor.get(object.ref) ?? 0) >= graceMs) await this.#adoptOrCondemn(object, judgement);
     for (const record of plan.missing) {
       const { ref } = record;
       if (ref !== null && (await this.#ask((signal) => backend.probe(ref, signal))) === "dead")
@@ -69,29 +76,39 @@ export class Reconciler {
    * False when one could not be asked; then it must be tried again.
    */
   async recover(): Promise<boolean> {
-    const { store, backend } = this.#parts;
+    const { store, backend, membership } = this.#parts;
+    const judgement = this.#judge(() => membership.trusted());
+    if (judgement === null) return false;
     const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
     const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
     let settled = true;
     for (const object of objects) {
       if (object.labels.threadKey === null && object.place === "home") continue;
-      if (!known.has(object.labels.sandboxId)) settled = (await this.#adoptOrCondemn(object)) && settled;
+      if (!known.has(object.labels.sandboxId)) settled = (await this.#adoptOrCondemn(object, judgement)) && settled;
     }
     return settled;
   }
 
-  /** False when the sandbox could not be asked whose it is. */
-  async #adoptOrCondemn(object: EngineObject): Promise<boolean> {
+  /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
+  async #adoptOrCondemn(object: EngineObject, judgement: Judgement): Promise<boolean> {
     const { backend } = this.#parts;
-    const markers = [...(await backend.workspaces.markers(object.labels.sandboxId))].sort(
-      (a, b) => b.generation - a.generation,
-    );
-    const owner = await this.#ownerAmong(markers, object);
-    if (owner === "unknown") return false;
-    if (owner !== null && (await this.#adopt(object, owner))) return true;
-    // Several markers and no daemon to ask: whose workspace is inside cannot be told, so nobody gets it.
-    await this.#condemn(object, markers.length === 1 ? (markers[0] ?? null) : null);
+    const markers = await backend.workspaces.markers(object.labels.sandboxId);
+    const newestFirst = [...markers].sort((a, b) => b.generation - a.generation);
+    const owner = await this.#ownerAmong(newestFirst, object);
+    if (owner === "unknown" || !judgement.stands()) return false;
+    if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
+    const tenant = owner ?? (await this.#tenantAmong(newestFirst, object));
+    if (!judgement.stands()) return false;
+    await this.#condemn(object, tenant, judgement);
     return true;
+  }
+
+  /** Without a daemon to ask: whose workspace is in the slot, if anybody's. */
+  async #tenantAmong(markers: readonly Marker[], { place }: EngineObject): Promise<Marker | null> {
+    if (place === "home") return markers[0] ?? null;
+    for (const marker of markers)
+      if ((await this.#parts.backend.workspaces.look({ ...marker, place })).slot) return marker;
+    return null;
   }
 
   /** The marker whose generation and token the daemon answers to. */
@@ -112,26 +129,35 @@ export class Reconciler {
     return null;
   }
 
-  async #adopt({ ref, place }: EngineObject, marker: Marker): Promise<boolean> {
+  async #adopt({ ref, place }: EngineObject, marker: Marker, { epoch }: Judgement): Promise<boolean> {
     const { store, backend, bus, limits } = this.#parts;
     // An object that landed late may belong to a generation that its thread has long left behind.
     if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
-    const adopted = await store.adopt({ ...marker, backend: backend.name, ref, place, limits: limits() });
+    const adopted = await store.adopt({ ...marker, backend: backend.name, ref, place, limits: limits(), epoch });
     if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
     return adopted;
   }
 
-  async #condemn({ ref, place, labels }: EngineObject, marker: Marker | null): Promise<void> {
+  async #condemn(object: EngineObject, marker: Marker | null, { epoch }: Judgement): Promise<void> {
     const { store, backend, membership, retirement, world } = this.#parts;
-    if (!membership.trusted()) return;
+    const { ref, place, labels } = object;
     const { sandboxId, blueprintHash } = labels;
     const record = await store.condemn({
-      ...{ sandboxId, blueprintHash, ref, place, key: marker, backend: backend.name, actor: membership.instance },
+      ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
+      key: marker === null ? null : { user: marker.user, thread: marker.thread },
       generation: marker?.generation ?? labels.generation,
       token: (marker?.token ?? world.randomHex(24)) as Marker["token"],
       blueprint: marker?.blueprint ?? "unknown",
     });
     if (record !== null) void retirement.drive(record);
+  }
+
+  /** What is decided from here on holds in the present epoch only, and only while `may` does. `null`: it does not. */
+  #judge(may: () => boolean): Judgement | null {
+    const { membership } = this.#parts;
+    const { epoch } = membership;
+    if (epoch === null || !may()) return null;
+    return { epoch, stands: () => may() && membership.epoch === epoch };
   }
 
   #ask<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {

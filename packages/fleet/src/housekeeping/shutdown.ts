@@ -77,7 +77,9 @@ async function letGoOfSlots(
     slots.held().map(async (slot) => {
       const { sandboxId, generation, seq } = slot;
       slot.lose("session-lost");
-      await step("release", () => store.unhold({ sandboxId, generation, instance: membership.instance, seq }));
+      await step("release", () =>
+        store.unhold({ sandboxId, generation, instance: membership.instance, seq, used: true }),
+      );
     }),
   );
 }

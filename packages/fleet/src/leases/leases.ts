@@ -7,11 +7,12 @@
 
 import { type AcquirePath, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../config/settings.ts";
-import type { AcquireRequest, Lease } from "../fleet.ts";
+import type { Lease } from "../fleet.ts";
 import type { Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
-import { parseDelay } from "../opening/wish.ts";
+import { SAME } from "../opening/opener.ts";
+import type { Wish } from "../opening/wish.ts";
 import { LeaseHandle, type LeaseHome } from "../slot/lease.ts";
 import { sandboxLost } from "../slot/leased-sandbox.ts";
 import type { Slot } from "../slot/slot.ts";
@@ -25,6 +26,9 @@ export interface LeasesParts {
   readonly bus: EventBus;
   readonly membership: Membership;
 }
+
+/** What a lease is made from. */
+type Order = { readonly purpose: string | undefined } & Pick<Wish, "ttlMs">;
 
 export class Leases {
   readonly #parts: LeasesParts;
@@ -44,18 +48,19 @@ export class Leases {
   }
 
   /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
-  begin(slot: Slot, request: AcquireRequest, home: LeaseHome, path: AcquirePath, startedAt: number): LeaseHandle {
+  begin(slot: Slot, { purpose, ttlMs }: Order, home: LeaseHome, path: AcquirePath, startedAt: number): LeaseHandle {
     const { world, settings, bus } = this.#parts;
-    const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
     const now = world.monotonicMs();
     const lease = new LeaseHandle({
       id: this.#newId(ttlMs !== null),
-      purpose: request.purpose ?? "unnamed",
+      purpose: purpose ?? "unnamed",
       acquiredAt: world.wallMs(),
       lastUsedAt: now,
       stack: settings.leakDetection.captureStacks ? captureStack() : null,
       ttlMs,
       slot,
+      // Who joins somebody finds everything as it was a moment ago.
+      recovery: path === "held" ? SAME : slot.recovery,
       home,
     });
     slot.leases.add(lease);
@@ -78,6 +83,7 @@ export class Leases {
   move(lease: LeaseHandle, next: Slot): Slot {
     if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
     lease.moveTo(next);
+    lease.granted = false;
     next.wanted = true;
     return next;
   }

@@ -138,6 +138,14 @@ export class Membership {
     }
   }
 
+  /** The store did not answer something: what was seen of the others so far counts for nothing. */
+  storeFailed(error: unknown): void {
+    this.#sightSince = Number.POSITIVE_INFINITY;
+    if (this.#storeLost) return;
+    this.#storeLost = true;
+    this.#bus.emit({ type: "store-lost", problem: problemOf(error) });
+  }
+
   /** Renews the session. Calls while one is under way share it. */
   renew(): Promise<void> {
     this.#renewal ??= this.#renew().finally(() => {
@@ -150,15 +158,8 @@ export class Membership {
     if (!this.trusted() && this.#epoch !== null) this.#doubt();
     const sentAt = this.#world.monotonicMs();
     const offset = this.#world.wallMs() - sentAt;
-    try {
-      const answer = await this.#settle(await this.#send(this.#epoch === null), REJOIN_MAX);
-      this.#confirm(answer, sentAt, offset);
-    } catch (error) {
-      this.#sightSince = Number.POSITIVE_INFINITY;
-      if (!this.#storeLost) this.#bus.emit({ type: "store-lost", problem: problemOf(error) });
-      this.#storeLost = true;
-      throw error;
-    }
+    const answer = await this.#settle(await this.#send(this.#epoch === null), REJOIN_MAX);
+    this.#confirm(answer, sentAt, offset);
   }
 
   #send(register: boolean): Promise<BeatAnswer> {

@@ -56,14 +56,16 @@ function explainPresent({ settings, slots, bus }: ExplainParts, record: SandboxR
   const { sandboxId, reason, actor } = record;
   const holders = holdersOf(record, slots);
   const ends = endOf(record, settings);
+  const history = bus.historyOf(sandboxId);
+  const began = history.findLast(({ type }) => type === "sandbox-stopping");
   return {
     sandboxId,
     state: stateOf(record),
     summary: sentence(record, holders, ends),
     holders,
-    stopped: reason === null || actor === null ? null : { reason, by: actor, at: record.parkedAt ?? record.createdAt },
+    stopped: reason === null || actor === null ? null : { reason, by: actor, at: began?.at ?? null },
     ends,
-    history: bus.historyOf(sandboxId),
+    history,
   };
 }
 

@@ -6,7 +6,14 @@
  * - Whatever fails or is cancelled on the way is unmade: exactly what this create made, and nothing else.
  */
 
-import { type SandboxId, SandlotError, type ThreadId, type Token, type UserId } from "@sandlot/contract";
+import {
+  isSandlotError,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type Token,
+  type UserId,
+} from "@sandlot/contract";
 import type { Backend, Created, CreateSpec } from "../backend/backend.ts";
 import { threadKeyOf } from "../backend/labels.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
@@ -31,6 +38,9 @@ export interface MakerParts {
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
+/** What the first lease is told of a thread whose workspace was found so. */
+const ARRIVALS = { existing: "restored", new: "empty", none: null } as const;
+
 export class Maker {
   readonly #parts: MakerParts;
 
@@ -50,7 +60,8 @@ export class Maker {
       blueprintHash: blueprint.hash,
     };
     retirement.making(sandboxId, membership.term);
-    return store.reserve({ ...request, key, actor: membership.instance, limits }).then(
+    const claim = key === null ? null : { user: key.user, thread: key.thread };
+    return store.reserve({ ...request, key: claim, actor: membership.instance, limits }).then(
       (answer) => {
         if (answer.kind !== "reserved") retirement.made(sandboxId);
         return answer;
@@ -69,7 +80,7 @@ export class Maker {
     blueprint: NamedBlueprint,
     hold: number | null,
     signal: AbortSignal,
-  ): Promise<{ record: SandboxRecord; workspace: Created["workspace"] } | null> {
+  ): Promise<SandboxRecord | null> {
     const { store, world, membership, retirement, bus } = this.#parts;
     const { sandboxId, revision } = record;
     const startedAt = world.monotonicMs();
@@ -81,7 +92,16 @@ export class Maker {
         return null;
       }
       const { ref, place, workspace } = created;
-      const published = await store.publish({ sandboxId, revision, actor: membership.instance, ref, place, hold });
+      const arrival = ARRIVALS[workspace];
+      const published = await store.publish({
+        sandboxId,
+        revision,
+        actor: membership.instance,
+        ref,
+        place,
+        arrival,
+        hold,
+      });
       if (published === null) {
         await retirement.unmake({ ...record, ref });
         return null;
@@ -93,9 +113,11 @@ export class Maker {
         durationMs: world.monotonicMs() - startedAt,
         ...aboutRecord(record),
       });
-      return { record: published, workspace };
+      return published;
     } catch (error) {
       await retirement.unmake({ ...record, ref: null });
+      // The engine knows a later generation of the thread: this create was overtaken, so look again.
+      if (isSandlotError(error, "stale_generation")) return null;
       throw error;
     }
   }

@@ -9,6 +9,7 @@ import {
   isSandlotError,
   type LossReason,
   type Recovery,
+  type SandboxId,
   SandlotError,
   type ThreadId,
   type UserId,
@@ -17,11 +18,12 @@ import type { Attachment, Backend, Credentials, Target } from "../backend/backen
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
-import { type EventBus, quietly } from "../observe/event-bus.ts";
+import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
 import { type Retirement, spotOf } from "../retirement/retirement.ts";
+import { isUntouched } from "../slot/keeping.ts";
 import { Slot } from "../slot/slot.ts";
 import type { Slots } from "../slot/slots.ts";
-import { isAnonymous, isParked, type SandboxRecord } from "../store/record.ts";
+import { type Arrival, isAnonymous, isParked, type SandboxRecord } from "../store/record.ts";
 import type { Refusal, Store } from "../store/store.ts";
 import { ensureBound } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
@@ -49,11 +51,11 @@ type Kept = SandboxRecord & Key;
 export type Taken =
   | { readonly kind: "slot"; readonly slot: Slot | null }
   | { readonly kind: "record"; readonly record: SandboxRecord | null };
-type Opening = Pick<Slot, "origin" | "recovery">;
+type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
 /** Under which counter, and in which life of our session, a hold was asked for. */
 type Ask = { readonly seq: number } & Pick<Membership, "epoch" | "term">;
 
-const SAME: Recovery = {
+export const SAME: Recovery = {
   kind: "same",
   lost: [],
   survived: ["processes", "temporary files", "installed packages", "workspace"],
@@ -64,9 +66,12 @@ const RESTORED: Recovery = {
   survived: ["workspace"],
 };
 const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
+const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };
 
 export class Opener {
   readonly #parts: OpenerParts;
+  /** Blanks that openings of this instance are after. */
+  readonly #binding = new Set<SandboxId>();
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
@@ -91,7 +96,7 @@ export class Opener {
     const { membership, settings, retirement } = this.#parts;
     const { maxLifetimeMs } = settings;
     if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
-      return this.#connect(record, ask, { origin: "parked", recovery: SAME }, signal);
+      return this.#connect(record, ask, "parked", signal);
     }
     const parked = await this.#letGo(record, ask, null);
     if (parked === null) throw expired(record, settings);
@@ -101,40 +106,62 @@ export class Opener {
 
   /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
   async bindBlank(key: Key, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
-    const { store, backend, world, bus } = this.#parts;
+    const { store, backend } = this.#parts;
     if (!backend.capabilities.has("late-binding")) return null;
-    const [blank] = await store.list({ blankOf: blueprint.hash });
-    if (blank === undefined) return null;
-    const generation = await store.nextGeneration();
-    const { sandboxId } = blank;
-    const token = newToken(world);
-    const { name, hash } = blueprint;
-    const marker = { sandboxId, ...key, generation, token, blueprint: name, blueprintHash: hash };
-    const written = backend.workspaces.writeMarker(marker).then(() => true);
-    // Where there is no place for a marker any more, the blank has gone since it was picked.
-    if ((await quietly(bus, "marker", () => written)) === null) return null;
-    signal.throwIfAborted();
-    return this.#bind(blank, { ...key, generation, token }, signal);
+    for (const blank of await store.list({ blankOf: blueprint.hash })) {
+      // One that another opening of this instance is after is as good as taken.
+      if (this.#binding.has(blank.sandboxId)) continue;
+      this.#binding.add(blank.sandboxId);
+      try {
+        const bound = await this.#bindOne(blank, key, blueprint, signal);
+        if (bound !== "taken") return bound;
+      } finally {
+        this.#binding.delete(blank.sandboxId);
+      }
+    }
+    return null;
   }
 
-  async #bind(blank: SandboxRecord, to: Key & Credentials, signal: AbortSignal): Promise<Slot | null> {
+  async #bindOne(
+    blank: SandboxRecord,
+    { user, thread }: Key,
+    blueprint: NamedBlueprint,
+    signal: AbortSignal,
+  ): Promise<Slot | null | "taken"> {
+    const { store, backend, world, bus } = this.#parts;
+    const { sandboxId } = blank;
+    const { name, hash } = blueprint;
+    const generation = await store.nextGeneration();
+    const token = newToken(world);
+    const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
+    const written = await quietly(bus, "marker", () => backend.workspaces.writeMarker(marker).then(() => true));
+    // Where there is no place for a marker any more, the blank has gone since it was picked.
+    if (written === null) return "taken";
+    signal.throwIfAborted();
+    return this.#bind(blank, { user, thread, generation, token }, signal);
+  }
+
+  async #bind(blank: SandboxRecord, to: Key & Credentials, signal: AbortSignal): Promise<Slot | null | "taken"> {
     const { store, backend, membership, settings, bus } = this.#parts;
     const { sandboxId, revision } = blank;
     const { mode, maxPerUser } = settings.limits;
     const limit = mode === "hard" && maxPerUser > 0 ? maxPerUser : null;
-    return this.#asking(async (ask) => {
+    let taken = false;
+    const slot = await this.#asking(async (ask) => {
       const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser: limit };
       // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
       const answer = await store.bind(request);
       if (answer.kind === "bound") {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
-        return this.#connect(answer.record, ask, { origin: "blank", recovery: EMPTY }, signal);
+        return this.#connect(answer.record, ask, "blank", signal);
       }
       await quietly(this.#parts.bus, "marker", () => backend.workspaces.dropMarker(sandboxId, to.generation));
       // A full answer is for admission to deal with: it knows whom to evict and how to wait.
+      taken = answer.kind === "taken";
       if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;
       return this.#refused(answer);
     });
+    return taken ? "taken" : slot;
   }
 
   /** Makes a sandbox from a reservation, and holds it. */
@@ -142,8 +169,7 @@ export class Opener {
     return this.#asking(async (ask) => {
       const made = await this.#parts.maker.make(record, blueprint, ask.seq, signal);
       if (made === null) return null;
-      const recovery = made.workspace === "existing" ? RESTORED : EMPTY;
-      return this.#connect(made.record, ask, { origin: "cold", recovery }, signal);
+      return this.#connect(made, ask, "cold", signal);
     });
   }
 
@@ -160,25 +186,27 @@ export class Opener {
   }
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
-  async #connect(record: SandboxRecord, ask: Ask, opening: Opening, signal: AbortSignal): Promise<Slot | null> {
+  async #connect(record: SandboxRecord, ask: Ask, origin: Slot["origin"], signal: AbortSignal): Promise<Slot | null> {
     const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     membership.sawGeneration(record.generation);
     let attachment: Attachment | null = null;
     try {
-      const reached = await this.#reach(record, opening.recovery, signal);
+      const reached = await this.#reach(record, signal);
       if (reached === null) return null;
       attachment = reached.attachment;
       signal.throwIfAborted();
       const certain = membership.trusted() && membership.term === ask.term;
-      if (certain) return this.#establish(record, ask, { ...opening, ...reached }, startedAt);
+      if (certain) return this.#establish(record, ask, { origin, ...reached }, startedAt);
       // Our session may have ended meanwhile, and this hold with it. Look again.
       await membership.validate();
     } catch (error) {
       const parked = await this.#letGo(record, ask, attachment);
       // Made or bound for callers who all gave up: a cancelled acquire leaves nothing.
-      const unwanted = parked !== null && opening.origin !== "parked" && (signal.aborted || isAnonymous(record.thread));
-      if (unwanted) await quietly(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
+      const unwanted = origin !== "parked" && (signal.aborted || isAnonymous(record.thread));
+      if (unwanted && parked !== null && membership.term === ask.term && isUntouched(record, parked)) {
+        await quietly(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
+      }
       throw error;
     }
     await this.#letGo(record, ask, attachment);
@@ -188,7 +216,7 @@ export class Opener {
   #establish(
     record: SandboxRecord,
     { seq, epoch }: Ask,
-    opening: Opening & { attachment: Attachment },
+    opening: Reached & Pick<Slot, "origin">,
     startedAt: number,
   ): Slot {
     const { world, settings, slots, bus, onLost } = this.#parts;
@@ -222,50 +250,55 @@ export class Opener {
   /** The record, when nobody else holds it in this generation. */
   async #letGo(record: SandboxRecord, { seq }: Ask, attachment: Attachment | null): Promise<SandboxRecord | null> {
     if (attachment !== null) await quietly(this.#parts.bus, "attachment", () => attachment.close());
-    const now = await this.giveBack(record, seq);
+    const now = await this.giveBack(record, seq, false);
     return now !== null && isParked(now) && now.generation === record.generation ? now : null;
   }
 
-  /** Binds what is bound only in the record, then attaches. `null`: it is dead, and is being stopped. */
-  async #reach(
-    record: SandboxRecord,
-    recovery: Recovery,
-    signal: AbortSignal,
-  ): Promise<{ attachment: Attachment; recovery: Recovery } | null> {
-    const { backend, store, retirement } = this.#parts;
-    const target = targetOf(record);
-    const spot = spotOf(record);
+  /** Binds what is bound only in the record, then attaches. `null`: it has ended meanwhile, or is dead and being stopped. */
+  async #reach(record: SandboxRecord, signal: AbortSignal): Promise<Reached | null> {
+    const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
-      const apart = spot !== null && spot.place !== "home";
-      const found = apart ? await abortable(ensureBound(backend.workspaces, spot), signal) : "existing";
-      const bound = record.boundFrom !== null;
-      if (record.boundFrom !== null) {
-        await abortable(backend.rebind(target, record.boundFrom, signal), signal);
-        await store.confirmBound(record.sandboxId, record.generation);
-      }
-      const attachment = await abortable(backend.attach(target, signal), signal);
-      // A blank that was bound just now is a new sandbox, with or without an old workspace.
-      return { attachment, recovery: bound ? (found === "existing" ? RESTORED : EMPTY) : recovery };
+      const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, signal);
+      const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
+      return { attachment, recovery: arrival === null || isShared(record) ? SAME : RECOVERIES[arrival] };
     } catch (error) {
-      if (!isSandlotError(error, "sandbox_lost") && !(await this.#isForeign(record, error))) throw error;
+      if (signal.aborted) throw error;
+      const dead = isSandlotError(error, "sandbox_lost");
+      if (!dead && !(await this.#isPresent(record))) return null;
+      // A daemon that answers to other credentials than its record can be reached by nobody.
+      if (!dead && !isSandlotError(error, "stale_generation")) throw unreachable(record, error);
       await retirement.stopDead(record);
       return null;
     }
   }
 
-  /** The daemon answers to other credentials than the record's, and the record has not changed: nobody can reach it. */
-  async #isForeign(record: SandboxRecord, error: unknown): Promise<boolean> {
-    if (!isSandlotError(error, "stale_generation")) return false;
-    const now = await this.#parts.store.get(record.sandboxId);
-    return now !== null && now.state === "ready" && now.generation === record.generation;
+  /** Every step may have been done before by somebody who then died; each of them can be done again. */
+  async #ensureBound(record: SandboxRecord, signal: AbortSignal): Promise<Arrival | null> {
+    const { backend, store } = this.#parts;
+    const { sandboxId, generation, boundFrom } = record;
+    const spot = spotOf(record);
+    const found = spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot), signal);
+    if (boundFrom === null) return record.arrival;
+    await abortable(backend.rebind(targetOf(record), boundFrom, signal), signal);
+    const arrival = found === "existing" ? "restored" : "empty";
+    await store.confirmBound(sandboxId, generation, arrival);
+    return arrival;
+  }
+
+  async #isPresent({ sandboxId, generation }: SandboxRecord): Promise<boolean> {
+    const now = await this.#parts.store.get(sandboxId);
+    return now?.state === "ready" && now.generation === generation;
   }
 
   /** Gives a hold back. Never fails: a lost release is healed by the next beat. */
-  async giveBack(record: Pick<SandboxRecord, "sandboxId" | "generation">, seq: number): Promise<SandboxRecord | null> {
+  async giveBack(
+    { sandboxId, generation }: Pick<SandboxRecord, "sandboxId" | "generation">,
+    seq: number,
+    used: boolean,
+  ): Promise<SandboxRecord | null> {
     const { store, membership, bus } = this.#parts;
-    const { sandboxId, generation } = record;
-    const request = { sandboxId, generation, instance: membership.instance, seq };
+    const request = { sandboxId, generation, instance: membership.instance, seq, used };
     return quietly(bus, "release", () => store.unhold(request));
   }
 
@@ -283,6 +316,16 @@ export function throwIfRecovering(answer: { kind: string; epoch?: string }, life
   }
 }
 
+/** What went wrong in the engine is its own business; for the caller the sandbox cannot be reached now. */
+function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
+  if (error instanceof SandlotError && (error.retryable || error.code === "workspace_conflict")) return error;
+  return new SandlotError(
+    "sandbox_unreachable",
+    { sandboxId, problem: problemOf(error), retryAfterMs: 1_000 },
+    { cause: error },
+  );
+}
+
 export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
   return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
 }
@@ -292,6 +335,11 @@ export function targetOf(record: SandboxRecord): Target {
   if (ref === null)
     throw new SandlotError("internal", { problem: `sandbox ${sandboxId} is ready without an engine reference` });
   return { sandboxId, generation, token, ref };
+}
+
+/** Somebody else is at work in it, so it is not new to its thread. */
+function isShared({ holders, leases }: SandboxRecord): boolean {
+  return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }
 
 /** Narrows a record to one that belongs to a thread. */

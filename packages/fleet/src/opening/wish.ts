@@ -12,6 +12,8 @@ export interface Wish {
   /** `null`: whatever the thread lives on, and the default where it does not live yet. */
   readonly blueprint: NamedBlueprint | null;
   readonly timeoutMs: number;
+  /** Set for a lease of a remote caller. */
+  readonly ttlMs: number | null;
 }
 
 /** The longest delay a timer can have; more would fire at once. */
@@ -21,17 +23,14 @@ export function parseUser(user: string | undefined): UserId {
   return user === undefined ? DEFAULT_USER : parseUserId(user);
 }
 
-/** `thread` is `null` in a request without one: the caller then makes up a key of its own. */
+/** `anonymous` makes up the key of a request without a thread, or refuses it. */
 export function parseWish(request: AcquireRequest, settings: Settings, anonymous: () => ThreadId): Wish {
   const user = parseUser(request.user);
   const thread = request.thread === undefined ? anonymous() : parseThreadId(request.thread);
   const blueprint = request.blueprint === undefined ? null : blueprintNamed(settings, request.blueprint);
-  return {
-    user,
-    thread,
-    blueprint,
-    timeoutMs: parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs),
-  };
+  const timeoutMs = parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs);
+  const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
+  return { user, thread, blueprint, timeoutMs, ttlMs };
 }
 
 export function parseDelay(field: string, value: number): number {

@@ -41,10 +41,8 @@ export interface RetirementParts {
 /** What a failed or cancelled create may have left in the engine. */
 export type Leftover = Pick<
   SandboxRecord,
-  "sandboxId" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
-> & {
-  readonly ref: EngineRef | null;
-};
+  "sandboxId" | "user" | "thread" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
+> & { readonly ref: EngineRef | null };
 
 /** How often a drive starts over because the record changed under it (a purge was added). */
 const REREAD_MAX = 5;
@@ -230,12 +228,13 @@ export class Retirement {
   /** No record knows it any more: somebody took over and found nothing, but our create may have landed since. */
   async #condemn(leftover: Leftover): Promise<void> {
     const { store, backend, membership } = this.#parts;
-    const { sandboxId } = leftover;
+    const { sandboxId, user, thread } = leftover;
+    const key = user === null || thread === null ? null : { user, thread };
     const objects = await this.#ask("list", (signal) => backend.list({ consistent: true, sandboxId }, signal));
     const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
     if (object === undefined) return;
     const { ref, place } = object;
-    const record = await store.condemn({ ...leftover, ref, place, key: null, actor: membership.instance });
+    const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });
     if (record !== null) await this.drive(record);
   }
 }

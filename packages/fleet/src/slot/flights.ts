@@ -12,7 +12,7 @@ import type { Slot } from "./slot.ts";
 /** How long a caller waits, and what it is told when that was not long enough. */
 export interface Patience {
   readonly signal: AbortSignal | undefined;
-  readonly timeoutMs: number;
+  readonly leftMs: () => number;
   readonly late: () => unknown;
 }
 
@@ -42,7 +42,7 @@ export class Flights {
     start: (signal: AbortSignal) => Promise<Slot>,
     take: (slot: Slot) => T,
   ): Promise<T> {
-    const { signal, timeoutMs, late } = patience;
+    const { signal, leftMs, late } = patience;
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     const flight = this.#flights.get(key) ?? this.#start(key, start);
     flight.waiting += 1;
@@ -60,7 +60,7 @@ export class Flights {
         leave(reason);
       };
       const onAbort = () => giveUp(signal?.reason);
-      const timer = this.#world.timer(timeoutMs, () => giveUp(late()));
+      const timer = this.#world.timer(leftMs(), () => giveUp(late()));
       signal?.addEventListener("abort", onAbort, { once: true });
       flight.promise.then((slot) => {
         if (left) return;

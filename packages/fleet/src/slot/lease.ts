@@ -54,6 +54,7 @@ export class LeaseHandle implements Lease {
     stack: { readonly stack?: string } | null;
     ttlMs: number | null;
     slot: Slot;
+    recovery: Recovery;
     home: LeaseHome;
   }) {
     this.id = parts.id;
@@ -64,7 +65,7 @@ export class LeaseHandle implements Lease {
     this.ttlMs = parts.ttlMs;
     this.home = parts.home;
     this.#slot = parts.slot;
-    this.#recovery = parts.slot.recovery;
+    this.#recovery = parts.recovery;
   }
 
   get sandbox(): Sandbox {

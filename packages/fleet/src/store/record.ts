@@ -39,6 +39,9 @@ export const MOVES: Readonly<Record<State | "absent", readonly (State | "absent"
   stopping: ["absent"],
 };
 
+/** A sandbox that is new to its thread: with the old workspace, or with an empty one. */
+export type Arrival = "restored" | "empty";
+
 export interface SandboxRecord {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
@@ -56,6 +59,8 @@ export interface SandboxRecord {
   /** Leases handed to remote callers. They count as holders until they end. */
   readonly leases: Readonly<Record<LeaseId, RemoteLease>>;
   readonly place: Place;
+  /** What its first lease must be told of the thread's state; `null` once somebody has used it. */
+  readonly arrival: Arrival | null;
   /** After a bind: what the daemon was made with, until it has been told its new generation and token. */
   readonly boundFrom: Credentials | null;
   readonly createdAt: number;

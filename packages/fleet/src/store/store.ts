@@ -42,7 +42,7 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
-import type { Obituary, SandboxRecord } from "./record.ts";
+import type { Arrival, Obituary, SandboxRecord } from "./record.ts";
 
 export interface Store {
   readonly kind: string;
@@ -74,13 +74,13 @@ export interface Store {
   take(request: TakeRequest): Promise<TakeAnswer>;
   hold(request: HoldRequest): Promise<HoldAnswer>;
   /** Ends exactly this hold. The record as it is now, or `null` when there is none. Never fails for being late. */
-  unhold(request: HoldRequest): Promise<SandboxRecord | null>;
+  unhold(request: UnholdRequest): Promise<SandboxRecord | null>;
 
   // ready: binding a blank to a thread
   nextGeneration(): Promise<Generation>;
   bind(request: BindRequest): Promise<BindAnswer>;
-  /** The daemon knows its new generation. */
-  confirmBound(sandboxId: SandboxId, generation: Generation): Promise<void>;
+  /** The workspace is in place and the daemon knows its new generation. */
+  confirmBound(sandboxId: SandboxId, generation: Generation, arrival: Arrival): Promise<void>;
 
   // → stopping → absent
   stop(request: StopRequest): Promise<StopAnswer>;
@@ -207,6 +207,8 @@ export interface PublishRequest {
   readonly actor: InstanceId;
   readonly ref: EngineRef;
   readonly place: Place;
+  /** `null` for a blank. */
+  readonly arrival: Arrival | null;
   /** The counter of the hold to take with it; `null` publishes it parked, or blank. */
   readonly hold: number | null;
 }
@@ -216,6 +218,11 @@ export interface HoldRequest {
   readonly generation: Generation;
   readonly instance: InstanceId;
   readonly seq: number;
+}
+
+export interface UnholdRequest extends HoldRequest {
+  /** Somebody had a lease under this hold: from now on it is the same sandbox for whoever comes next. */
+  readonly used: boolean;
 }
 
 export type HoldAnswer =
@@ -320,6 +327,8 @@ export interface AdoptRequest extends NewRecord {
   readonly ref: EngineRef;
   readonly place: Place;
   readonly limits: Limits;
+  /** The epoch in which this was judged; in another one it must be judged anew. */
+  readonly epoch: Epoch;
 }
 
 export interface CondemnRequest extends NewRecord {
@@ -329,6 +338,8 @@ export interface CondemnRequest extends NewRecord {
   /** The thread its marker names. Claimed if it is free, so that nobody acquires it before its workspace is home. */
   readonly key: { readonly user: UserId; readonly thread: ThreadId } | null;
   readonly actor: InstanceId;
+  /** The epoch in which this was judged, where it was; in another one it must be judged anew. */
+  readonly epoch?: Epoch;
   /** The thread is deleted although it has no sandbox: its key must be free, and its workspace goes. */
   readonly purge?: boolean;
 }

@@ -23,6 +23,7 @@ export interface Tables {
   meta(): MetaRow;
   putMeta(meta: MetaRow): void;
 
+  hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;
   sessions(): readonly Session[];
   putSession(session: Session): void;

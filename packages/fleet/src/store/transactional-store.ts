@@ -3,7 +3,7 @@
  * in `transactions/`; an implementation only says where the rows are and how a step becomes atomic.
  */
 
-import type { Generation, SandboxId } from "@sandlot/contract";
+import type { SandboxId } from "@sandlot/contract";
 import type { Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as ending from "./transactions/ending.ts";
@@ -76,8 +76,8 @@ export abstract class TransactionalStore implements Store {
   bind(request: Argument<"bind">) {
     return this.run("bind", "write", (tables) => making.bind(tables, request));
   }
-  confirmBound(sandboxId: SandboxId, generation: Generation) {
-    return this.run("confirmBound", "write", (tables) => making.confirmBound(tables, sandboxId, generation));
+  confirmBound(...args: Parameters<Store["confirmBound"]>) {
+    return this.run("confirmBound", "write", (tables) => making.confirmBound(tables, ...args));
   }
 
   stop(request: Argument<"stop">) {

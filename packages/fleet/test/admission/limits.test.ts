@@ -116,6 +116,16 @@ describe("a refusal", () => {
     await (await stage.until(creating.promise)).release();
   });
 
+  test("for a user's limit counts that user's own sandboxes only", async () => {
+    const stage = newStage({ limits: { max: 10, maxPerUser: 2, onFull: "reject" }, pool: { default: 1 } });
+    const { fleet } = await stage.open();
+    await stage.settle();
+    for (const thread of ["b1", "b2"]) await fleet.acquire({ user: "bob", thread });
+    for (const thread of ["a1", "a2"]) await fleet.acquire({ user: "alice", thread });
+    const error = await stage.refusal("capacity_exhausted", fleet.acquire({ user: "alice", thread: "a3" }));
+    expect(error.details).toMatchObject({ scope: "user", max: 2, leased: 2, parked: 0, blank: 0, creating: 0 });
+  });
+
   test("with onFull reject still evicts what nobody uses", async () => {
     const stage = newStage({ limits: { max: 1, onFull: "reject" } });
     const instance = await stage.open();
@@ -214,11 +224,12 @@ describe("the queue", () => {
     const stage = newStage({ limits: { max: 1 } });
     const { fleet, store } = await stage.open();
     const held = await fleet.acquire({ thread: "held" });
+    const waiting = watched(fleet.acquire({ thread: "a" }));
+    await stage.advance(100);
     // The answer "full" arrives; looking for somebody to evict fails.
     const restore = store.on("list", (proceed, filter) =>
       filter === undefined ? Promise.reject(new Error("disk hiccup")) : proceed(),
     );
-    const waiting = watched(fleet.acquire({ thread: "a" }));
     await stage.advance(1_000);
     restore();
     await held.release();

@@ -4,6 +4,7 @@
 
 import { describe, expect, test } from "vitest";
 import { newStage, newStageOn, STORE_KINDS } from "../support/stage.ts";
+import { watched } from "../support/virtual-time.ts";
 
 const TTL_MS = 30_000;
 
@@ -137,11 +138,10 @@ describe("a remote lease whose sandbox crashed", () => {
 
   test("is not taken for expired while that row is being written", async () => {
     const stage = newStage();
-    const { fleet, store, typesOf } = await stage.open();
+    const { fleet, store } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1", ttlMs: TTL_MS });
     stage.killSandbox(lease.sandbox.id);
     await stage.settle();
-    typesOf("lease-lost");
     const gate = store.hang("grantLease");
     const use = lease.sandbox.exec("echo on");
     use.catch(() => undefined);
@@ -153,6 +153,20 @@ describe("a remote lease whose sandbox crashed", () => {
     expect((await stage.until(use)).stdout).toBe("on\n");
     expect((await stage.until(lease.sandbox.exec("echo on"))).stdout).toBe("on\n");
     await lease.release();
+  });
+
+  test("has a deadline for that row, too", async () => {
+    const stage = newStage({ acquireTimeoutMs: 5_000 });
+    const { fleet, store } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1", ttlMs: TTL_MS });
+    stage.killSandbox(lease.sandbox.id);
+    await stage.settle();
+    const gate = store.hang("grantLease");
+    const use = watched(lease.sandbox.exec("true"));
+    await stage.advance(11_000);
+    expect(use.state).toBe("rejected");
+    gate.open();
+    await stage.until(lease.release());
   });
 
   test("and which nobody uses or renews again is forgotten after its time", async () => {

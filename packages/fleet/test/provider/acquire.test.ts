@@ -86,6 +86,55 @@ describe("acquire", () => {
   });
 });
 
+describe("acquire and release at the same time", () => {
+  test("an acquire that comes while the last lease is being given back gets the sandbox and keeps it", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    const first = await fleet.acquire({ thread: "t1" });
+    const gate = store.hang("unhold");
+    const releasing = watched(first.release());
+    await stage.settle();
+    const second = await stage.until(fleet.acquire({ thread: "t1" }));
+    gate.open();
+    await stage.until(releasing.promise);
+    await stage.advance(20_000);
+    expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
+    expect(second.sandbox.id).toBe(first.sandbox.id);
+    expect((await second.sandbox.exec("echo on")).stdout).toBe("on\n");
+    await second.release();
+    expect((await stage.recordOf("t1"))?.holders).toEqual({});
+  });
+
+  test("beats that pass while a hold is being asked for do not undo it", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const gate = store.hang("take", { when: "after" });
+    const acquiring = watched(fleet.acquire({ thread: "t1" }));
+    store.forgetCalls();
+    await stage.advance(20_000);
+    expect(store.callsOf("beat").length).toBeGreaterThan(2);
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
+  test("a thousand leases of one thread, taken and released in any order, end in one parked sandbox", async () => {
+    const stage = newStage();
+    const { fleet, backend, store } = await stage.open();
+    const work = Array.from({ length: 1_000 }, async (_, index) => {
+      const lease = await fleet.acquire({ thread: "t1" });
+      for (let turn = 0; turn < index % 7; turn += 1) await Promise.resolve();
+      await lease.release();
+    });
+    await stage.until(Promise.all(work));
+    expect(backend.callsOf("create")).toHaveLength(1);
+    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(store.callsOf("unhold").length).toBeLessThan(10);
+  });
+});
+
 describe("deadlines", () => {
   test("name the stage that the acquire was at: creating", async () => {
     const stage = newStage();
@@ -163,6 +212,34 @@ describe("deadlines", () => {
     await stage.advance(2_000);
     expect(remote.state).toBe("rejected");
     gate.open();
+  });
+
+  test("count all steps together: what the create took is gone for the row of a remote lease", async () => {
+    const stage = newStage();
+    const { fleet, backend, store } = await stage.open();
+    const gates = [backend.hang("create"), store.hang("grantLease")];
+    const remote = watched(fleet.acquire({ thread: "t1", ttlMs: 60_000, timeoutMs: 700 }));
+    await stage.advance(600);
+    gates[0]?.open();
+    await stage.advance(150);
+    expect(remote.state).toBe("rejected");
+    await stage.refusal("acquire_timeout", remote.promise);
+    gates[1]?.open();
+  });
+
+  test("count all steps together: also when what landed was lost before it could be taken", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    // Each sandbox dies in the very moment in which it is ready, a little later each time.
+    backend.on("attach", async (proceed, { sandboxId }) => {
+      const attachment = await proceed();
+      await new Promise<void>((resolve) => stage.engineWorld.timer(300, resolve));
+      stage.killSandbox(sandboxId);
+      return attachment;
+    });
+    const acquiring = watched(fleet.acquire({ thread: "t1", timeoutMs: 1_000 }));
+    await stage.advance(1_500);
+    expect(acquiring.state).toBe("rejected");
   });
 
   test("the default is acquireTimeoutMs", async () => {

@@ -55,6 +55,20 @@ describe("recovery says what a lease got", () => {
     expect(lease.recovery.kind).toBe("restored");
   });
 
+  test("what it truly is for one that was only warmed: nobody has been in it", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    await stage.until(fleet.warm({ thread: "t1" }));
+    const first = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(first.recovery.kind).toBe("empty");
+    await first.sandbox.exec("true");
+    await first.release();
+    await stage.until(fleet.destroy({ thread: "t1" }));
+    await stage.until(fleet.warm({ thread: "t1" }));
+    await using second = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(second.recovery.kind).toBe("restored");
+  });
+
   test("restored also when the thread's workspace moves into a blank", async () => {
     const stage = newStage({ pool: { default: 1 } });
     const { fleet, eventsOf } = await stage.open();

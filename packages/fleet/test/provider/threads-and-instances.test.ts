@@ -73,7 +73,7 @@ describe("the maximum lifetime", () => {
     const lease = await a.fleet.acquire({ thread: "t1" });
     await stage.advance(59_000);
     await (await a.fleet.acquire({ thread: "t1" })).release();
-    await stage.advance(1_000);
+    await stage.advance(1_001);
     for (const { fleet } of [a, b]) {
       const error = await stage.refusal("sandbox_expired", fleet.acquire({ thread: "t1" }));
       expect(error.details).toMatchObject({ sandboxId: lease.sandbox.id, maxLifetimeMs: 60_000 });
@@ -94,10 +94,10 @@ describe("the maximum lifetime", () => {
     const { fleet } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
     await lease.release();
-    await stage.advance(59_999);
+    await stage.advance(59_998);
     const parked = await fleet.list();
     expect(parked.map(({ state }) => state)).toEqual(["parked"]);
-    await stage.advance(1);
+    await stage.advance(3);
     await using next = await stage.until(fleet.acquire({ thread: "t1" }));
     expect(next.generation).toBeGreaterThan(lease.generation);
   });

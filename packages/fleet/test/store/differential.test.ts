@@ -1,6 +1,6 @@
 /**
  * The memory store and the SQLite store, side by side: any sequence of steps gives the same answers and leaves the same
- * rows. The transactions are shared, so what this finds is a row that is stored, indexed or read differently.
+ * rows. The transactions are shared, so what this finds is a row that is stored, indexed, remembered or read differently.
  */
 
 import type { LeaseId, SandboxId } from "@sandlot/contract";
@@ -17,7 +17,11 @@ const STEPS_MAX = 50;
 
 /** One step, by small numbers. What it means is made of the records as they are, so that most steps hit something. */
 const stepArbitrary = fc.record({
-  operation: fc.nat(19),
+  operation: fc.nat(21),
+  /** At which of two connections to the SQLite file: each must see what the other wrote. */
+  connection: fc.nat(1),
+  /** At which of them everything is looked at afterwards. */
+  look: fc.nat(1),
   /** Which record; one more than there are means an unknown one. */
   record: fc.nat(4),
   instance: fc.constantFrom("a", "b", "c"),
@@ -47,6 +51,7 @@ async function runBoth(steps: readonly Step[]): Promise<void> {
   const harnesses: StoreHarness[] = [await openMemory(world), await openSqlite(world)];
   const [memory, sqlite] = harnesses.map(({ store }) => store) as [Store, Store];
   try {
+    const connections = [sqlite, await (harnesses[1] as StoreHarness).second()] as const;
     for (const name of ["a", "b", "c"]) await both(memory, sqlite, (store) => beat(store, name, 1, true, []));
     await both(memory, sqlite, async (store) => store.endRecovery((await store.meta()).epoch));
     for (const [n, step] of steps.entries()) {
@@ -54,9 +59,10 @@ async function runBoth(steps: readonly Step[]): Promise<void> {
       const records = [...(await memory.list())].sort((x, y) => (x.sandboxId < y.sandboxId ? -1 : 1));
       const sessions = await memory.sessions();
       const beats = new Map(sessions.map(({ instance, beat }) => [instance as string, beat]));
-      await both(memory, sqlite, (store) => perform(store, step, n, records, beats));
-      await both(memory, sqlite, present);
+      await both(memory, connections[step.connection] as Store, (store) => perform(store, step, n, records, beats));
+      await both(memory, connections[step.look] as Store, present);
     }
+    for (const connection of connections) await both(memory, connection, present);
     await both(memory, sqlite, past);
   } finally {
     await Promise.all(harnesses.map((harness) => harness.dispose()));
@@ -91,7 +97,6 @@ async function past(store: Store): Promise<unknown> {
   return Promise.all(Array.from({ length: STEPS_MAX }, (_, n) => store.obituary(`s${n}` as SandboxId)));
 }
 
-/** Lease ids are random in life, so no two records ever share one. */
 function leaseOf(sandboxId: SandboxId): LeaseId {
   return `lease-of-${sandboxId}` as LeaseId;
 }
@@ -125,7 +130,8 @@ function perform(
   const target =
     known ?? ({ sandboxId: "unknown", generation: 1, revision: 1, token: "x", actor } as unknown as SandboxRecord);
   const { sandboxId, thread } = target;
-  const leaseId = leaseOf(sandboxId);
+  // Sometimes a lease that another sandbox may have.
+  const leaseId = leaseOf(off === 1 ? (records[0]?.sandboxId ?? sandboxId) : sandboxId);
   const generation = target.generation + off;
   const revision = target.revision + off;
   const fresh = {
@@ -148,11 +154,22 @@ function perform(
         actor: target.actor ?? actor,
         ref: "r",
         place,
+        arrival: flag ? "empty" : "restored",
         hold: flag ? seq : null,
       } as never),
-    () => store.publish({ sandboxId, revision, actor: target.actor ?? actor, ref: "r", place, hold: null } as never),
+    () =>
+      store.publish({
+        sandboxId,
+        revision,
+        actor: target.actor ?? actor,
+        ref: "r",
+        place,
+        arrival: null,
+        hold: null,
+      } as never),
     () => store.hold({ sandboxId, generation, instance, seq } as never),
-    () => store.unhold({ sandboxId, generation, instance, seq } as never),
+    () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
+    () => store.take({ user: "u", thread: step.thread ?? thread ?? "t1", instance, seq } as never),
     () =>
       store.bind({
         sandboxId,
@@ -165,7 +182,7 @@ function perform(
         seq,
         maxPerUser: limit,
       } as never),
-    () => store.confirmBound(sandboxId, generation as never),
+    () => store.confirmBound(sandboxId, generation as never, flag ? "restored" : "empty"),
     () => store.nextGeneration(),
     () =>
       store.stop({
@@ -199,6 +216,7 @@ function perform(
       } as never),
     () =>
       store.condemn({ ...fresh, ...(flag ? { sandboxId } : {}), key, generation, ref: null, place, actor } as never),
+    () => store.condemn({ ...fresh, key, generation, ref: null, place, actor, purge: flag } as never),
     () => beat(store, instance, (beats.get(instance) ?? 0) + 1 + off, true, flag ? records.slice(0, 2) : [], seq),
     () => (flag ? store.bury(instance as never, (beats.get(instance) ?? 1) + off) : store.leave(instance as never)),
   ];
@@ -207,7 +225,7 @@ function perform(
 
 /** The rest of a record that an instance might remember. */
 function restorable(key: { user: string; thread: string } | null): object {
-  const empty = { holders: {}, leases: {}, boundFrom: null, parkedAt: null, reason: null, ref: "r" };
+  const empty = { holders: {}, leases: {}, arrival: null, boundFrom: null, parkedAt: null, reason: null, ref: "r" };
   return {
     ...empty,
     ...(key ?? { user: "u", thread: "t3" }),

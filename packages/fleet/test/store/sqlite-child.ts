@@ -64,6 +64,21 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       if (answer.kind === "reserved") say(answer.record.sandboxId);
     }
   },
+  /** Holds and lets go of the thread `t`, again and again, and says how often it was held. */
+  async take() {
+    const store = await join();
+    let taken = 0;
+    for (let seq = 1; seq <= Number(argument); seq += 1) {
+      const answer = await store.take({ user: "u" as UserId, thread: "t" as ThreadId, instance, seq });
+      if (answer.kind !== "held") continue;
+      const { sandboxId, generation, holders } = answer.record;
+      if (holders[instance]?.seq === seq) taken += 1;
+      await store.unhold({ sandboxId, generation, instance, seq, used: true });
+    }
+    say({ taken });
+    await store.leave(instance);
+    await store.close();
+  },
   /** Makes and removes under a limit, and says how often there was room. */
   async hammer() {
     const store = await join();

@@ -80,7 +80,8 @@ describe("a file that cannot be used", () => {
   it("with a record that is none is store_corrupt when it is read", async () => {
     const { store } = await openWithRecord();
     const db = new DatabaseSync(here.path);
-    for (const body of ["{}", "not json", '{"sandboxId":"s-t"}']) {
+    const another = JSON.stringify({ ...(await store.find(USER, THREAD)), sandboxId: "another" });
+    for (const body of ["{}", "not json", '{"sandboxId":"s-t"}', another]) {
       db.prepare("UPDATE records SET body = ?").run(body);
       await expect(store.find(USER, THREAD)).rejects.toMatchObject({ ...corrupt, details: { path: here.path } });
       await expect(store.list()).rejects.toMatchObject(corrupt);
@@ -117,7 +118,8 @@ describe("the schema", () => {
       db.prepare("INSERT INTO records VALUES (?, 'u', ?, 'ready', 'h', ?)").run(
         body.sandboxId,
         body.thread,
-        JSON.stringify(body),
+        // As it was then: without the field that a later migration adds.
+        JSON.stringify({ ...body, arrival: undefined }),
       );
     }
     db.exec("COMMIT");
@@ -192,10 +194,8 @@ describe("what the machine refuses", () => {
       .then(fill)
       .catch((error: unknown) => error);
     expect(troubleOf(error)).toMatchObject({ kind: "refused", problem: expect.stringContaining("full") });
-    expect(connection.transact("read", (tables) => [tables.countAll(), tables.meta().generation > 1])).toEqual([
-      1,
-      true,
-    ]);
+    expect(connection.transact("read", (tables) => tables.countAll())).toBe(1);
+    expect(connection.transact("read", (tables) => tables.meta().generation)).toBeGreaterThan(1);
     db.exec("PRAGMA max_page_count = 100000");
     fill();
     expect(connection.transact("read", (tables) => tables.countAll())).toBe(101);

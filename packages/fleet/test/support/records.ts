@@ -31,6 +31,7 @@ export function recordWith(given: Loose = {}): SandboxRecord {
     leases: {},
     place: "home",
     boundFrom: null,
+    arrival: null,
     createdAt: 0,
     parkedAt: 0,
     purge: false,

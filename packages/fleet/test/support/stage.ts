@@ -85,8 +85,11 @@ export class Stage {
       },
     };
     prepare(parts);
-    const fleet = await this.time.until(assembleFleet({ settings, world, store: store.proxy, backend: backend.proxy }));
-    fleet.events.on((event) => events.push(event));
+    const assembling = assembleFleet({ settings, world, store: store.proxy, backend: backend.proxy }).then((opened) => {
+      opened.events.on((event) => events.push(event));
+      return opened;
+    });
+    const fleet = await this.time.until(assembling);
     const instance: Instance = { ...parts, fleet };
     this.#instances.push(instance);
     return instance;

@@ -58,6 +58,10 @@ export class MemoryTables implements Tables {
     this.#meta = meta;
   }
 
+  hasSession(instance: InstanceId): boolean {
+    return this.#sessions.has(instance);
+  }
+
   session(instance: InstanceId): Session | null {
     return this.#sessions.get(instance) ?? null;
   }

@@ -19,9 +19,8 @@ export class Connection {
   readonly epoch: Epoch;
   readonly #db: DatabaseSync;
   readonly #tables: SqliteTables;
-  readonly #sql: Readonly<
-    Record<"read" | "write" | "commit" | "rollback" | "dataVersion", ReturnType<DatabaseSync["prepare"]>>
-  >;
+  readonly #sql: Readonly<Record<"begin" | "commit" | "rollback" | "dataVersion", ReturnType<DatabaseSync["prepare"]>>>;
+  #isUnended = false;
   readonly #sideFiles: readonly { readonly path: string; readonly file: FileIdentity | null }[];
 
   /** `db` has been checked and migrated. From here on it is the connection's to close. */
@@ -32,42 +31,60 @@ export class Connection {
     this.epoch = options.epoch;
     this.#tables = new SqliteTables(db, options.now);
     this.#sql = {
-      read: db.prepare("BEGIN"),
       // Takes the write lock at once: a transaction that read first could find, too late, that another wrote since.
-      write: db.prepare("BEGIN IMMEDIATE"),
+      begin: db.prepare("BEGIN IMMEDIATE"),
       commit: db.prepare("COMMIT"),
       rollback: db.prepare("ROLLBACK"),
       dataVersion: db.prepare("PRAGMA data_version"),
     };
+    this.#sql.dataVersion.setReturnArrays(true);
     this.#sideFiles = SIDE_FILES.map((suffix) => ({ path: path + suffix, file: identify(path + suffix) }));
   }
 
   transact<T>(access: "read" | "write", step: (tables: Tables) => T): T {
-    this.#tables.forget();
-    this.#sql[access].run();
+    if (this.#isUnended) this.#end();
+    return access === "read" ? this.#read(step) : this.#write(step);
+  }
+
+  /** A step that reads is one statement (a test holds every step to it), and one statement is a transaction by itself. */
+  #read<T>(step: (tables: Tables) => T): T {
+    this.#tables.validate(this.dataVersion());
+    return step(this.#tables);
+  }
+
+  #write<T>(step: (tables: Tables) => T): T {
+    this.#sql.begin.run();
     try {
+      this.#tables.validate(this.dataVersion());
       const result = step(this.#tables);
       this.#sql.commit.run();
       return result;
     } catch (error) {
+      this.#tables.forget();
       this.#rollback();
       throw error;
     }
   }
 
-  /** Some errors end the transaction by themselves. What went wrong first is what the caller hears of. */
+  /** What went wrong first is what the caller hears of. */
   #rollback(): void {
-    if (!this.#db.isTransaction) return;
+    this.#isUnended = true;
     try {
-      this.#sql.rollback.run();
+      this.#end();
     } catch {
-      // SQLite rolls back when the connection is closed or the process ends.
+      // Tried again before the next step: nobody may read what was not committed.
     }
+  }
+
+  #end(): void {
+    // Some errors end the transaction by themselves.
+    if (this.#db.isTransaction) this.#sql.rollback.run();
+    this.#isUnended = false;
   }
 
   /** Changes when another connection has committed something. */
   dataVersion(): unknown {
-    return this.#sql.dataVersion.get()?.data_version;
+    return (this.#sql.dataVersion.get() as readonly unknown[] | undefined)?.[0];
   }
 
   schemaVersion(): number {

@@ -1,6 +1,6 @@
 /**
  * From rows to what they mean. A file can be damaged or edited, so nothing is believed: every field that the
- * transactions rely on is looked at, by hand, because this runs on every `find` and `hold`.
+ * transactions rely on is looked at, by hand, because this runs whenever another process has written.
  */
 
 import type { ProcessIdentity } from "../../world/world.ts";
@@ -32,8 +32,14 @@ export function toSession(row: Row): Session {
 
 export function toRecord(row: Row): SandboxRecord {
   const value = parse(row.body, "record");
-  if (!isRecord(value)) throw new CorruptRow(`the record of sandbox ${String(row.sandbox_id)} is damaged`);
+  if (!isRecord(value) || value.sandboxId !== row.sandbox_id)
+    throw new CorruptRow(`the record of sandbox ${String(row.sandbox_id)} is damaged`);
   return value;
+}
+
+export function toRowid({ rowid }: Row): number {
+  if (typeof rowid !== "number") throw new CorruptRow("a record has no number");
+  return rowid;
 }
 
 export function toObituary(row: Row): Obituary {
@@ -75,6 +81,7 @@ function isRecord(value: unknown): value is SandboxRecord {
     isMapOf(value.holders, isHold) &&
     isMapOf(value.leases, isLease) &&
     isText(value.place) &&
+    isTextOrNull(value.arrival) &&
     (value.boundFrom === null || isCredentials(value.boundFrom)) &&
     isNumber(value.createdAt) &&
     (value.parkedAt === null || isNumber(value.parkedAt)) &&

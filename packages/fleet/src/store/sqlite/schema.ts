@@ -39,6 +39,8 @@ const MIGRATIONS: readonly string[] = [
   UPDATE records SET held = 1
     WHERE EXISTS (SELECT 1 FROM json_each(body, '$.holders')) OR EXISTS (SELECT 1 FROM json_each(body, '$.leases'));
   `,
+  // Whether a sandbox was used before cannot be told from an older record. Most were.
+  "UPDATE records SET body = json_set(body, '$.arrival', NULL)",
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

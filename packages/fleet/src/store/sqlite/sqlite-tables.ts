@@ -1,9 +1,10 @@
 /**
  * The rows of a SQLite file, inside one transaction at a time.
  *
- * Hot steps touch few pages: a record that was read in this transaction is remembered, so that writing it back knows
- * what changed. A hold then writes one row on one page; the indexes are left alone. Who holds what is only asked once
- * per beat, so that it is looked for in the records that are held instead of being kept in a table of its own.
+ * Hot steps touch few pages: what they read is answered from `RowCache`, which knows when it may, and writing a record
+ * back knows what changed. A hold then is one UPDATE of one row on one page; the indexes are left alone. Who holds what
+ * is only asked once per beat, so that it is looked for in the records that are held instead of being kept in a table
+ * of its own. Steps that look at many records read and parse them all: they are rare, and would only crowd the cache.
  */
 
 import type { DatabaseSync } from "node:sqlite";
@@ -11,36 +12,48 @@ import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract"
 import { isHeld, type Obituary, type SandboxRecord } from "../record.ts";
 import type { ListFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
-import { toCount, toMeta, toObituary, toRecord, toSession } from "./rows.ts";
+import { bodyText, fixedText, isFixedSame } from "./body.ts";
+import { type RecordRow, RowCache } from "./row-cache.ts";
+import { toCount, toMeta, toObituary, toRecord, toRowid, toSession } from "./rows.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
 const OBITUARIES_MAX = 1_000;
 
-/** Room for a hold or two. Larger would waste more than it saves. */
-const BODY_STEP_CHARS = 256;
-
 export class SqliteTables implements Tables {
   readonly now: () => number;
   readonly #sql: ReturnType<typeof prepareAll>;
-  /** Records as they are in the file, as far as this transaction has read or written them. */
-  readonly #seen = new Map<SandboxId, SandboxRecord>();
+  readonly #cache = new RowCache();
 
   constructor(db: DatabaseSync, now: () => number) {
     this.now = now;
     this.#sql = prepareAll(db);
   }
 
-  /** Forgets what the last transaction saw. To be called before each one. */
+  /** To be called before each step, with the file's `data_version` as the step sees it. */
+  validate(version: unknown): void {
+    this.#cache.validate(version);
+  }
+
+  /** To be called when what was written is not, or not surely, in the file. */
   forget(): void {
-    this.#seen.clear();
+    this.#cache.clear();
   }
 
   meta(): MetaRow {
-    return toMeta(this.#sql.meta.get());
+    this.#cache.meta ??= toMeta(this.#sql.meta.get());
+    return this.#cache.meta;
   }
 
   putMeta(meta: MetaRow): void {
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
+    this.#cache.meta = meta;
+  }
+
+  hasSession(instance: InstanceId): boolean {
+    if (this.#cache.hasSession(instance)) return true;
+    if (this.#sql.hasSession.get(instance) === undefined) return false;
+    this.#cache.addSession(instance);
+    return true;
   }
 
   session(instance: InstanceId): Session | null {
@@ -58,22 +71,24 @@ export class SqliteTables implements Tables {
 
   deleteSession(instance: InstanceId): void {
     this.#sql.deleteSession.run(instance);
+    this.#cache.deleteSession(instance);
   }
 
   record(sandboxId: SandboxId): SandboxRecord | null {
-    return this.#one(this.#sql.record.get(sandboxId));
+    return this.#row(sandboxId)?.record ?? null;
   }
 
   recordOf(user: UserId, thread: ThreadId): SandboxRecord | null {
-    return this.#one(this.#sql.recordOf.get(user, thread));
+    const row = this.#cache.recordOf(user, thread) ?? this.#remember(this.#sql.recordOf.get(user, thread));
+    return row?.record ?? null;
   }
 
   recordWithLease(leaseId: string): SandboxRecord | null {
-    return this.#one(this.#sql.recordWithLease.get(leaseId));
+    return this.#remember(this.#sql.recordWithLease.get(leaseId))?.record ?? null;
   }
 
   records(filter?: ListFilter): readonly SandboxRecord[] {
-    return this.#rowsOf(filter).map((row) => this.#remember(toRecord(row)));
+    return this.#rowsOf(filter).map(toRecord);
   }
 
   #rowsOf(filter: ListFilter | undefined) {
@@ -83,7 +98,7 @@ export class SqliteTables implements Tables {
   }
 
   recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
-    return this.#sql.recordsHeldBy.all(instance).map((row) => this.#remember(toRecord(row)));
+    return this.#sql.recordsHeldBy.all(instance).map(toRecord);
   }
 
   countAll(): number {
@@ -95,24 +110,23 @@ export class SqliteTables implements Tables {
   }
 
   putRecord(record: SandboxRecord): void {
-    const old = this.#seen.get(record.sandboxId) ?? this.record(record.sandboxId);
     const { sandboxId, user, thread, state, blueprintHash } = record;
     const held = isHeld(record) ? 1 : 0;
-    const body = padded(JSON.stringify(record));
-    if (old === null) {
-      this.#sql.insertRecord.run(sandboxId, user, thread, state, blueprintHash, held, body);
-    } else if (
-      old.state === state &&
-      old.thread === thread &&
-      old.user === user &&
-      old.blueprintHash === blueprintHash
-    ) {
-      this.#sql.updateBody.run(held, body, sandboxId);
+    const old = this.#row(sandboxId);
+    const isSame = old !== null && isFixedSame(old.record, record);
+    const fixed = (isSame ? old.fixed : null) ?? fixedText(record);
+    const body = bodyText(fixed, record);
+    let rowid = old?.rowid;
+    if (rowid === undefined) {
+      const { lastInsertRowid } = this.#sql.insertRecord.run(sandboxId, user, thread, state, blueprintHash, held, body);
+      rowid = lastInsertRowid;
+    } else if (isSame) {
+      this.#sql.updateBody.run(held, body, rowid);
     } else {
-      this.#sql.updateRecord.run(user, thread, state, blueprintHash, held, body, sandboxId);
+      this.#sql.updateRecord.run(user, thread, state, blueprintHash, held, body, rowid);
     }
-    this.#putLeases(record, old?.leases ?? {});
-    this.#seen.set(sandboxId, record);
+    this.#putLeases(record, old?.record.leases ?? {});
+    this.#cache.putRecord({ rowid, record, fixed });
   }
 
   #putLeases({ sandboxId, leases }: SandboxRecord, old: SandboxRecord["leases"]): void {
@@ -121,11 +135,11 @@ export class SqliteTables implements Tables {
   }
 
   deleteRecord(sandboxId: SandboxId): void {
-    const old = this.#seen.get(sandboxId) ?? this.record(sandboxId);
+    const old = this.record(sandboxId);
     if (old === null) return;
     this.#putLeases({ ...old, leases: {} }, old.leases);
     this.#sql.deleteRecord.run(sandboxId);
-    this.#seen.delete(sandboxId);
+    this.#cache.deleteRecord(sandboxId);
   }
 
   obituary(sandboxId: SandboxId): Obituary | null {
@@ -138,22 +152,16 @@ export class SqliteTables implements Tables {
     this.#sql.trimObituaries.run(OBITUARIES_MAX);
   }
 
-  #one(row: Readonly<Record<string, unknown>> | undefined): SandboxRecord | null {
-    return row === undefined ? null : this.#remember(toRecord(row));
+  #row(sandboxId: SandboxId): RecordRow | null {
+    return this.#cache.record(sandboxId) ?? this.#remember(this.#sql.record.get(sandboxId));
   }
 
-  #remember(record: SandboxRecord): SandboxRecord {
-    this.#seen.set(record.sandboxId, record);
-    return record;
+  #remember(found: Parameters<typeof toRecord>[0] | undefined): RecordRow | null {
+    if (found === undefined) return null;
+    const row = { rowid: toRowid(found), record: toRecord(found), fixed: null };
+    this.#cache.putRecord(row);
+    return row;
   }
-}
-
-/**
- * Spaces at the end, which JSON allows. A record that is held and let go then keeps its length, and SQLite writes it over
- * the old one in place instead of making room for it on the page.
- */
-function padded(json: string): string {
-  return json.padEnd(Math.ceil(json.length / BODY_STEP_CHARS) * BODY_STEP_CHARS);
 }
 
 function prepareAll(db: DatabaseSync) {
@@ -162,12 +170,15 @@ function prepareAll(db: DatabaseSync) {
     meta: prepare("SELECT epoch, recovering, generation FROM meta"),
     putMeta: prepare("UPDATE meta SET epoch = ?, recovering = ?, generation = ?"),
     session: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions WHERE instance = ?"),
+    hasSession: prepare("SELECT 1 FROM sessions WHERE instance = ?"),
     sessions: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions"),
     putSession: prepare("INSERT OR REPLACE INTO sessions (instance, beat, last_beat_at, identity) VALUES (?, ?, ?, ?)"),
     deleteSession: prepare("DELETE FROM sessions WHERE instance = ?"),
-    record: prepare("SELECT sandbox_id, body FROM records WHERE sandbox_id = ?"),
-    recordOf: prepare("SELECT sandbox_id, body FROM records WHERE user = ? AND thread = ?"),
-    recordWithLease: prepare("SELECT sandbox_id, body FROM leases JOIN records USING (sandbox_id) WHERE lease_id = ?"),
+    record: prepare("SELECT rowid, sandbox_id, body FROM records WHERE sandbox_id = ?"),
+    recordOf: prepare("SELECT rowid, sandbox_id, body FROM records WHERE user = ? AND thread = ?"),
+    recordWithLease: prepare(
+      "SELECT records.rowid, sandbox_id, body FROM leases JOIN records USING (sandbox_id) WHERE lease_id = ?",
+    ),
     records: prepare("SELECT sandbox_id, body FROM records"),
     recordsBlank: prepare(
       "SELECT sandbox_id, body FROM records WHERE state = 'ready' AND thread IS NULL AND blueprint_hash = ?",
@@ -186,9 +197,9 @@ function prepareAll(db: DatabaseSync) {
       "INSERT INTO records (sandbox_id, user, thread, state, blueprint_hash, held, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
     ),
     updateRecord: prepare(
-      "UPDATE records SET user = ?, thread = ?, state = ?, blueprint_hash = ?, held = ?, body = ? WHERE sandbox_id = ?",
+      "UPDATE records SET user = ?, thread = ?, state = ?, blueprint_hash = ?, held = ?, body = ? WHERE rowid = ?",
     ),
-    updateBody: prepare("UPDATE records SET held = ?, body = ? WHERE sandbox_id = ?"),
+    updateBody: prepare("UPDATE records SET held = ?, body = ? WHERE rowid = ?"),
     deleteRecord: prepare("DELETE FROM records WHERE sandbox_id = ?"),
     insertLease: prepare("INSERT OR REPLACE INTO leases (lease_id, sandbox_id) VALUES (?, ?)"),
     deleteLease: prepare("DELETE FROM leases WHERE lease_id = ? AND sandbox_id = ?"),

@@ -3,7 +3,7 @@
  */
 
 import type { Generation, SandboxId } from "@sandlot/contract";
-import { isBlank, isHeld, type SandboxRecord } from "../record.ts";
+import { type Arrival, isBlank, isHeld, type SandboxRecord } from "../record.ts";
 import type {
   BindAnswer,
   BindRequest,
@@ -16,6 +16,7 @@ import type {
   ReserveRequest,
   TakeAnswer,
   TakeRequest,
+  UnholdRequest,
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { change, dropHold, hasSession, refuseIfFull } from "./rows.ts";
@@ -43,6 +44,7 @@ export function firstRecord(
     holders: {},
     leases: {},
     place: "home",
+    arrival: null,
     boundFrom: null,
     createdAt: tables.now(),
     parkedAt: null,
@@ -83,13 +85,14 @@ export function publish(tables: Tables, request: PublishRequest): SandboxRecord 
   if (record === null || record.state !== "creating" || record.revision !== request.revision) return null;
   if (record.actor !== request.actor || !hasSession(tables, request.actor)) return null;
   const now = tables.now();
-  const { ref, place, actor, hold } = request;
+  const { ref, place, arrival, actor, hold } = request;
   const holders = hold === null ? {} : { [actor]: { generation: record.generation, seq: hold, since: now } };
   return change(tables, record, {
     state: "ready",
     actor: null,
     ref,
     place,
+    arrival,
     holders,
     parkedAt: hold === null ? now : null,
   });
@@ -126,12 +129,12 @@ export function addHold(tables: Tables, record: SandboxRecord, request: HoldRequ
   });
 }
 
-export function unhold(tables: Tables, request: HoldRequest): SandboxRecord | null {
+export function unhold(tables: Tables, request: UnholdRequest): SandboxRecord | null {
   const record = tables.record(request.sandboxId);
   const held = record?.holders[request.instance];
   if (record === null || held === undefined) return record;
   if (held.generation !== request.generation || held.seq > request.seq) return record;
-  return dropHold(tables, record, request.instance, tables.now());
+  return dropHold(tables, record, request.instance, tables.now(), request.used);
 }
 
 export function bind(tables: Tables, request: BindRequest): BindAnswer {
@@ -150,8 +153,8 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
   return { kind: "bound", record };
 }
 
-export function confirmBound(tables: Tables, sandboxId: SandboxId, generation: Generation): void {
+export function confirmBound(tables: Tables, sandboxId: SandboxId, generation: Generation, arrival: Arrival): void {
   const record = tables.record(sandboxId);
   if (record === null || record.generation !== generation || record.boundFrom === null) return;
-  change(tables, record, { boundFrom: null });
+  change(tables, record, { boundFrom: null, arrival });
 }

@@ -4,7 +4,7 @@
  */
 
 import type { Epoch } from "@sandlot/contract";
-import type { SandboxRecord } from "../record.ts";
+import { isAnonymous, type RemoteLease, type SandboxRecord } from "../record.ts";
 import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord } from "./making.ts";
@@ -28,14 +28,25 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   const record: SandboxRecord = {
     ...remembered,
     ...{ holders, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
+    leases: renewed(remembered.leases),
     revision: remembered.revision + 1,
   };
   tables.putRecord(record);
   return { kind: "held", record };
 }
 
+/** Renewals may have been lost with the store: a beat that nobody has seen yet makes every observer count anew. */
+function renewed(leases: SandboxRecord["leases"]): SandboxRecord["leases"] {
+  const rows = Object.entries<RemoteLease>(leases);
+  return Object.fromEntries(rows.map(([leaseId, lease]) => [leaseId, { ...lease, beat: lease.beat + LOST_BEATS }]));
+}
+
+/** More renewals than anybody makes between two beats of a session. */
+const LOST_BEATS = 1_000;
+
 export function adopt(tables: Tables, request: AdoptRequest): boolean {
-  const { sandboxId, user, thread, generation, ref, place, limits } = request;
+  const { sandboxId, user, thread, generation, ref, place, limits, epoch } = request;
+  if (tables.meta().epoch !== epoch) return false;
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
   // It was ended once; what the engine shows under its name landed too late.
   if (tables.obituary(sandboxId) !== null) return false;
@@ -48,6 +59,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
 
 export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
+  if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, generation, purge = false } = request;
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
   if (purge && !claimable) return null;
@@ -56,7 +68,7 @@ export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord 
   raiseGeneration(tables, generation);
   const record: SandboxRecord = {
     ...firstRecord(tables, { ...request, user, thread, state: "stopping" }),
-    ...{ ref, place, purge, reason: purge ? "destroyed" : "orphaned" },
+    ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };
   tables.putRecord(record);
   return record;

@@ -17,10 +17,20 @@ export function change(tables: Tables, record: SandboxRecord, changes: Partial<S
   return next;
 }
 
-/** Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. */
-export function dropHold(tables: Tables, record: SandboxRecord, instance: InstanceId, parkedAt: number): SandboxRecord {
+/**
+ * Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. Unless its holder says that nobody
+ * used the sandbox, it counts as used: whoever comes next must not be told that it is new.
+ */
+export function dropHold(
+  tables: Tables,
+  record: SandboxRecord,
+  instance: InstanceId,
+  parkedAt: number,
+  used = true,
+): SandboxRecord {
   const { [instance]: _, ...holders } = record.holders;
-  return change(tables, record, { holders, ...parkingOf({ ...record, holders }, parkedAt) });
+  const arrival = used ? null : record.arrival;
+  return change(tables, record, { holders, arrival, ...parkingOf({ ...record, holders }, parkedAt) });
 }
 
 /** What changes besides the holders when some of them left. */
@@ -29,19 +39,21 @@ export function parkingOf(record: SandboxRecord, parkedAt: number): Partial<Sand
 }
 
 export function hasSession(tables: Tables, instance: InstanceId): boolean {
-  return tables.session(instance) !== null;
+  return tables.hasSession(instance);
 }
 
-/** The limits, looked at in the same transaction that then uses the room. `user` is null for a blank. */
+/**
+ * The limits, looked at in the same transaction that then uses the room. `user` is null for a blank. The user's own is
+ * told first: room made there is room for the fleet too, but not the other way round.
+ */
 export function refuseIfFull(tables: Tables, limits: Limits, user: UserId | null): Refusal | null {
-  if (limits.max !== null && tables.countAll() >= limits.max) {
-    return { kind: "full", scope: "fleet", max: limits.max, counts: census(tables.records()) };
-  }
-  if (limits.maxPerUser !== null && user !== null && tables.countOf(user) >= limits.maxPerUser) {
+  const { max, maxPerUser } = limits;
+  if (maxPerUser !== null && user !== null && tables.countOf(user) >= maxPerUser) {
     const own = tables.records().filter((record) => record.user === user);
-    return { kind: "full", scope: "user", max: limits.maxPerUser, counts: census(own) };
+    return { kind: "full", scope: "user", max: maxPerUser, counts: census(own) };
   }
-  return null;
+  if (max === null || tables.countAll() < max) return null;
+  return { kind: "full", scope: "fleet", max, counts: census(tables.records()) };
 }
 
 export function census(records: readonly SandboxRecord[]): Omit<CapacityCounts, "queued"> {

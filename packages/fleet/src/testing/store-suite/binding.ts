@@ -79,7 +79,7 @@ export const bindingCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "confirmBound forgets what the daemon was made with, once and only for this generation",
+    name: "confirmBound forgets what the daemon was made with and keeps what arrived, once and only for this generation",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -87,14 +87,14 @@ export const bindingCases: readonly StoreCase[] = [
       const request = await bindOf(stage, blank, a, "t");
       await store.bind(request);
       const { sandboxId } = blank;
-      await store.confirmBound(sandboxId, later(request.generation));
-      await store.confirmBound(UNKNOWN_SANDBOX, request.generation);
+      await store.confirmBound(sandboxId, later(request.generation), "restored");
+      await store.confirmBound(UNKNOWN_SANDBOX, request.generation, "restored");
       const bound = await stage.now(sandboxId);
-      expect(bound.boundFrom).toEqual({ generation: blank.generation, token: blank.token });
-      await store.confirmBound(sandboxId, request.generation);
+      expect(bound).toMatchObject({ arrival: null, boundFrom: { generation: blank.generation, token: blank.token } });
+      await store.confirmBound(sandboxId, request.generation, "restored");
       const confirmed = await stage.now(sandboxId);
-      expect(confirmed).toEqual({ ...bound, boundFrom: null, revision: bound.revision + 1 });
-      await store.confirmBound(sandboxId, request.generation);
+      expect(confirmed).toEqual({ ...bound, boundFrom: null, arrival: "restored", revision: bound.revision + 1 });
+      await store.confirmBound(sandboxId, request.generation, "empty");
       expect(await stage.now(sandboxId)).toEqual(confirmed);
     },
   },

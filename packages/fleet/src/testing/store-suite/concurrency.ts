@@ -3,7 +3,7 @@
 import type { ThreadId, UserId } from "@sandlot/contract";
 import type { Store } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
-import { holdOf, ids, type Stage, type StoreCase, stopOf, USER } from "./stage.ts";
+import { holdOf, ids, type Stage, type StoreCase, stopOf, takeOf, USER, unholdOf } from "./stage.ts";
 
 export const concurrencyCases: readonly StoreCase[] = [
   {
@@ -93,6 +93,50 @@ export const concurrencyCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "take and stop: one of them wins, and the other is told",
+    async run(stage) {
+      const { expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const second = await stage.second();
+      for (let n = 0; n < 10; n += 1) {
+        const parked = await stage.ready(a, `t${n}`);
+        const [taken, stopped] = await Promise.all([
+          (n % 2 === 0 ? stage.store : second).take(takeOf(`t${n}`, a, n)),
+          (n % 2 === 0 ? second : stage.store).stop(stopOf(parked, b)),
+        ]);
+        const now = await stage.now(parked.sandboxId);
+        const both = [taken.kind, stopped.kind, now.state, Object.keys(now.holders)];
+        expect(both).toEqual(
+          taken.kind === "held" ? ["held", "held", "ready", ["a"]] : ["other", "stopping", "stopping", []],
+        );
+      }
+    },
+  },
+  {
+    name: "what one connection wrote, the next step of the other goes by, back and forth",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const second = await stage.second();
+      const parked = await stage.ready(a, "t");
+      const { sandboxId, revision } = parked;
+      for (let n = 0; n < 10; n += 1) {
+        const [one, other] = n % 2 === 0 ? [store, second] : [second, store];
+        expect((await stage.take("t", a, n, one)).revision).toBe(revision + 4 * n + 1);
+        expect((await stage.take("t", b, n, other)).revision).toBe(revision + 4 * n + 2);
+        expect(Object.keys((await one.unhold(unholdOf(parked, b, n)))?.holders ?? {})).toEqual(["a"]);
+        expect((await other.unhold(unholdOf(parked, a, n)))?.holders).toEqual({});
+        expect(await one.get(sandboxId)).toEqual(await other.find(USER, "t" as ThreadId));
+      }
+      await second.leave(b);
+      expect(await store.take(takeOf("t", b, 99))).toEqual({ kind: "unknown-session" });
+      await second.stop(stopOf(await stage.now(sandboxId), a));
+      expect((await store.take(takeOf("t", a, 99))).kind).toBe("other");
+    },
+  },
+  {
     name: "generations are given once",
     async run(stage) {
       const given = await race(stage, 40, (at) => at.nextGeneration());
@@ -112,7 +156,7 @@ export const concurrencyCases: readonly StoreCase[] = [
       const held = await stage.now(parked.sandboxId);
       expect(held.revision).toBe(parked.revision + 4);
       expect(Object.keys(held.holders).sort()).toEqual(users);
-      await race(stage, 4, (at, n) => at.unhold(holdOf(parked, instances[n] as (typeof instances)[0], 1)));
+      await race(stage, 4, (at, n) => at.unhold(unholdOf(parked, instances[n] as (typeof instances)[0], 1)));
       expect(await store.get(parked.sandboxId)).toMatchObject({ revision: parked.revision + 8, holders: {} });
     },
   },

@@ -1,5 +1,6 @@
 /** → stopping → absent, and taking over from the dead (rules 1, 3, 10, 11). */
 
+import { anonymousThread } from "../../store/record.ts";
 import { later, type StoreCase, stopOf, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
 export const endingCases: readonly StoreCase[] = [
@@ -115,6 +116,21 @@ export const endingCases: readonly StoreCase[] = [
         record: purged,
       });
       expect(await store.remove({ sandboxId, revision: purged.revision, actor: a })).toBe(true);
+    },
+  },
+  {
+    name: "a thread that nobody can ask for again is always purged",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const thread = (n: number) => anonymousThread(`0${n}`);
+      expect((await stage.stop(await stage.ready(a, thread(1)), a)).purge).toBe(true);
+      const abandoned = await stage.stop(await stage.creating(a, thread(2)), a, { mode: { kind: "abandon" } });
+      expect(abandoned.purge).toBe(true);
+      const { sandboxId, revision } = await stage.creating(a, thread(3));
+      await stage.bury(a);
+      expect(await store.takeOver({ sandboxId, revision, actor: b })).toMatchObject({ state: "stopping", purge: true });
     },
   },
   {

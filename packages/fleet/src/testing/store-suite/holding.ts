@@ -1,6 +1,7 @@
 /** ready: who holds it, and what an old request may not do to a new hold (rules 1, 5, 14). */
 
-import { holdOf, later, type StoreCase, stopOf, UNKNOWN_SANDBOX } from "./stage.ts";
+import type { UserId } from "@sandlot/contract";
+import { holdOf, later, type StoreCase, stopOf, takeOf, UNKNOWN_SANDBOX, USER, unholdOf } from "./stage.ts";
 
 export const holdingCases: readonly StoreCase[] = [
   {
@@ -15,9 +16,9 @@ export const holdingCases: readonly StoreCase[] = [
       expect([one.revision, two.revision]).toEqual([parked.revision + 1, parked.revision + 2]);
       expect(Object.keys(two.holders).sort()).toEqual(["a", "b"]);
       expect(two.parkedAt).toBe(null);
-      const left = stage.some(await store.unhold(holdOf(parked, a, 1)));
+      const left = stage.some(await store.unhold(unholdOf(parked, a, 1)));
       expect(left).toMatchObject({ parkedAt: null, revision: parked.revision + 3 });
-      const last = stage.some(await store.unhold(holdOf(parked, b, 1)));
+      const last = stage.some(await store.unhold(unholdOf(parked, b, 1)));
       expect(last).toMatchObject({ holders: {}, revision: parked.revision + 4 });
       expect(last.parkedAt ?? 0).toBeGreaterThan(0);
       expect(await stage.now(parked.sandboxId)).toEqual(last);
@@ -57,9 +58,9 @@ export const holdingCases: readonly StoreCase[] = [
       const { store, expect } = stage;
       const a = await stage.join("a");
       const held = await stage.ready(a, "t", 5);
-      expect(await store.unhold(holdOf(held, a, 4))).toEqual(held);
+      expect(await store.unhold(unholdOf(held, a, 4))).toEqual(held);
       expect(await stage.now(held.sandboxId)).toEqual(held);
-      expect((await store.unhold(holdOf(held, a, 5)))?.holders).toEqual({});
+      expect((await store.unhold(unholdOf(held, a, 5)))?.holders).toEqual({});
     },
   },
   {
@@ -68,7 +69,7 @@ export const holdingCases: readonly StoreCase[] = [
       const { store, expect } = stage;
       const a = await stage.join("a");
       const held = await stage.ready(a, "t", 5);
-      const old = { ...holdOf(held, a, 99), generation: later(held.generation, -1) };
+      const old = { ...unholdOf(held, a, 99), generation: later(held.generation, -1) };
       expect(await store.unhold(old)).toEqual(held);
       expect(await stage.now(held.sandboxId)).toEqual(held);
     },
@@ -80,13 +81,36 @@ export const holdingCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const b = await stage.join("b");
       const held = await stage.ready(a, "t", 1);
-      expect(await store.unhold(holdOf(held, b, 1))).toEqual(held);
-      expect(await store.unhold({ ...holdOf(held, a, 1), sandboxId: UNKNOWN_SANDBOX })).toBe(null);
+      expect(await store.unhold(unholdOf(held, b, 1))).toEqual(held);
+      expect(await store.unhold({ ...unholdOf(held, a, 1), sandboxId: UNKNOWN_SANDBOX })).toBe(null);
       await stage.bury(a);
       const parked = await stage.now(held.sandboxId);
-      expect(await store.unhold(holdOf(held, a, 1))).toEqual(parked);
+      expect(await store.unhold(unholdOf(held, a, 1))).toEqual(parked);
       const stopping = await stage.stop(parked, b);
-      expect(await store.unhold(holdOf(held, a, 1))).toEqual(stopping);
+      expect(await store.unhold(unholdOf(held, a, 1))).toEqual(stopping);
+    },
+  },
+  {
+    name: "what arrived is told until somebody has used it",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const held = await stage.ready(a, "t", 1);
+      expect(held.arrival).toBe("empty");
+      expect((await store.unhold(unholdOf(held, a, 1, false)))?.arrival).toBe("empty");
+      expect((await stage.take("t", a, 2)).arrival).toBe("empty");
+      await stage.hold(held, b, 1);
+      // Late, of another generation, or of nobody's hold: none of these was a use of it.
+      for (const late of [
+        unholdOf(held, a, 1),
+        { ...unholdOf(held, a, 9), generation: later(held.generation) },
+        unholdOf(held, "nobody" as typeof a, 9),
+      ])
+        expect((await store.unhold(late))?.arrival).toBe("empty");
+      expect(await store.unhold(unholdOf(held, a, 2))).toMatchObject({ arrival: null, parkedAt: null });
+      expect((await store.unhold(unholdOf(held, b, 1, false)))?.arrival).toBe(null);
+      expect((await stage.take("t", a, 3)).arrival).toBe(null);
     },
   },
   {
@@ -96,9 +120,92 @@ export const holdingCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const parked = await stage.ready(a, "t");
       await stage.hold(parked, a, 1);
-      const again = stage.some(await store.unhold(holdOf(parked, a, 1)));
+      const again = stage.some(await store.unhold(unholdOf(parked, a, 1)));
       expect(await store.stop(stopOf(parked, a))).toEqual({ kind: "lost", record: again });
       expect((await store.stop(stopOf(again, a))).kind).toBe("stopping");
+    },
+  },
+  {
+    name: "take finds the thread's sandbox and holds it, in one step",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const parked = await stage.ready(a, "t");
+      const { generation, revision } = parked;
+      const one = await stage.take("t", a, 3);
+      expect(one).toEqual({ ...parked, holders: one.holders, parkedAt: null, revision: revision + 1 });
+      expect(one.holders).toMatchObject({ a: { generation, seq: 3 } });
+      expect(one.holders[a]?.since ?? 0).toBeGreaterThanOrEqual(parked.parkedAt ?? Number.POSITIVE_INFINITY);
+      expect(await stage.now(parked.sandboxId)).toEqual(one);
+      const two = await stage.take("t", b, 1);
+      expect(Object.keys(two.holders).sort()).toEqual(["a", "b"]);
+      expect(two.revision).toBe(revision + 2);
+      // It is a hold like any other: it ends like one, and a plan made before it loses.
+      expect((await store.stop(stopOf(parked, b))).kind).toBe("held");
+      await store.unhold(unholdOf(parked, a, 3));
+      expect((await store.unhold(unholdOf(parked, b, 1)))?.parkedAt ?? 0).toBeGreaterThan(0);
+    },
+  },
+  {
+    name: "take of what is not there, or not ready, is the record as it is, unchanged",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      expect(await store.take(takeOf("nobody", a, 1))).toEqual({ kind: "other", record: null });
+      const creating = await stage.creating(a, "creating");
+      const stopping = await stage.stopping(a, "stopping");
+      for (const record of [creating, stopping]) {
+        expect(await store.take(takeOf(record.thread ?? "", a, 1))).toEqual({ kind: "other", record });
+        expect(await stage.now(record.sandboxId)).toEqual(record);
+      }
+      const { sandboxId, revision } = stopping;
+      expect(await store.remove({ sandboxId, revision, actor: a })).toBe(true);
+      expect(await store.take(takeOf("stopping", a, 1))).toEqual({ kind: "other", record: null });
+    },
+  },
+  {
+    name: "take never takes a blank, nor another user's thread of the same name",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      await stage.ready(a, null);
+      await stage.ready(a, "t");
+      const other = { ...takeOf("t", a, 1), user: "other" as UserId };
+      expect(await store.take(other)).toEqual({ kind: "other", record: null });
+      expect((await store.list()).every(({ holders }) => Object.keys(holders).length === 0)).toBe(true);
+      const key = { user: "other" as UserId, thread: other.thread };
+      const theirs = await stage.ready(a, null, null, { key });
+      expect(await store.take(other)).toMatchObject({ kind: "held", record: { sandboxId: theirs.sandboxId } });
+      expect((await store.find(USER, other.thread))?.holders).toEqual({});
+    },
+  },
+  {
+    name: "taking again keeps since, and the later counter; a release that is older leaves it alone",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const first = await stage.ready(a, "t", 5);
+      const again = await stage.take("t", a, 9);
+      expect(again.holders[a]).toEqual({ ...first.holders[a], seq: 9 });
+      const late = await stage.take("t", a, 7);
+      expect(late.holders[a]).toEqual({ ...first.holders[a], seq: 9 });
+      expect(late.revision).toBe(first.revision + 2);
+      expect(await store.unhold(unholdOf(first, a, 8))).toEqual(late);
+      expect((await store.unhold(unholdOf(first, a, 9)))?.holders).toEqual({});
+    },
+  },
+  {
+    name: "take holds the generation that is there now",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const old = await stage.stop(await stage.ready(a, "t"), a);
+      expect(await store.remove({ sandboxId: old.sandboxId, revision: old.revision, actor: a })).toBe(true);
+      const now = await stage.ready(a, "t");
+      const taken = await stage.take("t", a, 1);
+      expect(taken.sandboxId).toBe(now.sandboxId);
+      expect(taken.holders[a]?.generation).toBe(now.generation);
     },
   },
 ];

@@ -3,6 +3,8 @@
 import type { EngineRef, UserId } from "@sandlot/contract";
 import { NO_LIMITS, type StoreCase, USER } from "./stage.ts";
 
+const PUBLISH = { ref: "ref" as EngineRef, place: "home", arrival: "empty", hold: null } as const;
+
 export const makingCases: readonly StoreCase[] = [
   {
     name: "reserve claims the thread and writes the intent, before anything is made",
@@ -14,7 +16,7 @@ export const makingCases: readonly StoreCase[] = [
       stage.expect(rest).toEqual({
         ...request,
         ...{ user: USER, thread: "t", revision: 1, state: "creating", actor: a, ref: null, holders: {}, leases: {} },
-        ...{ place: "home", boundFrom: null, parkedAt: null, purge: false, reason: null },
+        ...{ place: "home", arrival: null, boundFrom: null, parkedAt: null, purge: false, reason: null },
       });
       stage.expect(await stage.now(record.sandboxId)).toEqual(record);
     },
@@ -119,12 +121,15 @@ export const makingCases: readonly StoreCase[] = [
         const creating = await stage.creating(a, `t${hold}`);
         const { sandboxId, revision, generation } = creating;
         const ref = "ref" as EngineRef;
-        const record = stage.some(await store.publish({ sandboxId, revision, actor: a, ref, place: "slot:1", hold }));
+        const arrival = hold === null ? null : "restored";
+        const request = { sandboxId, revision, actor: a, ref, place: "slot:1", arrival, hold } as const;
+        const record = stage.some(await store.publish(request));
         expect(record).toMatchObject({
           state: "ready",
           actor: null,
           ref,
           place: "slot:1",
+          arrival,
           revision: revision + 1,
           generation,
         });
@@ -141,7 +146,7 @@ export const makingCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const b = await stage.join("b");
       const { sandboxId, revision } = await stage.creating(a, "t");
-      const request = { sandboxId, revision, actor: a, ref: "ref" as EngineRef, place: "home", hold: null } as const;
+      const request = { ...PUBLISH, sandboxId, revision, actor: a };
       expect(await store.publish({ ...request, actor: b })).toBe(null);
       expect(await store.publish({ ...request, revision: revision + 1 })).toBe(null);
       expect(await store.publish({ ...request, sandboxId: "unknown" as never })).toBe(null);
@@ -159,7 +164,7 @@ export const makingCases: readonly StoreCase[] = [
       const record = await stage.ready(a, "t", 1);
       const { sandboxId } = record;
       for (const revision of [record.revision - 1, record.revision]) {
-        const request = { sandboxId, revision, actor: a, ref: "ref" as EngineRef, place: "home", hold: null } as const;
+        const request = { ...PUBLISH, sandboxId, revision, actor: a };
         stage.expect(await stage.store.publish(request)).toBe(null);
       }
       stage.expect(await stage.now(sandboxId)).toEqual(record);
@@ -175,6 +180,13 @@ export const makingCases: readonly StoreCase[] = [
       stage
         .expect(await stage.tryReserve(a, "t", { limits: { max: null, maxPerUser: 0 } }))
         .toMatchObject({ kind: "full", scope: "user" });
+      // Both are full: the user's own is told, because room made there is room for the fleet too.
+      stage
+        .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: 0 } }))
+        .toMatchObject({ kind: "full", scope: "user" });
+      stage
+        .expect(await stage.tryReserve(a, null, { limits: { max: 0, maxPerUser: 0 } }))
+        .toMatchObject({ kind: "full", scope: "fleet" });
       stage.expect((await stage.tryReserve(a, "t", { limits: NO_LIMITS })).kind).toBe("reserved");
     },
   },

@@ -3,7 +3,7 @@
 import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/contract";
 import type { AdoptRequest, CondemnRequest } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
-import { holdOf, later, NO_LIMITS, type Stage, type StoreCase, stopOf, USER } from "./stage.ts";
+import { holdOf, later, NO_LIMITS, type Stage, type StoreCase, stopOf, takeOf, USER } from "./stage.ts";
 
 export const recoveryCases: readonly StoreCase[] = [
   {
@@ -19,6 +19,9 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await stage.tryReserve(a, "t2")).toEqual(shut);
       expect(await stage.tryReserve(a, null)).toEqual(shut);
       expect(await store.hold(holdOf(parked, a, 1))).toEqual(shut);
+      expect(await store.take(takeOf("t", a, 1))).toEqual(shut);
+      expect(await store.take(takeOf("nobody", a, 1))).toEqual(shut);
+      expect(await stage.now(parked.sandboxId)).toEqual(parked);
       expect(await store.bind(await bindOf(stage, parked, a, "t2"))).toEqual(shut);
       const leaseId = await stage.lease(parked, "lease");
       expect((await store.renewLease(leaseId))?.beat).toBe(2);
@@ -125,6 +128,27 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "what has an obituary is neither restored nor adopted, only condemned",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const held = await stage.ready(a, "t", 1);
+      const { sandboxId } = held;
+      const { revision } = await stage.stop(held, a, { mode: { kind: "dead" }, reason: "crashed" });
+      expect(await store.remove({ sandboxId, revision, actor: a })).toBe(true);
+      expect(await store.restore({ record: held, instance: a, seq: 9 })).toEqual({ kind: "gone", record: null });
+      expect(await store.adopt(adoptOf(stage, "t", { sandboxId }))).toBe(false);
+      expect(await store.adopt(adoptOf(stage, "t2", { sandboxId }))).toBe(false);
+      expect(await store.list()).toEqual([]);
+      // The thread itself is free, and what landed under the old name can still be ended.
+      expect(await store.adopt(adoptOf(stage, "t"))).toBe(true);
+      const late = stage.some(await store.condemn(condemnOf(stage, { actor: a, sandboxId })));
+      expect(late).toMatchObject({ sandboxId, state: "stopping", reason: "orphaned" });
+      expect(await store.remove({ sandboxId, revision: late.revision, actor: a })).toBe(true);
+      expect((await store.obituary(sandboxId))?.reason).toBe("orphaned");
+    },
+  },
+  {
     name: "adopt takes in, as parked, what a marker proves, and raises the counter",
     begins: "recovering",
     async run(stage) {
@@ -212,7 +236,12 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await store.condemn(condemnOf(stage, { actor: a, key: null, purge: true }))).toBe(null);
       const free = { user: USER, thread: "free" as ThreadId };
       const record = stage.some(await store.condemn(condemnOf(stage, { actor: a, key: free, purge: true })));
-      expect(record).toMatchObject({ ...free, state: "stopping", purge: true, reason: "destroyed" });
+      expect(record).toMatchObject({ ...free, state: "stopping", actor: a, purge: true, reason: "destroyed" });
+      expect(await stage.now(record.sandboxId)).toEqual(record);
+      // Nobody acquires the thread before its workspace is gone, and asking twice is refused.
+      expect(await stage.tryReserve(a, "free")).toEqual({ kind: "exists", record });
+      expect(await store.take(takeOf("free", a, 1))).toEqual({ kind: "other", record });
+      expect(await store.condemn(condemnOf(stage, { actor: a, key: free, purge: true }))).toBe(null);
     },
   },
 ];

@@ -1,7 +1,7 @@
 /** Leases handed to remote callers count as holders until they end (rule 8). */
 
 import type { LeaseId } from "@sandlot/contract";
-import { holdOf, later, type StoreCase, UNKNOWN_SANDBOX } from "./stage.ts";
+import { holdOf, later, type StoreCase, UNKNOWN_SANDBOX, unholdOf } from "./stage.ts";
 
 export const remoteLeaseCases: readonly StoreCase[] = [
   {
@@ -67,7 +67,7 @@ export const remoteLeaseCases: readonly StoreCase[] = [
       const still = stage.some(await store.releaseLease(one));
       expect(still.parkedAt).toBe(null);
       expect(Object.keys(still.leases)).toEqual([two]);
-      expect((await store.unhold(holdOf(held, a, 1)))?.parkedAt).toBe(null);
+      expect((await store.unhold(unholdOf(held, a, 1)))?.parkedAt).toBe(null);
       const last = stage.some(await store.releaseLease(two));
       expect(last).toMatchObject({ holders: {}, leases: {} });
       expect(last.parkedAt ?? 0).toBeGreaterThan(0);
@@ -104,6 +104,41 @@ export const remoteLeaseCases: readonly StoreCase[] = [
       stage.expect(Object.keys(now.leases)).toEqual([leaseId]);
       stage.expect(now.parkedAt).toBe(null);
       stage.expect((await stage.store.renewLease(leaseId))?.beat).toBe(2);
+    },
+  },
+  {
+    name: "a lease that is granted again is the same lease, and changes nothing",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const parked = await stage.ready(a, "t");
+      const leaseId = await stage.lease(parked, "lease", 1_000);
+      await store.renewLease(leaseId);
+      const before = stage.some(await store.findLease(leaseId));
+      await stage.lease(parked, "lease", 9_000);
+      expect(await store.findLease(leaseId)).toEqual(before);
+      expect(await stage.now(parked.sandboxId)).toEqual(before.record);
+    },
+  },
+  {
+    name: "a lease is on one sandbox; another gets the same id only when it has ended",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const one = await stage.ready(a, "one");
+      const two = await stage.ready(a, "two");
+      const leaseId = await stage.lease(one, "lease");
+      const { sandboxId, generation } = two;
+      const request = { leaseId, sandboxId, generation, purpose: "p", holder: "h", ttlMs: 1 };
+      expect(await store.grantLease(request)).toBe(false);
+      expect(await stage.now(sandboxId)).toEqual(two);
+      expect((await store.findLease(leaseId))?.record.sandboxId).toBe(one.sandboxId);
+      await store.releaseLease(leaseId);
+      expect(await store.grantLease(request)).toBe(true);
+      expect((await store.findLease(leaseId))?.record.sandboxId).toBe(sandboxId);
+      await stage.stop(await stage.now(sandboxId), a, { mode: { kind: "force" } });
+      await stage.lease(one, "lease");
+      expect((await store.findLease(leaseId))?.record.sandboxId).toBe(one.sandboxId);
     },
   },
 ];

@@ -1,7 +1,7 @@
 /** Who is alive: beats, healing, burying, leaving (rules 5 and 6). */
 
 import type { Epoch } from "@sandlot/contract";
-import { holdOf, identityOf, later, type StoreCase, stopOf, UNKNOWN_SANDBOX } from "./stage.ts";
+import { holdOf, identityOf, later, type StoreCase, stopOf, takeOf, UNKNOWN_SANDBOX } from "./stage.ts";
 
 export const sessionCases: readonly StoreCase[] = [
   {
@@ -50,6 +50,22 @@ export const sessionCases: readonly StoreCase[] = [
         expect(await stage.beat("a", beat, { asOf: 9 })).toMatchObject({ kind: "ok", lost: [] });
       expect((await store.sessions())[0]).toMatchObject({ beat: 5 });
       expect(await stage.now(held.sandboxId)).toEqual(held);
+    },
+  },
+  {
+    name: "every beat that is answered tells the store's clock, also one that is ignored",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const { createdAt } = await stage.creating(a, "t");
+      let clock = createdAt;
+      for (const beat of [2, 2, 1, 3]) {
+        const answer = await stage.beat("a", beat);
+        const now = answer.kind === "ok" ? answer.now : Number.NaN;
+        expect(now).toBeGreaterThanOrEqual(clock);
+        expect(now).toBeGreaterThanOrEqual((await store.sessions())[0]?.lastBeatAt ?? Number.NaN);
+        clock = now;
+      }
     },
   },
   {
@@ -199,12 +215,14 @@ export const sessionCases: readonly StoreCase[] = [
       expect(await stage.beat("a", 2)).toEqual(gone);
       expect(await stage.tryReserve(a, "new")).toEqual(gone);
       expect(await store.hold(holdOf(parked, a, 9))).toEqual(gone);
+      expect(await store.take(takeOf("parked", a, 9))).toEqual(gone);
+      expect(await store.take(takeOf("nobody", a, 9))).toEqual(gone);
       expect(await store.stop(stopOf(parked, a))).toEqual(gone);
       const bind = { sandboxId, revision, token, generation: later(generation), instance: a, seq: 9, maxPerUser: null };
       expect(await store.bind({ ...bind, user: "u" as never, thread: "t" as never })).toEqual(gone);
       expect(await store.restore({ record: parked, instance: a, seq: 9 })).toEqual(gone);
       const publish = { sandboxId: creating.sandboxId, revision: creating.revision, actor: a, ref: "r" as never };
-      expect(await store.publish({ ...publish, place: "home", hold: 1 })).toBe(null);
+      expect(await store.publish({ ...publish, place: "home", arrival: "empty", hold: 1 })).toBe(null);
       expect(await store.takeOver({ sandboxId: creating.sandboxId, revision: creating.revision, actor: a })).toBe(null);
       const orphan = { ...stage.newRecord(), ref: null, place: "home", key: null, generation } as const;
       expect(await store.condemn({ ...orphan, actor: a })).toBe(null);
@@ -212,6 +230,7 @@ export const sessionCases: readonly StoreCase[] = [
 
       expect((await stage.beat("a", 3, { register: true })).kind).toBe("ok");
       expect((await store.hold(holdOf(parked, a, 10))).kind).toBe("held");
+      expect((await store.take(takeOf("parked", a, 11))).kind).toBe("held");
     },
   },
   {

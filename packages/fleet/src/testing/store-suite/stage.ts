@@ -25,6 +25,8 @@ import type {
   ReserveRequest,
   StopRequest,
   Store,
+  TakeRequest,
+  UnholdRequest,
 } from "../../store/store.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 
@@ -163,7 +165,8 @@ export class Stage {
     const { sandboxId, revision } = await this.creating(actor, thread, more);
     const ref = `ref-of-${sandboxId}` as EngineRef;
     const place = thread === null ? (`slot:${sandboxId}` as const) : "home";
-    return this.some(await this.store.publish({ sandboxId, revision, actor, ref, place, hold }));
+    const arrival = thread === null ? null : "empty";
+    return this.some(await this.store.publish({ sandboxId, revision, actor, ref, place, arrival, hold }));
   }
 
   async stopping(actor: InstanceId, thread: string | null): Promise<SandboxRecord> {
@@ -182,6 +185,13 @@ export class Stage {
     const answer = await this.store.hold(holdOf(record, instance, seq));
     this.expect(answer.kind).toBe("held");
     if (answer.kind !== "held") throw new Error(`hold answered ${answer.kind}`);
+    return answer.record;
+  }
+
+  async take(thread: string, instance: InstanceId, seq: number, store = this.store): Promise<SandboxRecord> {
+    const answer = await store.take(takeOf(thread, instance, seq));
+    this.expect(answer.kind).toBe("held");
+    if (answer.kind !== "held") throw new Error(`take answered ${answer.kind}`);
     return answer.record;
   }
 
@@ -214,6 +224,15 @@ export class Stage {
 export function holdOf(record: SandboxRecord, instance: InstanceId, seq: number): HoldRequest {
   const { sandboxId, generation } = record;
   return { sandboxId, generation, instance, seq };
+}
+
+export function unholdOf(record: SandboxRecord, instance: InstanceId, seq: number, used = true): UnholdRequest {
+  return { ...holdOf(record, instance, seq), used };
+}
+
+/** Of the thread `USER` has under this name. */
+export function takeOf(thread: string, instance: InstanceId, seq: number): TakeRequest {
+  return { user: USER, thread: thread as ThreadId, instance, seq };
 }
 
 export function stopOf(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): StopRequest {

@@ -26,16 +26,7 @@ const OUR_ERRORS = [ShellError, ShellSyntaxError, InputTooLarge, TooManyProcesse
 
 /** Runs a script to its end as a shell of its own: `exit` ends this shell and nothing else. */
 export async function runShell(state: ShellState, script: string, streams: Streams): Promise<number> {
-  const status = await asShell(state, streams, async () => runList(state, parseScript(script), streams));
-  const { exitTrap } = state;
-  if (exitTrap === null) return status;
-  state.exitTrap = null;
-  state.status = status;
-  const trapped = await asShell(state, streams, async () => {
-    await runInShell(state, exitTrap, streams);
-    return status;
-  });
-  return trapped;
+  return asShell(state, streams, async () => runList(state, parseScript(script), streams));
 }
 
 /** Runs a script inside the present shell, as `eval` and `.` do. */
@@ -109,8 +100,21 @@ async function runPiped(state: ShellState, commands: readonly Command[], streams
   return state.options.pipefail ? (statuses.findLast((status) => status !== 0) ?? 0) : last;
 }
 
-/** The end of a shell: what would leave it as an exception becomes its status. */
+/** Runs a shell to its end, and then what it has trapped on EXIT. */
 export async function asShell(state: ShellState, streams: Streams, run: () => Promise<number>): Promise<number> {
+  const status = await statusOf(state, streams, run);
+  const { exitTrap } = state;
+  if (exitTrap === null) return status;
+  state.exitTrap = null;
+  state.status = status;
+  return statusOf(state, streams, async () => {
+    await runInShell(state, exitTrap, streams);
+    return status;
+  });
+}
+
+/** The end of a shell: what would leave it as an exception becomes its status. */
+async function statusOf(state: ShellState, streams: Streams, run: () => Promise<number>): Promise<number> {
   try {
     return await run();
   } catch (error) {

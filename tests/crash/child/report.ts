@@ -1,0 +1,81 @@
+/**
+ * What a child tells main, and what it writes down for whoever has to understand a violation.
+ *
+ * Invariant: a note has left this process when `note` returns, so main knows of everything that was acknowledged
+ * before a SIGKILL.
+ */
+
+import { openSync, writeSync } from "node:fs";
+import { isSandlotError } from "@sandlot/contract";
+import type { Note } from "../wire.ts";
+
+const STDOUT = 1;
+
+/** What a caller may be answered with while processes are killed and stopped and the engine has faults. */
+const ORDINARY = new Set([
+  "acquire_timeout",
+  "capacity_exhausted",
+  "create_failed",
+  "lease_not_found",
+  "lease_released",
+  "sandbox_expired",
+  "sandbox_in_use",
+  "sandbox_lost",
+  "sandbox_unreachable",
+  "stale_generation",
+  "store_unavailable",
+]);
+
+export class Report {
+  readonly #log: number;
+  #calls = 0;
+
+  constructor(logPath: string) {
+    this.#log = openSync(logPath, "a");
+  }
+
+  note(note: Note): void {
+    writeSync(STDOUT, `${JSON.stringify(note)}\n`);
+  }
+
+  log(text: string): void {
+    writeSync(this.#log, `${Date.now() % 10_000_000} ${text}\n`);
+  }
+
+  violation(what: string): void {
+    this.log(`VIOLATION ${what}`);
+    this.note({ note: "violation", what });
+  }
+
+  /** Follows a call from start to end. `null`: it failed, in a way that is told if it is not an ordinary one. */
+  async call<T>(kind: string, owner: string, deadlineMs: number, work: () => Promise<T>): Promise<T | null> {
+    this.#calls += 1;
+    const call = this.#calls;
+    const startedAt = performance.now();
+    this.note({ note: "start", call, kind, owner, deadlineMs });
+    let error: string | null = null;
+    try {
+      return await work();
+    } catch (thrown) {
+      error = nameOf(thrown);
+      if (!ORDINARY.has(error) && error !== "aborted")
+        this.violation(`${kind} of ${owner} failed oddly: ${describe(thrown)}`);
+      return null;
+    } finally {
+      const ms = Math.round(performance.now() - startedAt);
+      this.log(`${kind} ${owner} #${call} ${ms} ms ${error ?? "ok"}`);
+      this.note({ note: "settle", call, ms, error });
+    }
+  }
+}
+
+function nameOf(error: unknown): string {
+  if (isSandlotError(error)) return error.code;
+  return error === "aborted" ? "aborted" : "unknown";
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error
+    ? `${isSandlotError(error) ? `${error.code}: ` : ""}${error.stack ?? error.message}`
+    : String(error);
+}

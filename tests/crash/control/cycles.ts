@@ -1,0 +1,151 @@
+/**
+ * The cycles of a run: each takes one child, in a state that was hit too rarely so far or as chance has it, and kills it
+ * or stops it, sometimes for longer than a session lives.
+ *
+ * Invariant: at least two children are at work at any time, so that somebody is there to notice.
+ */
+
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Store } from "../../../packages/fleet/src/store/store.ts";
+import type { Random } from "../../simulation/schedule/random.ts";
+import type { EngineConnection } from "../backend-client/engine-connection.ts";
+import { RECORDS_MAX, SESSION_LIFETIME_MS } from "../settings.ts";
+import type { Child } from "./child-process.ts";
+import type { Crew } from "./crew.ts";
+import { faultsOf, type StateHit, statesOf } from "./states.ts";
+import type { Caught, Steering } from "./steering.ts";
+import type { Tally } from "./tally.ts";
+
+export interface CyclesParts {
+  readonly crew: Crew;
+  readonly steering: Steering;
+  readonly engine: EngineConnection;
+  readonly store: Store;
+  readonly tally: Tally;
+  readonly random: Random;
+  readonly processes: number;
+}
+
+const KILL_SHARE = 0.68;
+const STEERED_SHARE = 0.75;
+const LONG_STOP_SHARE = 0.35;
+/** Of the calls that a killed or stopped process had under way, how many get lost, and how many land late. */
+const LOST_SHARE = 0.2;
+const LATE_SHARE = 0.4;
+const LATE_MAX_MS = 2_500;
+const GAP_MAX_MS = 50;
+const AT_WORK_MIN = 2;
+/** How many processes more than asked for there may be while others stand still. */
+const STILL_MAX = 2;
+
+export class Cycles {
+  readonly #parts: CyclesParts;
+  readonly #resumptions = new Map<Child, NodeJS.Timeout>();
+
+  constructor(parts: CyclesParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves with how many were done: fewer than wished for when something was found. */
+  async run(cycles: number): Promise<number> {
+    const { crew, processes, tally, random } = this.#parts;
+    for (let started = 0; started < processes; started += 1) crew.launch();
+    // Whoever is killed before anybody has worked leaves nothing to be found.
+    while (crew.active().filter(({ isOpen }) => isOpen).length < AT_WORK_MIN && tally.violations.length === 0)
+      await sleep(20);
+    let done = 0;
+    while (done < cycles && tally.violations.length === 0) {
+      if (await this.#cycle()) done += 1;
+      // Those that stand still cost nothing; somebody else works meanwhile.
+      const still = crew.active().filter(({ isStopped }) => isStopped).length;
+      while (crew.active().length < processes + Math.min(still, STILL_MAX)) crew.launch();
+      await sleep(random.between(0, GAP_MAX_MS));
+    }
+    return done;
+  }
+
+  /** Everybody goes on. */
+  heal(): void {
+    for (const child of [...this.#resumptions.keys()]) this.#resume(child);
+  }
+
+  async #cycle(): Promise<boolean> {
+    const { crew, steering, tally, random } = this.#parts;
+    const isKill = random.chance(KILL_SHARE);
+    const isEligible = (child: Child) => this.#isEligible(child, isKill);
+    const state = random.chance(STEERED_SHARE) ? tally.scarce(random) : null;
+    const caught = crew.active().some(isEligible) ? await steering.catch(state, isEligible) : null;
+    if (caught === null) {
+      await sleep(10);
+      return false;
+    }
+    await this.#strike(caught, isKill);
+    return true;
+  }
+
+  #isEligible(child: Child, isKill: boolean): boolean {
+    if (child.isGone || child.wentAt === null) return false;
+    const atWork = this.#parts.crew.active().filter(({ isStopped }) => !isStopped).length;
+    if (!isKill) return !child.isStopped && atWork > AT_WORK_MIN;
+    return child.protectedUntil < performance.now() && (child.isStopped || atWork > AT_WORK_MIN);
+  }
+
+  async #strike(caught: Caught, isKill: boolean): Promise<void> {
+    const { engine } = this.#parts;
+    if (isKill) await this.#kill(caught.child);
+    else await this.#stop(caught.child);
+    if (caught.held !== null) engine.tell("decide", [caught.held, this.#decision()]);
+  }
+
+  async #kill(child: Child): Promise<void> {
+    const { crew, tally } = this.#parts;
+    this.#forget(child);
+    const states = await this.#standstill(child);
+    await crew.kill(child);
+    tally.hit("kills", states);
+  }
+
+  async #stop(child: Child): Promise<void> {
+    const { engine, tally, random } = this.#parts;
+    await engine.ask("paused", [child.name]);
+    const states = await this.#standstill(child);
+    tally.hit("stops", states);
+    const isLong = random.chance(LONG_STOP_SHARE);
+    if (isLong) tally.longStops += 1;
+    const ms = isLong
+      ? random.between(SESSION_LIFETIME_MS + 100, SESSION_LIFETIME_MS + 1_200)
+      : random.between(20, 600);
+    this.#resumptions.set(
+      child,
+      setTimeout(() => this.#resume(child), ms),
+    );
+  }
+
+  /** Stops it first, so that what the store shows is what the process leaves behind. */
+  async #standstill(child: Child): Promise<ReadonlySet<StateHit>> {
+    const { store, crew, tally } = this.#parts;
+    await child.stop();
+    // One that stands still inside a lock keeps everybody else out, also us; then its state cannot be told.
+    const records = await store.list().catch(() => null);
+    if (records === null) return new Set();
+    for (const fault of faultsOf(records, RECORDS_MAX)) tally.violated(fault);
+    return statesOf(child.name, records, crew.lastHolderOf);
+  }
+
+  #resume(child: Child): void {
+    this.#forget(child);
+    child.resume();
+    this.#parts.engine.tell("resumed", [child.name]);
+  }
+
+  #forget(child: Child): void {
+    clearTimeout(this.#resumptions.get(child));
+    this.#resumptions.delete(child);
+  }
+
+  #decision(): { kind: "go" | "drop"; afterMs: number } {
+    const { random } = this.#parts;
+    const afterMs = random.chance(LATE_SHARE) ? random.between(50, LATE_MAX_MS) : 0;
+    return { kind: random.chance(LOST_SHARE) ? "drop" : "go", afterMs };
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * The end of a run: faults stop, everybody goes on, and what is then true must be true of every healthy fleet.
+ *
+ *   heal     every call of a survivor settles
+ *   settle   engine and store agree, nothing is under way, no session belongs to a dead process
+ *   verify   every thread can be acquired and has what was written in it
+ *   leave    all but one close and hand over; the last one closes with `destroy`, and nothing is left
+ */
+
+import { readdirSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isHeld } from "../../../packages/fleet/src/store/record.ts";
+import type { Store } from "../../../packages/fleet/src/store/store.ts";
+import type { EngineConnection } from "../backend-client/engine-connection.ts";
+import { ownerOf, THREADS } from "../settings.ts";
+import type { Command } from "../wire.ts";
+import type { Child } from "./child-process.ts";
+import type { Crew } from "./crew.ts";
+import type { Signals } from "./signals.ts";
+import type { Tally } from "./tally.ts";
+
+export interface FinalParts {
+  readonly crew: Crew;
+  readonly engine: EngineConnection;
+  readonly store: Store;
+  readonly tally: Tally;
+  readonly signals: Signals;
+  readonly storePath: string;
+  readonly storeDirectory: string;
+}
+
+/** Longer than a deadline with its slack, and than the grace for what nobody knows with the time to see it out. */
+const FINISH_MAX_MS = 12_000;
+const SETTLE_MAX_MS = 20_000;
+const CLOSE_MAX_MS = 15_000;
+
+export async function finalChecks(parts: FinalParts): Promise<void> {
+  const { crew, engine, tally } = parts;
+  const passed = () => tally.violations.length === 0;
+  await crew.dismissReserve();
+  await engine.ask("heal", []);
+  await Promise.all(crew.active().map((child) => finish(parts, child, { command: "finish" })));
+  if (passed()) await settle(parts);
+  const [last, ...others] = crew.active();
+  if (last === undefined) return tally.violated("no child has survived");
+  if (passed()) await finish(parts, last, { command: "verify" });
+  if (passed()) for (const child of others) await close(parts, child, false);
+  if (passed()) await settle(parts);
+  if (passed()) await checkWrites(parts, "while a fleet is open");
+  if (passed()) await close(parts, last, true);
+  if (passed()) await checkNothingLeft(parts);
+  if (passed()) await checkWrites(parts, "after everything has ended");
+  checkFile(parts);
+}
+
+/** A child says that it has finished when everything it awaits has settled: what is open then, or later, never will. */
+async function finish({ signals, tally }: FinalParts, child: Child, command: Command): Promise<void> {
+  const finished = signals.next(FINISH_MAX_MS, (signal) =>
+    signal.what !== "held" && signal.child === child && (signal.what === "finished" || signal.what === "gone")
+      ? signal.what
+      : null,
+  );
+  child.send(command);
+  if ((await finished) === null) tally.violated(`${child.name} has not finished after ${FINISH_MAX_MS} ms`);
+  for (const { kind, owner, startedAt } of child.calls.values()) {
+    const waitedMs = Math.round(performance.now() - startedAt - child.pausedSince(startedAt));
+    tally.violated(`${child.name}: ${kind} of ${owner} has not settled after ${waitedMs} ms`);
+  }
+}
+
+async function close({ tally }: FinalParts, child: Child, destroy: boolean): Promise<void> {
+  child.send({ command: "close", destroy });
+  await Promise.race([child.exited, sleep(CLOSE_MAX_MS, undefined, { ref: false })]);
+  if (!child.isGone) tally.violated(`${child.name} has not closed after ${CLOSE_MAX_MS} ms`);
+}
+
+/** Waits until the store and the engine agree at one moment. Idle timeouts and the pool go on meanwhile. */
+async function settle(parts: FinalParts): Promise<void> {
+  const until = performance.now() + SETTLE_MAX_MS;
+  let problems: readonly string[] = [];
+  while (performance.now() < until) {
+    problems = await disagreements(parts);
+    if (problems.length === 0) return;
+    await sleep(100);
+  }
+  for (const problem of problems) parts.tally.violated(`after ${SETTLE_MAX_MS} ms of peace: ${problem}`);
+}
+
+async function disagreements({ crew, engine, store }: FinalParts): Promise<readonly string[]> {
+  const before = await store.list();
+  const dump = await engine.ask("dump", []);
+  const records = await store.list();
+  const revisions = (list: typeof records) =>
+    JSON.stringify(list.map(({ sandboxId, revision }) => [sandboxId, revision]));
+  if (revisions(before) !== revisions(records)) return ["the store does not come to rest"];
+  const living = new Set<string>(crew.active().map(({ name }) => name));
+  const sessions = await store.sessions();
+  const known = new Map(records.map((record) => [record.sandboxId as string, record]));
+  const objectOf = new Set(dump.objects.filter(({ alive }) => alive).map(({ ref }) => ref));
+  const places = new Set<string>(records.map(({ place }) => place));
+  return [
+    ...sessions
+      .filter(({ instance }) => !living.has(instance))
+      .map(({ instance }) => `the session of ${instance} is left, which is dead`),
+    ...records
+      .filter(({ state }) => state !== "ready")
+      .map(({ sandboxId, state, actor }) => `record ${sandboxId} is ${state} by ${actor}`),
+    ...records
+      .filter(isHeld)
+      .map(({ sandboxId, holders, leases }) => `record ${sandboxId} is held by ${JSON.stringify({ holders, leases })}`),
+    ...records
+      .filter(({ ref }) => ref === null || !objectOf.has(ref))
+      .map(({ sandboxId, ref }) => `record ${sandboxId} has no sandbox (${ref})`),
+    ...dump.objects
+      .filter(({ sandboxId, ref }) => known.get(sandboxId)?.ref !== ref)
+      .map(({ sandboxId, ref }) => `${ref} of ${sandboxId} is known to no record`),
+    ...dump.objects
+      .filter(({ attachments }) => attachments > 0)
+      .map(({ ref, attachments }) => `${ref} has ${attachments} connections, although nobody uses it`),
+    ...dump.slots.filter((slot) => !places.has(slot)).map((slot) => `${slot} has lost its sandbox`),
+    ...dump.markers
+      .filter((sandboxId) => !known.has(sandboxId))
+      .map((sandboxId) => `the markers of ${sandboxId} have lost their sandbox`),
+  ];
+}
+
+async function checkNothingLeft({ engine, store, tally, storeDirectory }: FinalParts): Promise<void> {
+  const dump = await engine.ask("dump", []);
+  const owners = new Set(THREADS.map(ownerOf));
+  for (const { ref } of dump.objects) tally.violated(`${ref} is left`);
+  for (const slot of dump.slots) tally.violated(`${slot} is left`);
+  for (const sandboxId of dump.markers) tally.violated(`markers of ${sandboxId} are left`);
+  for (const { owner } of dump.workspaces) if (!owners.has(owner)) tally.violated(`the workspace of ${owner} is left`);
+  for (const { sandboxId, state } of await store.list()) tally.violated(`record ${sandboxId} is left as ${state}`);
+  for (const { instance } of await store.sessions()) tally.violated(`the session of ${instance} is left`);
+  for (const name of readdirSync(storeDirectory)) {
+    if (!/^fleet\.db(-wal|-shm|\.epoch)?$/.test(name)) tally.violated(`${name} is left beside the store`);
+  }
+}
+
+/** Every write that somebody was told has happened, of every thread that was not deleted since. */
+async function checkWrites({ engine, tally }: FinalParts, when: string): Promise<void> {
+  const dump = await engine.ask("dump", []);
+  const purged = new Set(dump.purgedTokens);
+  const present = new Set(dump.workspaces.flatMap(({ tokens }) => tokens));
+  for (const [owner, tokens] of tally.acknowledged) {
+    if (owner.endsWith("/~")) continue;
+    const lost = [...tokens].filter((token) => !present.has(token) && !purged.has(token));
+    if (lost.length > 0)
+      tally.violated(`${when}: ${owner} has lost ${lost.length} acknowledged writes, such as ${lost[0]}`);
+  }
+}
+
+function checkFile({ storePath, tally }: FinalParts): void {
+  const db = new DatabaseSync(storePath, { readOnly: true });
+  try {
+    const answers = db
+      .prepare("PRAGMA integrity_check")
+      .all()
+      .map((row) => String(row.integrity_check));
+    if (answers.join() !== "ok") tally.violated(`the database is damaged: ${answers.join("; ")}`);
+  } finally {
+    db.close();
+  }
+}

@@ -1,0 +1,33 @@
+/** What main waits for: a note of a child, its end, or a call that fell into the engine's trap. */
+
+import type { Method, Note } from "../wire.ts";
+import type { Child } from "./child-process.ts";
+
+export type Signal =
+  | { readonly what: Note["note"] | "gone"; readonly child: Child }
+  | { readonly what: "held"; readonly held: number; readonly name: string; readonly method: Method };
+
+export class Signals {
+  readonly #listeners = new Set<(signal: Signal) => void>();
+
+  emit(signal: Signal): void {
+    for (const listener of [...this.#listeners]) listener(signal);
+  }
+
+  /** The first thing that `pick` takes, or `null` when time is up. Listens from the moment of the call. */
+  next<T>(ms: number, pick: (signal: Signal) => T | null): Promise<T | null> {
+    return new Promise((resolve) => {
+      const end = (value: T | null) => {
+        clearTimeout(timer);
+        this.#listeners.delete(listener);
+        resolve(value);
+      };
+      const listener = (signal: Signal) => {
+        const picked = pick(signal);
+        if (picked !== null) end(picked);
+      };
+      const timer = setTimeout(() => end(null), ms);
+      this.#listeners.add(listener);
+    });
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * What the store shows of one process at the moment when it is killed or stopped.
+ *
+ *   creating   it makes a sandbox            binding   it holds a blank that has not been told its thread yet
+ *   leased     it holds a sandbox            stopping  it ends one
+ *   parked     it was the last to hold one   none      nothing of the above
+ *
+ * One kill may hit several states; it counts once for each.
+ */
+
+import { isParked, type SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+
+export const STATES = ["creating", "binding", "leased", "parked", "stopping", "none"] as const;
+export type StateHit = (typeof STATES)[number];
+
+export function statesOf(
+  name: string,
+  records: readonly SandboxRecord[],
+  lastHolderOf: (sandboxId: string) => string | undefined,
+): ReadonlySet<StateHit> {
+  const hit = new Set<StateHit>();
+  for (const record of records) {
+    const holders: Readonly<Record<string, unknown>> = record.holders;
+    if (record.actor === name && record.state !== "ready") hit.add(record.state);
+    if (name in holders) hit.add(record.boundFrom === null ? "leased" : "binding");
+    if (isParked(record) && lastHolderOf(record.sandboxId) === name) hit.add("parked");
+  }
+  if (hit.size === 0) hit.add("none");
+  return hit;
+}
+
+/** What no snapshot of the store may show. */
+export function faultsOf(records: readonly SandboxRecord[], max: number): readonly string[] {
+  const faults: string[] = [];
+  const seen = new Map<string, string>();
+  for (const { user, thread, sandboxId } of records) {
+    if (user === null || thread === null) continue;
+    const key = `${user}/${thread}`;
+    const other = seen.get(key);
+    if (other !== undefined) faults.push(`two records for ${key}: ${other} and ${sandboxId}`);
+    seen.set(key, sandboxId);
+  }
+  // What is only there to be ended (condemned) needs no room of its own.
+  const count = records.filter(({ state }) => state !== "stopping").length;
+  if (count > max) faults.push(`${count} sandboxes, although the limit is ${max}`);
+  return faults;
+}

@@ -1,0 +1,61 @@
+/** What happened in a run: counts for the table at the end, and the facts that the last checks are made against. */
+
+import type { Random } from "../../simulation/schedule/random.ts";
+import type { Note } from "../wire.ts";
+import { STATES, type StateHit } from "./states.ts";
+
+export class Tally {
+  readonly violations: string[] = [];
+  /** By thread: every write that a child was told has happened. */
+  readonly acknowledged = new Map<string, Set<string>>();
+  readonly errors = new Map<string, number>();
+  readonly hits: Readonly<Record<"kills" | "stops", Record<StateHit, number>>> = { kills: none(), stops: none() };
+  kills = 0;
+  stops = 0;
+  longStops = 0;
+  acquires = 0;
+  writes = 0;
+
+  hit(action: "kills" | "stops", states: Iterable<StateHit>): void {
+    this[action] += 1;
+    for (const state of states) this.hits[action][state] += 1;
+  }
+
+  violated(what: string): void {
+    // One cause may show many times; the first few say enough.
+    if (this.violations.length < 50) this.violations.push(what);
+  }
+
+  acknowledge({ owner, token }: Extract<Note, { note: "ack" }>): void {
+    this.writes += 1;
+    const tokens = this.acknowledged.get(owner) ?? new Set();
+    this.acknowledged.set(owner, tokens.add(token));
+  }
+
+  settled(kind: string, error: string | null): void {
+    if (kind === "acquire") this.acquires += 1;
+    if (error === null) return;
+    const name = `${kind}: ${error}`;
+    this.errors.set(name, (this.errors.get(name) ?? 0) + 1);
+  }
+
+  /** A state that kills have hit too rarely: the rarest one half of the time, else any below the average. */
+  scarce(random: Random): StateHit {
+    const hits = this.hits.kills;
+    const rarest = Math.min(...STATES.map((state) => hits[state]));
+    const mean = STATES.reduce((sum, state) => sum + hits[state], 0) / STATES.length;
+    const most = random.chance(0.5) ? rarest : mean;
+    return random.pick(STATES.filter((state) => hits[state] <= most));
+  }
+
+  table(): string {
+    const row = (...cells: readonly (string | number)[]) =>
+      cells.map((cell, index) => (index === 0 ? String(cell).padEnd(10) : String(cell).padStart(7))).join("");
+    const rows = STATES.map((state) => row(state, this.hits.kills[state], this.hits.stops[state]));
+    return [row("state", "kills", "stops"), ...rows].join("\n");
+  }
+}
+
+function none(): Record<StateHit, number> {
+  return { creating: 0, binding: 0, leased: 0, parked: 0, stopping: 0, none: 0 };
+}

@@ -1,0 +1,196 @@
+/**
+ * The engine's side of the backend contract: each call takes its time, passes the traps, takes effect on the ledger and
+ * is answered. Like any engine it does what it was asked for also when whoever asked is gone.
+ */
+
+import { appendFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SandlotError } from "@sandlot/contract";
+import type { EngineEvent } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Store } from "../../../packages/fleet/src/store/store.ts";
+import { EngineLedger, type SimObject } from "../../simulation/engine/ledger.ts";
+import { Random } from "../../simulation/schedule/random.ts";
+import type { Plant } from "../plants.ts";
+import { FLEET, SESSION_LIFETIME_MS } from "../settings.ts";
+import type { EngineCalls, EngineDump, Method } from "../wire.ts";
+import { Announcements } from "./announcements.ts";
+import { Checks } from "./checks.ts";
+import { effectsOf } from "./effects.ts";
+import { Faults, faultOf } from "./faults.ts";
+import type { AttachmentOf, Peer } from "./peer.ts";
+import { Traps } from "./traps.ts";
+
+export interface EngineOptions {
+  readonly store: Store;
+  readonly seed: number;
+  readonly plant: Plant | null;
+  readonly logPath: string;
+  readonly onHeld: (held: number, name: string, method: Method) => void;
+  readonly onViolation: (what: string) => void;
+}
+
+export class Engine {
+  readonly ledger = new EngineLedger(() => performance.now());
+  readonly announcements = new Announcements();
+  readonly attachments = new Map<number, AttachmentOf>();
+  readonly peers = new Set<Peer>();
+  readonly checks: Checks;
+  readonly plant: Plant | null;
+  readonly random: Random;
+  readonly #faults: Faults;
+  readonly traps: Traps;
+  readonly #effects: ReturnType<typeof effectsOf>;
+  readonly #counts: Record<string, number> = {};
+  readonly #logPath: string;
+  #log: string[] = [];
+
+  constructor(options: EngineOptions) {
+    const { seed, plant, store, onHeld, onViolation, logPath } = options;
+    this.plant = plant;
+    this.#logPath = logPath;
+    this.random = new Random(seed, 1);
+    this.#faults = new Faults(new Random(seed, 2));
+    this.traps = new Traps((held, name, method) => {
+      this.note(`held ${name} ${method}`);
+      onHeld(held, name, method);
+    });
+    const violated = (what: string) => {
+      this.note(`VIOLATION ${what}`);
+      this.flush();
+      onViolation(what);
+    };
+    const { ledger, announcements, attachments } = this;
+    this.checks = new Checks({ ledger, store, announcements, attachments, violated });
+    this.#effects = effectsOf(this);
+    ledger.onDied((object) => this.#tellDeath(object));
+    setInterval(() => this.flush(), 500).unref();
+  }
+
+  async perform<M extends Method>(
+    peer: Peer,
+    method: M,
+    args: Parameters<EngineCalls[M]>,
+  ): Promise<ReturnType<EngineCalls[M]>> {
+    const plan = this.#faults.plan(method);
+    const effect = this.#effects[method] as (
+      peer: Peer,
+      ...args: Parameters<EngineCalls[M]>
+    ) => ReturnType<EngineCalls[M]>;
+    peer.underWay += 1;
+    try {
+      // The planted one must be found by its use.
+      if (method === "create" && this.plant !== "double")
+        await this.checks.createAsked(peer, ...(args as Parameters<EngineCalls["create"]>));
+      if (plan.delayMs > 0) await sleep(plan.delayMs);
+      if ((await this.traps.pass("before", peer.name, method)) === "drop") return await dropped(peer);
+      if (plan.failsBefore) throw faultOf(method);
+      const result = await effect(peer, ...args);
+      this.#counts[method] = (this.#counts[method] ?? 0) + 1;
+      if ((await this.traps.pass("after", peer.name, method)) === "drop") return await dropped(peer);
+      if (plan.failsAfter) throw faultOf(method);
+      this.note(`${peer.name} ${method} ${JSON.stringify(args)} -> ${JSON.stringify(result)}`);
+      return result;
+    } catch (error) {
+      const { code, message } = error as SandlotError;
+      this.note(`${peer.name} ${method} ${JSON.stringify(args)} failed: ${code ?? ""} ${message}`);
+      throw error;
+    } finally {
+      peer.underWay -= 1;
+    }
+  }
+
+  peerGone(peer: Peer): void {
+    peer.isOpen = false;
+    this.announcements.gone(peer);
+    for (const { id, object, onDeath } of peer.attachments.values()) {
+      object.connections.delete(onDeath);
+      this.attachments.delete(id);
+    }
+    peer.attachments.clear();
+    this.note(`${peer.name} is gone`);
+  }
+
+  paused(name: string): void {
+    for (const peer of this.#named(name)) {
+      peer.pausedAt = performance.now();
+      peer.disturbedAt = peer.pausedAt;
+    }
+    this.note(`${name} is stopped`);
+  }
+
+  resumed(name: string): void {
+    for (const peer of this.#named(name)) {
+      const now = performance.now();
+      // Below this it cannot have been buried; above, what it holds is in doubt until it has asked the store.
+      if (peer.pausedAt !== null && now - peer.pausedAt > SESSION_LIFETIME_MS / 3) peer.doubt();
+      peer.pausedAt = null;
+      peer.disturbedAt = now;
+    }
+    this.note(`${name} goes on`);
+  }
+
+  async heal(): Promise<void> {
+    this.#faults.heal();
+    this.traps.heal();
+    const isBusy = () => [...this.peers].some((peer) => !peer.isOpen && peer.underWay > 0);
+    while (isBusy()) await sleep(10);
+    this.note("healed");
+  }
+
+  dump(): EngineDump {
+    const { ledger } = this;
+    const attached = (object: SimObject) => [...this.attachments.values()].filter((at) => at.object === object).length;
+    const inSlots = [...ledger.slots].flatMap(([where, { workspace }]) =>
+      workspace === null ? [] : [{ where, workspace }],
+    );
+    const homes = [...ledger.homes.values()].map((workspace) => ({ where: "home", workspace }));
+    return {
+      objects: [...ledger.objects.values()].map((object) => ({
+        ref: object.ref,
+        sandboxId: object.labels.sandboxId,
+        alive: object.alive,
+        attachments: attached(object),
+      })),
+      slots: [...ledger.slots.keys()],
+      markers: [...ledger.markers.keys()],
+      workspaces: [...inSlots, ...homes].map(({ where, workspace: { owner, tokens } }) => ({
+        owner,
+        where,
+        tokens: [...tokens],
+      })),
+      purgedTokens: [...this.checks.purgedTokens],
+      counts: this.#counts,
+    };
+  }
+
+  /** Every effect is written down: a violation is understood from what happened before it. */
+  note(text: string): void {
+    this.#log.push(`${Date.now() % 10_000_000} ${text}\n`);
+  }
+
+  flush(): void {
+    if (this.#log.length === 0) return;
+    appendFileSync(this.#logPath, this.#log.join(""));
+    this.#log = [];
+  }
+
+  #named(name: string): readonly Peer[] {
+    return [...this.peers].filter((peer) => peer.isOpen && peer.name === name);
+  }
+
+  #tellDeath({ ref, labels }: SimObject): void {
+    if (labels.fleet !== FLEET) return;
+    const { sandboxId } = labels;
+    for (const peer of this.peers) {
+      if (!peer.isOpen || this.#faults.losesEvent()) continue;
+      const event: EngineEvent = this.random.chance(0.1) ? { type: "resync" } : { type: "died", ref, sandboxId };
+      peer.send({ push: "event", event });
+    }
+  }
+}
+
+/** A call that got lost is never answered, and nobody waits for it when healing. */
+function dropped(peer: Peer): Promise<never> {
+  peer.underWay -= 1;
+  return new Promise(() => {});
+}

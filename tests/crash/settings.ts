@@ -1,0 +1,56 @@
+/**
+ * What every process of a run agrees on: the fleet's settings, small in real time, and the threads that are worked on.
+ *
+ * A session lives 1.5 s, so that a stopped process is buried within the run, and everything housekeeping does happens
+ * several times a second. Six threads, and callers without one, want eight places that two blanks share: there is room most of the time, and
+ * none often enough that somebody must be evicted.
+ */
+
+import type { FleetId } from "@sandlot/contract";
+import { type Blueprint, hashBlueprint } from "../../packages/fleet/src/backend/blueprint.ts";
+import type { Settings } from "../../packages/fleet/src/config/settings.ts";
+
+export const FLEET = "fleet-under-fire" as FleetId;
+export const BACKEND = "crash-engine";
+
+const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
+export const SESSION_LIFETIME_MS = 1_500;
+export const RECORDS_MAX = 8;
+
+export function settingsFor(home: string, storePath: string): Settings {
+  return {
+    home,
+    fleetId: FLEET,
+    backend: "memory",
+    store: { type: "sqlite", path: storePath },
+    blueprints: { default: { name: "default", hash: hashBlueprint(BACKEND, BLUEPRINT), blueprint: BLUEPRINT } },
+    pool: { default: 2 },
+    limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, queueMax: 20, onFull: "wait" },
+    idleTimeoutMs: 1_500,
+    maxLifetimeMs: 12_000,
+    orphanTimeoutMs: 2_000,
+    acquireTimeoutMs: 3_000,
+    sessionLifetimeMs: SESSION_LIFETIME_MS,
+    stopTimeoutMs: 2_000,
+    housekeepingIntervalMs: 250,
+    autoRestart: true,
+    leakDetection: { afterMs: 0, captureStacks: false },
+    activity: { cpuShareMin: 0.05, previewQuietMs: 1_000 },
+  };
+}
+
+export interface ThreadOf {
+  readonly user: string;
+  readonly thread: string;
+  /** Whether somebody may delete it. What is written in the others must be there at the end, all of it. */
+  readonly purgeable: boolean;
+}
+
+export const THREADS: readonly ThreadOf[] = ["ann", "bob"].flatMap((user) =>
+  ["t1", "t2", "t3"].map((thread) => ({ user, thread, purgeable: thread === "t3" })),
+);
+
+/** `user/thread`, as the ledger names the owner of a workspace. */
+export function ownerOf({ user, thread }: { readonly user: string; readonly thread: string }): string {
+  return `${user}/${thread}`;
+}

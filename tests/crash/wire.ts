@@ -1,0 +1,176 @@
+/**
+ * What the processes of a run say to each other: JSON, one message a line.
+ *
+ * - Client to engine: requests over a unix socket, answered in any order, and events that the engine pushes.
+ * - Child to main: notes on stdout, written synchronously: what was acknowledged before a SIGKILL has arrived.
+ * - Main to child: commands on stdin. Its end means that main is gone.
+ *
+ * All of them are started from the same checkout, so a message is trusted to have its type; nothing else is read here.
+ */
+
+import type { Readable } from "node:stream";
+import {
+  type EngineRef,
+  type ErrorCode,
+  type ErrorDetails,
+  type Generation,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
+import type {
+  Activity,
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineEvent,
+  EngineObject,
+  ListOptions,
+  Target,
+  WorkspaceSight,
+  WorkspaceSpot,
+} from "../../packages/fleet/src/backend/backend.ts";
+import type { Marker } from "../../packages/fleet/src/backend/labels.ts";
+import type { Liveness } from "../../packages/fleet/src/world/world.ts";
+
+/** A write says for whom it is, so that a sandbox that serves two threads gives itself away. */
+export interface Entry {
+  readonly owner: string;
+  readonly token: string;
+}
+
+/** What the engine can be asked for by a child: its side of the backend contract, and what only a test does. */
+export interface EngineCalls {
+  hello(peer: { readonly name: string; readonly pid: number }): void;
+  create(spec: CreateSpec): Created;
+  attach(target: Target): number;
+  detach(attachment: number): void;
+  append(attachment: number, entry: Entry): void;
+  /** Whether the workspace has the token, and whose workspace it is. */
+  grep(attachment: number, entry: Entry): boolean;
+  rebind(target: Target, from: Credentials): void;
+  probe(ref: EngineRef): Liveness;
+  destroy(ref: EngineRef): void;
+  list(options: ListOptions): readonly EngineObject[];
+  activity(ref: EngineRef): Activity;
+  look(spot: WorkspaceSpot): WorkspaceSight;
+  moveIn(spot: WorkspaceSpot): void;
+  makeIn(spot: WorkspaceSpot): void;
+  moveHome(spot: WorkspaceSpot): void;
+  quarantine(spot: WorkspaceSpot): void;
+  purge(spot: WorkspaceSpot): void;
+  writeMarker(marker: Marker): void;
+  markers(sandboxId: SandboxId): readonly Marker[];
+  dropMarker(sandboxId: SandboxId, generation: Generation): void;
+
+  /** Ends a sandbox that the thread uses, as a crash would. */
+  crash(owner: string): void;
+  /** This child is about to insist on the end of a thread's sandbox, or of the thread. Answered with a ticket. */
+  announce(what: "force" | "purge", owner: string): number;
+  /** The announced call has settled. */
+  settled(ticket: number): void;
+  /** This child no longer trusts what it holds (`instance-doubted`). */
+  doubted(): void;
+}
+
+/** What main tells the engine. */
+export interface ControlCalls {
+  control(): void;
+  /** From now on the next such call of anybody (or of `only`) waits, and main is told. Replaces what was set before. */
+  trap(trap: Trap | null): void;
+  /** What becomes of a call that waits. `drop`: it never takes effect and is never answered. */
+  decide(held: number, decision: { readonly kind: "go" | "drop"; readonly afterMs: number }): void;
+  paused(name: string): void;
+  resumed(name: string): void;
+  /** No more faults; whatever waits goes on. Answered when nothing is under way for processes that are gone. */
+  heal(): void;
+  dump(): EngineDump;
+}
+
+export type Method = keyof EngineCalls;
+
+export interface Trap {
+  readonly methods: readonly Method[];
+  /** Whether the call waits before it takes effect, or with its answer. */
+  readonly when: "before" | "after";
+}
+
+export interface EngineDump {
+  readonly objects: readonly {
+    readonly ref: string;
+    readonly sandboxId: string;
+    readonly alive: boolean;
+    readonly attachments: number;
+  }[];
+  readonly slots: readonly string[];
+  readonly markers: readonly string[];
+  readonly workspaces: readonly {
+    readonly owner: string;
+    readonly where: string;
+    readonly tokens: readonly string[];
+  }[];
+  readonly purgedTokens: readonly string[];
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+export type Push =
+  | { readonly push: "event"; readonly event: EngineEvent }
+  | { readonly push: "closed"; readonly attachment: number }
+  | { readonly push: "held"; readonly held: number; readonly name: string; readonly method: Method }
+  | { readonly push: "violation"; readonly what: string };
+
+export interface Request {
+  readonly id: number;
+  readonly method: Method | keyof ControlCalls;
+  readonly args: readonly unknown[];
+}
+
+export type Answer = { readonly id: number; readonly value?: unknown; readonly error?: WireError };
+type WireError = { readonly code: string | null; readonly message: string; readonly details: unknown };
+
+/** What a child tells main. */
+export type Note =
+  | { readonly note: "loaded" }
+  | { readonly note: "open" }
+  | {
+      readonly note: "start";
+      readonly call: number;
+      readonly kind: string;
+      readonly owner: string;
+      readonly deadlineMs: number;
+    }
+  | { readonly note: "settle"; readonly call: number; readonly ms: number; readonly error: string | null }
+  | { readonly note: "ack"; readonly owner: string; readonly token: string; readonly generation: number }
+  | { readonly note: "leased" | "released"; readonly owner: string; readonly sandboxId: string }
+  | { readonly note: "violation"; readonly what: string }
+  | { readonly note: "finished" }
+  | { readonly note: "closed" };
+
+/** What main tells a child. `nudge`: take a sandbox through its whole life, so that every state is passed soon. */
+export type Command =
+  | { readonly command: "go" }
+  | { readonly command: "nudge" }
+  | { readonly command: "finish" }
+  | { readonly command: "verify" }
+  | { readonly command: "close"; readonly destroy: boolean };
+
+export function readLines<Message>(from: Readable, each: (message: Message) => void): void {
+  let rest = "";
+  from.setEncoding("utf8");
+  from.on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) each(JSON.parse(line));
+  });
+  // A killed process resets its connections; whoever cares about its end listens for that.
+  from.on("error", () => {});
+}
+
+export function encodeError(error: unknown): WireError {
+  if (error instanceof SandlotError) return { code: error.code, message: error.message, details: error.details };
+  return { code: null, message: error instanceof Error ? error.message : String(error), details: null };
+}
+
+export function decodeError({ code, message, details }: WireError): Error {
+  if (code === null) return new Error(message);
+  return new SandlotError(code as ErrorCode, details as ErrorDetails[ErrorCode]);
+}

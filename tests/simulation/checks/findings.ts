@@ -1,0 +1,41 @@
+/**
+ * What the checks found. A violation is recorded, never thrown: the code under test would swallow it.
+ */
+
+import type { Trace } from "../schedule/trace.ts";
+import type { Invariant, MoveName } from "./invariants.ts";
+
+export interface Violation {
+  readonly invariant: Invariant;
+  readonly at: number;
+  readonly detail: string;
+}
+
+/** One broken thing breaks many others; the first ones tell the story. */
+const VIOLATIONS_MAX = 20;
+
+export class Findings {
+  readonly violations: Violation[] = [];
+  readonly evaluated = new Map<Invariant, number>();
+  readonly moves = new Map<MoveName, number>();
+  readonly #now: () => number;
+  readonly #trace: Trace | null;
+
+  constructor(now: () => number, trace: Trace | null = null) {
+    this.#now = now;
+    this.#trace = trace;
+  }
+
+  /** Counts the evaluation, and records a violation when `holds` is false. */
+  check(invariant: Invariant, holds: boolean, detail: () => string): void {
+    this.evaluated.set(invariant, (this.evaluated.get(invariant) ?? 0) + 1);
+    if (holds || this.violations.length >= VIOLATIONS_MAX) return;
+    const text = detail();
+    this.violations.push({ invariant, at: this.#now(), detail: text });
+    this.#trace?.add("!!!!", invariant, () => text);
+  }
+
+  moved(name: MoveName): void {
+    this.moves.set(name, (this.moves.get(name) ?? 0) + 1);
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * Holds and remote leases: who takes them, who may end them, and since when a sandbox is parked.
+ */
+
+import type { InstanceId, LeaseId, SandboxId } from "@sandlot/contract";
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { StoreStep } from "../store/sim-store.ts";
+import type { Findings } from "./findings.ts";
+import { ownerOf, type Truth } from "./truth.ts";
+
+/** Steps that take a hold. */
+const TAKING = new Set(["hold", "take", "take", "publish", "bind", "restore"]);
+
+export class HoldChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+  /** When each parked sandbox was truly parked. */
+  readonly #parkedSince = new Map<SandboxId, number>();
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#truth = truth;
+    this.#findings = findings;
+  }
+
+  parkedSince(sandboxId: SandboxId): number | undefined {
+    return this.#parkedSince.get(sandboxId);
+  }
+
+  put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    for (const id of Object.keys(after.holders) as InstanceId[]) this.#checkTaken(id, before, after, step);
+    for (const id of Object.keys(before?.holders ?? {}) as InstanceId[]) {
+      if (before !== null && after.holders[id] === undefined) this.#checkDropped(id, before, after, step);
+    }
+    this.#checkLeases(before, after, step);
+    this.#checkParking(before, after, step);
+  }
+
+  emptied(): void {
+    this.#parkedSince.clear();
+    for (const held of this.#truth.leases) held.interrupted = true;
+    // A remote lease is only in the store; what its holders remember of it may come back, or not.
+    for (const remote of this.#truth.remotes.values()) remote.ended = true;
+  }
+
+  #checkTaken(id: InstanceId, before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const hold = after.holders[id];
+    const old = before?.holders[id];
+    if (hold === undefined || (old !== undefined && old.generation === hold.generation && old.seq === hold.seq)) return;
+    const { tables } = this.#truth;
+    const right =
+      TAKING.has(step.method) &&
+      id === step.by.id &&
+      tables.session(id) !== null &&
+      hold.generation === after.generation &&
+      after.state === "ready" &&
+      (old === undefined || hold.seq >= old.seq);
+    this.#findings.check("hold-is-takers-own", right, () => `${id} by ${step.method} of ${step.by.name}`);
+    if (step.method === "hold" || step.method === "take") this.#findings.moved("hold");
+    if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
+    const recovering = tables.meta().recovering && step.method !== "restore";
+    // The one exception: what was being made before the store's loss has no record to be published in.
+    this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
+    for (const held of this.#truth.leases) {
+      if (held.instance.id === id && held.sandboxId === after.sandboxId && held.generation === after.generation) {
+        held.interrupted = false;
+      }
+    }
+  }
+
+  #checkDropped(id: InstanceId, before: SandboxRecord, after: SandboxRecord, step: StoreStep): void {
+    const { method } = step;
+    if (method === "unhold") this.#findings.moved("unhold");
+    if (method === "beat") this.#findings.moved("heal");
+    const ended = (method === "bury" || method === "leave") && step.args[0] === id;
+    // Whether the stop itself was right is another check.
+    const stopped = after.state === "stopping";
+    let inUse = false;
+    if (method === "unhold" || method === "beat") {
+      for (const held of this.#truth.activeLeases(before.sandboxId, before.generation)) {
+        if (held.instance.id === id && this.#truth.isUsable(held) && !held.instance.closing) inUse = true;
+      }
+    }
+    const own = (method === "unhold" || method === "beat") && step.by.id === id && !inUse;
+    this.#findings.check(
+      "hold-dropped-only-by-its-owner",
+      ended || stopped || own,
+      () => `${id} lost its hold of ${before.sandboxId} by ${method} of ${step.by.name}${inUse ? " while leased" : ""}`,
+    );
+  }
+
+  #checkLeases(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const { remotes } = this.#truth;
+    for (const [key, lease] of Object.entries(after.leases)) {
+      const id = key as LeaseId;
+      const old = before?.leases[id];
+      if (old !== undefined && old.beat === lease.beat) continue;
+      if (step.method !== "restore") this.#findings.moved(old === undefined ? "grant" : "renew");
+      const remote = remotes.get(id);
+      if (remote !== undefined) {
+        // What a holder puts back after the store was lost is as old as it was.
+        if (step.method !== "restore") remote.heardAt = this.#truth.now;
+        remote.ended = false;
+      } else {
+        const { ttlMs } = lease;
+        remotes.set(id, { leaseId: id, ttlMs, heardAt: this.#truth.now, releaseAsked: false, ended: false });
+      }
+    }
+    for (const id of Object.keys(before?.leases ?? {}) as LeaseId[]) {
+      if (after.leases[id] === undefined) this.#checkLeaseEnded(id, after, step);
+    }
+  }
+
+  #checkLeaseEnded(id: LeaseId, after: SandboxRecord, step: StoreStep): void {
+    const remote = this.#truth.remotes.get(id);
+    if (remote === undefined) return;
+    if (step.method === "releaseLease") this.#findings.moved("release-lease");
+    if (step.method === "expireLease") this.#findings.moved("expire-lease");
+    const silentMs = this.#truth.now - remote.heardAt;
+    const right =
+      after.state === "stopping" ||
+      (step.method === "releaseLease" && (remote.releaseAsked || !this.#wasHandedOut(id))) ||
+      (step.method === "expireLease" && silentMs >= remote.ttlMs);
+    this.#findings.check(
+      "remote-lease-ends-in-time",
+      right,
+      () => `${id} by ${step.method} of ${step.by.name}, ${silentMs} of ${remote.ttlMs} ms after it was heard of`,
+    );
+    remote.ended = true;
+  }
+
+  /** A lease whose caller had gone by the time it was granted is given back by the fleet itself. */
+  #wasHandedOut(id: LeaseId): boolean {
+    for (const held of this.#truth.leases) if (held.lease.id === id && held.active) return true;
+    return false;
+  }
+
+  #checkParking(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const { now } = this.#truth;
+    const { sandboxId } = after;
+    const isParked = after.state === "ready" && !hasHolder(after);
+    if (!isParked) {
+      if (after.state === "ready") this.#parkedSince.delete(sandboxId);
+      return;
+    }
+    if (before === null || before.state !== "ready" || hasHolder(before)) {
+      const buried = step.method === "bury" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
+      this.#parkedSince.set(sandboxId, buried === undefined ? now : buried.beatLandedAt);
+    }
+    const since = this.#parkedSince.get(sandboxId);
+    if (ownerOf(after) === null || since === undefined) return;
+    const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
+    this.#findings.check(
+      "parked-since-is-true",
+      Math.abs(claimed - since) < 1,
+      () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
+    );
+  }
+}
+
+export function hasHolder(record: SandboxRecord): boolean {
+  return Object.keys(record.holders).length > 0 || Object.keys(record.leases).length > 0;
+}

@@ -1,0 +1,222 @@
+/**
+ * What callers are given and told: leases, losses, answers and errors, compared with the truth at that moment.
+ */
+
+import { isSandlotError, type LossReason } from "@sandlot/contract";
+import type { Instance } from "../process/instance.ts";
+import type { Findings } from "./findings.ts";
+import type { HeldLease, Truth } from "./truth.ts";
+
+/** What an acquire may be refused with; everything else means that something inside went wrong. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  "capacity_exhausted",
+  "acquire_timeout",
+  "create_failed",
+  "sandbox_unreachable",
+  "sandbox_expired",
+  "sandbox_lost",
+  "store_unavailable",
+  "store_recovering",
+]);
+
+/** What a use of a lease may fail with besides these. */
+const USE_ERRORS: ReadonlySet<string> = new Set([...REFUSALS, "stale_generation", "lease_released", "fleet_closed"]);
+
+/** Longest that one answer of the store takes, with room for a retry. */
+const STORE_PATIENCE_MS = 4_000;
+
+export interface Asked {
+  readonly instance: Instance;
+  readonly owner: string | null;
+  readonly at: number;
+  readonly pausedMs: number;
+  readonly timeoutMs: number;
+}
+
+export class LeaseChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#truth = truth;
+    this.#findings = findings;
+  }
+
+  acquired(held: HeldLease, asked: Asked): void {
+    const { instance, sandboxId, generation } = held;
+    this.#checkHeld(held);
+    const owner = this.#truth.owners.get(sandboxId) ?? null;
+    this.#findings.check(
+      "lease-on-own-thread",
+      asked.owner === null ? owner?.includes("~") === true : owner === asked.owner,
+      () => `${instance.name} asked for ${asked.owner}, got ${sandboxId} of ${owner}`,
+    );
+    this.#checkLifetime(held, asked);
+    this.#checkRecovery(held, asked);
+    if (owner !== null) {
+      const thread = this.#truth.thread(owner);
+      thread.latestLeased = Math.max(thread.latestLeased, generation);
+    }
+    this.checkOneSandbox(held);
+  }
+
+  /** Two leases of one thread that both work must be on one sandbox. */
+  checkOneSandbox(held: HeldLease): void {
+    if (held.owner === null || !this.#truth.isUsable(held)) return;
+    for (const other of this.#truth.leases) {
+      if (other.owner !== held.owner || other === held || !this.#truth.isUsable(other)) continue;
+      const same = other.sandboxId === held.sandboxId && other.generation === held.generation;
+      this.#findings.check(
+        "one-sandbox-per-thread",
+        same,
+        () => `${held.owner}: ${held.sandboxId} at ${held.instance.name}, ${other.sandboxId} at ${other.instance.name}`,
+      );
+    }
+  }
+
+  #checkHeld(held: HeldLease): void {
+    const { instance, sandboxId, generation } = held;
+    const { now, settings, emptiedAt, tables } = this.#truth;
+    if (this.#truth.hasHold(instance, sandboxId, generation) && tables.record(sandboxId)?.state === "ready") {
+      this.#findings.check("lease-is-held", true, () => "");
+      return;
+    }
+    // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
+    const { beatConfirmedSentAt } = instance;
+    const recent = now - beatConfirmedSentAt <= settings.sessionLifetimeMs / 2;
+    const stopped = (this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY) >= beatConfirmedSentAt;
+    this.#findings.check(
+      "lease-is-held",
+      recent && (stopped || emptiedAt >= beatConfirmedSentAt),
+      () => `${instance.name} gave a lease on ${sandboxId} ${generation}; record ${JSON.stringify(tables.record(sandboxId))}`,
+    );
+  }
+
+  #checkLifetime(held: HeldLease, asked: Asked): void {
+    const { settings, tables } = this.#truth;
+    const record = tables.record(held.sandboxId);
+    if (settings.maxLifetimeMs === 0 || record === null) return;
+    const endsAt = this.#truth.fromStoreClock(record.createdAt) + settings.maxLifetimeMs;
+    this.#findings.check(
+      "no-lease-after-lifetime",
+      asked.at <= endsAt + STORE_PATIENCE_MS,
+      () => `${held.sandboxId} ended at ${endsAt}, asked at ${asked.at}`,
+    );
+  }
+
+  #checkRecovery(held: HeldLease, asked: Asked): void {
+    if (asked.owner === null) return;
+    const thread = this.#truth.thread(asked.owner);
+    if (held.generation <= thread.latestLeased) return;
+    const before = [...thread.acknowledged.values()].filter((at) => at < asked.at).length;
+    const { kind } = held.lease.recovery;
+    this.#findings.check(
+      "recovery-is-honest",
+      kind !== "empty" || before === 0,
+      () => `${asked.owner}: ${kind} with ${before} acknowledged writes`,
+    );
+  }
+
+  refused(error: unknown, asked: Asked, aborted: unknown): void {
+    const code = isSandlotError(error) ? error.code : "";
+    const closed = code === "fleet_closed" && asked.instance.closing;
+    const named = REFUSALS.has(code) || closed || (aborted !== null && error === aborted);
+    this.#findings.check("errors-are-named", named, () => `acquire at ${asked.instance.name}: ${String(error)}`);
+    if (isSandlotError(error, "capacity_exhausted")) {
+      const { leased, parked, blank, creating, stopping, queued } = error.details;
+      const least = Math.min(leased, parked, blank, creating, stopping, queued);
+      this.#findings.check("counts-are-never-negative", least >= 0, () => JSON.stringify(error.details));
+    }
+  }
+
+  acquireSettled(asked: Asked): void {
+    const took = this.#took(asked);
+    this.#findings.check(
+      "acquire-settles-in-time",
+      took <= asked.timeoutMs + STORE_PATIENCE_MS,
+      () => `${took} ms of ${asked.timeoutMs} for ${asked.owner} at ${asked.instance.name}`,
+    );
+  }
+
+  answered(kind: "destroy" | "release" | "close", asked: Asked): void {
+    const invariant = (
+      { destroy: "destroy-answers-in-time", release: "release-answers-in-time", close: "close-ends-in-time" } as const
+    )[kind];
+    const took = this.#took(asked);
+    this.#findings.check(invariant, took <= asked.timeoutMs, () => `${took} ms of ${asked.timeoutMs} at ${asked.instance.name}`);
+  }
+
+  #took(asked: Asked): number {
+    return this.#truth.now - asked.at - (asked.instance.process.pausedMs - asked.pausedMs);
+  }
+
+  releaseFailed(held: HeldLease, error: unknown): void {
+    this.#findings.check("release-answers-in-time", false, () => `${held.instance.name}: ${String(error)}`);
+  }
+
+  /** A lease was told that its sandbox is gone. */
+  lost(held: HeldLease, reason: LossReason): void {
+    const { sandboxId, generation, instance } = held;
+    const alive = this.#lives(held);
+    const thread = held.owner === null ? null : this.#truth.thread(held.owner);
+    const remote = this.#truth.remotes.get(held.lease.id);
+    const right =
+      reason === "crashed" ? !alive
+      : reason === "destroyed" ? thread?.destroyAsked === true
+      : reason === "session-lost" ? held.interrupted || instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
+      : reason === "expired" ? remote === undefined || remote.ended || remote.releaseAsked
+      : false;
+    this.#findings.check("loss-is-true", right, () => `${instance.name} lost ${sandboxId} ${generation}: ${reason}, alive ${alive}`);
+    this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
+  }
+
+  /** The answer of a use. `expected` is what the lease said about itself when it was used. */
+  used(held: HeldLease, error: unknown, expected: { released: boolean; stale: boolean; lost: boolean }): void {
+    const { instance } = held;
+    const code = isSandlotError(error) ? error.code : error === null ? null : "unnamed";
+    // Ended at another instance, or run out: this one may or may not have noticed.
+    if (held.isRowOver) return;
+    if (expected.released) {
+      this.#findings.check("released-means-over", code === "lease_released", () => `${instance.name}: ${code}`);
+      return;
+    }
+    if (expected.stale) {
+      const refused = code !== null && code !== "store_unavailable";
+      this.#findings.check("write-is-of-its-generation", refused, () => `${instance.name}: a stale object answered ${code}`);
+      return;
+    }
+    const { autoRestart } = this.#truth.settings;
+    if (expected.lost && !autoRestart) {
+      this.#findings.check("no-restart-when-off", code !== null, () => `${instance.name}: a lost lease was used`);
+    }
+    if (code !== null) {
+      this.#findings.check("errors-are-named", USE_ERRORS.has(code), () => `use at ${instance.name}: ${String(error)}`);
+    }
+    if (!expected.lost && this.#lives(held)) {
+      const silent = code === "store_unavailable" || code === "store_recovering";
+      this.#findings.check("held-keeps-working", !silent || held.lost !== null, () => `${instance.name}: ${held.lease.id} ${code}`);
+    }
+  }
+
+  #lives(held: HeldLease): boolean {
+    for (const { alive, generation } of this.#truth.objectsOf(held.sandboxId)) {
+      if (alive && generation === held.generation) return true;
+    }
+    return false;
+  }
+
+  /** What a read showed, against what had been acknowledged before it began and was not purged since. */
+  read(held: HeldLease, shown: { owner: string | null; tokens: readonly string[] }, before: readonly string[]): void {
+    if (held.owner === null) return;
+    const { owner } = held;
+    this.#findings.check("workspace-is-own", shown.owner === owner, () => `${owner} was shown the workspace of ${shown.owner}`);
+    const present = new Set(shown.tokens);
+    const { acknowledged } = this.#truth.thread(owner);
+    const missing = before.filter((token) => acknowledged.has(token) && !present.has(token));
+    this.#findings.check(
+      "acknowledged-writes-stay",
+      missing.length === 0,
+      () => `${owner} at ${held.instance.name}, generation ${held.generation}, misses ${missing.join(", ")}`,
+    );
+  }
+}

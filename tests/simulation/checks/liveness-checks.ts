@@ -1,0 +1,149 @@
+/**
+ * After everything has healed and time has passed: what must have come to rest, and what must be gone.
+ */
+
+import type { SandboxId } from "@sandlot/contract";
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Findings } from "./findings.ts";
+import type { Truth } from "./truth.ts";
+
+export class LivenessChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#truth = truth;
+    this.#findings = findings;
+  }
+
+  /** Whether there is nothing left to wait for. */
+  isQuiet(): boolean {
+    const { tables, ledger, settings, instances } = this.#truth;
+    if (tables.meta().recovering || tables.records().some(({ state }) => state !== "ready")) return false;
+    if (tables.sessions().some(({ instance }) => instances.get(instance)?.process.alive !== true)) return false;
+    for (const record of tables.records()) if (this.#truth.objectOf(record)?.alive !== true) return false;
+    for (const { labels } of ledger.objects.values()) {
+      if (labels.fleet === settings.fleetId && tables.record(labels.sandboxId) === null) return false;
+    }
+    return true;
+  }
+
+  /** Everything is quiet: no faults, nobody paused, the store answers, and time has passed. */
+  atRest(): void {
+    const { tables, ledger, settings, instances } = this.#truth;
+    const between = tables.records().filter((record) => record.state !== "ready" && this.#isStuck(record));
+    this.#findings.check("nothing-in-between", between.length === 0, () => between.map(({ sandboxId, state, actor }) => `${sandboxId} ${state} by ${actor}`).join(", "));
+    const known = new Set<SandboxId>(tables.records().map(({ sandboxId }) => sandboxId));
+    const orphans = [...ledger.objects.values()].filter(
+      ({ labels, landedAt }) => labels.fleet === settings.fleetId && !known.has(labels.sandboxId) && this.#isPastGrace(landedAt),
+    );
+    this.#findings.check("no-orphans", orphans.length === 0, () => orphans.map(({ ref, labels }) => `${ref} of ${labels.sandboxId}`).join(", "));
+    const ghosts = tables.records().filter((record) => record.state === "ready" && this.#truth.objectOf(record)?.alive !== true);
+    this.#findings.check("no-ghosts", ghosts.length === 0, () => ghosts.map(({ sandboxId }) => sandboxId).join(", "));
+    const dead = tables.sessions().filter(({ instance }) => instances.get(instance)?.process.alive !== true);
+    this.#findings.check("no-dead-sessions", dead.length === 0, () => dead.map(({ instance }) => instance).join(", "));
+    this.#checkLeftovers();
+    this.#checkHolds();
+    this.#checkForcedLosses();
+  }
+
+  /** As many blanks as wanted, as far as there is room. */
+  checkPool(): void {
+    const { blanks, target, room } = this.#pool();
+    this.#findings.check("pool-is-back", this.isPoolBack(), () => `${blanks} of ${target} blanks, room for ${room}`);
+  }
+
+  isPoolBack(): boolean {
+    const { blanks, target, room } = this.#pool();
+    return blanks === target || (blanks < target && room <= 0);
+  }
+
+  #pool(): { blanks: number; target: number; room: number } {
+    const { tables, settings } = this.#truth;
+    const records = tables.records();
+    const blanks = records.filter(({ state, thread }) => state === "ready" && thread === null).length;
+    const target = Object.values(settings.pool).reduce((sum, count) => sum + count, 0);
+    const room = settings.limits.max - records.length;
+    return { blanks, target, room };
+  }
+
+  /** Every instance was closed, and the last ones with destroy. */
+  afterClose(): void {
+    const { tables, ledger, settings } = this.#truth;
+    const left = [
+      ...tables.records().map(({ sandboxId, state }) => `record ${sandboxId} ${state}`),
+      ...tables.sessions().map(({ instance }) => `session ${instance}`),
+      ...[...ledger.objects.values()].filter(({ labels }) => labels.fleet === settings.fleetId).map(({ ref }) => `object ${ref}`),
+    ];
+    this.#findings.check("nothing-is-left", left.length === 0, () => left.join(", "));
+    this.#checkLeftovers();
+    for (const owner of this.#truth.threads.keys()) this.#checkKept(owner);
+  }
+
+  #checkKept(owner: string): void {
+    const { acknowledged } = this.#truth.thread(owner);
+    const tokens = this.#truth.ledger.homes.get(owner)?.tokens;
+    const missing = [...acknowledged.keys()].filter((token) => tokens?.has(token) !== true);
+    this.#findings.check("acknowledged-writes-stay", missing.length === 0, () => `${owner} at home misses ${missing.join(", ")}`);
+  }
+
+  /** Slots and markers belong to objects; a marker of a bind that lost goes with its sandbox at the latest. */
+  #checkLeftovers(): void {
+    const { ledger } = this.#truth;
+    const present = new Set([...ledger.objects.values()].map(({ labels }) => labels.sandboxId));
+    const left: string[] = [];
+    for (const [place, { sandboxId }] of ledger.slots) if (!present.has(sandboxId)) left.push(place);
+    for (const sandboxId of ledger.markers.keys()) if (!present.has(sandboxId)) left.push(`markers of ${sandboxId}`);
+    this.#findings.check("no-leftovers", left.length === 0, () => left.join(", "));
+  }
+
+  /** Nobody holds what it has no lease on, and whoever has a lease holds it. */
+  #checkHolds(): void {
+    const { tables, leases } = this.#truth;
+    const wrong: string[] = [];
+    for (const record of tables.records()) {
+      for (const id of Object.keys(record.holders)) {
+        const used = [...leases].some((held) => held.instance.id === id && held.active && held.sandboxId === record.sandboxId);
+        if (!used) wrong.push(`${id} holds ${record.sandboxId} without a lease`);
+      }
+    }
+    for (const held of leases) {
+      if (!held.active || held.instance.closing) continue;
+      if (!this.#truth.hasHold(held.instance, held.sandboxId, held.generation)) {
+        wrong.push(`${held.instance.name} has a lease on ${held.sandboxId} without holding it`);
+      }
+    }
+    this.#findings.check("holds-match-leases", wrong.length === 0, () => wrong.join(", "));
+  }
+
+  #checkForcedLosses(): void {
+    for (const held of this.#truth.leases) {
+      const { forced, lost, instance } = held;
+      if (forced === null || !instance.process.alive || instance.closing) continue;
+      // Who gave it back before it could be told was not waiting to hear.
+      const pausedMs = instance.process.pausedMs - forced.pausedMs;
+      const heldOnMs = (held.releasedAt ?? this.#truth.now) - forced.at - pausedMs;
+      if (heldOnMs < this.#truth.settings.sessionLifetimeMs) continue;
+      // Where the store could not be asked for the reason, all that is known is that it is gone.
+      const told =
+        lost !== null &&
+        (lost.reason === "destroyed" || held.interrupted || lost.at < forced.at || lost.storeFailedAt >= forced.at);
+      this.#findings.check(
+        "forced-destroy-is-told",
+        told,
+        () => `${instance.name} held ${held.lease.id}, destroyed at ${forced.at}, and was told ${lost?.reason} at ${lost?.at}`,
+      );
+    }
+  }
+
+  /** Housekeeping goes on; what it began just now is not stuck. */
+  #isStuck({ sandboxId, createdAt }: SandboxRecord): boolean {
+    const since = this.#truth.stoppedAt.get(sandboxId) ?? this.#truth.fromStoreClock(createdAt);
+    return this.#truth.now - since > 2 * this.#truth.settings.sessionLifetimeMs;
+  }
+
+  #isPastGrace(landedAt: number): boolean {
+    const { settings, now } = this.#truth;
+    return now - landedAt > 2 * settings.orphanTimeoutMs + 4 * settings.sessionLifetimeMs;
+  }
+}

@@ -1,0 +1,155 @@
+/** Moves, revisions, identity, generations and limits of records. */
+
+import type { Generation, SandboxId } from "@sandlot/contract";
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { StopRequest } from "../../../packages/fleet/src/store/store.ts";
+import type { StoreStep } from "../store/sim-store.ts";
+import type { Findings } from "./findings.ts";
+import type { MoveName } from "./invariants.ts";
+import { ownerOf, type Truth } from "./truth.ts";
+
+/** Which step may make which move, and what that move is called. */
+const STEPS: Readonly<Record<string, MoveName>> = {
+  "reserve absent→creating": "absent→creating",
+  "restore absent→ready": "absent→ready (restore)",
+  "adopt absent→ready": "absent→ready (adopt)",
+  "condemn absent→stopping": "absent→stopping (condemn)",
+  "publish creating→ready": "creating→ready",
+  "stop/abandon creating→stopping": "creating→stopping (abandon)",
+  "takeOver creating→stopping": "creating→stopping (take-over)",
+  "stop/unheld ready→stopping": "ready→stopping (unheld)",
+  "stop/dead ready→stopping": "ready→stopping (dead)",
+  "stop/force ready→stopping": "ready→stopping (force)",
+  "takeOver stopping→stopping": "stopping (take-over)",
+  "bind ready→ready": "bind",
+  "confirmBound ready→ready": "confirm-bound",
+};
+
+export class RecordChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+  /** The latest generation that was ever given, by any store this fleet had. */
+  #given = 0;
+  readonly #latestOf = new Map<string, { readonly generation: number; readonly sandboxId: SandboxId }>();
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#truth = truth;
+    this.#findings = findings;
+  }
+
+  put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    this.#checkMove(before, after, step);
+    this.#checkIdentity(before, after, step);
+    this.#checkKey(after);
+    if (before === null || step.method === "bind") {
+      this.#checkGeneration(before, after, step);
+      this.#checkLimits(before, after, step);
+    }
+    this.#rememberLatest(after);
+  }
+
+  ended(step: StoreStep, result: unknown): void {
+    if (step.method === "nextGeneration" && typeof result === "number") this.#checkGiven(result as Generation);
+  }
+
+  #checkMove(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const from = before?.state ?? "absent";
+    const request = step.args[0] as Partial<StopRequest> | undefined;
+    const by = step.method === "stop" ? `stop/${request?.mode?.kind}` : step.method;
+    const name = STEPS[`${by} ${from}→${after.state}`];
+    const allowed = name !== undefined || from === after.state;
+    this.#findings.check("only-allowed-moves", allowed, () => `${from}→${after.state} by ${by} of ${step.by.name}`);
+    if (name !== undefined) this.#findings.moved(name);
+    if (step.method === "stop" && from === "stopping" && after.purge) this.#findings.moved("stopping (purge added)");
+    const grew = before === null ? after.revision >= 1 : after.revision === before.revision + 1;
+    this.#findings.check("revision-grows", grew, () => `${before?.revision} → ${after.revision} by ${by}`);
+    const acting = after.state !== "ready";
+    this.#findings.check(
+      "actor-exactly-while-acting",
+      acting === (after.actor !== null) && (before !== null || !acting || after.actor === step.by.id),
+      () => `${after.state} with actor ${after.actor}, by ${step.by.name}`,
+    );
+  }
+
+  #checkIdentity(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const owner = ownerOf(after);
+    if (owner !== null) this.#truth.owners.set(after.sandboxId, owner);
+    if (before === null) return;
+    const bound = step.method === "bind" && before.thread === null && before.state === "ready";
+    const kept =
+      before.createdAt === after.createdAt &&
+      before.backend === after.backend &&
+      before.blueprintHash === after.blueprintHash &&
+      (before.state === "creating" || (before.ref === after.ref && before.place === after.place)) &&
+      (bound ||
+        (ownerOf(before) === owner && before.generation === after.generation && before.token === after.token)) &&
+      (!before.purge || after.purge);
+    this.#findings.check("identity-is-kept", kept, () => `${JSON.stringify(before)} → ${JSON.stringify(after)}`);
+  }
+
+  #checkKey(after: SandboxRecord): void {
+    const owner = ownerOf(after);
+    if (owner === null) return;
+    let other: SandboxRecord | undefined;
+    for (const record of this.#truth.tables.records()) {
+      if (record.sandboxId !== after.sandboxId && record.thread === after.thread && record.user === after.user) {
+        other = record;
+      }
+    }
+    this.#findings.check("one-record-per-thread", other === undefined, () => `${owner} also has ${other?.sandboxId}`);
+  }
+
+  #checkGeneration(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const { generation, sandboxId } = after;
+    if (step.method === "reserve") this.#checkGiven(generation);
+    const owner = ownerOf(after);
+    if (owner === null) return;
+    const latest = this.#latestOf.get(owner);
+    const returned = step.method !== "reserve" && step.method !== "bind";
+    const grows =
+      latest === undefined ||
+      generation > latest.generation ||
+      (returned && generation === latest.generation && sandboxId === latest.sandboxId) ||
+      // What is only being cleaned up serves nobody, whatever its generation.
+      after.state === "stopping";
+    this.#findings.check(
+      "generation-grows-per-thread",
+      grows && (before === null || generation > before.generation),
+      () => `${owner}: ${generation} after ${latest?.generation}, by ${step.method}`,
+    );
+  }
+
+  /** A generation counts from when somebody could use it; one that was only intended leaves no trace. */
+  #rememberLatest({ state, generation, sandboxId, user, thread }: SandboxRecord): void {
+    const owner = ownerOf({ user, thread });
+    if (state !== "ready" || owner === null) return;
+    const latest = this.#latestOf.get(owner);
+    if (latest === undefined || generation > latest.generation) this.#latestOf.set(owner, { generation, sandboxId });
+  }
+
+  #checkGiven(generation: Generation): void {
+    this.#findings.check(
+      "generation-never-repeats",
+      Number.isInteger(generation) && generation > this.#given,
+      () => `${generation} was given after ${this.#given}`,
+    );
+    this.#given = Math.max(this.#given, generation);
+  }
+
+  /** What is restored was counted before the store was lost; what is orphaned is on its way out. */
+  #checkLimits(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    const { limits } = this.#truth.settings;
+    if (limits.mode !== "hard" || step.method === "restore" || step.method === "condemn") return;
+    let all = 0;
+    let own = 0;
+    const counted = [...this.#truth.tables.records().filter(({ sandboxId }) => sandboxId !== after.sandboxId), after];
+    for (const record of counted) {
+      if (record.reason === "orphaned") continue;
+      all += 1;
+      if (record.user === after.user) own += 1;
+    }
+    if (before === null) this.#findings.check("fleet-limit", all <= limits.max, () => `${all} of ${limits.max}`);
+    if (limits.maxPerUser === 0 || after.user === null) return;
+    this.#findings.check("user-limit", own <= limits.maxPerUser, () => `${after.user}: ${own} of ${limits.maxPerUser}`);
+  }
+}

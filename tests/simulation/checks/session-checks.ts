@@ -1,0 +1,110 @@
+/** Sessions: who is buried, by whom, and how long recovery lasts (rules 6, 7, 12). */
+
+import type { BeatAnswer, Session } from "../../../packages/fleet/src/store/store.ts";
+import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
+import type { Instance } from "../process/instance.ts";
+import type { StoreStep } from "../store/sim-store.ts";
+import type { Findings } from "./findings.ts";
+import type { Truth } from "./truth.ts";
+
+/** Smaller differences between the clocks are drift, not jumps. */
+const CLOCK_JUMP_MS = 1_000;
+
+export class SessionChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+  #recoveringSince = 0;
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#truth = truth;
+    this.#findings = findings;
+  }
+
+  put(before: Session | null, after: Session): void {
+    const instance = this.#truth.instances.get(after.instance);
+    if (instance === undefined) return;
+    if (before === null) {
+      instance.sessionSince = this.#truth.now;
+      this.#findings.moved("register");
+    }
+    instance.beatLandedAt = this.#truth.now;
+  }
+
+  deleted(before: Session, step: StoreStep): void {
+    const peer = this.#truth.instances.get(before.instance);
+    if (peer === undefined) return;
+    peer.sessionSince = null;
+    for (const held of this.#truth.leases) if (held.instance === peer) held.interrupted = true;
+    if (step.method === "leave") this.#findings.moved("leave");
+    if (step.method !== "bury") return;
+    this.#findings.moved("bury");
+    this.#checkBurial(peer, step);
+  }
+
+  /** The caller learned what the store answered. */
+  answered(step: StoreStep, result: unknown): void {
+    if (step.method !== "beat") return;
+    const { by, sentAt } = step;
+    const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
+    if (sentAt - by.beatConfirmedSentAt > lifetimeMs / 2) by.sightBrokenAt = sentAt;
+    // A clock that jumped and jumped back between two beats cannot be noticed.
+    if (Math.abs(step.clockErrorMs - by.beatClockErrorMs) > CLOCK_JUMP_MS) by.sightBrokenAt = sentAt;
+    by.beatClockErrorMs = step.clockErrorMs;
+    if ((result as BeatAnswer).kind === "ok") by.beatConfirmedSentAt = Math.max(by.beatConfirmedSentAt, sentAt);
+    else by.sightBrokenAt = this.#truth.now;
+  }
+
+  failed(step: StoreStep): void {
+    step.by.storeFailedAt = this.#truth.now;
+    if (step.method === "beat") step.by.storeFailures.push(this.#truth.now);
+  }
+
+  metaPut(before: MetaRow, after: MetaRow, step: StoreStep | null): void {
+    if (!before.recovering || after.recovering) return;
+    this.#findings.moved("end-recovery");
+    const { now, ledger, settings } = this.#truth;
+    let objects = 0;
+    // What lands while the engine is being asked could not be seen.
+    const seenUntil = (step?.sentAt ?? now) - 1_000;
+    for (const { labels, landedAt } of ledger.objects.values()) {
+      if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
+    }
+    const lasted = now - this.#recoveringSince;
+    this.#findings.check(
+      "recovery-lasts-a-lifetime",
+      before.epoch === after.epoch && (lasted >= settings.sessionLifetimeMs || objects === 0),
+      () => `it lasted ${lasted} ms, with ${objects} objects in the engine`,
+    );
+  }
+
+  emptied(): void {
+    this.#recoveringSince = this.#truth.now;
+    this.#truth.emptiedAt = this.#truth.now;
+    for (const instance of this.#truth.instances.values()) {
+      instance.sessionSince = null;
+      instance.sightBrokenAt = this.#truth.now;
+    }
+  }
+
+  #checkBurial(peer: Instance, step: StoreStep): void {
+    const { by, sentAt } = step;
+    const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
+    // On the same host a dead process is known at once; then no sight of the store is needed.
+    const known = by.toldDead.has(peer.id);
+    const silentMs = this.#truth.now - peer.beatLandedAt;
+    this.#findings.check(
+      "bury-only-the-silent",
+      (known && !peer.process.alive) || silentMs >= lifetimeMs,
+      () => `${by.name} buried ${peer.name} after ${silentMs} ms (${known ? "told dead" : "not told dead"})`,
+    );
+    if (known) return;
+    const { sightBrokenAt } = by;
+    const broken = sightBrokenAt > sentAt - lifetimeMs && sightBrokenAt <= sentAt;
+    const failed = by.wasFailed(sentAt - lifetimeMs, sentAt);
+    this.#findings.check(
+      "bury-only-with-sight",
+      !broken && !failed,
+      () => `${by.name} buried ${peer.name} at ${sentAt}; its sight broke at ${sightBrokenAt}, the store failed it: ${failed}`,
+    );
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * Ending: who may be stopped, for which reason, who takes over, what is condemned or adopted, and when a record goes.
+ */
+
+import type { InstanceId, LeaseId } from "@sandlot/contract";
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { AdoptRequest, StopRequest } from "../../../packages/fleet/src/store/store.ts";
+import type { StoreStep } from "../store/sim-store.ts";
+import type { Findings } from "./findings.ts";
+import { type HoldChecks, hasHolder } from "./hold-checks.ts";
+import { ownerOf, type Truth } from "./truth.ts";
+
+/**
+ * How far an instance's idea of the store's clock may be off: as long as one answer takes. To give no lease after the
+ * maximum lifetime, it must end a sandbox as soon as it may be that old.
+ */
+const STORE_DELAY_MS = 3_200;
+
+export class StopChecks {
+  readonly #truth: Truth;
+  readonly #findings: Findings;
+  readonly #holds: HoldChecks;
+
+  constructor(truth: Truth, findings: Findings, holds: HoldChecks) {
+    this.#truth = truth;
+    this.#findings = findings;
+    this.#holds = holds;
+  }
+
+  put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    if (step.method === "adopt") this.#checkAdoption(step);
+    if (step.method === "condemn") this.#checkCondemned(after, step);
+    if (step.method === "takeOver" && before !== null) this.#checkTakeOver(before, step);
+    if (after.state === "stopping" && before?.state !== "stopping") this.#truth.stoppedAt.set(after.sandboxId, this.#truth.now);
+    if (before?.state === "ready" && after.state === "stopping") this.#checkStop(before, after, step);
+    if (after.purge && before?.purge !== true) this.#checkPurgeAsked(after);
+    if (step.method === "reserve" || step.method === "bind") {
+      const { recovering } = this.#truth.tables.meta();
+      this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
+    }
+  }
+
+  deleted(before: SandboxRecord, step: StoreStep): void {
+    const { ledger } = this.#truth;
+    const { sandboxId } = before;
+    this.#findings.moved("stopping→absent");
+    this.#findings.check("only-allowed-moves", before.state === "stopping", () => `${before.state}→absent`);
+    this.#findings.check(
+      "removed-by-its-actor",
+      step.method === "remove" && before.actor === step.by.id,
+      () => `${sandboxId} of ${before.actor} was removed by ${step.by.id}`,
+    );
+    // A create that was given up on may land between the last look and the removal; that is an orphan's story.
+    const stoppedAt = this.#truth.stoppedAt.get(sandboxId) ?? this.#truth.now;
+    const objects = [...this.#truth.objectsOf(sandboxId)];
+    const late = objects.some(({ landedAt }) => landedAt >= stoppedAt);
+    const left: string[] = objects.filter(({ landedAt }) => landedAt < stoppedAt).map(({ ref }) => ref);
+    for (const [place, slot] of ledger.slots) if (slot.sandboxId === sandboxId && !late) left.push(place);
+    if (ledger.markers.has(sandboxId) && !late) left.push("markers");
+    this.#findings.check("leaves-when-nothing-is-left", left.length === 0, () => `${sandboxId} left ${left.join(", ")}`);
+    const owner = ownerOf(before);
+    if (!before.purge || owner === null) return;
+    const fence = ledger.fences.get(owner) ?? 0;
+    const gone = fence > before.generation || !ledger.homes.has(owner) || late;
+    this.#findings.check("purged-when-it-leaves", gone, () => `${owner} still has a home`);
+  }
+
+  #checkStop(before: SandboxRecord, after: SandboxRecord, step: StoreStep): void {
+    const request = step.args[0] as StopRequest;
+    const mode = request.mode.kind;
+    const object = this.#truth.objectOf(before);
+    const owner = ownerOf(before);
+    const dead = object?.alive !== true;
+    const unreachable = object !== undefined && !this.#answersTo(before, object);
+    if (mode === "dead") {
+      this.#findings.check("dead-is-dead", dead || unreachable, () => `${before.sandboxId} lives, ${step.by.name} stopped it`);
+    }
+    const forced = mode === "force" && owner !== null && this.#truth.thread(owner).forcedBy.has(step.by.name);
+    if (mode === "force") {
+      this.#findings.check("forced-only-when-asked", forced, () => `${step.by.name} forced ${before.sandboxId}`);
+    }
+    const holders = this.#liveHolders(before);
+    const allowed = holders.length === 0 || forced || (mode === "dead" && (dead || unreachable));
+    this.#findings.check(
+      "held-is-not-stopped",
+      allowed,
+      () => `${step.by.name} stopped ${before.sandboxId} (${mode}, ${request.reason}) held by ${holders.join(", ")}`,
+    );
+    if (mode === "force") this.#rememberForced(before);
+    this.#checkReason(before, after, step, dead || unreachable);
+  }
+
+  #answersTo(record: SandboxRecord, daemon: { generation: number; token: string }): boolean {
+    const { generation, token, boundFrom } = record;
+    if (daemon.generation === generation && daemon.token === token) return true;
+    return boundFrom !== null && daemon.generation === boundFrom.generation && daemon.token === boundFrom.token;
+  }
+
+  #liveHolders(record: SandboxRecord): string[] {
+    const { tables, remotes } = this.#truth;
+    const holders: string[] = [];
+    for (const id of Object.keys(record.holders) as InstanceId[]) if (tables.session(id) !== null) holders.push(id);
+    for (const id of Object.keys(record.leases) as LeaseId[]) if (this.#truth.unexpired(remotes.get(id))) holders.push(id);
+    return holders;
+  }
+
+  #rememberForced(record: SandboxRecord): void {
+    this.#truth.forcedStops.add(record.sandboxId);
+    for (const held of this.#truth.activeLeases(record.sandboxId, record.generation)) {
+      if (!held.interrupted && record.holders[held.instance.id] !== undefined) held.forced ??= { at: this.#truth.now, pausedMs: held.instance.process.pausedMs };
+    }
+  }
+
+  #checkReason(before: SandboxRecord, after: SandboxRecord, step: StoreStep, dead: boolean): void {
+    const { settings } = this.#truth;
+    const owner = ownerOf(before);
+    const anonymous = before.thread?.startsWith("~") === true;
+    const { reason } = after;
+    const right =
+      reason === "idle" ? owner !== null
+      : reason === "expired" ? settings.maxLifetimeMs > 0
+      : reason === "crashed" ? dead
+      : reason === "destroyed" ? owner !== null && this.#truth.thread(owner).destroyAsked
+      : reason === "released" ? anonymous
+      : reason === "surplus" || reason === "stale-blueprint" ? owner === null
+      : reason === "shutdown" ? step.by.closing
+      : reason === "create-abandoned" ? owner !== null && this.#truth.thread(owner).latestLeased < before.generation
+      : reason === "evicted";
+    this.#findings.check("stop-reason-is-true", right, () => `${before.sandboxId} of ${owner}: ${reason}`);
+    if (reason === "idle") this.#checkIdle(before, step);
+    if (reason === "expired") this.#checkExpired(before);
+    if (reason === "evicted" && owner !== null) this.#checkEviction(before, step);
+  }
+
+  #checkIdle(record: SandboxRecord, step: StoreStep): void {
+    const { now, settings } = this.#truth;
+    const { sandboxId } = record;
+    const since = this.#holds.parkedSince(sandboxId) ?? now;
+    this.#findings.check(
+      "idle-only-after-timeout",
+      settings.idleTimeoutMs > 0 && now - since >= settings.idleTimeoutMs,
+      () => `${sandboxId} was parked for ${now - since} of ${settings.idleTimeoutMs} ms`,
+    );
+    const busySince = this.#truth.objectOf(record)?.busySince ?? null;
+    // Work that began while the reaper was deciding could not be seen.
+    const seen = busySince !== null && step.sentAt - busySince > 2 * settings.housekeepingIntervalMs;
+    const age = now - this.#truth.fromStoreClock(record.createdAt);
+    const overdue = settings.maxLifetimeMs > 0 && age >= settings.maxLifetimeMs;
+    this.#findings.check("idle-not-while-busy", !seen || overdue, () => `${sandboxId} was busy since ${busySince}`);
+  }
+
+  #checkExpired(record: SandboxRecord): void {
+    const { now, settings } = this.#truth;
+    const age = now - this.#truth.fromStoreClock(record.createdAt);
+    this.#findings.check(
+      "expired-only-after-lifetime",
+      age >= settings.maxLifetimeMs - STORE_DELAY_MS,
+      () => `${record.sandboxId} lived for ${age} of ${settings.maxLifetimeMs} ms`,
+    );
+  }
+
+  #checkEviction(record: SandboxRecord, step: StoreStep): void {
+    // A blank that was there well before the evictor looked, and that nobody has tried to evict.
+    const { tables, settings } = this.#truth;
+    const { maxPerUser } = settings.limits;
+    // For a user's own limit a blank makes no room.
+    if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
+    const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
+    if (step.by.wasFailed(from, step.sentAt)) return;
+    const blank = tables.records().find(
+      (other) =>
+        other.state === "ready" &&
+        other.thread === null &&
+        !hasHolder(other) &&
+        (this.#holds.parkedSince(other.sandboxId) ?? this.#truth.now) < from,
+    );
+    this.#findings.check("blanks-go-first", blank === undefined, () => `${record.sandboxId} before blank ${blank?.sandboxId}`);
+  }
+
+  #checkTakeOver(before: SandboxRecord, step: StoreStep): void {
+    const { actor } = before;
+    const gone = actor !== null && this.#truth.tables.session(actor) === null;
+    this.#findings.check("takeover-only-from-the-dead", gone, () => `${step.by.name} took ${before.sandboxId} from ${actor}`);
+  }
+
+  #checkPurgeAsked(after: SandboxRecord): void {
+    const owner = ownerOf(after);
+    const asked = owner !== null && (this.#truth.thread(owner).purgeAsked || after.thread?.startsWith("~") === true);
+    this.#findings.check("purge-only-when-asked", asked, () => `${after.sandboxId} of ${owner}`);
+  }
+
+  #checkAdoption(step: StoreStep): void {
+    const request = step.args[0] as AdoptRequest;
+    const { sandboxId, generation, token, ref, user, thread, place } = request;
+    const marker = this.#truth.ledger.markers.get(sandboxId)?.get(generation);
+    const object = this.#truth.ledger.objects.get(ref);
+    const proved = marker !== undefined && marker.user === user && marker.thread === thread && marker.token === token;
+    const confirmed =
+      object !== undefined &&
+      object.labels.sandboxId === sandboxId &&
+      object.place === place &&
+      (!object.alive || (object.generation === generation && object.token === token));
+    this.#findings.check(
+      "adopted-through-marker",
+      proved && confirmed,
+      () => `${sandboxId} as ${user}/${thread} ${generation}: marker ${proved}, daemon ${object?.generation}`,
+    );
+  }
+
+  #checkCondemned(after: SandboxRecord, step: StoreStep): void {
+    const { now, settings, tables, ledger } = this.#truth;
+    const { sandboxId } = after;
+    const objects = [...this.#truth.objectsOf(sandboxId)];
+    const own = objects.every(({ madeBy }) => madeBy === step.by.name);
+    const past = objects.every(({ landedAt }) => now - landedAt >= settings.orphanTimeoutMs);
+    const superseded = objects.every((object) => this.#isSuperseded(object.ref, step));
+    // Holders have a lifetime to come back; what nobody has claimed by then is sorted out before recovery ends.
+    const { recovering } = tables.meta();
+    const waited = recovering && now - Math.max(0, this.#truth.emptiedAt) >= settings.sessionLifetimeMs;
+    this.#findings.check(
+      "condemned-only-unknown",
+      own || superseded || tables.obituary(sandboxId) !== null || (recovering ? waited : past),
+      () => `${sandboxId} by ${step.by.name}: past its grace ${past}, recovering ${recovering}`,
+    );
+    // What was once ended on purpose, and lands again, is not taken back.
+    if (own || superseded || tables.obituary(sandboxId) !== null) return;
+    const provable = objects.find((object) => {
+      const marker = ledger.markers.get(sandboxId)?.get(object.generation);
+      if (!object.alive || marker === undefined || marker.token !== object.token) return false;
+      // A later generation has used the workspace: what this one has is old.
+      if ((ledger.fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
+      return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user);
+    });
+    // Judged before the step, the thread may have come free only since.
+    const aged = provable !== undefined && now - provable.landedAt >= 2 * settings.orphanTimeoutMs;
+    this.#findings.check("condemned-not-adoptable", !aged, () => `${sandboxId} by ${step.by.name}`);
+  }
+
+  /** A later generation of its thread exists, so it is old and goes at once. */
+  #isSuperseded(ref: string, _step: StoreStep): boolean {
+    for (const object of this.#truth.ledger.objects.values()) {
+      if (object.ref !== ref) continue;
+      const marker = this.#truth.ledger.markers.get(object.labels.sandboxId)?.get(object.generation);
+      const record = marker === undefined ? null : this.#truth.tables.recordOf(marker.user, marker.thread);
+      return record !== null && record.generation > object.generation;
+    }
+    return true;
+  }
+
+  #hasRoom(user: string): boolean {
+    const { limits } = this.#truth.settings;
+    if (limits.mode === "soft") return true;
+    const records = this.#truth.tables.records();
+    if (records.length >= limits.max) return false;
+    return limits.maxPerUser === 0 || records.filter((record) => record.user === user).length < limits.maxPerUser;
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Looks at every change of a row, together with the step that makes it, and hands it to the checks of its kind.
+ */
+
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Session } from "../../../packages/fleet/src/store/store.ts";
+import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
+import type { StoreAudit, StoreStep } from "../store/sim-store.ts";
+import type { TablesAudit } from "../store/watched-tables.ts";
+import type { Findings } from "./findings.ts";
+import { HoldChecks } from "./hold-checks.ts";
+import { RecordChecks } from "./record-checks.ts";
+import { SessionChecks } from "./session-checks.ts";
+import { StopChecks } from "./stop-checks.ts";
+import type { Truth } from "./truth.ts";
+
+export class StoreChecks implements TablesAudit, StoreAudit {
+  readonly #records: RecordChecks;
+  readonly #stops: StopChecks;
+  readonly #holds: HoldChecks;
+  readonly #sessions: SessionChecks;
+  #step: StoreStep | null = null;
+
+  constructor(truth: Truth, findings: Findings) {
+    this.#records = new RecordChecks(truth, findings);
+    this.#holds = new HoldChecks(truth, findings);
+    this.#stops = new StopChecks(truth, findings, this.#holds);
+    this.#sessions = new SessionChecks(truth, findings);
+  }
+
+  began(step: StoreStep): void {
+    this.#step = step;
+  }
+
+  ended(step: StoreStep, result: unknown): void {
+    this.#step = null;
+    this.#records.ended(step, result);
+  }
+
+  answered(step: StoreStep, result: unknown): void {
+    this.#sessions.answered(step, result);
+  }
+
+  failed(step: StoreStep): void {
+    this.#sessions.failed(step);
+  }
+
+  recordPut(before: SandboxRecord | null, after: SandboxRecord): void {
+    const step = this.#step;
+    if (step === null) return;
+    this.#records.put(before, after, step);
+    this.#holds.put(before, after, step);
+    this.#stops.put(before, after, step);
+  }
+
+  recordDeleted(before: SandboxRecord): void {
+    if (this.#step !== null) this.#stops.deleted(before, this.#step);
+  }
+
+  sessionPut(before: Session | null, after: Session): void {
+    this.#sessions.put(before, after);
+  }
+
+  sessionDeleted(before: Session): void {
+    if (this.#step !== null) this.#sessions.deleted(before, this.#step);
+  }
+
+  metaPut(before: MetaRow, after: MetaRow): void {
+    this.#sessions.metaPut(before, after, this.#step);
+  }
+
+  emptied(): void {
+    this.#sessions.emptied();
+    this.#holds.emptied();
+  }
+}

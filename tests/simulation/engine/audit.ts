@@ -1,0 +1,18 @@
+/** What the simulated engine tells about each request, when it is asked and when it takes effect. */
+
+import type { EngineRef } from "@sandlot/contract";
+import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Instance } from "../process/instance.ts";
+import type { SimObject, Workspace } from "./ledger.ts";
+
+export interface EngineAudit {
+  createAsked(by: Instance, spec: CreateSpec): void;
+  destroyAsked(by: Instance, ref: EngineRef): void;
+  /** Any other call that names an object. */
+  refUsed(by: Instance, ref: EngineRef, method: string): void;
+  rebound(by: Instance, target: Target, from: Credentials): void;
+  workspaceAsked(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
+  workspaceChanged(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
+  purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void;
+  wrote(by: Instance, object: SimObject, token: string): void;
+}

@@ -1,0 +1,322 @@
+/**
+ * The simulated engine: everything that exists outside the fleet, and what each request does to it. It behaves like
+ * Docker: it makes what it is asked to make, however late, and never asks whether anybody still wants it.
+ *
+ * All methods are effects: they happen at one moment. When they happen is `sim-backend.ts`; whether they should have is
+ * `checks/`.
+ *
+ * Words
+ * - A *workspace* is a directory; it keeps its identity when it is moved, and an object that mounts it keeps seeing it.
+ * - *Remains* are what is left of a sandbox whose process is gone while its slot still has a workspace in it.
+ */
+
+import {
+  type EngineRef,
+  type FleetId,
+  type Generation,
+  type SandboxId,
+  SandlotError,
+  type Token,
+} from "@sandlot/contract";
+import type {
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineObject,
+  Place,
+  Target,
+  WorkspaceSight,
+  WorkspaceSpot,
+} from "../../../packages/fleet/src/backend/backend.ts";
+import type { Labels, Marker } from "../../../packages/fleet/src/backend/labels.ts";
+import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
+
+export interface Workspace {
+  /** `user/thread`. */
+  readonly owner: string;
+  /** What was written into it, by the token of each write. */
+  readonly tokens: Set<string>;
+}
+
+export interface SimObject {
+  readonly ref: EngineRef;
+  readonly labels: Labels;
+  readonly place: Place;
+  readonly landedAt: number;
+  /** The instance that asked for it. */
+  readonly madeBy: string;
+  alive: boolean;
+  diedAt: number | null;
+  /** What its daemon answers to. */
+  generation: Generation;
+  token: Token;
+  /** The home it mounts; a blank's workspace is the one in its slot. */
+  readonly mount: Workspace | null;
+  /** Since when work is going on inside without anybody's lease. */
+  busySince: number | null;
+  /** `user/thread` of everybody who ever wrote in it. */
+  readonly writers: Set<string>;
+  readonly connections: Set<() => void>;
+}
+
+export interface SimSlot {
+  readonly sandboxId: SandboxId;
+  workspace: Workspace | null;
+}
+
+export class EngineLedger {
+  readonly objects = new Map<EngineRef, SimObject>();
+  readonly homes = new Map<string, Workspace>();
+  readonly slots = new Map<Place, SimSlot>();
+  readonly markers = new Map<SandboxId, Map<Generation, Marker>>();
+  /** The latest generation that has used a thread's workspace. */
+  readonly fences = new Map<string, Generation>();
+  /** Destroyed objects that wait for their workspace to leave. */
+  readonly #remains = new Set<EngineRef>();
+  readonly #now: () => number;
+  readonly #diedListeners = new Set<(object: SimObject) => void>();
+  #refs = 0;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  onDied(listener: (object: SimObject) => void): void {
+    this.#diedListeners.add(listener);
+  }
+
+  create(spec: CreateSpec, madeBy: string): Created {
+    const { labels, marker, generation, token } = spec;
+    this.#refs += 1;
+    const ref = `engine-${this.#refs}` as EngineRef;
+    const place: Place = marker === null ? `slot:${labels.sandboxId}-${generation}` : "home";
+    let workspace: Created["workspace"] = "none";
+    let mount: Workspace | null = null;
+    if (marker === null) this.slots.set(place, { sandboxId: labels.sandboxId, workspace: null });
+    else {
+      this.#putMarker(marker);
+      const owner = nameOf(marker);
+      workspace = this.homes.has(owner) ? "existing" : "new";
+      // A create that lands late makes its container, but not a second home for a workspace that has moved on.
+      if (this.#fence(owner) <= generation) {
+        mount = this.homes.get(owner) ?? { owner, tokens: new Set() };
+        this.homes.set(owner, mount);
+        this.fences.set(owner, generation);
+      }
+    }
+    this.objects.set(ref, {
+      ...{ ref, labels, place, mount, generation, token, madeBy },
+      landedAt: this.#now(),
+      alive: true,
+      diedAt: null,
+      busySince: null,
+      writers: new Set(),
+      connections: new Set(),
+    });
+    return { ref, place, workspace };
+  }
+
+  /** Something of another fleet, which nobody of ours may touch. */
+  plant(fleet: FleetId, sandboxId: SandboxId): SimObject {
+    const labels = { fleet, sandboxId, generation: 1, threadKey: null, blueprintHash: "other" } as unknown as Labels;
+    const spec = { labels, marker: null, generation: 1, token: "other", blueprint: {} } as unknown as CreateSpec;
+    const { ref } = this.create(spec, "another fleet");
+    return this.objects.get(ref) as SimObject;
+  }
+
+  /** The object that answers to this target, or the error that says why there is none. */
+  reach(target: Target): SimObject {
+    const object = this.objects.get(target.ref);
+    const { sandboxId, generation } = target;
+    if (object === undefined || !object.alive) {
+      throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" });
+    }
+    if (object.generation !== generation || object.token !== target.token) {
+      throw new SandlotError("stale_generation", { sandboxId, generation, current: object.generation });
+    }
+    return object;
+  }
+
+  rebind(target: Target, from: Credentials): void {
+    const object = this.objects.get(target.ref);
+    if (object?.alive === true && object.generation === from.generation && object.token === from.token) {
+      object.generation = target.generation;
+      object.token = target.token;
+    } else this.reach(target);
+  }
+
+  probe(ref: EngineRef): Liveness {
+    return this.objects.get(ref)?.alive === true ? "alive" : "dead";
+  }
+
+  destroy(ref: EngineRef): void {
+    const object = this.objects.get(ref);
+    if (object === undefined) return;
+    if (object.alive) this.crash(object);
+    this.#remains.add(ref);
+    this.#tidy(object);
+  }
+
+  /** Its process ends, by itself or because it is being destroyed; whoever watches the engine may be told. */
+  crash(object: SimObject): void {
+    if (!object.alive) return;
+    this.#end(object);
+    for (const listener of this.#diedListeners) listener(object);
+  }
+
+  list(fleet: FleetId): readonly EngineObject[] {
+    const listed: EngineObject[] = [];
+    for (const object of this.objects.values()) {
+      if (object.labels.fleet !== fleet) continue;
+      const { ref, labels, place } = object;
+      listed.push({ ref, labels, place, liveness: object.alive ? "alive" : "dead" });
+    }
+    return listed;
+  }
+
+  workspaceOf(object: SimObject): Workspace | null {
+    return object.place === "home" ? object.mount : (this.slots.get(object.place)?.workspace ?? null);
+  }
+
+  // --- Workspaces
+
+  look(spot: WorkspaceSpot): WorkspaceSight {
+    const stale = this.#fence(nameOf(spot)) > spot.generation;
+    return { home: this.homes.has(nameOf(spot)), slot: this.#slotOf(spot)?.workspace?.owner === nameOf(spot), stale };
+  }
+
+  /** Puts aside what is in the slot. Nobody can reach it any more. */
+  quarantine(spot: WorkspaceSpot): void {
+    const slot = this.#slotOf(spot);
+    if (slot !== undefined) slot.workspace = null;
+    this.#tidySandbox(spot.sandboxId);
+  }
+
+  moveIn(spot: WorkspaceSpot): void {
+    const owner = this.#fenced(spot);
+    const slot = this.#slotOf(spot);
+    const home = this.homes.get(owner);
+    if (slot === undefined || home === undefined) throw new SandlotError("file_not_found", { path: spot.place });
+    if (slot.workspace !== null) throw conflict(spot);
+    slot.workspace = home;
+    this.homes.delete(owner);
+    this.fences.set(owner, spot.generation);
+  }
+
+  makeIn(spot: WorkspaceSpot): void {
+    const owner = this.#fenced(spot);
+    const slot = this.#slotOf(spot);
+    if (slot === undefined) throw new SandlotError("file_not_found", { path: spot.place });
+    slot.workspace ??= { owner, tokens: new Set() };
+    this.fences.set(owner, spot.generation);
+  }
+
+  moveHome(spot: WorkspaceSpot): void {
+    const owner = this.#fenced(spot);
+    const slot = this.#slotOf(spot);
+    if (slot === undefined || slot.workspace === null) return;
+    if (this.homes.has(owner)) throw conflict(spot);
+    this.homes.set(owner, slot.workspace);
+    slot.workspace = null;
+    this.fences.set(owner, spot.generation);
+    this.#tidySandbox(spot.sandboxId);
+  }
+
+  /** What was removed. */
+  purge(spot: WorkspaceSpot): readonly Workspace[] {
+    const owner = nameOf(spot);
+    if (this.#fence(owner) > spot.generation) return [];
+    const removed: Workspace[] = [];
+    const home = this.homes.get(owner);
+    if (home !== undefined) removed.push(home);
+    this.homes.delete(owner);
+    const slot = this.#slotOf(spot);
+    if (slot?.workspace != null) {
+      removed.push(slot.workspace);
+      slot.workspace = null;
+    }
+    this.fences.set(owner, spot.generation);
+    this.#tidySandbox(spot.sandboxId);
+    return removed;
+  }
+
+  writeMarker(marker: Marker): void {
+    // It is a file beside the sandbox; where the sandbox is gone there is no place for it.
+    if (!this.#hasAnything(marker.sandboxId)) throw new SandlotError("file_not_found", { path: marker.sandboxId });
+    this.#putMarker(marker);
+  }
+
+  markersOf(sandboxId: SandboxId): readonly Marker[] {
+    return [...(this.markers.get(sandboxId)?.values() ?? [])];
+  }
+
+  dropMarker(sandboxId: SandboxId, generation: Generation): void {
+    const markers = this.markers.get(sandboxId);
+    markers?.delete(generation);
+    if (markers?.size === 0) this.markers.delete(sandboxId);
+  }
+
+  // --- Steps
+
+  #end(object: SimObject): void {
+    if (!object.alive) return;
+    object.alive = false;
+    object.diedAt = this.#now();
+    object.busySince = null;
+    for (const closed of [...object.connections]) closed();
+    object.connections.clear();
+  }
+
+  /** Removes what is left of a destroyed object. A workspace in its slot is never removed: then remains stay. */
+  #tidy(object: SimObject): void {
+    if (this.slots.get(object.place)?.workspace != null) return;
+    this.slots.delete(object.place);
+    this.objects.delete(object.ref);
+    this.#remains.delete(object.ref);
+    if (!this.#hasAnything(object.labels.sandboxId)) this.markers.delete(object.labels.sandboxId);
+  }
+
+  #tidySandbox(sandboxId: SandboxId): void {
+    for (const object of [...this.objects.values()]) {
+      if (object.labels.sandboxId === sandboxId && this.#remains.has(object.ref)) this.#tidy(object);
+    }
+  }
+
+  #hasAnything(sandboxId: SandboxId): boolean {
+    for (const object of this.objects.values()) if (object.labels.sandboxId === sandboxId) return true;
+    return false;
+  }
+
+  #slotOf(spot: WorkspaceSpot): SimSlot | undefined {
+    return spot.place === "home" ? undefined : this.slots.get(spot.place);
+  }
+
+  #fenced(spot: WorkspaceSpot): string {
+    const owner = nameOf(spot);
+    const current = this.#fence(owner);
+    if (current <= spot.generation) return owner;
+    throw new SandlotError("stale_generation", {
+      sandboxId: spot.sandboxId,
+      generation: spot.generation,
+      current,
+    });
+  }
+
+  #fence(owner: string): number {
+    return this.fences.get(owner) ?? 0;
+  }
+
+  #putMarker(marker: Marker): void {
+    const markers = this.markers.get(marker.sandboxId) ?? new Map<Generation, Marker>();
+    this.markers.set(marker.sandboxId, markers.set(marker.generation, marker));
+  }
+}
+
+export function nameOf(of: { readonly user: string; readonly thread: string }): string {
+  return `${of.user}/${of.thread}`;
+}
+
+function conflict(spot: WorkspaceSpot): SandlotError {
+  const { user, thread, sandboxId } = spot;
+  return new SandlotError("workspace_conflict", { user, thread, sandboxId });
+}

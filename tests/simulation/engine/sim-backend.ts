@@ -1,0 +1,216 @@
+/**
+ * One instance's backend: each call becomes a plan (when it takes effect, when it is answered, with what), drawn from
+ * the seed, and is carried out on the ledger.
+ */
+
+import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
+import type {
+  Activity,
+  Attachment,
+  Backend,
+  Capability,
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineEvent,
+  EngineObject,
+  ListOptions,
+  Target,
+  Workspaces,
+} from "../../../packages/fleet/src/backend/backend.ts";
+import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
+import type { FaultKind, Faults } from "../faults.ts";
+import type { Plan } from "../process/calls.ts";
+import type { Instance } from "../process/instance.ts";
+import type { Random } from "../schedule/random.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
+import type { Trace } from "../schedule/trace.ts";
+import type { EngineAudit } from "./audit.ts";
+import type { EngineLedger, SimObject } from "./ledger.ts";
+import { connect } from "./sim-sandbox.ts";
+import { SimWorkspaces } from "./sim-workspaces.ts";
+
+export interface EngineParts {
+  readonly ledger: EngineLedger;
+  readonly audit: EngineAudit;
+  readonly faults: Faults;
+  readonly random: Random;
+  readonly scheduler: Scheduler;
+  readonly trace: Trace;
+  readonly fleetId: FleetId;
+  readonly lateBinding: boolean;
+  /** Whether a connection notices that its sandbox died; otherwise only the engine's events tell. */
+  readonly connectionsNoticeDeath: boolean;
+  readonly sessionLifetimeMs: number;
+  /** Older answers to `list`, shared by everybody: a cache in front of the engine. */
+  readonly snapshots: (readonly EngineObject[])[];
+}
+
+const SNAPSHOTS_MAX = 6;
+
+export class SimBackend implements Backend {
+  readonly name = "simulated";
+  readonly capabilities: ReadonlySet<Capability>;
+  readonly workspaces: Workspaces;
+  readonly #instance: Instance;
+  readonly #parts: EngineParts;
+  readonly #listeners = new Set<(event: EngineEvent) => void>();
+
+  constructor(instance: Instance, parts: EngineParts) {
+    this.#instance = instance;
+    this.#parts = parts;
+    this.capabilities = new Set<Capability>(parts.lateBinding ? ["late-binding"] : []);
+    this.workspaces = new SimWorkspaces(instance, parts);
+    parts.ledger.onDied((object) => this.#tellDeath(object));
+  }
+
+  create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const { ledger, audit, faults, random, sessionLifetimeMs } = this.#parts;
+    if (this.#instance.process.alive) audit.createAsked(this.#instance, spec);
+    this.#log("create", () => `${spec.labels.sandboxId} generation ${spec.generation}`);
+    const failed = () => new SandlotError("create_failed", { backend: this.name, problem: "simulated" });
+    const ms = faults.hits("create-slow") ? random.between(1_000, 8_000) : random.between(5, 200);
+    let plan: Plan = { effectMs: ms, answerMs: ms };
+    if (faults.hits("create-failed")) plan = { effectMs: null, answerMs: ms, error: failed() };
+    else if (faults.hits("create-failed-after-effect")) plan = { effectMs: ms, answerMs: ms, error: failed() };
+    else if (faults.hits("create-lands-very-late")) {
+      // The engine is asked, the answer gets lost, and the container appears when everybody has forgotten it.
+      const answerMs = random.chance(0.5) ? random.between(50, 3_000) : null;
+      plan = { effectMs: sessionLifetimeMs + random.between(0, 3 * sessionLifetimeMs), answerMs, error: failed() };
+    }
+    return this.#call("created", plan, () => ledger.create(spec, this.#instance.name), signal);
+  }
+
+  attach(target: Target, signal: AbortSignal): Promise<Attachment> {
+    const { ledger, audit } = this.#parts;
+    audit.refUsed(this.#instance, target.ref, "attach");
+    const { sandboxId } = target;
+    const unreachable = () =>
+      new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
+    const plan = this.#plan("attach-unreachable", unreachable);
+    const attach = () => connect(this.#instance, this.#parts, ledger.reach(target), target);
+    return this.#call("attached", plan, attach, signal);
+  }
+
+  rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
+    const { ledger, audit, faults } = this.#parts;
+    audit.refUsed(this.#instance, target.ref, "rebind");
+    const { sandboxId } = target;
+    const lost = () => new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
+    let plan = this.#plan("rebind-failed", lost);
+    if (faults.hits("rebind-failed-after-effect")) plan = { effectMs: 5, answerMs: 5, error: lost() };
+    const effect = () => {
+      ledger.rebind(target, from);
+      audit.rebound(this.#instance, target, from);
+    };
+    return this.#call("rebound", plan, effect, signal);
+  }
+
+  probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
+    const { ledger, audit, faults } = this.#parts;
+    audit.refUsed(this.#instance, ref, "probe");
+    const unknown = faults.hits("probe-unknown");
+    return this.#call("probed", this.#plan(), () => (unknown ? "unknown" : ledger.probe(ref)), signal);
+  }
+
+  destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
+    const { ledger, audit, faults, random, sessionLifetimeMs } = this.#parts;
+    if (this.#instance.process.alive) audit.destroyAsked(this.#instance, ref);
+    this.#log("destroy", () => ref);
+    const ms = random.between(2, 150);
+    const failed = () =>
+      new SandlotError("sandbox_unreachable", { sandboxId: "", problem: "destroy failed", retryAfterMs: 100 });
+    let plan: Plan = { effectMs: ms, answerMs: ms };
+    if (faults.hits("destroy-failed")) plan = { effectMs: null, answerMs: ms, error: failed() };
+    else if (faults.hits("destroy-failed-after-effect")) plan = { effectMs: ms, answerMs: ms, error: failed() };
+    else if (faults.hits("destroy-hung")) {
+      const effectMs = random.chance(0.5) ? null : sessionLifetimeMs + random.between(0, 2 * sessionLifetimeMs);
+      plan = { effectMs, answerMs: null };
+    }
+    return this.#call("destroyed", plan, () => ledger.destroy(ref), signal);
+  }
+
+  list(options: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
+    const { ledger, faults, fleetId, random, snapshots } = this.#parts;
+    const failed = () => new SandlotError("create_failed", { backend: this.name, problem: "list failed" });
+    const plan = this.#plan("list-failed", failed);
+    const stale = !options.consistent && snapshots.length > 0 && faults.hits("list-stale");
+    const blurred = faults.hits("probe-unknown");
+    const effect = () => {
+      const fresh = ledger.list(fleetId);
+      snapshots.push(fresh);
+      if (snapshots.length > SNAPSHOTS_MAX) snapshots.shift();
+      const seen = stale ? random.pick(snapshots) : fresh;
+      const wanted =
+        options.sandboxId === undefined ? seen : seen.filter((o) => o.labels.sandboxId === options.sandboxId);
+      return blurred ? wanted.map((object) => ({ ...object, liveness: "unknown" as const })) : wanted;
+    };
+    return this.#call("listed", plan, effect, signal);
+  }
+
+  watch(listener: (event: EngineEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
+    const { ledger, audit } = this.#parts;
+    audit.refUsed(this.#instance, ref, "activity");
+    const failed = () =>
+      new SandlotError("sandbox_unreachable", { sandboxId: "", problem: "activity", retryAfterMs: 100 });
+    const effect = () => {
+      const object = ledger.objects.get(ref);
+      if (object?.alive !== true) {
+        throw new SandlotError("sandbox_lost", { sandboxId: "", generation: 0, reason: "crashed" });
+      }
+      const busy = object.busySince !== null;
+      return { runningExecs: busy ? 1 : 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
+    };
+    return this.#call("activity", this.#plan("activity-failed", failed), effect, signal);
+  }
+
+  async close(): Promise<void> {
+    this.#listeners.clear();
+  }
+
+  /** An ordinary call, or one that fails before it does anything. */
+  #plan(kind?: FaultKind, error?: () => unknown): Plan {
+    const { faults, random } = this.#parts;
+    const ms = random.between(0, 8);
+    if (kind !== undefined && faults.hits(kind)) return { effectMs: null, answerMs: ms * 50, error: error?.() };
+    return { effectMs: ms, answerMs: ms };
+  }
+
+  #call<T>(what: string, plan: Plan, effect: () => T, signal: AbortSignal): Promise<T> {
+    const { trace } = this.#parts;
+    const told = () => {
+      const result = effect();
+      trace.add(this.#instance.name, what, () => (result === undefined ? "" : brief(result)));
+      return result;
+    };
+    return this.#instance.calls.make(plan, told, signal);
+  }
+
+  #tellDeath({ ref, labels }: SimObject): void {
+    const { faults, random, scheduler, fleetId } = this.#parts;
+    if (this.#listeners.size === 0 || labels.fleet !== fleetId || faults.hits("engine-event-lost")) return;
+    const event: EngineEvent = random.chance(0.15)
+      ? { type: "resync" }
+      : { type: "died", ref, sandboxId: labels.sandboxId };
+    scheduler.after(random.between(0, 30), () => {
+      this.#instance.process.deliver(() => {
+        for (const listener of [...this.#listeners]) listener(event);
+      });
+    });
+  }
+
+  #log(what: string, detail: () => string): void {
+    this.#parts.trace.add(this.#instance.name, what, detail);
+  }
+}
+
+function brief(result: unknown): string {
+  if (Array.isArray(result)) return `${result.length} objects`;
+  if (typeof result === "object" && result !== null && "ref" in result) return String(result.ref);
+  return typeof result === "string" ? result : "";
+}

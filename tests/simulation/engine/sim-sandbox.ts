@@ -1,0 +1,112 @@
+/**
+ * The inside of a simulated sandbox, as a holder reaches it. It has one file, the journal: an append is a write token,
+ * a read answers every token that the thread's workspace has. The daemon checks generation and token on every use.
+ */
+
+import { type Sandbox, type SandboxFiles, SandlotError } from "@sandlot/contract";
+import type { Attachment, Target } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Plan } from "../process/calls.ts";
+import type { Instance } from "../process/instance.ts";
+import type { SimObject } from "./ledger.ts";
+import type { EngineParts } from "./sim-backend.ts";
+
+export const JOURNAL = "/mnt/user-data/workspace/journal";
+
+/** A write says for whom it is, so that a sandbox that serves two threads gives itself away. */
+export interface Entry {
+  readonly owner: string;
+  readonly token: string;
+}
+
+export function connect(instance: Instance, parts: EngineParts, object: SimObject, target: Target): Attachment {
+  const { scheduler, random } = parts;
+  let resolve: () => void = () => undefined;
+  const closed = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  const onDeath = () => {
+    // A connection to a machine that vanished may stay silent; the engine's events and probes must do.
+    if (!parts.connectionsNoticeDeath) return;
+    scheduler.after(random.between(0, 50), () => instance.process.deliver(() => resolve()));
+  };
+  object.connections.add(onDeath);
+  return {
+    sandbox: new SimSandbox(instance, parts, target),
+    closed,
+    close: async () => {
+      object.connections.delete(onDeath);
+      resolve();
+    },
+  };
+}
+
+class SimSandbox implements Sandbox {
+  readonly id: Target["sandboxId"];
+  readonly generation: Target["generation"];
+  readonly files: SandboxFiles;
+  readonly #instance: Instance;
+  readonly #parts: EngineParts;
+  readonly #target: Target;
+
+  constructor(instance: Instance, parts: EngineParts, target: Target) {
+    this.id = target.sandboxId;
+    this.generation = target.generation;
+    this.#instance = instance;
+    this.#parts = parts;
+    this.#target = target;
+    this.files = {
+      append: (_, content) => this.#append(JSON.parse(String(content)) as Entry),
+      readText: () => this.#read(),
+      write: unused,
+      read: unused,
+      mkdir: unused,
+      rename: unused,
+      remove: unused,
+      stat: unused,
+      list: unused,
+      glob: unused,
+      grep: unused,
+    };
+  }
+
+  exec(): Promise<never> {
+    return unused();
+  }
+
+  #append(entry: Entry): Promise<void> {
+    return this.#use("wrote", () => {
+      const { ledger, audit } = this.#parts;
+      const object = ledger.reach(this.#target);
+      object.writers.add(entry.owner);
+      ledger.workspaceOf(object)?.tokens.add(entry.token);
+      audit.wrote(this.#instance, object, entry.token);
+    });
+  }
+
+  #read(): Promise<string> {
+    return this.#use("read", () => {
+      const { ledger } = this.#parts;
+      const workspace = ledger.workspaceOf(ledger.reach(this.#target));
+      return JSON.stringify({ owner: workspace?.owner ?? null, tokens: [...(workspace?.tokens ?? [])] });
+    });
+  }
+
+  #use<T>(what: string, effect: () => T): Promise<T> {
+    const { random, trace, faults } = this.#parts;
+    const ms = random.between(0, 6);
+    const told = () => {
+      const result = effect();
+      trace.add(this.#instance.name, what, () => `${this.id} generation ${this.generation}`);
+      return result;
+    };
+    const plan: Plan = { effectMs: ms, answerMs: ms };
+    if (!faults.hits("attach-unreachable")) return this.#instance.calls.make(plan, told);
+    const { sandboxId } = this.#target;
+    const error = new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
+    return this.#instance.calls.make({ ...plan, error }, told);
+  }
+}
+
+function unused(): Promise<never> {
+  return Promise.reject(new Error("The simulation does not use this."));
+}

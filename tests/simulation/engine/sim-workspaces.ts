@@ -1,0 +1,85 @@
+/** One instance's workspaces: single steps on the ledger, each of which may fail before or after it took effect. */
+
+import { type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
+import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Marker } from "../../../packages/fleet/src/backend/labels.ts";
+import type { Instance } from "../process/instance.ts";
+import type { EngineParts } from "./sim-backend.ts";
+
+export class SimWorkspaces implements Workspaces {
+  readonly #instance: Instance;
+  readonly #parts: EngineParts;
+
+  constructor(instance: Instance, parts: EngineParts) {
+    this.#instance = instance;
+    this.#parts = parts;
+  }
+
+  look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
+    return this.#step("look", () => this.#parts.ledger.look(spot));
+  }
+
+  moveIn(spot: WorkspaceSpot): Promise<void> {
+    return this.#change("moveIn", spot, () => this.#parts.ledger.moveIn(spot));
+  }
+
+  makeIn(spot: WorkspaceSpot): Promise<void> {
+    return this.#change("makeIn", spot, () => this.#parts.ledger.makeIn(spot));
+  }
+
+  moveHome(spot: WorkspaceSpot): Promise<void> {
+    return this.#change("moveHome", spot, () => this.#parts.ledger.moveHome(spot));
+  }
+
+  quarantine(spot: WorkspaceSpot): Promise<void> {
+    return this.#step("quarantine", () => this.#parts.ledger.quarantine(spot));
+  }
+
+  purge(spot: WorkspaceSpot): Promise<void> {
+    return this.#change("purge", spot, () => {
+      this.#parts.audit.purged(this.#instance, spot, this.#parts.ledger.purge(spot));
+    });
+  }
+
+  writeMarker(marker: Marker): Promise<void> {
+    return this.#step("writeMarker", () => this.#parts.ledger.writeMarker(marker));
+  }
+
+  markers(sandboxId: SandboxId): Promise<readonly Marker[]> {
+    return this.#step("markers", () => this.#parts.ledger.markersOf(sandboxId));
+  }
+
+  dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void> {
+    return this.#step("dropMarker", () => this.#parts.ledger.dropMarker(sandboxId, generation));
+  }
+
+  #change(step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot, effect: () => void): Promise<void> {
+    const { audit } = this.#parts;
+    if (this.#instance.process.alive) audit.workspaceAsked(this.#instance, step, spot);
+    return this.#step(step, () => {
+      effect();
+      audit.workspaceChanged(this.#instance, step, spot);
+    });
+  }
+
+  #step<T>(step: string, effect: () => T): Promise<T> {
+    const { faults, random, trace } = this.#parts;
+    const ms = random.between(0, 4);
+    const told = () => {
+      const result = effect();
+      trace.add(this.#instance.name, step, () => (result === undefined ? "" : JSON.stringify(result)));
+      return result;
+    };
+    if (faults.hits("workspace-failed")) {
+      return this.#instance.calls.make<T>({ effectMs: null, answerMs: ms, error: failed(step) }, told);
+    }
+    if (faults.hits("workspace-failed-after-effect")) {
+      return this.#instance.calls.make<T>({ effectMs: ms, answerMs: ms, error: failed(step) }, told);
+    }
+    return this.#instance.calls.make<T>({ effectMs: ms, answerMs: ms }, told);
+  }
+}
+
+function failed(step: string): SandlotError {
+  return new SandlotError("create_failed", { backend: "simulated", problem: `${step} failed` });
+}

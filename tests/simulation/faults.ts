@@ -1,0 +1,126 @@
+/**
+ * What can go wrong, and how often in a given run. Each run turns some kinds off and some up (swarm testing): a bug
+ * that needs two rare faults together is found by runs in which both are common and the rest is quiet.
+ *
+ * Every kind has a name that is counted when it fires; a kind that almost never fires proves nothing and fails a run
+ * of many seeds.
+ */
+
+import type { Random } from "./schedule/random.ts";
+
+export const FAULT_KINDS = [
+  // The engine.
+  "create-slow",
+  "create-failed",
+  "create-failed-after-effect",
+  "create-lands-very-late",
+  "probe-unknown",
+  "list-stale",
+  "list-failed",
+  "destroy-failed",
+  "destroy-failed-after-effect",
+  "destroy-hung",
+  "attach-unreachable",
+  "rebind-failed",
+  "rebind-failed-after-effect",
+  "activity-failed",
+  "workspace-failed",
+  "workspace-failed-after-effect",
+  "engine-event-lost",
+  // The store.
+  "store-slow",
+  "store-failed-before-effect",
+  "store-failed-after-effect",
+  "store-effect-late",
+  "store-hint-lost",
+  "store-outage",
+  "store-emptied",
+  // Instances.
+  "kill-before-effect",
+  "kill-after-effect",
+  "kill-in-flight",
+  "pause-long",
+  "pause-short",
+  "pause-at-io",
+  "instance-restarted",
+  "close",
+  "close-destroy",
+  "clock-forward",
+  "clock-back",
+  "liveness-unknown",
+  // Sandboxes and those who use them.
+  "sandbox-crash",
+  "sandbox-busy",
+  "acquire-everywhere",
+  "blanks-from-two-sides",
+  "destroy-plain",
+  "destroy-forced",
+  "purge-plain",
+  "purge-forced",
+  "destroy-while-acquiring",
+  "acquire-aborted",
+  "released-twice",
+  "remote-granted",
+  "remote-renewed-elsewhere",
+  "remote-released-elsewhere",
+  "remote-left-to-expire",
+] as const;
+
+export type FaultKind = (typeof FAULT_KINDS)[number];
+
+/** Faults of single calls: the chance that a call is hit, in the runs where the kind is on. */
+const CALL_RATES: Partial<Record<FaultKind, number>> = {
+  "create-slow": 0.25,
+  "create-failed": 0.1,
+  "create-failed-after-effect": 0.1,
+  "create-lands-very-late": 0.12,
+  "probe-unknown": 0.3,
+  "list-stale": 0.4,
+  "list-failed": 0.15,
+  "destroy-failed": 0.2,
+  "destroy-failed-after-effect": 0.15,
+  "destroy-hung": 0.15,
+  "attach-unreachable": 0.1,
+  "rebind-failed": 0.15,
+  "rebind-failed-after-effect": 0.15,
+  "activity-failed": 0.3,
+  "workspace-failed": 0.08,
+  "workspace-failed-after-effect": 0.08,
+  "engine-event-lost": 0.4,
+  "store-slow": 0.06,
+  "store-failed-before-effect": 0.03,
+  "store-failed-after-effect": 0.03,
+  "store-effect-late": 0.012,
+  "store-hint-lost": 0.5,
+  "liveness-unknown": 0.5,
+};
+
+export class Faults {
+  /** Once healed, nothing fires any more. */
+  healed = false;
+  readonly #random: Random;
+  readonly #rates = new Map<FaultKind, number>();
+  readonly fired = new Map<FaultKind, number>();
+
+  constructor(random: Random) {
+    this.#random = random;
+    for (const kind of FAULT_KINDS) {
+      const full = CALL_RATES[kind];
+      const share = random.unit();
+      // Off in nearly half of the runs; otherwise anything from a little to the full rate.
+      if (full !== undefined) this.#rates.set(kind, share < 0.45 ? 0 : full * ((share - 0.45) / 0.55));
+    }
+  }
+
+  /** Whether a fault of this kind hits the call that is being made. Counts it. */
+  hits(kind: FaultKind): boolean {
+    if (this.healed || !this.#random.chance(this.#rates.get(kind) ?? 0)) return false;
+    this.count(kind);
+    return true;
+  }
+
+  /** Counts something that the workload did to the fleet. */
+  count(kind: FaultKind): void {
+    this.fired.set(kind, (this.fired.get(kind) ?? 0) + 1);
+  }
+}

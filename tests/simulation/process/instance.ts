@@ -1,0 +1,57 @@
+/**
+ * One instance of the fleet as the simulation knows it: its process, what it was given, and what is true about it,
+ * which is more than it knows itself.
+ */
+
+import type { InstanceId } from "@sandlot/contract";
+import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
+import type { Calls } from "./calls.ts";
+import type { Process } from "./process.ts";
+import type { Host, SimWorld } from "./sim-world.ts";
+
+export class Instance {
+  readonly id: InstanceId;
+  readonly process: Process;
+  readonly host: Host;
+  readonly world: SimWorld;
+  readonly calls: Calls;
+  /** `null` until it is open, and after it was closed. */
+  fleet: Fleet | null = null;
+  closing = false;
+
+  // What is true about its session.
+  /** When its session began in the store's present epoch; `null` while it has none. */
+  sessionSince: number | null = null;
+  /** When a beat of it last took effect. */
+  beatLandedAt = Number.NEGATIVE_INFINITY;
+  /** When the last beat that it knows to be confirmed was sent. */
+  beatConfirmedSentAt = Number.NEGATIVE_INFINITY;
+  /** How wrong its wall clock was at its last beat. */
+  beatClockErrorMs: number;
+  /** When the store last failed to answer anything. */
+  storeFailedAt = Number.NEGATIVE_INFINITY;
+  /** When the store failed to answer a beat, latest last. */
+  readonly storeFailures: number[] = [];
+  /** When it last had reason to doubt what it sees: a late renewal, a lost session, a clock that jumped. */
+  sightBrokenAt = 0;
+  /** Peers of which its host told it that their process is dead. */
+  readonly toldDead = new Set<InstanceId>();
+
+  constructor(parts: { id: InstanceId; process: Process; host: Host; world: SimWorld; calls: Calls }) {
+    this.id = parts.id;
+    this.process = parts.process;
+    this.host = parts.host;
+    this.beatClockErrorMs = parts.host.clockErrorMs;
+    this.world = parts.world;
+    this.calls = parts.calls;
+  }
+
+  /** Whether the store failed it within this span. */
+  wasFailed(from: number, to: number): boolean {
+    return this.storeFailures.some((at) => at > from && at <= to);
+  }
+
+  get name(): string {
+    return this.process.name;
+  }
+}

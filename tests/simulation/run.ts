@@ -1,0 +1,148 @@
+/**
+ * A whole run of one seed: let things happen with safety checked at every event, heal everything, check liveness, use
+ * every thread once more, close with destroy, and check that nothing is left.
+ */
+
+import type { Violation } from "./checks/findings.ts";
+import { LivenessChecks } from "./checks/liveness-checks.ts";
+import { Simulation } from "./simulation.ts";
+import { Workload } from "./workload/workload.ts";
+
+export interface RunResult {
+  readonly seed: number;
+  readonly violations: readonly Violation[];
+  readonly hash: string;
+  readonly events: number;
+  readonly faults: Readonly<Record<string, number>>;
+  readonly moves: Readonly<Record<string, number>>;
+  readonly checks: Readonly<Record<string, number>>;
+  readonly trace: readonly string[] | null;
+}
+
+/** How long a caller may try before a thread counts as unusable. */
+const COMEBACK_MS = 60_000;
+
+/** The run that is under way; a rejection nobody handles belongs to it. */
+let current: Simulation | null = null;
+process.on("unhandledRejection", (error) => {
+  if (current === null) throw error;
+  current.threw(error);
+});
+process.on("uncaughtException", (error) => {
+  if (current === null) throw error;
+  current.threw(error);
+});
+
+export async function runSeed(seed: number, options: { readonly keepTrace?: boolean } = {}): Promise<RunResult> {
+  const simulation = new Simulation(seed, { keepTrace: options.keepTrace === true });
+  current = simulation;
+  try {
+    return await walk(simulation, seed);
+  } finally {
+    current = null;
+  }
+}
+
+async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
+  const workload = new Workload(simulation, seed);
+  const liveness = new LivenessChecks(simulation.truth, simulation.findings);
+  simulation.findings.check("nothing-thrown", true, () => "");
+  await workload.run();
+  await heal(simulation, workload, liveness);
+  liveness.atRest();
+  await comeBack(simulation, workload);
+  await refillPool(simulation, liveness);
+  await closeAll(simulation, workload);
+  liveness.afterClose();
+  simulation.checkSpin();
+  const { findings, trace, scheduler, faults } = simulation;
+  return {
+    seed,
+    violations: findings.violations,
+    hash: trace.hash,
+    events: scheduler.events,
+    faults: Object.fromEntries(faults.fired),
+    moves: Object.fromEntries(findings.moves),
+    checks: Object.fromEntries(findings.evaluated),
+    trace: trace.lines,
+  };
+}
+
+/** No more faults; everybody runs, the store answers, and enough time passes for everything to come to rest. */
+async function heal(simulation: Simulation, workload: Workload, liveness: LivenessChecks): Promise<void> {
+  const { scheduler, settings, faults, trace, outage } = simulation;
+  trace.add("----", "heal");
+  faults.healed = true;
+  outage.until = 0;
+  for (const instance of simulation.instances) {
+    instance.process.ambush = null;
+    simulation.resume(instance);
+  }
+  workload.replenish();
+  const { sessionLifetimeMs, orphanTimeoutMs, housekeepingIntervalMs, acquireTimeoutMs } = settings;
+  const patienceMs = 8 * sessionLifetimeMs + 2 * Math.max(orphanTimeoutMs, sessionLifetimeMs) + 4 * housekeepingIntervalMs;
+  const until = scheduler.now + patienceMs + acquireTimeoutMs;
+  // Whatever was still on its way has arrived after this; then there is no need to wait longer than it takes.
+  await scheduler.run(scheduler.now + 4 * sessionLifetimeMs);
+  const isDone = () => workload.callers.pending.size === 0 && liveness.isQuiet();
+  while (scheduler.now < until && !isDone()) await scheduler.run(Math.min(until, scheduler.now + 5_000));
+  await scheduler.run(scheduler.now + sessionLifetimeMs);
+  const acquires = [...workload.callers.pending];
+  const unsettled = acquires.filter(([, kind]) => kind === "acquire");
+  simulation.findings.check("acquires-have-settled", unsettled.length === 0, () =>
+    unsettled.map(([asked]) => `${asked.owner} at ${asked.instance.name} since ${asked.at}`).join(", "),
+  );
+  const unanswered = acquires.filter(([, kind]) => kind !== "acquire");
+  simulation.findings.check("destroys-have-settled", unanswered.length === 0, () =>
+    unanswered.map(([asked, kind]) => `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`).join(", "),
+  );
+}
+
+/** Every thread is acquired once more, and must see everything that was acknowledged. */
+async function comeBack(simulation: Simulation, workload: Workload): Promise<void> {
+  const { scheduler, truth, findings } = simulation;
+  simulation.trace.add("----", "come back");
+  for (const held of truth.leases) if (held.releasedAt === null) workload.callers.release(held);
+  await scheduler.run(scheduler.now + 3_000);
+  for (const thread of workload.threads) {
+    const until = scheduler.now + COMEBACK_MS;
+    let back = false;
+    while (!back && scheduler.now < until) {
+      const [instance] = simulation.open().slice(-1);
+      if (instance === undefined) break;
+      let done = false;
+      const wish = { thread, user: thread.user, timeoutMs: 10_000, ttlMs: null, abortAfterMs: null };
+      workload.callers.acquire(instance, wish, (held) => {
+        back = true;
+        workload.callers.read(held);
+        workload.callers.write(held);
+        scheduler.after(100, () => workload.callers.release(held));
+        scheduler.after(200, () => {
+          done = true;
+        });
+      });
+      await scheduler.run(scheduler.now + 12_000, () => done);
+    }
+    findings.check("threads-come-back", back, () => `${thread.user}/${thread.thread} could not be acquired`);
+  }
+}
+
+/** The pool is looked after at intervals, and may just have lost a blank. */
+async function refillPool({ scheduler, settings }: Simulation, liveness: LivenessChecks): Promise<void> {
+  const until = scheduler.now + 5 * settings.housekeepingIntervalMs + 5_000;
+  while (scheduler.now < until && !liveness.isPoolBack()) await scheduler.run(scheduler.now + 1_000);
+  liveness.checkPool();
+}
+
+async function closeAll(simulation: Simulation, workload: Workload): Promise<void> {
+  const { scheduler } = simulation;
+  simulation.trace.add("----", "close");
+  for (const instance of simulation.instances.filter(({ process }) => process.alive)) {
+    let closed = false;
+    workload.callers.close(instance, { destroy: true, drainMs: 0 }, () => {
+      closed = true;
+      simulation.kill(instance);
+    });
+    await scheduler.run(scheduler.now + 60_000, () => closed);
+  }
+}

@@ -1,0 +1,184 @@
+/**
+ * One run: a store, an engine, several instances and everything that happens to them, all from one seed.
+ */
+
+import { type FleetId, type InstanceId, isSandlotError, type SandboxId } from "@sandlot/contract";
+import type { Settings } from "../../packages/fleet/src/config/settings.ts";
+import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
+import type { Liveness, ProcessIdentity } from "../../packages/fleet/src/world/world.ts";
+import { EngineChecks } from "./checks/engine-checks.ts";
+import { Findings } from "./checks/findings.ts";
+import { LeaseChecks } from "./checks/lease-checks.ts";
+import { StoreChecks } from "./checks/store-checks.ts";
+import { Truth } from "./checks/truth.ts";
+import { EngineLedger } from "./engine/ledger.ts";
+import { type EngineParts, SimBackend } from "./engine/sim-backend.ts";
+import { Faults } from "./faults.ts";
+import { Calls } from "./process/calls.ts";
+import { Instance } from "./process/instance.ts";
+import { Process } from "./process/process.ts";
+import { EPOCH_MS, type Host, SimWorld } from "./process/sim-world.ts";
+import { Random } from "./schedule/random.ts";
+import { Scheduler } from "./schedule/scheduler.ts";
+import { Trace } from "./schedule/trace.ts";
+import { type Outage, SimStore, type StoreParts } from "./store/sim-store.ts";
+import { WatchedTables } from "./store/watched-tables.ts";
+import { drawSettings } from "./workload/draw-settings.ts";
+
+const HOSTS = ["north", "north", "south"] as const;
+
+export class Simulation {
+  readonly scheduler: Scheduler;
+  readonly trace: Trace;
+  readonly findings: Findings;
+  readonly faults: Faults;
+  readonly truth: Truth;
+  readonly leaseChecks: LeaseChecks;
+  readonly engineChecks: EngineChecks;
+  readonly settings: Settings;
+  readonly hosts: readonly Host[];
+  readonly outage: Outage = { of: null, until: 0 };
+  /** Everybody who runs, or ran. */
+  readonly instances: Instance[] = [];
+  readonly #seed: number;
+  readonly #engine: EngineParts;
+  readonly #store: StoreParts;
+  readonly #connections = new Map<Instance, SimStore>();
+
+  constructor(seed: number, options: { readonly keepTrace: boolean }) {
+    this.#seed = seed;
+    this.scheduler = new Scheduler((error) => this.threw(error));
+    const now = () => this.scheduler.now;
+    this.trace = new Trace(now, options.keepTrace);
+    this.findings = new Findings(now, this.trace);
+    const random = new Random(seed, 1);
+    this.settings = drawSettings(random);
+    this.faults = new Faults(random);
+    const names = random.chance(0.2) ? ["north"] : [...new Set(HOSTS)];
+    this.hosts = names.map((name) => ({ name, clockErrorMs: random.between(-500, 500), steppedAt: 0 }));
+    const tableRandom = new Random(seed, 2);
+    const tables = new WatchedTables(
+      () => EPOCH_MS + this.scheduler.now,
+      () => tableRandom.hex(16),
+    );
+    const ledger = new EngineLedger(now);
+    this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings });
+    const { findings, faults, scheduler, trace, truth, settings } = this;
+    const checks = new StoreChecks(truth, findings);
+    tables.watchedBy(checks);
+    this.leaseChecks = new LeaseChecks(truth, findings);
+    this.engineChecks = new EngineChecks(truth, findings);
+    const { sessionLifetimeMs, fleetId } = settings;
+    const shared = { faults, random: new Random(seed, 3), scheduler, trace, sessionLifetimeMs };
+    const lateBinding = Object.keys(settings.pool).length > 0 || random.chance(0.3);
+    const connectionsNoticeDeath = random.chance(0.5);
+    this.#engine = {
+      ...{ ...shared, ledger, fleetId, lateBinding, connectionsNoticeDeath },
+      audit: this.engineChecks,
+      snapshots: [],
+    };
+    this.#store = { ...shared, tables, audit: checks, outage: this.outage };
+    for (let index = 1; index <= 2; index += 1) ledger.plant("fleet-next-door" as FleetId, `foreign-${index}` as SandboxId);
+  }
+
+  /** A new process on a host, that opens a fleet. It is there at once; its fleet when it has opened. */
+  start(host: Host): Instance {
+    const number = this.instances.length + 1;
+    const name = `i${number}`;
+    const { scheduler, faults } = this;
+    const identity: ProcessIdentity = {
+      bootId: `boot-${host.name}`,
+      pidNamespace: host.name,
+      pid: 1_000 + number,
+      startTime: String(scheduler.now),
+    };
+    const process = new Process(name, identity, scheduler);
+    const random = new Random(this.#seed, 100 + number);
+    const lookUp = (other: ProcessIdentity) => this.#liveness(instance, other);
+    const world = new SimWorld({ process, host, scheduler, random, lookUp });
+    const calls: Calls = new Calls({
+      ...{ scheduler, random, process },
+      count: (kind) => faults.count(kind),
+      onKilled: () => this.killed(instance),
+      onPaused: (forMs) => this.pause(instance, forMs),
+    });
+    const instance: Instance = new Instance({ id: name as InstanceId, process, host, world, calls });
+    this.instances.push(instance);
+    this.truth.instances.set(instance.id, instance);
+    const store = new SimStore(instance, this.#store);
+    this.#connections.set(instance, store);
+    const backend = new SimBackend(instance, this.#engine);
+    this.trace.add(name, "start", () => `on ${host.name}`);
+    void assembleFleet({ settings: this.settings, world, store, backend, instanceId: instance.id }).then(
+      (fleet) => {
+        instance.fleet = fleet;
+        this.trace.add(name, "opened");
+      },
+      (error: unknown) => {
+        this.trace.add(name, "could not open", () => String(error));
+        const named = isSandlotError(error, "store_unavailable") || isSandlotError(error, "create_failed");
+        this.findings.check("errors-are-named", named, () => `opening ${name}: ${String(error)}`);
+        this.kill(instance);
+      },
+    );
+    return instance;
+  }
+
+  kill(instance: Instance): void {
+    if (!instance.process.alive) return;
+    instance.process.kill();
+    this.killed(instance);
+  }
+
+  /** What happens to the rest when a process has died. */
+  killed(instance: Instance): void {
+    this.trace.add(instance.name, "killed");
+    instance.fleet = null;
+    this.#connections.get(instance)?.disconnect();
+  }
+
+  pause(instance: Instance, forMs: number): void {
+    if (!instance.process.running) return;
+    this.trace.add(instance.name, "paused", () => `for ${forMs} ms`);
+    instance.process.pause();
+    this.scheduler.after(forMs, () => this.resume(instance));
+  }
+
+  resume(instance: Instance): void {
+    if (!instance.process.paused) return;
+    this.trace.add(instance.name, "resumed");
+    instance.process.resume();
+  }
+
+  stepClock(host: Host, byMs: number): void {
+    this.trace.add(host.name, "clock stepped", () => `by ${byMs} ms`);
+    host.clockErrorMs += byMs;
+    host.steppedAt = this.scheduler.now;
+  }
+
+  /** Instances that can be asked for something. */
+  open(): Instance[] {
+    return this.instances.filter((instance) => instance.fleet !== null && instance.process.alive && !instance.closing);
+  }
+
+  checkSpin(): void {
+    const { events, isSpent } = this.scheduler;
+    this.findings.check("run-ends", !isSpent, () => `${events} events`);
+  }
+
+  threw(error: unknown): void {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.findings.check("nothing-thrown", false, () => text);
+  }
+
+  #liveness(asking: Instance, identity: ProcessIdentity): Liveness {
+    const { bootId, pidNamespace, pid, startTime } = identity;
+    const mine = asking.process.identity;
+    if (bootId !== mine.bootId || pidNamespace !== mine.pidNamespace) return "unknown";
+    if (this.faults.hits("liveness-unknown")) return "unknown";
+    const found = this.instances.find(({ process }) => process.identity.pid === pid && process.identity.startTime === startTime);
+    if (found === undefined || found.process.alive) return found === undefined ? "dead" : "alive";
+    asking.toldDead.add(found.id);
+    return "dead";
+  }
+}

@@ -1,0 +1,168 @@
+/**
+ * One instance's store: the real transactions over the shared rows, behind a network that is slow, loses requests,
+ * loses answers, and delivers some of them when their sender has given up.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
+import { TransactionalStore } from "../../../packages/fleet/src/store/transactional-store.ts";
+import type { Faults } from "../faults.ts";
+import type { Plan } from "../process/calls.ts";
+import type { Instance } from "../process/instance.ts";
+import type { Random } from "../schedule/random.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
+import type { Trace } from "../schedule/trace.ts";
+import type { WatchedTables } from "./watched-tables.ts";
+
+/** One call to the store: by whom, what, and when it was sent. */
+export interface StoreStep {
+  readonly by: Instance;
+  readonly method: string;
+  readonly args: readonly unknown[];
+  readonly sentAt: number;
+  /** How wrong the sender's wall clock was when it sent it. */
+  readonly clockErrorMs: number;
+}
+
+export interface StoreAudit {
+  /** The step takes effect now; the changes of rows it makes follow. */
+  began(step: StoreStep): void;
+  ended(step: StoreStep, result: unknown): void;
+  /** The caller hears of it. */
+  answered(step: StoreStep, result: unknown): void;
+  failed(step: StoreStep): void;
+}
+
+/** While the store is out, calls of these instances fail; `null` means everybody's. */
+export interface Outage {
+  of: ReadonlySet<string> | null;
+  until: number;
+}
+
+export interface StoreParts {
+  readonly tables: WatchedTables;
+  readonly audit: StoreAudit;
+  readonly faults: Faults;
+  readonly random: Random;
+  readonly scheduler: Scheduler;
+  readonly trace: Trace;
+  readonly outage: Outage;
+  readonly sessionLifetimeMs: number;
+}
+
+const READS = new Set(["sessions", "meta", "get", "find", "list", "obituary", "findLease"]);
+
+export class SimStore extends TransactionalStore {
+  readonly kind = "simulated";
+  readonly #instance: Instance;
+  readonly #parts: StoreParts;
+  readonly #unwatch = new Set<() => void>();
+  #closed = false;
+  /** The arguments of the call that is being made; a method reaches `run` before it returns. */
+  #args: readonly unknown[] = [];
+
+  constructor(instance: Instance, parts: StoreParts) {
+    super();
+    this.#instance = instance;
+    this.#parts = parts;
+    for (const name of Object.getOwnPropertyNames(TransactionalStore.prototype)) {
+      const method: unknown = Reflect.get(TransactionalStore.prototype, name);
+      if (name === "constructor" || typeof method !== "function") continue;
+      const value = (...args: readonly unknown[]) => {
+        this.#args = args;
+        return method.apply(this, args) as unknown;
+      };
+      Object.defineProperty(this, name, { value });
+    }
+  }
+
+  protected run<T>(operation: string, _access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
+    const { tables, audit, trace, scheduler } = this.#parts;
+    const { clockErrorMs } = this.#instance.host;
+    const told: StoreStep = { by: this.#instance, method: operation, args: this.#args, sentAt: scheduler.now, clockErrorMs };
+    if (this.#closed) return Promise.reject(unavailable(operation, "it is closed"));
+    const effect = () => {
+      audit.began(told);
+      let result: T;
+      try {
+        result = step(tables);
+      } catch (error) {
+        audit.ended(told, null);
+        throw error;
+      }
+      audit.ended(told, result);
+      const write = !READS.has(operation);
+      if (write) trace.add(this.#instance.name, operation, () => brief(told.args, result));
+      if (write) tables.hint();
+      return result;
+    };
+    return this.#instance.calls.make(this.#plan(operation), effect).then(
+      (result) => {
+        audit.answered(told, result);
+        return result;
+      },
+      (error: unknown) => {
+        audit.failed(told);
+        throw error;
+      },
+    );
+  }
+
+  watch(hint: () => void): () => void {
+    const { tables, faults, scheduler, random } = this.#parts;
+    let pending = false;
+    const unwatch = tables.watch(() => {
+      if (pending || faults.hits("store-hint-lost")) return;
+      pending = true;
+      scheduler.after(random.between(1, 20), () => {
+        pending = false;
+        if (this.#unwatch.has(unwatch)) this.#instance.process.deliver(hint);
+      });
+    });
+    this.#unwatch.add(unwatch);
+    return () => {
+      this.#unwatch.delete(unwatch);
+      unwatch();
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.disconnect();
+  }
+
+  /** Its process is gone: nobody listens any more. */
+  disconnect(): void {
+    for (const unwatch of this.#unwatch) unwatch();
+    this.#unwatch.clear();
+  }
+
+  #plan(operation: string): Plan {
+    const { faults, random, sessionLifetimeMs } = this.#parts;
+    if (this.#isOut()) return this.#refused(operation, null);
+    const ms = faults.hits("store-slow") ? random.between(200, 3_000) : random.between(0, 4);
+    if (faults.hits("store-failed-before-effect")) return this.#refused(operation, null);
+    if (faults.hits("store-failed-after-effect")) return this.#refused(operation, ms);
+    // A request that sat in a queue: its sender has long been told that it failed.
+    if (faults.hits("store-effect-late")) return this.#refused(operation, random.between(500, 2 * sessionLifetimeMs));
+    return { effectMs: ms, answerMs: ms };
+  }
+
+  #refused(operation: string, effectMs: number | null): Plan {
+    const answerMs = Math.max(this.#parts.random.between(1, 400), Math.min(effectMs ?? 0, 400));
+    return { effectMs, answerMs, error: unavailable(operation, "simulated") };
+  }
+
+  #isOut(): boolean {
+    const { outage, scheduler } = this.#parts;
+    return scheduler.now < outage.until && (outage.of === null || outage.of.has(this.#instance.name));
+  }
+}
+
+function unavailable(operation: string, problem: string): SandlotError {
+  return new SandlotError("store_unavailable", { operation, problem, retryAfterMs: 100 });
+}
+
+function brief(args: readonly unknown[], result: unknown): string {
+  return `${JSON.stringify(args)} → ${JSON.stringify(result)}`.slice(0, 700);
+}

@@ -1,0 +1,360 @@
+/**
+ * The callers: what the code around a fleet does with it. They acquire, write, read, release (sometimes twice), hand
+ * leases to remote callers, destroy, and give up waiting; and they tell the checks what they asked and what they got.
+ *
+ * A caller lives in its instance's process: what it does is delivered there, and dies with it.
+ */
+
+import { isSandlotError } from "@sandlot/contract";
+import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
+import type { Asked } from "../checks/lease-checks.ts";
+import { HeldLease, type ThreadTruth } from "../checks/truth.ts";
+import { JOURNAL } from "../engine/sim-sandbox.ts";
+import type { Instance } from "../process/instance.ts";
+import type { Simulation } from "../simulation.ts";
+
+export interface ThreadName {
+  readonly user: string;
+  readonly thread: string;
+}
+
+export interface AcquireWish {
+  /** `null`: without a thread. */
+  readonly thread: ThreadName | null;
+  readonly user: string;
+  readonly timeoutMs: number | null;
+  readonly ttlMs: number | null;
+  readonly abortAfterMs: number | null;
+}
+
+/** Bounds that a caller may rely on, with room for a slow store and a slow engine. */
+const RELEASE_MAX_MS = 15_000;
+const DESTROY_EXTRA_MS = 6_000;
+const CLOSE_STEPS = 12;
+
+export class Callers {
+  readonly #simulation: Simulation;
+  /** Calls of living processes that were not answered yet. */
+  readonly #pending = new Map<Asked, "acquire" | "destroy" | "release" | "close">();
+  #tokens = 0;
+
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
+  }
+
+  get pending(): ReadonlyMap<Asked, "acquire" | "destroy" | "release" | "close"> {
+    for (const asked of this.#pending.keys()) if (!asked.instance.process.alive) this.#pending.delete(asked);
+    return this.#pending;
+  }
+
+  acquire(instance: Instance, wish: AcquireWish, then?: (held: HeldLease) => void): void {
+    const { trace, scheduler } = this.#simulation;
+    const owner = wish.thread === null ? null : `${wish.thread.user}/${wish.thread.thread}`;
+    trace.add(instance.name, "acquire", () => JSON.stringify(wish));
+    instance.process.deliver(() => {
+      const { fleet } = instance;
+      if (fleet === null) return;
+      const asked = this.#ask("acquire", instance, owner, wish.timeoutMs ?? this.#simulation.settings.acquireTimeoutMs);
+      const controller = new AbortController();
+      const reason = new Error("the caller gave up");
+      if (wish.abortAfterMs !== null) {
+        this.#simulation.faults.count("acquire-aborted");
+        scheduler.after(wish.abortAfterMs, () => instance.process.deliver(() => controller.abort(reason)));
+      }
+      const hot = this.#isHot(instance, owner, wish);
+      const made = instance.calls.made;
+      const acquiring = fleet.acquire({
+        ...(wish.thread ?? { user: wish.user }),
+        purpose: "simulated",
+        signal: controller.signal,
+        ...(wish.timeoutMs === null ? {} : { timeoutMs: wish.timeoutMs }),
+        ...(wish.ttlMs === null ? {} : { ttlMs: wish.ttlMs }),
+      });
+      const quiet = instance.calls.made === made;
+      acquiring.then(
+        (lease) => {
+          this.#settled(asked);
+          const row = () => this.#simulation.truth.remotes.get(lease.id);
+          const held = new HeldLease({ lease, instance, owner, since: scheduler.now, remote: wish.ttlMs !== null }, row);
+          if (hot) this.#checkHot(asked, quiet && scheduler.now === asked.at);
+          this.#took(held, asked);
+          then?.(held);
+        },
+        (error: unknown) => {
+          this.#settled(asked);
+          trace.add(instance.name, "refused", () => String(error));
+          this.#simulation.leaseChecks.refused(error, asked, controller.signal.aborted ? reason : null);
+          if (hot && !controller.signal.aborted) this.#checkHot(asked, false);
+        },
+      );
+    });
+  }
+
+  warm(instance: Instance, name: ThreadName): void {
+    this.#simulation.trace.add(instance.name, "warm", () => name.thread);
+    instance.process.deliver(() => {
+      const asked = this.#ask("acquire", instance, ownerName(name), this.#simulation.settings.acquireTimeoutMs);
+      instance.fleet?.warm(name).then(
+        () => this.#settled(asked),
+        (error: unknown) => {
+          this.#settled(asked);
+          this.#simulation.leaseChecks.refused(error, asked, null);
+        },
+      );
+      if (instance.fleet === null) this.#pending.delete(asked);
+    });
+  }
+
+  /** Writes something through a lease. `stale` uses the object that was taken from it long ago. */
+  write(held: HeldLease, stale = false): void {
+    held.instance.process.deliver(() => {
+      const sandbox = stale && held.kept !== null ? held.kept : held.lease.sandbox;
+      held.kept ??= sandbox;
+      this.#tokens += 1;
+      const token = `w${this.#tokens}`;
+      const expected = {
+        released: held.releasedAt !== null,
+        stale: sandbox.generation !== held.generation,
+        lost: !held.active,
+      };
+      const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
+      const owner = held.owner ?? `lease ${held.lease.id}`;
+      sandbox.files.append(JOURNAL, JSON.stringify({ owner, token })).then(
+        () => this.#wrote(held, thread, token, sandbox.generation, expected),
+        (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+      );
+    });
+  }
+
+  read(held: HeldLease): void {
+    held.instance.process.deliver(() => {
+      if (held.releasedAt !== null) return;
+      const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
+      const before = [...(thread?.acknowledged.keys() ?? [])];
+      const expected = { released: false, stale: false, lost: !held.active };
+      held.lease.sandbox.files.readText(JOURNAL).then(
+        (text) => {
+          this.#simulation.leaseChecks.used(held, null, expected);
+          const shown = JSON.parse(text) as { owner: string | null; tokens: string[] };
+          this.#simulation.leaseChecks.read(held, shown, before);
+        },
+        (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+      );
+    });
+  }
+
+  release(held: HeldLease, times = 1): void {
+    const { trace, scheduler, truth } = this.#simulation;
+    held.instance.process.deliver(() => {
+      for (let time = 0; time < times; time += 1) {
+        held.releasedAt ??= scheduler.now;
+        const remote = truth.remotes.get(held.lease.id);
+        if (remote !== undefined) remote.releaseAsked = true;
+        trace.add(held.instance.name, "release", () => `${held.lease.id} on ${held.sandboxId}`);
+        const asked = this.#ask("release", held.instance, held.owner, RELEASE_MAX_MS);
+        held.lease.release().then(
+          () => this.#answered(asked, "release"),
+          (error: unknown) => {
+            this.#pending.delete(asked);
+            this.#simulation.leaseChecks.releaseFailed(held, error);
+          },
+        );
+      }
+    });
+  }
+
+  destroy(instance: Instance, name: ThreadName, options: { force: boolean; purge: boolean; timeoutMs: number | null }): void {
+    const { trace, truth, settings } = this.#simulation;
+    const owner = ownerName(name);
+    trace.add(instance.name, "destroy thread", () => `${owner} ${JSON.stringify(options)}`);
+    instance.process.deliver(() => {
+      if (instance.fleet === null) return;
+      const thread = truth.thread(owner);
+      thread.destroyAsked = true;
+      if (options.force) thread.forcedBy.add(instance.name);
+      if (options.purge) thread.purgeAsked = true;
+      const { timeoutMs, ...how } = options;
+      const bound = (timeoutMs ?? settings.stopTimeoutMs) + DESTROY_EXTRA_MS;
+      const asked = this.#ask("destroy", instance, owner, bound);
+      instance.fleet.destroy(name, { ...how, ...(timeoutMs === null ? {} : { timeoutMs }) }).then(
+        (outcome) => {
+          trace.add(instance.name, "destroy answered", () => outcome);
+          this.#answered(asked, "destroy");
+        },
+        (error: unknown) => {
+          this.#answered(asked, "destroy");
+          const named = isSandlotError(error) && DESTROY_ERRORS.has(error.code);
+          this.#simulation.findings.check("errors-are-named", named, () => `destroy at ${instance.name}: ${String(error)}`);
+        },
+      );
+    });
+  }
+
+  renew(instance: Instance, held: HeldLease): void {
+    const { truth, findings } = this.#simulation;
+    instance.process.deliver(() => {
+      instance.fleet?.remoteLeases.renew(held.lease.id).then(
+        () => findings.check("remote-renewal-is-true", true, () => ""),
+        (error: unknown) => {
+          const remote = truth.remotes.get(held.lease.id);
+          const lives = truth.unexpired(remote) && remote?.releaseAsked === false;
+          const denied = isSandlotError(error, "lease_not_found");
+          findings.check("remote-renewal-is-true", !(denied && lives), () => `${held.lease.id} at ${instance.name}: ${String(error)}`);
+        },
+      );
+    });
+  }
+
+  releaseRemote(instance: Instance, held: HeldLease): void {
+    const remote = this.#simulation.truth.remotes.get(held.lease.id);
+    instance.process.deliver(() => {
+      if (instance.fleet === null) return;
+      if (remote !== undefined) remote.releaseAsked = true;
+      // A release that could not be done is left to expire, which is what its caller would do.
+      instance.fleet.remoteLeases.release(held.lease.id).catch(() => undefined);
+    });
+  }
+
+  /** Looks around, as a dashboard does; must disturb nothing. */
+  look(instance: Instance): void {
+    instance.process.deliver(() => {
+      const { fleet } = instance;
+      if (fleet === null) return;
+      this.#checkGet(instance, fleet);
+      fleet.list().then(
+        ([first]) => {
+          if (first !== undefined) fleet.explain(first.sandboxId).catch(() => undefined);
+        },
+        () => undefined,
+      );
+    });
+  }
+
+  close(instance: Instance, options: { destroy: boolean; drainMs: number }, then: () => void): void {
+    const { settings, trace } = this.#simulation;
+    instance.process.deliver(() => {
+      const { fleet } = instance;
+      if (fleet === null || instance.closing) return;
+      instance.closing = true;
+      trace.add(instance.name, "close", () => JSON.stringify(options));
+      const bound = options.drainMs + CLOSE_STEPS * settings.stopTimeoutMs;
+      const asked = this.#ask("close", instance, null, bound);
+      fleet.close(options).then(
+        () => {
+          this.#answered(asked, "close");
+          then();
+        },
+        (error: unknown) => this.#simulation.threw(error),
+      );
+    });
+  }
+
+  // --- Steps
+
+  #took(held: HeldLease, asked: Asked): void {
+    const { truth, trace, leaseChecks, scheduler } = this.#simulation;
+    const { lease, instance } = held;
+    truth.leases.add(held);
+    trace.add(instance.name, "leased", () => `${held.owner} ${held.sandboxId} ${held.generation} ${lease.recovery.kind}`);
+    lease.onLost(({ reason, generation }) => {
+      // What its process still runs of the turn in which it was killed is heard by nobody.
+      if (!instance.process.alive) return;
+      trace.add(instance.name, "lease lost", () => `${lease.id} ${reason}`);
+      leaseChecks.lost(held, reason);
+      held.lost = { reason, at: scheduler.now, generation, storeFailedAt: instance.storeFailedAt };
+    });
+    leaseChecks.acquired(held, asked);
+  }
+
+  #wrote(
+    held: HeldLease,
+    thread: ThreadTruth | null,
+    token: string,
+    generation: number,
+    expected: { released: boolean; stale: boolean; lost: boolean },
+  ): void {
+    const { truth, scheduler, findings, leaseChecks } = this.#simulation;
+    leaseChecks.used(held, null, expected);
+    const wrote = truth.writes.get(token);
+    findings.check(
+      "write-is-of-its-generation",
+      wrote === generation || wrote === held.generation,
+      () => `${token} was written by ${wrote} through ${generation}`,
+    );
+    // An acknowledgement that comes after the purge of what was written promises nothing.
+    const present = this.#isPresent(token);
+    if (present || !truth.purgedTokens.has(token)) thread?.acknowledged.set(token, scheduler.now);
+  }
+
+  #isPresent(token: string): boolean {
+    const { homes, slots } = this.#simulation.truth.ledger;
+    for (const home of homes.values()) if (home.tokens.has(token)) return true;
+    for (const slot of slots.values()) if (slot.workspace?.tokens.has(token) === true) return true;
+    return false;
+  }
+
+  #checkGet(instance: Instance, fleet: Fleet): void {
+    for (const held of this.#simulation.truth.leases) {
+      if (held.instance !== instance || !this.#simulation.truth.isUsable(held)) continue;
+      const found = fleet.get(held.sandboxId);
+      this.#simulation.findings.check(
+        "get-shows-only-held",
+        found !== undefined && found.generation === held.generation,
+        () => `${instance.name} holds ${held.sandboxId} ${held.generation}, get shows ${found?.generation}`,
+      );
+    }
+  }
+
+  /** Whether an acquire must be served from memory: held here, renewed lately, no doubt, nothing special asked. */
+  #isHot(instance: Instance, owner: string | null, wish: AcquireWish): boolean {
+    const { truth, scheduler, settings } = this.#simulation;
+    if (owner === null || wish.ttlMs !== null || instance.closing) return false;
+    const renewedMs = scheduler.now - instance.beatConfirmedSentAt;
+    if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt) return false;
+    if (instance.sightBrokenAt >= instance.beatConfirmedSentAt) return false;
+    for (const held of truth.leases) {
+      if (held.instance !== instance || held.owner !== owner || !truth.isUsable(held)) continue;
+      const record = truth.tables.record(held.sandboxId);
+      const ends = settings.maxLifetimeMs === 0 ? Number.POSITIVE_INFINITY : settings.maxLifetimeMs - 5_000;
+      if (record !== null && scheduler.now - truth.fromStoreClock(record.createdAt) < ends) return true;
+    }
+    return false;
+  }
+
+  #checkHot(asked: Asked, atOnce: boolean): void {
+    this.#simulation.findings.check("hot-path-without-io", atOnce, () => `${asked.owner} at ${asked.instance.name}`);
+  }
+
+  #ask(kind: "acquire" | "destroy" | "release" | "close", instance: Instance, owner: string | null, timeoutMs: number): Asked {
+    const asked: Asked = {
+      ...{ instance, owner, timeoutMs },
+      at: this.#simulation.scheduler.now,
+      pausedMs: instance.process.pausedMs,
+    };
+    this.#pending.set(asked, kind);
+    return asked;
+  }
+
+  #settled(asked: Asked): void {
+    this.#pending.delete(asked);
+    this.#simulation.leaseChecks.acquireSettled(asked);
+  }
+
+  #answered(asked: Asked, kind: "destroy" | "release" | "close"): void {
+    this.#pending.delete(asked);
+    this.#simulation.leaseChecks.answered(kind, asked);
+  }
+}
+
+const DESTROY_ERRORS: ReadonlySet<string> = new Set([
+  "sandbox_in_use",
+  "store_unavailable",
+  "store_recovering",
+  "fleet_closed",
+  "create_failed",
+  "sandbox_unreachable",
+]);
+
+export function ownerName({ user, thread }: ThreadName): string {
+  return `${user}/${thread}`;
+}

@@ -1,0 +1,40 @@
+/** Settings of one run, small in virtual time and varied by the seed. */
+
+import type { BlueprintHash, FleetId } from "@sandlot/contract";
+import { type Blueprint, hashBlueprint } from "../../../packages/fleet/src/backend/blueprint.ts";
+import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
+import type { Random } from "../schedule/random.ts";
+
+export const FLEET = "fleet-under-test" as FleetId;
+
+const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
+const HASH: BlueprintHash = hashBlueprint("simulated", BLUEPRINT);
+
+export function drawSettings(random: Random): Settings {
+  const pool = random.pick([0, 0, 1, 2]);
+  return {
+    home: "/simulated",
+    fleetId: FLEET,
+    backend: "memory",
+    store: { type: "memory" },
+    blueprints: { default: { name: "default", hash: HASH, blueprint: BLUEPRINT } },
+    pool: pool === 0 ? {} : { default: pool },
+    limits: {
+      mode: random.chance(0.7) ? "hard" : "soft",
+      max: random.between(2, 8),
+      maxPerUser: random.pick([0, 0, 1, 2, 3]),
+      queueMax: random.between(0, 4),
+      onFull: random.chance(0.5) ? "wait" : "reject",
+    },
+    idleTimeoutMs: random.pick([0, 12_000, 25_000, 60_000]),
+    maxLifetimeMs: random.pick([0, 0, 30_000, 90_000]),
+    orphanTimeoutMs: random.pick([5_000, 15_000]),
+    acquireTimeoutMs: random.pick([6_000, 15_000]),
+    sessionLifetimeMs: 10_000,
+    stopTimeoutMs: random.pick([1_500, 4_000]),
+    housekeepingIntervalMs: random.pick([1_500, 4_000]),
+    autoRestart: random.chance(0.7),
+    leakDetection: { afterMs: random.pick([0, 20_000]), captureStacks: false },
+    activity: { cpuShareMin: 0.05, previewQuietMs: 10_000 },
+  };
+}

@@ -1,0 +1,378 @@
+/**
+ * What happens in a run: a few hundred events, each drawn from the seed with weights that differ from run to run, at
+ * moments that come in bursts and lulls. Ordinary use and faults are drawn from one urn, so that they meet.
+ */
+
+import type { HeldLease } from "../checks/truth.ts";
+import type { Instance } from "../process/instance.ts";
+import { Random } from "../schedule/random.ts";
+import type { Simulation } from "../simulation.ts";
+import { Callers, ownerName, type ThreadName } from "./callers.ts";
+
+/** How likely each event is, before a run changes the weights. */
+const WEIGHTS = {
+  acquire: 34,
+  acquireEverywhere: 5,
+  acquireTogether: 4,
+  warm: 3,
+  write: 26,
+  writeStale: 3,
+  read: 10,
+  release: 24,
+  releaseTwice: 5,
+  look: 3,
+  destroyPlain: 3,
+  destroyForced: 3,
+  purgePlain: 2,
+  purgeForced: 2,
+  destroyWhileAcquiring: 2,
+  remoteRenew: 10,
+  remoteRelease: 4,
+  crash: 5,
+  busy: 5,
+  idle: 4,
+  kill: 3,
+  pauseLong: 3,
+  pauseShort: 3,
+  close: 1.5,
+  closeDestroy: 1.5,
+  clockStep: 3,
+  outage: 3,
+  empty: 1,
+} as const;
+
+type Kind = keyof typeof WEIGHTS;
+
+const INSTANCES_MIN = 3;
+const THREADS: readonly ThreadName[] = [
+  { user: "ada", thread: "t1" },
+  { user: "ada", thread: "t2" },
+  { user: "ada", thread: "t3" },
+  { user: "bob", thread: "t1" },
+  { user: "bob", thread: "t2" },
+  { user: "cy", thread: "t1" },
+];
+
+export class Workload {
+  readonly callers: Callers;
+  readonly threads = THREADS;
+  readonly #simulation: Simulation;
+  readonly #random: Random;
+  readonly #urn: readonly { readonly kind: Kind; readonly upTo: number }[];
+  readonly #events: number;
+  readonly #instancesMax: number;
+  readonly #gapMs: number;
+  #ended = false;
+
+  constructor(simulation: Simulation, seed: number) {
+    this.#simulation = simulation;
+    this.#random = new Random(seed, 4);
+    this.callers = new Callers(simulation);
+    this.#events = this.#random.between(200, 260);
+    this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
+    this.#gapMs = this.#random.pick([250, 500, 900]);
+    this.#urn = this.#drawUrn();
+  }
+
+  /** Starts the instances, and lets things happen until enough have. */
+  async run(): Promise<void> {
+    const { scheduler } = this.#simulation;
+    for (let count = 0; count < this.#instancesMax; count += 1) this.#start();
+    await scheduler.run(3_000);
+    for (let event = 0; event < this.#events; event += 1) {
+      // Bursts within a few milliseconds, and lulls in which timeouts run out.
+      const lull = this.#random.unit();
+      const gapMs = lull < 0.4 ? this.#random.between(0, 12) : lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
+      await scheduler.run(scheduler.now + gapMs);
+      this.#happen();
+    }
+    this.#ended = true;
+  }
+
+  /** As many instances as at the beginning are running. */
+  replenish(): void {
+    while (this.#living().length < this.#instancesMax) this.#start();
+  }
+
+  #happen(): void {
+    const at = this.#random.unit();
+    const { kind } = this.#urn.find(({ upTo }) => at < upTo) ?? this.#urn[0]!;
+    const living = this.#living().length;
+    if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
+    this[`_${kind}`]();
+    if (this.#random.chance(0.2)) for (const held of this.#leases()) this.#simulation.leaseChecks.checkOneSandbox(held);
+  }
+
+  // --- Ordinary use
+
+  protected _acquire(): void {
+    const instance = this.#someone();
+    if (instance !== null) this.#acquire(instance, this.#random.chance(0.1) ? null : this.#thread());
+  }
+
+  protected _acquireEverywhere(): void {
+    const thread = this.#thread();
+    const open = this.#simulation.open();
+    if (open.length > 1) this.#simulation.faults.count("acquire-everywhere");
+    for (const instance of open) this.#acquire(instance, thread);
+  }
+
+  /** Different threads at once, so that they reach for the same blank, or for the same last room. */
+  protected _acquireTogether(): void {
+    const open = this.#simulation.open();
+    const blanks = this.#simulation.truth.tables.records().filter((record) => record.state === "ready" && record.thread === null);
+    if (blanks.length > 0 && open.length > 1) this.#simulation.faults.count("blanks-from-two-sides");
+    for (const instance of open) this.#acquire(instance, this.#thread());
+  }
+
+  protected _warm(): void {
+    const instance = this.#someone();
+    if (instance !== null) this.callers.warm(instance, this.#thread());
+  }
+
+  protected _write(): void {
+    const held = this.#someLease();
+    if (held !== null) this.callers.write(held);
+  }
+
+  protected _writeStale(): void {
+    const all = [...this.#simulation.truth.leases].filter(({ instance }) => instance.process.alive && instance.fleet !== null);
+    if (all.length > 0) this.callers.write(this.#random.pick(all), true);
+  }
+
+  protected _read(): void {
+    const held = this.#someLease();
+    if (held !== null) this.callers.read(held);
+  }
+
+  protected _release(): void {
+    const held = this.#someLease();
+    if (held !== null) this.callers.release(held);
+  }
+
+  protected _releaseTwice(): void {
+    const held = this.#someLease();
+    if (held === null) return;
+    this.#simulation.faults.count("released-twice");
+    this.callers.release(held, 2);
+    this.#simulation.scheduler.after(this.#random.between(0, 3_000), () => this.callers.release(held));
+  }
+
+  protected _look(): void {
+    const instance = this.#someone();
+    if (instance !== null) this.callers.look(instance);
+  }
+
+  protected _destroyPlain(): void {
+    this.#destroy(false, false);
+  }
+
+  protected _destroyForced(): void {
+    this.#destroy(true, false);
+  }
+
+  protected _purgePlain(): void {
+    this.#destroy(false, true);
+  }
+
+  protected _purgeForced(): void {
+    this.#destroy(true, true);
+  }
+
+  protected _destroyWhileAcquiring(): void {
+    const thread = this.#thread();
+    const [one, other] = [this.#someone(), this.#someone()];
+    if (one === null || other === null) return;
+    this.#simulation.faults.count("destroy-while-acquiring");
+    this.#acquire(one, thread);
+    const options = { force: this.#random.chance(0.5), purge: this.#random.chance(0.5), timeoutMs: null };
+    this.#simulation.scheduler.after(this.#random.between(0, 30), () => this.callers.destroy(other, thread, options));
+  }
+
+  protected _remoteRenew(): void {
+    const [held, instance] = [this.#someRemote(), this.#someone()];
+    if (held === null || instance === null) return;
+    if (instance !== held.instance) this.#simulation.faults.count("remote-renewed-elsewhere");
+    this.callers.renew(instance, held);
+  }
+
+  protected _remoteRelease(): void {
+    const [held, instance] = [this.#someRemote(), this.#someone()];
+    if (held === null || instance === null) return;
+    if (instance !== held.instance) this.#simulation.faults.count("remote-released-elsewhere");
+    this.callers.releaseRemote(instance, held);
+  }
+
+  // --- Faults
+
+  protected _crash(): void {
+    const living = this.#ours();
+    if (living.length === 0) return;
+    const object = this.#random.pick(living);
+    this.#simulation.faults.count("sandbox-crash");
+    this.#simulation.trace.add("engine", "crash", () => object.ref);
+    this.#simulation.truth.ledger.crash(object);
+  }
+
+  protected _busy(): void {
+    const living = this.#ours().filter((object) => object.busySince === null);
+    if (living.length === 0) return;
+    this.#simulation.faults.count("sandbox-busy");
+    this.#random.pick(living).busySince = this.#simulation.scheduler.now;
+  }
+
+  protected _idle(): void {
+    const busy = this.#ours().filter((object) => object.busySince !== null);
+    if (busy.length > 0) this.#random.pick(busy).busySince = null;
+  }
+
+  protected _kill(): void {
+    const instance = this.#random.pick(this.#living());
+    const act = this.#random.pick(["kill-before-effect", "kill-after-effect", "kill-in-flight"] as const);
+    instance.process.ambush = { calls: this.#random.between(1, 30), act };
+  }
+
+  protected _pauseLong(): void {
+    const { sessionLifetimeMs } = this.#simulation.settings;
+    this.#pause("pause-long", sessionLifetimeMs + this.#random.between(0, 2 * sessionLifetimeMs));
+  }
+
+  protected _pauseShort(): void {
+    const { sessionLifetimeMs } = this.#simulation.settings;
+    this.#pause("pause-short", this.#random.between(100, sessionLifetimeMs));
+  }
+
+  protected _close(): void {
+    this.#close(false);
+  }
+
+  protected _closeDestroy(): void {
+    this.#close(true);
+  }
+
+  protected _clockStep(): void {
+    const byMs = this.#random.pick([-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000]);
+    this.#simulation.faults.count(byMs > 0 ? "clock-forward" : "clock-back");
+    this.#simulation.stepClock(this.#random.pick(this.#simulation.hosts), byMs);
+  }
+
+  protected _outage(): void {
+    const { outage, scheduler, faults, trace } = this.#simulation;
+    if (scheduler.now < outage.until) return;
+    faults.count("store-outage");
+    const names = this.#living().map(({ name }) => name);
+    outage.of = this.#random.chance(0.5) ? null : new Set([this.#random.pick(names)]);
+    outage.until = scheduler.now + this.#random.pick([500, 3_000, 9_000, 22_000]);
+    trace.add("store", "out", () => `until ${outage.until} for ${outage.of === null ? "all" : [...outage.of].join()}`);
+  }
+
+  protected _empty(): void {
+    this.#simulation.faults.count("store-emptied");
+    this.#simulation.trace.add("store", "emptied");
+    this.#simulation.truth.tables.empty();
+  }
+
+  // --- Steps
+
+  #drawUrn() {
+    const weights = Object.entries(WEIGHTS).map(([kind, weight]) => {
+      const factor = this.#random.pick([0.2, 1, 1, 1, 2.5]);
+      return { kind: kind as Kind, weight: weight * factor };
+    });
+    const total = weights.reduce((sum, { weight }) => sum + weight, 0);
+    let upTo = 0;
+    return weights.map(({ kind, weight }) => {
+      upTo += weight / total;
+      return { kind, upTo };
+    });
+  }
+
+  #start(): void {
+    if (this.#simulation.instances.length >= this.#instancesMax) this.#simulation.faults.count("instance-restarted");
+    this.#simulation.start(this.#random.pick(this.#simulation.hosts));
+  }
+
+  #acquire(instance: Instance, thread: ThreadName | null): void {
+    const remote = this.#random.chance(0.15);
+    if (remote) this.#simulation.faults.count("remote-granted");
+    const ttlMs = remote ? this.#random.between(2_000, 20_000) : null;
+    const wish = {
+      thread,
+      user: this.#thread().user,
+      timeoutMs: this.#random.chance(0.2) ? this.#random.pick([50, 800, 3_000]) : null,
+      ttlMs,
+      abortAfterMs: this.#random.chance(0.12) ? this.#random.between(0, 300) : null,
+    };
+    const stays = this.#random.chance(0.3);
+    this.callers.acquire(instance, wish, (held) => {
+      if (this.#random.chance(0.5)) this.callers.read(held);
+      if (this.#random.chance(0.6)) this.callers.write(held);
+      if (remote && this.#random.chance(0.4)) this.#simulation.faults.count("remote-left-to-expire");
+      else if (!stays || this.#ended) {
+        this.#simulation.scheduler.after(this.#random.exponential(2_500), () => this.callers.release(held));
+      }
+    });
+  }
+
+  #destroy(force: boolean, purge: boolean): void {
+    const instance = this.#someone();
+    if (instance === null) return;
+    const thread = this.#thread();
+    const kind = purge ? (force ? "purge-forced" : "purge-plain") : force ? "destroy-forced" : "destroy-plain";
+    this.#simulation.faults.count(kind);
+    const timeoutMs = this.#random.chance(0.5) ? null : this.#random.between(100, 5_000);
+    this.callers.destroy(instance, thread, { force, purge, timeoutMs });
+  }
+
+  #pause(kind: "pause-long" | "pause-short", forMs: number): void {
+    const instance = this.#random.pick(this.#living());
+    if (!instance.process.running) return;
+    this.#simulation.faults.count(kind);
+    if (this.#random.chance(0.5)) {
+      this.#simulation.faults.count("pause-at-io");
+      instance.process.ambush = { calls: this.#random.between(1, 20), act: { pauseMs: forMs } };
+    } else this.#simulation.pause(instance, forMs);
+  }
+
+  #close(destroy: boolean): void {
+    const instance = this.#someone();
+    if (instance === null || this.#living().length < 2) return;
+    this.#simulation.faults.count(destroy ? "close-destroy" : "close");
+    const drainMs = this.#random.pick([0, 500, 5_000]);
+    this.callers.close(instance, { destroy, drainMs }, () => this.#simulation.kill(instance));
+  }
+
+  #thread(): ThreadName {
+    return this.#random.pick(THREADS);
+  }
+
+  #someone(): Instance | null {
+    const open = this.#simulation.open();
+    return open.length === 0 ? null : this.#random.pick(open);
+  }
+
+  #living(): Instance[] {
+    return this.#simulation.instances.filter(({ process }) => process.alive);
+  }
+
+  #leases(): HeldLease[] {
+    return [...this.#simulation.truth.leases].filter(({ releasedAt, instance }) => releasedAt === null && instance.process.alive);
+  }
+
+  #someLease(): HeldLease | null {
+    const leases = this.#leases();
+    return leases.length === 0 ? null : this.#random.pick(leases);
+  }
+
+  #someRemote(): HeldLease | null {
+    const remotes = [...this.#simulation.truth.leases].filter(({ remote }) => remote);
+    return remotes.length === 0 ? null : this.#random.pick(remotes);
+  }
+
+  #ours() {
+    const { ledger, settings } = this.#simulation.truth;
+    return [...ledger.objects.values()].filter(({ labels, alive }) => alive && labels.fleet === settings.fleetId);
+  }
+}
+
+export { ownerName };
