@@ -50,7 +50,7 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
   await workload.run();
   await heal(simulation, workload, liveness);
   liveness.atRest();
-  await comeBack(simulation, workload);
+  await comeBack(simulation, workload, liveness);
   await refillPool(simulation, liveness);
   await closeAll(simulation, workload);
   liveness.afterClose();
@@ -87,20 +87,12 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   const isDone = () => workload.callers.pending.size === 0 && liveness.isQuiet();
   while (scheduler.now < until && !isDone()) await scheduler.run(Math.min(until, scheduler.now + 5_000));
   await scheduler.run(scheduler.now + sessionLifetimeMs);
-  const acquires = [...workload.callers.pending];
-  const unsettled = acquires.filter(([, kind]) => kind === "acquire");
-  simulation.findings.check("acquires-have-settled", unsettled.length === 0, () =>
-    unsettled.map(([asked]) => `${asked.owner} at ${asked.instance.name} since ${asked.at}`).join(", "),
-  );
-  const unanswered = acquires.filter(([, kind]) => kind !== "acquire");
-  simulation.findings.check("destroys-have-settled", unanswered.length === 0, () =>
-    unanswered.map(([asked, kind]) => `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`).join(", "),
-  );
+  liveness.checkSettled(workload.callers.pending);
 }
 
 /** Every thread is acquired once more, and must see everything that was acknowledged. */
-async function comeBack(simulation: Simulation, workload: Workload): Promise<void> {
-  const { scheduler, truth, findings } = simulation;
+async function comeBack(simulation: Simulation, workload: Workload, liveness: LivenessChecks): Promise<void> {
+  const { scheduler, truth } = simulation;
   simulation.trace.add("----", "come back");
   for (const held of truth.leases) if (held.releasedAt === null) workload.callers.release(held);
   await scheduler.run(scheduler.now + 3_000);
@@ -123,7 +115,7 @@ async function comeBack(simulation: Simulation, workload: Workload): Promise<voi
       });
       await scheduler.run(scheduler.now + 12_000, () => done);
     }
-    findings.check("threads-come-back", back, () => `${thread.user}/${thread.thread} could not be acquired`);
+    liveness.checkCameBack(`${thread.user}/${thread.thread}`, back);
   }
 }
 

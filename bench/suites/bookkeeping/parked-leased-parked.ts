@@ -99,7 +99,7 @@ function storeSubject(store: Store, instance: InstanceId, threads: readonly stri
         // The highest counter: the fleet's own holds of this record are over by now.
         const request = { sandboxId, generation, instance, seq: Number.MAX_SAFE_INTEGER };
         await store.hold(request);
-        await store.unhold(request);
+        await store.unhold({ ...request, used: true });
       }
     },
   };

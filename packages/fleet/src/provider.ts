@@ -87,8 +87,7 @@ export class Provider implements LeaseHome {
     if (held?.isOpen() && wish.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
       return this.#lease(held, wish, request.purpose, "held", startedAt);
     }
-    const take = (slot: Slot) =>
-      this.#lease(slot, wish, request.purpose, slot.wanted ? "held" : slot.origin, startedAt);
+    const take = (slot: Slot) => this.#lease(slot, wish, request.purpose, slot.used ? "held" : slot.origin, startedAt);
     const patience = this.#patience(wish, request.signal);
     const lease = await this.#join(wish, patience, take);
     if (wish.ttlMs === null) return lease;
@@ -100,7 +99,7 @@ export class Provider implements LeaseHome {
     const wish = parseWish(request, this.#parts.settings, () => parseThreadId(undefined));
     await this.#join(wish, this.#patience(wish, request.signal), (slot) => {
       refuseMismatch(slot.record, wish);
-      slot.wanted = true;
+      slot.warmed = true;
     });
   }
 
@@ -245,7 +244,7 @@ export class Provider implements LeaseHome {
     const closing = quietly(bus, "attachment", () => slot.attachment.close()).then(() => {
       closed = true;
     });
-    const record = await opener.giveBack(slot, slot.seq, slot.wanted);
+    const record = await opener.giveBack(slot, slot.seq, slot.used);
     if (!closed) await Promise.race([closing, sleep(world, CLOSE_PATIENCE_MS)]);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });

@@ -22,9 +22,11 @@ const ORDINARY = new Set([
   "sandbox_in_use",
   "sandbox_lost",
   "sandbox_unreachable",
-  "stale_generation",
   "store_unavailable",
 ]);
+/** What only a use may be answered with: whoever asks for a sandbox gets the present one. */
+const ORDINARY_FOR_USE = new Set(["stale_generation"]);
+const USES = new Set(["write", "read"]);
 
 export class Report {
   readonly #log: number;
@@ -58,8 +60,7 @@ export class Report {
       return await work();
     } catch (thrown) {
       error = nameOf(thrown);
-      if (!ORDINARY.has(error) && error !== "aborted")
-        this.violation(`${kind} of ${owner} failed oddly: ${describe(thrown)}`);
+      if (!isOrdinary(kind, error)) this.violation(`${kind} of ${owner} failed oddly: ${describe(thrown)}`);
       return null;
     } finally {
       const ms = Math.round(performance.now() - startedAt);
@@ -67,6 +68,10 @@ export class Report {
       this.note({ note: "settle", call, ms, error });
     }
   }
+}
+
+function isOrdinary(kind: string, error: string): boolean {
+  return error === "aborted" || ORDINARY.has(error) || (USES.has(kind) && ORDINARY_FOR_USE.has(error));
 }
 
 function nameOf(error: unknown): string {

@@ -107,7 +107,10 @@ export function effectsOf(engine: Engine): Effects {
     moveIn: (_, spot) => ledger.moveIn(spot),
     makeIn: (_, spot) => ledger.makeIn(spot),
     moveHome: (_, spot) => ledger.moveHome(spot),
-    quarantine: (_, spot) => ledger.quarantine(spot),
+    quarantine(_, spot) {
+      // What is put aside counts as lost, if anybody was told that it was written.
+      ledger.quarantine(spot);
+    },
     purge: (peer, spot) => checks.purged(peer, spot, ledger.purge(spot)),
     writeMarker: (_, marker) => ledger.writeMarker(marker),
     markers: (_, sandboxId) => ledger.markersOf(sandboxId),

@@ -132,7 +132,16 @@ export class EngineChecks implements EngineAudit {
       const living = [...this.#truth.objectsOf(spot.sandboxId)].find((object) => object.alive);
       this.#findings.check("home-only-without-process", living === undefined, () => `${by.name}: ${owner}, ${living?.ref}`);
     }
+    if (step === "purge") this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
+  }
+
+  /** What was ever handed out as the thread's sandbox must be gone before its workspace is removed. */
+  #checkNobodyInside(owner: string): void {
+    const living = [...this.#truth.ledger.objects.values()].find(
+      (object) => object.alive && this.#truth.published.has(object.labels.sandboxId) && this.#truth.owners.get(object.labels.sandboxId) === owner,
+    );
+    this.#findings.check("home-only-without-process", living === undefined, () => `${owner} was purged under ${living?.ref}`);
   }
 
   purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void {
@@ -144,8 +153,14 @@ export class EngineChecks implements EngineAudit {
       }
     }
     if (removed.length === 0) return;
-    const asked = thread.purgeAsked || spot.thread.startsWith("~");
+    const asked = thread.purgeAskedAt >= 0 || spot.thread.startsWith("~");
     this.#findings.check("purge-only-when-asked", asked, () => `${by.name}: ${nameOf(spot)}`);
+  }
+
+  /** What a caller wanted gone is gone, also when it was set aside; the rest is still owed to its thread. */
+  quarantined({ owner, tokens }: Workspace): void {
+    const { acknowledged, purgeAskedAt } = this.#truth.thread(owner);
+    for (const token of tokens) if ((acknowledged.get(token) ?? 0) <= purgeAskedAt) acknowledged.delete(token);
   }
 
   /** A directory with content in two places: one of them will be lost. */

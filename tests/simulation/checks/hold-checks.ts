@@ -93,7 +93,8 @@ export class HoldChecks {
     for (const [key, lease] of Object.entries(after.leases)) {
       const id = key as LeaseId;
       const old = before?.leases[id];
-      if (old !== undefined && old.beat === lease.beat) continue;
+      const renewed = step.method === "renewLease" && step.args[0] === id;
+      if (old !== undefined && !renewed) continue;
       if (step.method !== "restore") this.#findings.moved(old === undefined ? "grant" : "renew");
       const remote = remotes.get(id);
       if (remote !== undefined) {

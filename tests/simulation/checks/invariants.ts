@@ -31,6 +31,7 @@ export const INVARIANTS = {
   "bury-only-with-sight": [7, "who buries has seen the store well for a lifetime, and did not doubt itself"],
   "nothing-new-while-recovering": [12, "while the store recovers nothing is reserved, bound or newly held"],
   "recovery-lasts-a-lifetime": [12, "recovery ends no sooner than a lifetime after it began, unless nothing existed"],
+  "holders-come-back": [12, "after the store was lost, a holder that can reach it puts back what it holds"],
   "adopted-through-marker": [12, "what is adopted has a marker whose generation and token its daemon confirms"],
   "condemned-only-unknown": [12, "what is condemned is past its grace or the condemner's own, and recovery is over"],
   "condemned-not-adoptable": [12, "what its marker proves is adopted, not condemned"],

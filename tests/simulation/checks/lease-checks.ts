@@ -5,7 +5,7 @@
 import { isSandlotError, type LossReason } from "@sandlot/contract";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
-import type { HeldLease, Truth } from "./truth.ts";
+import { type HeldLease, ownerOf, type Truth } from "./truth.ts";
 
 /** What an acquire may be refused with; everything else means that something inside went wrong. */
 const REFUSALS: ReadonlySet<string> = new Set([
@@ -163,11 +163,23 @@ export class LeaseChecks {
     const right =
       reason === "crashed" ? !alive
       : reason === "destroyed" ? thread?.destroyAsked === true
-      : reason === "session-lost" ? held.interrupted || instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
+      : reason === "session-lost" ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
       : reason === "expired" ? remote === undefined || remote.ended || remote.releaseAsked
       : false;
     this.#findings.check("loss-is-true", right, () => `${instance.name} lost ${sandboxId} ${generation}: ${reason}, alive ${alive}`);
+    this.#checkComeBack(held, reason, alive);
     this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
+  }
+
+  /** After the store was lost, a holder that runs and reaches it puts back what it holds. */
+  #checkComeBack(held: HeldLease, reason: LossReason, alive: boolean): void {
+    const { emptiedAt, now, settings, tables } = this.#truth;
+    const { instance, sandboxId, owner } = held;
+    if (reason !== "session-lost" || !alive || instance.closing || instance.sessionEndedAt >= held.since) return;
+    const healthy = instance.storeFailedAt < emptiedAt && instance.process.pausedMs === instance.pausedMsAtLoss;
+    if (emptiedAt < held.since || now - emptiedAt >= settings.sessionLifetimeMs || !healthy) return;
+    const claimed = tables.records().some((record) => record.sandboxId === sandboxId || ownerOf(record) === owner);
+    this.#findings.check("holders-come-back", claimed, () => `${instance.name} gave up ${sandboxId} of ${owner}`);
   }
 
   /** The answer of a use. `expected` is what the lease said about itself when it was used. */
@@ -193,8 +205,8 @@ export class LeaseChecks {
       this.#findings.check("errors-are-named", USE_ERRORS.has(code), () => `use at ${instance.name}: ${String(error)}`);
     }
     if (!expected.lost && this.#lives(held)) {
-      const silent = code === "store_unavailable" || code === "store_recovering";
-      this.#findings.check("held-keeps-working", !silent || held.lost !== null, () => `${instance.name}: ${held.lease.id} ${code}`);
+      const failed = code !== null && code !== "sandbox_unreachable" && held.active && !held.interrupted && !instance.closing;
+      this.#findings.check("held-keeps-working", !failed, () => `${instance.name}: ${held.lease.id} ${code}`);
     }
   }
 

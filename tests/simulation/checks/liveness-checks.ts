@@ -5,6 +5,7 @@
 import type { SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Findings } from "./findings.ts";
+import type { Asked } from "./lease-checks.ts";
 import type { Truth } from "./truth.ts";
 
 export class LivenessChecks {
@@ -45,6 +46,19 @@ export class LivenessChecks {
     this.#checkLeftovers();
     this.#checkHolds();
     this.#checkForcedLosses();
+  }
+
+  /** Every call of a living process was answered. */
+  checkSettled(pending: ReadonlyMap<Asked, string>): void {
+    const told = ([asked, kind]: [Asked, string]) => `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`;
+    const acquires = [...pending].filter(([, kind]) => kind === "acquire");
+    const others = [...pending].filter(([, kind]) => kind !== "acquire");
+    this.#findings.check("acquires-have-settled", acquires.length === 0, () => acquires.map(told).join(", "));
+    this.#findings.check("destroys-have-settled", others.length === 0, () => others.map(told).join(", "));
+  }
+
+  checkCameBack(owner: string, back: boolean): void {
+    this.#findings.check("threads-come-back", back, () => `${owner} could not be acquired`);
   }
 
   /** As many blanks as wanted, as far as there is room. */
@@ -124,6 +138,8 @@ export class LivenessChecks {
       const pausedMs = instance.process.pausedMs - forced.pausedMs;
       const heldOnMs = (held.releasedAt ?? this.#truth.now) - forced.at - pausedMs;
       if (heldOnMs < this.#truth.settings.sessionLifetimeMs) continue;
+      // A pause lets every patience run out, and a lost store takes the reason with it.
+      if (pausedMs > 0 || this.#truth.emptiedAt >= forced.at) continue;
       // Where the store could not be asked for the reason, all that is known is that it is gone.
       const told =
         lost !== null &&

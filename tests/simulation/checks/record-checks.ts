@@ -75,7 +75,9 @@ export class RecordChecks {
     const owner = ownerOf(after);
     if (owner !== null) this.#truth.owners.set(after.sandboxId, owner);
     if (before === null) return;
-    const bound = step.method === "bind" && before.thread === null && before.state === "ready";
+    // Binding rotates the token: whoever knew the blank's knows nothing.
+    const isBlank = before.thread === null && before.state === "ready";
+    const bound = step.method === "bind" && isBlank && after.token !== before.token && after.generation > before.generation;
     const kept =
       before.createdAt === after.createdAt &&
       before.backend === after.backend &&
@@ -121,6 +123,7 @@ export class RecordChecks {
 
   /** A generation counts from when somebody could use it; one that was only intended leaves no trace. */
   #rememberLatest({ state, generation, sandboxId, user, thread }: SandboxRecord): void {
+    if (state === "ready") this.#truth.published.add(sandboxId);
     const owner = ownerOf({ user, thread });
     if (state !== "ready" || owner === null) return;
     const latest = this.#latestOf.get(owner);

@@ -34,6 +34,7 @@ export class SessionChecks {
     const peer = this.#truth.instances.get(before.instance);
     if (peer === undefined) return;
     peer.sessionSince = null;
+    peer.sessionEndedAt = this.#truth.now;
     for (const held of this.#truth.leases) if (held.instance === peer) held.interrupted = true;
     if (step.method === "leave") this.#findings.moved("leave");
     if (step.method !== "bury") return;
@@ -82,6 +83,7 @@ export class SessionChecks {
     this.#truth.emptiedAt = this.#truth.now;
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
+      instance.pausedMsAtLoss = instance.process.pausedMs;
       instance.sightBrokenAt = this.#truth.now;
     }
   }

@@ -185,7 +185,7 @@ export class StopChecks {
 
   #checkPurgeAsked(after: SandboxRecord): void {
     const owner = ownerOf(after);
-    const asked = owner !== null && (this.#truth.thread(owner).purgeAsked || after.thread?.startsWith("~") === true);
+    const asked = owner !== null && (this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true);
     this.#findings.check("purge-only-when-asked", asked, () => `${after.sandboxId} of ${owner}`);
   }
 

@@ -83,7 +83,8 @@ export interface ThreadTruth {
   readonly acknowledged: Map<string, number>;
   /** Instances that were asked to destroy it by force, or with purge. */
   readonly forcedBy: Set<string>;
-  purgeAsked: boolean;
+  /** When its workspace was last asked to go; -1: never. */
+  purgeAskedAt: number;
   destroyAsked: boolean;
   /** The latest generation a lease was handed out on. */
   latestLeased: number;
@@ -100,6 +101,8 @@ export class Truth {
   readonly threads = new Map<string, ThreadTruth>();
   /** Whose a sandbox is; once it is somebody's it stays so. */
   readonly owners = new Map<SandboxId, string>();
+  /** Sandboxes that were ready once. */
+  readonly published = new Set<SandboxId>();
   /** Sandboxes that were stopped by force. */
   readonly forcedStops = new Set<SandboxId>();
   /** When a record was moved to stopping; whoever held it hears of it later. */
@@ -134,7 +137,7 @@ export class Truth {
         owner,
         acknowledged: new Map(),
         forcedBy: new Set(),
-        purgeAsked: false,
+        purgeAskedAt: -1,
         destroyAsked: false,
         latestLeased: 0,
       };

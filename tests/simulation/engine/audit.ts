@@ -14,5 +14,6 @@ export interface EngineAudit {
   workspaceAsked(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
   workspaceChanged(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
   purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void;
+  quarantined(aside: Workspace): void;
   wrote(by: Instance, object: SimObject, token: string): void;
 }

@@ -186,10 +186,13 @@ export class EngineLedger {
   }
 
   /** Puts aside what is in the slot. Nobody can reach it any more. */
-  quarantine(spot: WorkspaceSpot): void {
+  /** What was set aside, out of everybody's reach. */
+  quarantine(spot: WorkspaceSpot): Workspace | null {
     const slot = this.#slotOf(spot);
+    const aside = slot?.workspace ?? null;
     if (slot !== undefined) slot.workspace = null;
     this.#tidySandbox(spot.sandboxId);
+    return aside;
   }
 
   moveIn(spot: WorkspaceSpot): void {

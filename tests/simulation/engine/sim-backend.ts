@@ -82,12 +82,13 @@ export class SimBackend implements Backend {
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
-    const { ledger, audit } = this.#parts;
+    const { ledger, audit, faults, random } = this.#parts;
     audit.refUsed(this.#instance, target.ref, "attach");
     const { sandboxId } = target;
     const unreachable = () =>
       new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
-    const plan = this.#plan("attach-unreachable", unreachable);
+    const slowMs = faults.hits("attach-slow") ? random.between(500, 5_000) : 0;
+    const plan = this.#plan("attach-unreachable", unreachable, slowMs);
     const attach = () => connect(this.#instance, this.#parts, ledger.reach(target), target);
     return this.#call("attached", plan, attach, signal);
   }
@@ -174,10 +175,10 @@ export class SimBackend implements Backend {
   }
 
   /** An ordinary call, or one that fails before it does anything. */
-  #plan(kind?: FaultKind, error?: () => unknown): Plan {
+  #plan(kind?: FaultKind, error?: () => unknown, slowMs = 0): Plan {
     const { faults, random } = this.#parts;
-    const ms = random.between(0, 8);
-    if (kind !== undefined && faults.hits(kind)) return { effectMs: null, answerMs: ms * 50, error: error?.() };
+    const ms = slowMs + random.between(0, 8);
+    if (kind !== undefined && faults.hits(kind)) return { effectMs: null, answerMs: slowMs + random.between(0, 400), error: error?.() };
     return { effectMs: ms, answerMs: ms };
   }
 

@@ -32,7 +32,10 @@ export class SimWorkspaces implements Workspaces {
   }
 
   quarantine(spot: WorkspaceSpot): Promise<void> {
-    return this.#step("quarantine", () => this.#parts.ledger.quarantine(spot));
+    return this.#step("quarantine", () => {
+      const aside = this.#parts.ledger.quarantine(spot);
+      if (aside !== null) this.#parts.audit.quarantined(aside);
+    });
   }
 
   purge(spot: WorkspaceSpot): Promise<void> {

@@ -22,6 +22,10 @@ export class Instance {
   // What is true about its session.
   /** When its session began in the store's present epoch; `null` while it has none. */
   sessionSince: number | null = null;
+  /** When a peer last ended its session. */
+  sessionEndedAt = Number.NEGATIVE_INFINITY;
+  /** How long it had been paused in all when the store was last lost. */
+  pausedMsAtLoss = 0;
   /** When a beat of it last took effect. */
   beatLandedAt = Number.NEGATIVE_INFINITY;
   /** When the last beat that it knows to be confirmed was sent. */

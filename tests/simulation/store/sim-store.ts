@@ -50,6 +50,8 @@ export interface StoreParts {
   readonly sessionLifetimeMs: number;
 }
 
+/** Steps that act on what was seen before: what they were decided from may have changed when they arrive. */
+const DECISIONS = new Set(["bury", "expireLease", "takeOver", "stop", "adopt", "condemn", "endRecovery", "publish", "remove"]);
 const READS = new Set(["sessions", "meta", "get", "find", "list", "obituary", "findLease"]);
 
 export class SimStore extends TransactionalStore {
@@ -140,7 +142,9 @@ export class SimStore extends TransactionalStore {
   #plan(operation: string): Plan {
     const { faults, random, sessionLifetimeMs } = this.#parts;
     if (this.#isOut()) return this.#refused(operation, null);
-    const ms = faults.hits("store-slow") ? random.between(200, 3_000) : random.between(0, 4);
+    const late = DECISIONS.has(operation) && faults.hits("store-decision-slow");
+    const slow = late || faults.hits("store-slow");
+    const ms = slow ? random.between(200, 3_000) : random.between(0, 4);
     if (faults.hits("store-failed-before-effect")) return this.#refused(operation, null);
     if (faults.hits("store-failed-after-effect")) return this.#refused(operation, ms);
     // A request that sat in a queue: its sender has long been told that it failed.

@@ -164,7 +164,7 @@ export class Callers {
   }
 
   destroy(instance: Instance, name: ThreadName, options: { force: boolean; purge: boolean; timeoutMs: number | null }): void {
-    const { trace, truth, settings } = this.#simulation;
+    const { trace, truth, settings, scheduler } = this.#simulation;
     const owner = ownerName(name);
     trace.add(instance.name, "destroy thread", () => `${owner} ${JSON.stringify(options)}`);
     instance.process.deliver(() => {
@@ -172,7 +172,7 @@ export class Callers {
       const thread = truth.thread(owner);
       thread.destroyAsked = true;
       if (options.force) thread.forcedBy.add(instance.name);
-      if (options.purge) thread.purgeAsked = true;
+      if (options.purge) thread.purgeAskedAt = scheduler.now;
       const { timeoutMs, ...how } = options;
       const bound = (timeoutMs ?? settings.stopTimeoutMs) + DESTROY_EXTRA_MS;
       const asked = this.#ask("destroy", instance, owner, bound);
@@ -281,6 +281,8 @@ export class Callers {
       wrote === generation || wrote === held.generation,
       () => `${token} was written by ${wrote} through ${generation}`,
     );
+    // A restart moves a lease to a later generation without a new acquire.
+    if (thread !== null) thread.latestLeased = Math.max(thread.latestLeased, held.generation);
     // An acknowledgement that comes after the purge of what was written promises nothing.
     const present = this.#isPresent(token);
     if (present || !truth.purgedTokens.has(token)) thread?.acknowledged.set(token, scheduler.now);

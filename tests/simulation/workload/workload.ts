@@ -307,10 +307,21 @@ export class Workload {
     this.callers.acquire(instance, wish, (held) => {
       if (this.#random.chance(0.5)) this.callers.read(held);
       if (this.#random.chance(0.6)) this.callers.write(held);
-      if (remote && this.#random.chance(0.4)) this.#simulation.faults.count("remote-left-to-expire");
+      if (remote && this.#random.chance(0.6)) this.#keepRenewing(held, ttlMs ?? 0, this.#random.between(0, 4));
       else if (!stays || this.#ended) {
         this.#simulation.scheduler.after(this.#random.exponential(2_500), () => this.callers.release(held));
       }
+    });
+  }
+
+  /** A remote caller renews in time or a little late, wherever it is sent, and after a while stops coming. */
+  #keepRenewing(held: HeldLease, ttlMs: number, times: number): void {
+    if (times === 0 || this.#ended) return this.#simulation.faults.count("remote-left-to-expire");
+    this.#simulation.scheduler.after(ttlMs * (0.4 + this.#random.unit() * 0.8), () => {
+      const instance = this.#someone();
+      if (instance !== null && instance !== held.instance) this.#simulation.faults.count("remote-renewed-elsewhere");
+      if (instance !== null) this.callers.renew(instance, held);
+      this.#keepRenewing(held, ttlMs, times - 1);
     });
   }
 

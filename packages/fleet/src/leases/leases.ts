@@ -64,7 +64,7 @@ export class Leases {
       home,
     });
     slot.leases.add(lease);
-    slot.wanted = true;
+    slot.used = true;
     this.#leases.add(lease);
     if (bus.listensTo("lease-acquired")) {
       bus.emit({
@@ -84,7 +84,7 @@ export class Leases {
     if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
     lease.moveTo(next);
     lease.granted = false;
-    next.wanted = true;
+    next.used = true;
     return next;
   }
 

@@ -3,7 +3,15 @@
  * time whatever the engine does, and with `purge` the workspace goes while nobody can acquire the thread.
  */
 
-import { parseThreadId, type SandboxId, SandlotError, type ThreadId, type Token, type UserId } from "@sandlot/contract";
+import {
+  type Epoch,
+  parseThreadId,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type Token,
+  type UserId,
+} from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts";
@@ -75,7 +83,7 @@ export class Destroyer {
         const { epoch, recovering } = membership;
         throwIfRecovering({ kind: recovering ? "recovering" : "", epoch: epoch ?? "" }, settings.sessionLifetimeMs);
         if (!purge) return "absent";
-        ending = await this.#claimForPurge(key);
+        ending = await this.#claimForPurge(key, epoch, signal);
         purge = ending === null;
       } else if (record.state === "ready") {
         if (await this.#stop(record, options)) {
@@ -118,15 +126,17 @@ export class Destroyer {
   }
 
   /** No sandbox, but perhaps a workspace: claim the thread, so that nobody can acquire it while the workspace goes. */
-  async #claimForPurge(key: Key): Promise<SandboxId | null> {
+  async #claimForPurge(key: Key, epoch: Epoch | null, signal: AbortSignal): Promise<SandboxId | null> {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
+    const generation = await store.nextGeneration();
+    signal.throwIfAborted();
     const record = await store.condemn({
-      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home" },
+      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation },
+      ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
       token: world.randomHex(24) as Token,
       backend: backend.name,
-      generation: await store.nextGeneration(),
       actor: membership.instance,
     });
     if (record !== null) void retirement.drive(record);

@@ -4,14 +4,14 @@ import type { StopReason } from "@sandlot/contract";
 import { isAnonymous, type SandboxRecord } from "../store/record.ts";
 import type { Slot } from "./slot.ts";
 
-type Kept = Pick<Slot, "thread" | "origin" | "wanted" | "expiresAt" | "record">;
+type Kept = Pick<Slot, "thread" | "origin" | "used" | "warmed" | "expiresAt" | "record">;
 
 /** `record` is as it was when our hold on it had been given back. */
 export function reasonNotToKeep(slot: Kept, record: SandboxRecord, storeNow: number): StopReason | null {
   if (isAnonymous(slot.thread)) return "released";
   if (storeNow >= slot.expiresAt) return "expired";
   // Made for callers who all gave up before they had it: a cancelled acquire leaves nothing.
-  const unused = !slot.wanted && slot.origin !== "parked";
+  const unused = !slot.used && !slot.warmed && slot.origin !== "parked";
   return unused && isUntouched(slot.record, record) ? "create-abandoned" : null;
 }
 

@@ -37,8 +37,10 @@ export class Slot {
   readonly recovery: Recovery;
   /** How it was opened. */
   readonly origin: Exclude<AcquirePath, "held">;
-  /** Somebody had a lease of it, or asked for it to be warm: then it is worth keeping. */
-  wanted = false;
+  /** Somebody had a lease of it: from then on it is the same sandbox for whoever comes next. */
+  used = false;
+  /** Somebody asked for it to be warm: worth keeping, although nobody has been in it. */
+  warmed = false;
   /** The connection ended and the engine has not yet said whether the sandbox lives. */
   disconnected = false;
   /** On the store's clock: from then on no new leases. `Infinity` where there is no maximum lifetime. */

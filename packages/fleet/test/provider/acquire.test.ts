@@ -96,7 +96,9 @@ describe("acquire and release at the same time", () => {
     await stage.settle();
     const second = await stage.until(fleet.acquire({ thread: "t1" }));
     gate.open();
-    await stage.until(releasing.promise);
+    await stage.until(releasing.promise, 0);
+    // Before any beat could have healed it.
+    expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
     await stage.advance(20_000);
     expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
     expect(second.sandbox.id).toBe(first.sandbox.id);

@@ -160,8 +160,11 @@ describe("onLost", () => {
     const { generation } = lease;
     const losses: unknown[] = [];
     lease.onLost((loss) => losses.push(loss));
+    const running = Promise.allSettled([lease.sandbox.exec("sleep 60"), lease.sandbox.exec("sleep 70")]);
+    await stage.settle();
     stage.killSandbox(lease.sandbox.id);
     await stage.advance(20_000);
+    await running;
     expect(losses).toEqual([{ reason: "crashed", generation }]);
   });
 

@@ -21,7 +21,7 @@ function scene() {
       starts.push({ signal, land: (name) => resolve(slotNamed(name)), crash: reject });
     });
   const join = (key: string, signal: AbortSignal, take: (slot: Slot) => string = nameOf, timeoutMs = 60_000) =>
-    flights.join(key, { signal, timeoutMs, late: () => `late after ${timeoutMs}` }, start, take);
+    flights.join(key, { signal, leftMs: () => timeoutMs, late: () => `late after ${timeoutMs}` }, start, take);
   return { flights, join, starts, unclaimed, time };
 }
 

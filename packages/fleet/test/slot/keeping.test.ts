@@ -1,11 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { reasonNotToKeep } from "../../src/slot/keeping.ts";
+import { isUntouched, reasonNotToKeep } from "../../src/slot/keeping.ts";
 import { recordWith } from "../support/records.ts";
 
 const record = recordWith({ revision: 3 });
-const slot = { thread: "t", origin: "parked", wanted: true, expiresAt: 1_000, record } as Parameters<
-  typeof reasonNotToKeep
->[0];
+const slot = {
+  thread: "t",
+  origin: "parked",
+  used: true,
+  warmed: false,
+  expiresAt: 1_000,
+  record,
+} as unknown as Parameters<typeof reasonNotToKeep>[0];
 
 describe("a sandbox that nobody holds any more", () => {
   test.each([
@@ -19,16 +24,33 @@ describe("a sandbox that nobody holds any more", () => {
   test("and that has no thread of its own ends as released, whatever else is true", () => {
     const anonymous = { ...slot, thread: "~ab" as typeof slot.thread };
     expect(reasonNotToKeep(anonymous, record, 0)).toBe("released");
-    expect(reasonNotToKeep({ ...anonymous, wanted: false }, record, 2_000)).toBe("released");
+    expect(reasonNotToKeep({ ...anonymous, used: false }, record, 2_000)).toBe("released");
   });
 
   test.each([
-    ["cold", false, "create-abandoned"],
-    ["blank", false, "create-abandoned"],
-    ["parked", false, null],
-    ["cold", true, null],
-    ["blank", true, null],
-  ] as const)("opened %s and wanted %s: %s", (origin, wanted, reason) => {
-    expect(reasonNotToKeep({ ...slot, origin, wanted }, record, 0)).toBe(reason);
+    ["cold", { used: false, warmed: false }, "create-abandoned"],
+    ["blank", { used: false, warmed: false }, "create-abandoned"],
+    ["parked", { used: false, warmed: false }, null],
+    ["cold", { used: true, warmed: false }, null],
+    ["blank", { used: true, warmed: false }, null],
+    ["cold", { used: false, warmed: true }, null],
+    ["blank", { used: false, warmed: true }, null],
+  ] as const)("opened %s, %j: %s", (origin, wishes, reason) => {
+    expect(reasonNotToKeep({ ...slot, origin, ...wishes }, record, 0)).toBe(reason);
+  });
+
+  test.each([
+    [3, true],
+    [4, true],
+    [5, true],
+    [6, false],
+  ])("that had revision 3 and has %i now is untouched by others: %s", (revision, untouched) => {
+    expect(isUntouched(record, { ...record, revision })).toBe(untouched);
+    const abandoned = { ...slot, origin: "cold" as const, used: false };
+    expect(reasonNotToKeep(abandoned, { ...record, revision }, 0)).toBe(untouched ? "create-abandoned" : null);
+  });
+
+  test("and that was put back into an emptied store under the same id is not the same any more", () => {
+    expect(isUntouched(record, { ...record, createdAt: record.createdAt + 1 })).toBe(false);
   });
 });

@@ -204,9 +204,10 @@ function perform(
         instance,
         seq,
       } as never),
-    () =>
+    async () =>
       store.adopt({
         ...fresh,
+        epoch: off === -1 ? "another" : (await store.meta()).epoch,
         ...(flag ? { sandboxId } : {}),
         ...(key ?? { user: "u", thread: thread ?? "t1" }),
         generation,
@@ -216,7 +217,10 @@ function perform(
       } as never),
     () =>
       store.condemn({ ...fresh, ...(flag ? { sandboxId } : {}), key, generation, ref: null, place, actor } as never),
-    () => store.condemn({ ...fresh, key, generation, ref: null, place, actor, purge: flag } as never),
+    async () => {
+      const epoch = off === -1 ? "another" : (await store.meta()).epoch;
+      return store.condemn({ ...fresh, key, generation, ref: null, place, actor, purge: flag, epoch } as never);
+    },
     () => beat(store, instance, (beats.get(instance) ?? 0) + 1 + off, true, flag ? records.slice(0, 2) : [], seq),
     () => (flag ? store.bury(instance as never, (beats.get(instance) ?? 1) + off) : store.leave(instance as never)),
   ];

@@ -107,6 +107,25 @@ describe("the pool", () => {
     expect(stage.objects()).toHaveLength(2);
   });
 
+  test.each(["hard", "soft"] as const)("never goes over the %s limit, not even on an old list", async (mode) => {
+    const stage = newStage({ limits: { mode, max: 3 } });
+    const late = new Promise<void>((resolve) => stage.engineWorld.timer(1_000, resolve));
+    const slow = await stage.open({ pool: { default: 2 } }, ({ store }) => {
+      store.on("list", async (proceed, filter) => {
+        const seen = await proceed();
+        if (filter === undefined) await late;
+        return seen;
+      });
+    });
+    const quick = await stage.open({ pool: { default: 2 } });
+    await using _lease = await quick.fleet.acquire({ thread: "t1" });
+    await stage.advance(900);
+    expect(stage.objects()).toHaveLength(3);
+    await stage.advance(200);
+    expect(stage.objects()).toHaveLength(3);
+    expect(slow.backend.callsOf("create")).toHaveLength(0);
+  });
+
   test("serves as many threads at once as it has blanks", async () => {
     const stage = newStage({ pool: { default: 3 } });
     const { fleet, eventsOf } = await stage.open();

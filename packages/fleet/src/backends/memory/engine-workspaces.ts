@@ -45,16 +45,21 @@ export class EngineWorkspaces {
     this.#now = now;
   }
 
-  /** A new `/mnt` for a thread's sandbox, with the thread's home in it. */
+  /**
+   * A new `/mnt` for a thread's sandbox, with the thread's home in it. One of an older generation, whose create landed
+   * late, gets an empty workspace that is nobody's: it will be unmade, and until then it reaches nothing of the thread.
+   */
   mountHome(fleet: FleetId, marker: Marker): { mnt: DirectoryNode; workspace: "existing" | "new" } {
     const key = workspaceKey(fleet, marker);
-    this.#checkFence(key, marker);
-    this.#stamps.set(key, marker.generation);
     const existing = this.#homes.get(key);
-    const home = existing ?? makeWorkspace(this.#now());
-    this.#homes.set(key, home);
     const mnt = this.#makeMount();
-    mnt.entries.set(USER_DATA, home);
+    if (this.#isStale(key, marker.generation)) mnt.entries.set(USER_DATA, makeWorkspace(this.#now()));
+    else {
+      const home = existing ?? makeWorkspace(this.#now());
+      this.#homes.set(key, home);
+      this.#stamps.set(key, marker.generation);
+      mnt.entries.set(USER_DATA, home);
+    }
     return { mnt, workspace: existing === undefined ? "new" : "existing" };
   }
 
@@ -77,7 +82,7 @@ export class EngineWorkspaces {
 
   look(fleet: FleetId, spot: WorkspaceSpot): WorkspaceSight {
     const key = workspaceKey(fleet, spot);
-    const stale = (this.#stamps.get(key) ?? 0) > spot.generation;
+    const stale = this.#isStale(key, spot.generation);
     return { home: this.#homes.has(key), slot: this.isOccupied(fleet, spot.place), stale };
   }
 
@@ -160,11 +165,15 @@ export class EngineWorkspaces {
     return { homes, slots: this.#slots.size, markers: this.#markers.size, quarantined: this.#quarantine.size };
   }
 
-  /** Refuses a generation older than one that has used the workspace. The stamp is set by the step that succeeds. */
+  /** Whether a later generation has used the workspace. */
+  #isStale(key: string, generation: Generation): boolean {
+    return (this.#stamps.get(key) ?? 0) > generation;
+  }
+
+  /** Refuses a stale generation. The stamp is set by the step that succeeds. */
   #checkFence(key: string, { sandboxId, generation }: { sandboxId: SandboxId; generation: Generation }): void {
-    const current = this.#stamps.get(key);
-    if (current !== undefined && current > generation)
-      throw new SandlotError("stale_generation", { sandboxId, generation, current });
+    const current = this.#stamps.get(key) ?? null;
+    if (this.#isStale(key, generation)) throw new SandlotError("stale_generation", { sandboxId, generation, current });
   }
 
   #freeSlot(fleet: FleetId, { place }: WorkspaceSpot): Slot {

@@ -62,7 +62,8 @@ export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord 
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, generation, purge = false } = request;
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
-  if (purge && !claimable) return null;
+  // A store that was lost does not know yet whether the thread has a sandbox.
+  if (purge && (!claimable || tables.meta().recovering)) return null;
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;
   raiseGeneration(tables, generation);

@@ -1,6 +1,7 @@
 /** A store that begins, or begins again: what is refused, restored, adopted and condemned (rules 4 and 12). */
 
 import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/contract";
+import { anonymousThread } from "../../store/record.ts";
 import type { AdoptRequest, CondemnRequest } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
 import { holdOf, later, NO_LIMITS, type Stage, type StoreCase, stopOf, takeOf, USER } from "./stage.ts";
@@ -14,7 +15,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const { epoch } = await store.meta();
       const shut = { kind: "recovering", epoch };
-      expect(await store.adopt(adoptOf(stage, "t"))).toBe(true);
+      expect(await store.adopt(await adoptOf(stage, "t"))).toBe(true);
       const parked = stage.some(await store.find(USER, "t" as ThreadId));
       expect(await stage.tryReserve(a, "t2")).toEqual(shut);
       expect(await stage.tryReserve(a, null)).toEqual(shut);
@@ -84,9 +85,14 @@ export const recoveryCases: readonly StoreCase[] = [
       const first = await store.restore({ record: remembered, instance: a, seq: 5 });
       expect(first.kind).toBe("held");
       const restored = await stage.now(both.sandboxId);
-      const { holders, revision, ...rest } = restored;
-      const { holders: _, revision: __, ...before } = remembered;
-      expect(rest).toEqual(before);
+      const { holders, revision, leases, ...rest } = restored;
+      const { holders: _, revision: __, leases: before, ...same } = remembered;
+      expect(rest).toEqual(same);
+      // Renewals may have been lost: no observer may take the beat for one that it saw before.
+      const { beat } = stage.some(await store.findLease(leaseId));
+      expect(beat).toBeGreaterThan((before[leaseId]?.beat ?? 0) + 100);
+      expect(leases).toEqual({ [leaseId]: { ...before[leaseId], beat } });
+      expect(await store.expireLease(leaseId, before[leaseId]?.beat ?? 0)).toBe(false);
       expect(revision).toBeGreaterThan(remembered.revision);
       expect(holders).toMatchObject({ a: { generation: both.generation, seq: 5 } });
       expect(Object.keys(holders)).toEqual(["a"]);
@@ -137,11 +143,11 @@ export const recoveryCases: readonly StoreCase[] = [
       const { revision } = await stage.stop(held, a, { mode: { kind: "dead" }, reason: "crashed" });
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(true);
       expect(await store.restore({ record: held, instance: a, seq: 9 })).toEqual({ kind: "gone", record: null });
-      expect(await store.adopt(adoptOf(stage, "t", { sandboxId }))).toBe(false);
-      expect(await store.adopt(adoptOf(stage, "t2", { sandboxId }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t", { sandboxId }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t2", { sandboxId }))).toBe(false);
       expect(await store.list()).toEqual([]);
       // The thread itself is free, and what landed under the old name can still be ended.
-      expect(await store.adopt(adoptOf(stage, "t"))).toBe(true);
+      expect(await store.adopt(await adoptOf(stage, "t"))).toBe(true);
       const late = stage.some(await store.condemn(condemnOf(stage, { actor: a, sandboxId })));
       expect(late).toMatchObject({ sandboxId, state: "stopping", reason: "orphaned" });
       expect(await store.remove({ sandboxId, revision: late.revision, actor: a })).toBe(true);
@@ -154,7 +160,7 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const generation = later(await store.nextGeneration(), 5_000);
-      const request = adoptOf(stage, "t", { generation });
+      const request = await adoptOf(stage, "t", { generation });
       expect(await store.adopt(request)).toBe(true);
       const record = stage.some(await store.find(USER, "t" as ThreadId));
       const { sandboxId, token, ref, place, backend, blueprint, blueprintHash } = request;
@@ -172,18 +178,19 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "adopt yields to what is known, and to the limits",
+    name: "adopt yields to what is known, to the limits, and to a new epoch",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
       const known = await stage.creating(a, "t1");
-      expect(await store.adopt(adoptOf(stage, "t1"))).toBe(false);
-      expect(await store.adopt(adoptOf(stage, "t2", { sandboxId: known.sandboxId }))).toBe(false);
-      expect(await store.adopt(adoptOf(stage, "t2", { limits: { max: 1, maxPerUser: null } }))).toBe(false);
-      expect(await store.adopt(adoptOf(stage, "t2", { limits: { max: null, maxPerUser: 1 } }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t1"))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t2", { epoch: "another-life" as Epoch }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t2", { sandboxId: known.sandboxId }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t2", { limits: { max: 1, maxPerUser: null } }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t2", { limits: { max: null, maxPerUser: 1 } }))).toBe(false);
       expect(await store.list()).toEqual([known]);
       const user = "other" as UserId;
-      expect(await store.adopt(adoptOf(stage, "t2", { user, limits: { max: 2, maxPerUser: 1 } }))).toBe(true);
+      expect(await store.adopt(await adoptOf(stage, "t2", { user, limits: { max: 2, maxPerUser: 1 } }))).toBe(true);
     },
   },
   {
@@ -206,7 +213,7 @@ export const recoveryCases: readonly StoreCase[] = [
       });
       expect(await stage.now(record.sandboxId)).toEqual(record);
       expect(await store.condemn({ ...request, actor: b })).toBe(null);
-      expect(await store.adopt(adoptOf(stage, "t", { sandboxId: record.sandboxId }))).toBe(false);
+      expect(await store.adopt(await adoptOf(stage, "t", { sandboxId: record.sandboxId }))).toBe(false);
       expect(await store.nextGeneration()).toBeGreaterThan(generation);
       expect(await store.remove({ sandboxId: record.sandboxId, revision: record.revision, actor: a })).toBe(true);
       expect((await store.obituary(record.sandboxId))?.reason).toBe("orphaned");
@@ -223,6 +230,41 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await stage.tryReserve(a, "t")).toEqual({ kind: "exists", record: first });
       const second = stage.some(await store.condemn(condemnOf(stage, { actor: a, key })));
       expect(second).toMatchObject({ user: null, thread: null, state: "stopping" });
+    },
+  },
+  {
+    name: "condemn is refused in another epoch than the one it was judged in",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const { epoch } = await store.meta();
+      const request = condemnOf(stage, { actor: a, epoch: "another-life" as Epoch });
+      expect(await store.condemn(request)).toBe(null);
+      expect(await store.list()).toEqual([]);
+      expect((await store.condemn({ ...request, epoch }))?.state).toBe("stopping");
+    },
+  },
+  {
+    name: "condemn purges a thread that nobody can ask for again",
+    async run(stage) {
+      const a = await stage.join("a");
+      const key = { user: USER, thread: anonymousThread("01") };
+      const record = stage.some(await stage.store.condemn(condemnOf(stage, { actor: a, key })));
+      stage.expect(record).toMatchObject({ ...key, purge: true, reason: "orphaned" });
+    },
+  },
+  {
+    name: "condemn with purge waits for the end of recovery: only then it is known whose the thread is",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const key = { user: USER, thread: "t" as ThreadId };
+      const request = condemnOf(stage, { actor: a, key, purge: true });
+      expect(await store.condemn(request)).toBe(null);
+      expect((await store.condemn(condemnOf(stage, { actor: a })))?.purge).toBe(false);
+      await stage.endRecovery();
+      expect((await store.condemn(request))?.purge).toBe(true);
     },
   },
   {
@@ -246,10 +288,11 @@ export const recoveryCases: readonly StoreCase[] = [
   },
 ];
 
-function adoptOf(stage: Stage, thread: string, more: Partial<AdoptRequest> = {}): AdoptRequest {
+async function adoptOf(stage: Stage, thread: string, more: Partial<AdoptRequest> = {}): Promise<AdoptRequest> {
+  const { epoch } = await stage.store.meta();
   const key = { user: USER, thread: thread as ThreadId };
   const found = { generation: 5 as Generation, ref: "ref" as EngineRef, place: "slot:found" } as const;
-  return { ...stage.newRecord(), ...key, ...found, limits: NO_LIMITS, ...more };
+  return { ...stage.newRecord(), ...key, ...found, limits: NO_LIMITS, epoch, ...more };
 }
 
 function condemnOf(stage: Stage, more: Partial<CondemnRequest> & Pick<CondemnRequest, "actor">): CondemnRequest {

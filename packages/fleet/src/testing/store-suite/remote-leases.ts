@@ -1,7 +1,7 @@
 /** Leases handed to remote callers count as holders until they end (rule 8). */
 
 import type { LeaseId } from "@sandlot/contract";
-import { holdOf, later, type StoreCase, UNKNOWN_SANDBOX, unholdOf } from "./stage.ts";
+import { later, type StoreCase, UNKNOWN_SANDBOX, unholdOf } from "./stage.ts";
 
 export const remoteLeaseCases: readonly StoreCase[] = [
   {

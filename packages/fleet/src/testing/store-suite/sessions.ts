@@ -75,7 +75,7 @@ export const sessionCases: readonly StoreCase[] = [
       const held = await stage.ready(a, "t", 3);
       stage.expect(await stage.beat("a", 2, { held: [], asOf: 3 })).toMatchObject({ kind: "ok", lost: [] });
       const healed = await stage.now(held.sandboxId);
-      stage.expect(healed).toMatchObject({ holders: {}, revision: held.revision + 1, state: "ready" });
+      stage.expect(healed).toMatchObject({ holders: {}, arrival: null, revision: held.revision + 1, state: "ready" });
       stage.expect(healed.parkedAt ?? 0).toBeGreaterThanOrEqual(held.createdAt);
     },
   },
@@ -166,6 +166,8 @@ export const sessionCases: readonly StoreCase[] = [
       expect(await stage.now(held.sandboxId)).toEqual({
         ...held,
         holders: {},
+        // Nobody can say any more that it was not used.
+        arrival: null,
         parkedAt: heard,
         revision: held.revision + 1,
       });

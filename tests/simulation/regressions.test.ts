@@ -1,0 +1,35 @@
+/**
+ * Seeds that once found a bug. A seed is only as good as the code it ran on: when the code around it changes, the same
+ * seed leads elsewhere. They are kept because they cost little, and because what they found is named here.
+ */
+
+import { describe, expect, it } from "vitest";
+import { runSeed } from "./run.ts";
+
+const FOUND: readonly (readonly [seed: number, what: string])[] = [
+  [14, "after a store loss a thread was given a second workspace before its sandbox was adopted"],
+  [105, "a workspace that a later generation had used kept its record in stopping for ever"],
+  [3, "a sandbox that landed late was adopted although its thread had moved on"],
+  [10, "a store that did not answer once ended the serving of the queue"],
+  [87, "the store's clock was estimated ahead by the latency of a beat, and idle sandboxes ended early"],
+  [45, "holders of a sandbox destroyed by force were told of a crash"],
+  [4, "a remote lease that moved to the next generation expired by the sightings of the former"],
+  [86, "a remote lease was handed out after a pause in which its session had ended"],
+  [66, "a full queue refused a caller although something could be evicted"],
+  [39, "a blank that went between its choice and its marker failed the acquire"],
+  [118, "a sandbox that others had used in the meantime ended as abandoned"],
+  [50, "a second marker made a slot ambiguous, and its workspace was lost"],
+  [161, "the warm pool and a user's limit together starved a waiting acquire"],
+  [229, "a sandbox that went between the bind and the workspace failed the acquire with file_not_found"],
+  [351, "a renewed remote lease expired after the store was lost"],
+  [294, "the recovery of an earlier loss of the store condemned in a later one"],
+];
+
+describe("seeds that once found something", () => {
+  for (const [seed, what] of FOUND) {
+    it(`${seed}: ${what}`, { timeout: 60_000 }, async () => {
+      const { violations } = await runSeed(seed);
+      expect(violations).toEqual([]);
+    });
+  }
+});
