@@ -1,8 +1,8 @@
 /** One fleet on a tiny engine and the memory store, whose answers come in the order that the scheduler draws. */
 
 import type { Scheduler } from "fast-check";
-import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
+import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
 import { MemoryStore, newMemoryTables } from "../../packages/fleet/src/store/memory/memory-store.ts";
 import type { Store } from "../../packages/fleet/src/store/store.ts";
 import { Random } from "../simulation/schedule/random.ts";

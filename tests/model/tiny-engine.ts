@@ -3,9 +3,23 @@
  * appends. Every answer comes when fast-check's scheduler says so, so that calls overtake one another in all ways.
  */
 
-import { type EngineRef, type Generation, type Sandbox, type SandboxFiles, SandlotError, type Token } from "@sandlot/contract";
+import {
+  type EngineRef,
+  type Generation,
+  type Sandbox,
+  type SandboxFiles,
+  SandlotError,
+  type Token,
+} from "@sandlot/contract";
 import type { Scheduler } from "fast-check";
-import type { Attachment, Backend, CreateSpec, EngineEvent, Target, Workspaces } from "../../packages/fleet/src/backend/backend.ts";
+import type {
+  Attachment,
+  Backend,
+  CreateSpec,
+  EngineEvent,
+  Target,
+  Workspaces,
+} from "../../packages/fleet/src/backend/backend.ts";
 
 interface Box {
   readonly spec: CreateSpec;
@@ -105,7 +119,12 @@ export class TinyEngine implements Backend {
       this.#reach(target);
     };
     const { sandboxId: id, generation } = target;
-    return { id, generation, exec: () => Promise.reject(new Error("unused")), files: { append } as unknown as SandboxFiles };
+    return {
+      id,
+      generation,
+      exec: () => Promise.reject(new Error("unused")),
+      files: { append } as unknown as SandboxFiles,
+    };
   }
 
   #reach({ ref, sandboxId, generation, token }: Target): void {

@@ -61,7 +61,8 @@ async function runMany(): Promise<number> {
   };
   const seconds = () => (performance.now() - startedAt) / 1000;
   const progress = setInterval(() => {
-    if (!values.quiet) console.log(`${tally.runs} of ${runs} runs, ${failures.length} failed, ${seconds().toFixed(0)} s`);
+    if (!values.quiet)
+      console.log(`${tally.runs} of ${runs} runs, ${failures.length} failed, ${seconds().toFixed(0)} s`);
   }, PROGRESS_MS);
   await Promise.all(
     Array.from({ length: Number(values.jobs) }, () =>

@@ -80,12 +80,20 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   }
   workload.replenish();
   const { sessionLifetimeMs, orphanTimeoutMs, housekeepingIntervalMs, acquireTimeoutMs } = settings;
-  const patienceMs = 8 * sessionLifetimeMs + 2 * Math.max(orphanTimeoutMs, sessionLifetimeMs) + 4 * housekeepingIntervalMs;
+  const patienceMs =
+    8 * sessionLifetimeMs + 2 * Math.max(orphanTimeoutMs, sessionLifetimeMs) + 4 * housekeepingIntervalMs;
   const until = scheduler.now + patienceMs + acquireTimeoutMs;
   // Whatever was still on its way has arrived after this; then there is no need to wait longer than it takes.
-  await scheduler.run(scheduler.now + 4 * sessionLifetimeMs);
+  for (let part = 0; part < 4; part += 1) {
+    await scheduler.run(scheduler.now + sessionLifetimeMs);
+    workload.replenish();
+  }
   const isDone = () => workload.callers.pending.size === 0 && liveness.isQuiet();
-  while (scheduler.now < until && !isDone()) await scheduler.run(Math.min(until, scheduler.now + 5_000));
+  while (scheduler.now < until && !isDone()) {
+    // Who was dying when everything healed is dead by now.
+    workload.replenish();
+    await scheduler.run(Math.min(until, scheduler.now + 5_000));
+  }
   await scheduler.run(scheduler.now + sessionLifetimeMs);
   liveness.checkSettled(workload.callers.pending);
 }

@@ -1,9 +1,9 @@
 /** The simulation itself: a run is its seed and nothing else, and time in it is only virtual. */
 
 import { describe, expect, it } from "vitest";
+import { runSeed } from "./run.ts";
 import { Random } from "./schedule/random.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
-import { runSeed } from "./run.ts";
 
 describe("a run", () => {
   it("is the same each time it is run with the same seed", { timeout: 60_000 }, async () => {

@@ -78,7 +78,8 @@ export class Simulation {
       snapshots: [],
     };
     this.#store = { ...shared, tables, audit: checks, outage: this.outage };
-    for (let index = 1; index <= 2; index += 1) ledger.plant("fleet-next-door" as FleetId, `foreign-${index}` as SandboxId);
+    for (let index = 1; index <= 2; index += 1)
+      ledger.plant("fleet-next-door" as FleetId, `foreign-${index}` as SandboxId);
   }
 
   /** A new process on a host, that opens a fleet. It is there at once; its fleet when it has opened. */
@@ -176,7 +177,9 @@ export class Simulation {
     const mine = asking.process.identity;
     if (bootId !== mine.bootId || pidNamespace !== mine.pidNamespace) return "unknown";
     if (this.faults.hits("liveness-unknown")) return "unknown";
-    const found = this.instances.find(({ process }) => process.identity.pid === pid && process.identity.startTime === startTime);
+    const found = this.instances.find(
+      ({ process }) => process.identity.pid === pid && process.identity.startTime === startTime,
+    );
     if (found === undefined || found.process.alive) return found === undefined ? "dead" : "alive";
     asking.toldDead.add(found.id);
     return "dead";

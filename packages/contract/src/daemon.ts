@@ -96,10 +96,9 @@ export interface SpawnReply {
   readonly pid: number | null;
 }
 
-/** The end of a followed exec. `null` sizes never occur: both streams are counted from their first byte. */
+/** The end of a followed exec, with how much it has printed in all. */
 export interface FollowEnd {
   readonly execId: string;
-  /** `null` when the follower asked to be let go before the command ended. */
   readonly status: ExecStatus;
   readonly exitCode: number | null;
   readonly signal: string | null;

@@ -92,7 +92,13 @@ export class Bench {
   }
 
   /** Does something to the rows as a step of the store. */
-  step(by: Instance, method: string, args: readonly unknown[], change: (tables: WatchedTables) => void, result?: unknown): this {
+  step(
+    by: Instance,
+    method: string,
+    args: readonly unknown[],
+    change: (tables: WatchedTables) => void,
+    result?: unknown,
+  ): this {
     const step = { by, method, args, sentAt: this.scheduler.now, clockErrorMs: by.host.clockErrorMs };
     this.store.began(step);
     change(this.tables);
@@ -105,7 +111,15 @@ export class Bench {
       ...{ sandboxId: BOX, user: USER, thread: THREAD, revision: 1, generation: GENERATION, token: TOKEN, ref: REF },
       ...{ state: "ready", actor: null, backend: "simulated", blueprint: "default", place: "home", arrival: null },
       blueprintHash: this.settings.blueprints.default?.hash ?? ("" as SandboxRecord["blueprintHash"]),
-      ...{ holders: {}, leases: {}, boundFrom: null, createdAt: EPOCH_MS, parkedAt: EPOCH_MS, purge: false, reason: null },
+      ...{
+        holders: {},
+        leases: {},
+        boundFrom: null,
+        createdAt: EPOCH_MS,
+        parkedAt: EPOCH_MS,
+        purge: false,
+        reason: null,
+      },
       ...changes,
     } as SandboxRecord;
   }
@@ -128,7 +142,14 @@ export class Bench {
 
   stop(kind: "unheld" | "dead" | "force", reason: SandboxRecord["reason"], by = this.one): this {
     const request = { mode: { kind, revision: 1 }, reason };
-    return this.change(by, "stop", request, { state: "stopping", actor: by.id, holders: {}, leases: {}, parkedAt: null, reason });
+    return this.change(by, "stop", request, {
+      state: "stopping",
+      actor: by.id,
+      holders: {},
+      leases: {},
+      parkedAt: null,
+      reason,
+    });
   }
 
   hold(by = this.one, seq = 1): SandboxRecord["holders"] {
@@ -163,7 +184,13 @@ export class Bench {
     const sandbox = { id: changes.sandboxId ?? BOX };
     const recovery = { kind: changes.recovery ?? "same" };
     const lease = { id: `${by.name}-lease`, sandbox, generation: changes.generation ?? GENERATION, recovery };
-    const held = new HeldLease({ lease: lease as unknown as Lease, instance: by, owner: OWNER, since: 0, remote: false });
+    const held = new HeldLease({
+      lease: lease as unknown as Lease,
+      instance: by,
+      owner: OWNER,
+      since: 0,
+      remote: false,
+    });
     this.truth.leases.add(held);
     return held;
   }

@@ -3,7 +3,14 @@
  * without an entry fails the last test.
  */
 
-import { type EngineRef, type Generation, type LeaseId, type SandboxId, SandlotError, type Token } from "@sandlot/contract";
+import {
+  type EngineRef,
+  type Generation,
+  type LeaseId,
+  type SandboxId,
+  SandlotError,
+  type Token,
+} from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import type { WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
@@ -11,7 +18,7 @@ import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts"
 import { EPOCH_MS } from "../process/sim-world.ts";
 import { Simulation } from "../simulation.ts";
 import { Callers } from "../workload/callers.ts";
-import { BOX, Bench, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./bench.ts";
+import { Bench, BOX, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./bench.ts";
 import { INVARIANTS, type Invariant } from "./invariants.ts";
 
 const LATER = (GENERATION + 10) as Generation;
@@ -135,7 +142,9 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "recovery-lasts-a-lifetime": (b) => {
     b.object();
     b.tables.empty();
-    b.at(3_000).step(b.one, "endRecovery", ["epoch"], (tables) => tables.putMeta({ ...tables.meta(), recovering: false }));
+    b.at(3_000).step(b.one, "endRecovery", ["epoch"], (tables) =>
+      tables.putMeta({ ...tables.meta(), recovering: false }),
+    );
   },
   "holders-come-back": (b) => {
     b.object();
@@ -194,11 +203,19 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "rebind-follows-bind": (b) => {
     b.object();
     b.has({ holders: b.hold(), parkedAt: null });
-    b.engine.rebound(b.one, { sandboxId: BOX, ref: REF, generation: LATER, token: TOKEN }, { generation: GENERATION, token: TOKEN });
+    b.engine.rebound(
+      b.one,
+      { sandboxId: BOX, ref: REF, generation: LATER, token: TOKEN },
+      { generation: GENERATION, token: TOKEN },
+    );
   },
   "marker-before-bind": (b) => {
     b.has();
-    b.engine.rebound(b.one, { sandboxId: BOX, ref: REF, generation: GENERATION, token: TOKEN }, { generation: GENERATION, token: TOKEN });
+    b.engine.rebound(
+      b.one,
+      { sandboxId: BOX, ref: REF, generation: GENERATION, token: TOKEN },
+      { generation: GENERATION, token: TOKEN },
+    );
   },
   "workspace-steps-by-right": (b) => {
     b.has({ holders: b.hold(), parkedAt: null });
@@ -349,7 +366,13 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
     instance.beatConfirmedSentAt = simulation.scheduler.now;
     instance.sightBrokenAt = -1;
     instance.host.steppedAt = -1;
-    const wish = { thread: { user: USER, thread: THREAD }, user: USER, timeoutMs: null, ttlMs: null, abortAfterMs: null };
+    const wish = {
+      thread: { user: USER, thread: THREAD },
+      user: USER,
+      timeoutMs: null,
+      ttlMs: null,
+      abortAfterMs: null,
+    };
     callers.acquire(instance, wish);
     await simulation.scheduler.run(simulation.scheduler.now + 10);
   },

@@ -73,7 +73,9 @@ export class EngineChecks implements EngineAudit {
       () => `${by.name} destroys ${ref} of ${sandboxId}; the record is ${JSON.stringify(record)}`,
     );
     if (!object.alive) return;
-    const held = [...this.#truth.activeLeases(sandboxId, object.generation)].filter((lease) => this.#truth.isUsable(lease));
+    const held = [...this.#truth.activeLeases(sandboxId, object.generation)].filter((lease) =>
+      this.#truth.isUsable(lease),
+    );
     const forced = this.#truth.forcedStops.has(sandboxId);
     const remote = record !== null && !stopping && hasHolder(record);
     this.#findings.check(
@@ -119,7 +121,11 @@ export class EngineChecks implements EngineAudit {
     const ending = step === "moveHome" || step === "purge";
     const right = same && (ending ? record.state === "stopping" : record.state === "ready");
     const detail = () => `${by.name}: ${step} of ${nameOf(spot)} ${spot.generation}; record ${JSON.stringify(record)}`;
-    this.#findings.check("workspace-steps-by-right", right || this.#couldNotKnow(by) || this.#endedSince(by, spot), detail);
+    this.#findings.check(
+      "workspace-steps-by-right",
+      right || this.#couldNotKnow(by) || this.#endedSince(by, spot),
+      detail,
+    );
     if (step === "purge") {
       const purging = (right && record.purge && record.actor === by.id) || this.#couldNotKnow(by);
       this.#findings.check("purge-only-while-stopping", purging || this.#endedSince(by, spot), detail);
@@ -130,7 +136,11 @@ export class EngineChecks implements EngineAudit {
     const owner = nameOf(spot);
     if (step === "moveHome") {
       const living = [...this.#truth.objectsOf(spot.sandboxId)].find((object) => object.alive);
-      this.#findings.check("home-only-without-process", living === undefined, () => `${by.name}: ${owner}, ${living?.ref}`);
+      this.#findings.check(
+        "home-only-without-process",
+        living === undefined,
+        () => `${by.name}: ${owner}, ${living?.ref}`,
+      );
     }
     if (step === "purge") this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
@@ -139,9 +149,16 @@ export class EngineChecks implements EngineAudit {
   /** What was ever handed out as the thread's sandbox must be gone before its workspace is removed. */
   #checkNobodyInside(owner: string): void {
     const living = [...this.#truth.ledger.objects.values()].find(
-      (object) => object.alive && this.#truth.published.has(object.labels.sandboxId) && this.#truth.owners.get(object.labels.sandboxId) === owner,
+      (object) =>
+        object.alive &&
+        this.#truth.published.has(object.labels.sandboxId) &&
+        this.#truth.owners.get(object.labels.sandboxId) === owner,
     );
-    this.#findings.check("home-only-without-process", living === undefined, () => `${owner} was purged under ${living?.ref}`);
+    this.#findings.check(
+      "home-only-without-process",
+      living === undefined,
+      () => `${owner} was purged under ${living?.ref}`,
+    );
   }
 
   purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void {

@@ -7,14 +7,20 @@ export const INVARIANTS = {
   // Safety: the store.
   "only-allowed-moves": [1, "a record moves only along the table, and each move by the step that is meant for it"],
   "revision-grows": [1, "every write raises the revision by one"],
-  "identity-is-kept": [3, "a record keeps its sandbox, thread, times and credentials; only a bind gives a blank others"],
+  "identity-is-kept": [
+    3,
+    "a record keeps its sandbox, thread, times and credentials; only a bind gives a blank others",
+  ],
   "actor-exactly-while-acting": [3, "a record has an actor exactly while it is being created or stopped"],
   "one-record-per-thread": [14, "a thread has at most one record"],
   "generation-never-repeats": [4, "a generation that is given was never given before, also before the store was lost"],
   "generation-grows-per-thread": [4, "each record of a thread has a later generation than the one before"],
   "fleet-limit": [2, "never more records than the hard limit, except what is being cleaned up as orphaned"],
   "user-limit": [2, "never more records of one user than the hard limit for a user"],
-  "held-is-not-stopped": [1, "what a live instance or an unexpired remote lease holds is stopped only by force or when dead"],
+  "held-is-not-stopped": [
+    1,
+    "what a live instance or an unexpired remote lease holds is stopped only by force or when dead",
+  ],
   "forced-only-when-asked": [10, "a stop by force was asked for by a caller of that instance"],
   "dead-is-dead": [16, "what is stopped as dead is dead in the engine"],
   "stop-reason-is-true": [11, "the reason of a stop is one that applies"],
@@ -23,9 +29,15 @@ export const INVARIANTS = {
   "expired-only-after-lifetime": [9, "a sandbox ends as expired only after its maximum lifetime"],
   "parked-since-is-true": [9, "parkedAt is when the last holder left, or when a dead one was last heard of"],
   "blanks-go-first": [9, "a parked sandbox is evicted only when there is no blank to evict"],
-  "hold-dropped-only-by-its-owner": [5, "a hold ends by its owner without leases, with its session, or with the sandbox"],
+  "hold-dropped-only-by-its-owner": [
+    5,
+    "a hold ends by its owner without leases, with its session, or with the sandbox",
+  ],
   "hold-is-takers-own": [5, "an instance takes holds only for itself, with a session"],
-  "remote-lease-ends-in-time": [8, "a remote lease ends by release, after its time without renewal, or with the sandbox"],
+  "remote-lease-ends-in-time": [
+    8,
+    "a remote lease ends by release, after its time without renewal, or with the sandbox",
+  ],
   "takeover-only-from-the-dead": [3, "an actor is replaced only when its session is gone"],
   "bury-only-the-silent": [6, "a peer is buried when it is known dead, or unheard of for a lifetime"],
   "bury-only-with-sight": [7, "who buries has seen the store well for a lifetime, and did not doubt itself"],
@@ -42,7 +54,10 @@ export const INVARIANTS = {
   // Safety: the engine.
   "intent-first": [2, "what the engine is asked to make has a record in creating, by this actor, with this marker"],
   "labels-are-complete": [2, "what is made carries fleet, sandbox, generation, thread key and blueprint"],
-  "destroyed-only-when-stopping": [15, "the engine is asked to destroy only what is stopping, or older than its record"],
+  "destroyed-only-when-stopping": [
+    15,
+    "the engine is asked to destroy only what is stopping, or older than its record",
+  ],
   "destroyed-only-when-unheld": [1, "the engine is not asked to destroy what somebody usably holds"],
   "addressed-by-ref": [3, "objects are addressed by references the engine gave"],
   "other-fleets-untouched": [2, "objects of another fleet are never addressed"],

@@ -44,7 +44,7 @@ export class LeaseChecks {
 
   acquired(held: HeldLease, asked: Asked): void {
     const { instance, sandboxId, generation } = held;
-    this.#checkHeld(held);
+    this.#checkHeld(held, asked);
     const owner = this.#truth.owners.get(sandboxId) ?? null;
     this.#findings.check(
       "lease-on-own-thread",
@@ -74,7 +74,7 @@ export class LeaseChecks {
     }
   }
 
-  #checkHeld(held: HeldLease): void {
+  #checkHeld(held: HeldLease, asked: Asked): void {
     const { instance, sandboxId, generation } = held;
     const { now, settings, emptiedAt, tables } = this.#truth;
     if (this.#truth.hasHold(instance, sandboxId, generation) && tables.record(sandboxId)?.state === "ready") {
@@ -84,11 +84,16 @@ export class LeaseChecks {
     // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
     const { beatConfirmedSentAt } = instance;
     const recent = now - beatConfirmedSentAt <= settings.sessionLifetimeMs / 2;
-    const stopped = (this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY) >= beatConfirmedSentAt;
+    // A beat does not ask about a hold that is still being connected; only a long pause must make it doubtful.
+    const pausedMs = instance.process.pausedMs - asked.pausedMs;
+    const toldSince =
+      pausedMs > settings.sessionLifetimeMs / 2 ? beatConfirmedSentAt : Math.min(beatConfirmedSentAt, asked.at);
+    const stopped = (this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY) >= toldSince;
     this.#findings.check(
       "lease-is-held",
       recent && (stopped || emptiedAt >= beatConfirmedSentAt),
-      () => `${instance.name} gave a lease on ${sandboxId} ${generation}; record ${JSON.stringify(tables.record(sandboxId))}`,
+      () =>
+        `${instance.name} gave a lease on ${sandboxId} ${generation}; record ${JSON.stringify(tables.record(sandboxId))}`,
     );
   }
 
@@ -143,7 +148,11 @@ export class LeaseChecks {
       { destroy: "destroy-answers-in-time", release: "release-answers-in-time", close: "close-ends-in-time" } as const
     )[kind];
     const took = this.#took(asked);
-    this.#findings.check(invariant, took <= asked.timeoutMs, () => `${took} ms of ${asked.timeoutMs} at ${asked.instance.name}`);
+    this.#findings.check(
+      invariant,
+      took <= asked.timeoutMs,
+      () => `${took} ms of ${asked.timeoutMs} at ${asked.instance.name}`,
+    );
   }
 
   #took(asked: Asked): number {
@@ -161,12 +170,20 @@ export class LeaseChecks {
     const thread = held.owner === null ? null : this.#truth.thread(held.owner);
     const remote = this.#truth.remotes.get(held.lease.id);
     const right =
-      reason === "crashed" ? !alive
-      : reason === "destroyed" ? thread?.destroyAsked === true
-      : reason === "session-lost" ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
-      : reason === "expired" ? remote === undefined || remote.ended || remote.releaseAsked
-      : false;
-    this.#findings.check("loss-is-true", right, () => `${instance.name} lost ${sandboxId} ${generation}: ${reason}, alive ${alive}`);
+      reason === "crashed"
+        ? !alive
+        : reason === "destroyed"
+          ? thread?.destroyAsked === true
+          : reason === "session-lost"
+            ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
+            : reason === "expired"
+              ? remote === undefined || remote.ended || remote.releaseAsked || held.lost !== null
+              : false;
+    this.#findings.check(
+      "loss-is-true",
+      right,
+      () => `${instance.name} lost ${sandboxId} ${generation}: ${reason}, alive ${alive}`,
+    );
     this.#checkComeBack(held, reason, alive);
     this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
   }
@@ -194,7 +211,11 @@ export class LeaseChecks {
     }
     if (expected.stale) {
       const refused = code !== null && code !== "store_unavailable";
-      this.#findings.check("write-is-of-its-generation", refused, () => `${instance.name}: a stale object answered ${code}`);
+      this.#findings.check(
+        "write-is-of-its-generation",
+        refused,
+        () => `${instance.name}: a stale object answered ${code}`,
+      );
       return;
     }
     const { autoRestart } = this.#truth.settings;
@@ -205,7 +226,8 @@ export class LeaseChecks {
       this.#findings.check("errors-are-named", USE_ERRORS.has(code), () => `use at ${instance.name}: ${String(error)}`);
     }
     if (!expected.lost && this.#lives(held)) {
-      const failed = code !== null && code !== "sandbox_unreachable" && held.active && !held.interrupted && !instance.closing;
+      const untroubled = held.active && !held.interrupted && !instance.closing && held.lost === null;
+      const failed = code !== null && code !== "sandbox_unreachable" && untroubled;
       this.#findings.check("held-keeps-working", !failed, () => `${instance.name}: ${held.lease.id} ${code}`);
     }
   }
@@ -221,7 +243,11 @@ export class LeaseChecks {
   read(held: HeldLease, shown: { owner: string | null; tokens: readonly string[] }, before: readonly string[]): void {
     if (held.owner === null) return;
     const { owner } = held;
-    this.#findings.check("workspace-is-own", shown.owner === owner, () => `${owner} was shown the workspace of ${shown.owner}`);
+    this.#findings.check(
+      "workspace-is-own",
+      shown.owner === owner,
+      () => `${owner} was shown the workspace of ${shown.owner}`,
+    );
     const present = new Set(shown.tokens);
     const { acknowledged } = this.#truth.thread(owner);
     const missing = before.filter((token) => acknowledged.has(token) && !present.has(token));

@@ -33,13 +33,20 @@ export class LivenessChecks {
   atRest(): void {
     const { tables, ledger, settings, instances } = this.#truth;
     const between = tables.records().filter((record) => record.state !== "ready" && this.#isStuck(record));
-    this.#findings.check("nothing-in-between", between.length === 0, () => between.map(({ sandboxId, state, actor }) => `${sandboxId} ${state} by ${actor}`).join(", "));
+    this.#findings.check("nothing-in-between", between.length === 0, () =>
+      between.map(({ sandboxId, state, actor }) => `${sandboxId} ${state} by ${actor}`).join(", "),
+    );
     const known = new Set<SandboxId>(tables.records().map(({ sandboxId }) => sandboxId));
     const orphans = [...ledger.objects.values()].filter(
-      ({ labels, landedAt }) => labels.fleet === settings.fleetId && !known.has(labels.sandboxId) && this.#isPastGrace(landedAt),
+      ({ labels, landedAt }) =>
+        labels.fleet === settings.fleetId && !known.has(labels.sandboxId) && this.#isPastGrace(landedAt),
     );
-    this.#findings.check("no-orphans", orphans.length === 0, () => orphans.map(({ ref, labels }) => `${ref} of ${labels.sandboxId}`).join(", "));
-    const ghosts = tables.records().filter((record) => record.state === "ready" && this.#truth.objectOf(record)?.alive !== true);
+    this.#findings.check("no-orphans", orphans.length === 0, () =>
+      orphans.map(({ ref, labels }) => `${ref} of ${labels.sandboxId}`).join(", "),
+    );
+    const ghosts = tables
+      .records()
+      .filter((record) => record.state === "ready" && this.#truth.objectOf(record)?.alive !== true);
     this.#findings.check("no-ghosts", ghosts.length === 0, () => ghosts.map(({ sandboxId }) => sandboxId).join(", "));
     const dead = tables.sessions().filter(({ instance }) => instances.get(instance)?.process.alive !== true);
     this.#findings.check("no-dead-sessions", dead.length === 0, () => dead.map(({ instance }) => instance).join(", "));
@@ -50,7 +57,8 @@ export class LivenessChecks {
 
   /** Every call of a living process was answered. */
   checkSettled(pending: ReadonlyMap<Asked, string>): void {
-    const told = ([asked, kind]: [Asked, string]) => `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`;
+    const told = ([asked, kind]: [Asked, string]) =>
+      `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`;
     const acquires = [...pending].filter(([, kind]) => kind === "acquire");
     const others = [...pending].filter(([, kind]) => kind !== "acquire");
     this.#findings.check("acquires-have-settled", acquires.length === 0, () => acquires.map(told).join(", "));
@@ -87,7 +95,9 @@ export class LivenessChecks {
     const left = [
       ...tables.records().map(({ sandboxId, state }) => `record ${sandboxId} ${state}`),
       ...tables.sessions().map(({ instance }) => `session ${instance}`),
-      ...[...ledger.objects.values()].filter(({ labels }) => labels.fleet === settings.fleetId).map(({ ref }) => `object ${ref}`),
+      ...[...ledger.objects.values()]
+        .filter(({ labels }) => labels.fleet === settings.fleetId)
+        .map(({ ref }) => `object ${ref}`),
     ];
     this.#findings.check("nothing-is-left", left.length === 0, () => left.join(", "));
     this.#checkLeftovers();
@@ -98,7 +108,11 @@ export class LivenessChecks {
     const { acknowledged } = this.#truth.thread(owner);
     const tokens = this.#truth.ledger.homes.get(owner)?.tokens;
     const missing = [...acknowledged.keys()].filter((token) => tokens?.has(token) !== true);
-    this.#findings.check("acknowledged-writes-stay", missing.length === 0, () => `${owner} at home misses ${missing.join(", ")}`);
+    this.#findings.check(
+      "acknowledged-writes-stay",
+      missing.length === 0,
+      () => `${owner} at home misses ${missing.join(", ")}`,
+    );
   }
 
   /** Slots and markers belong to objects; a marker of a bind that lost goes with its sandbox at the latest. */
@@ -117,7 +131,9 @@ export class LivenessChecks {
     const wrong: string[] = [];
     for (const record of tables.records()) {
       for (const id of Object.keys(record.holders)) {
-        const used = [...leases].some((held) => held.instance.id === id && held.active && held.sandboxId === record.sandboxId);
+        const used = [...leases].some(
+          (held) => held.instance.id === id && held.active && held.sandboxId === record.sandboxId,
+        );
         if (!used) wrong.push(`${id} holds ${record.sandboxId} without a lease`);
       }
     }
@@ -147,7 +163,8 @@ export class LivenessChecks {
       this.#findings.check(
         "forced-destroy-is-told",
         told,
-        () => `${instance.name} held ${held.lease.id}, destroyed at ${forced.at}, and was told ${lost?.reason} at ${lost?.at}`,
+        () =>
+          `${instance.name} held ${held.lease.id}, destroyed at ${forced.at}, and was told ${lost?.reason} at ${lost?.at}`,
       );
     }
   }

@@ -77,7 +77,8 @@ export class RecordChecks {
     if (before === null) return;
     // Binding rotates the token: whoever knew the blank's knows nothing.
     const isBlank = before.thread === null && before.state === "ready";
-    const bound = step.method === "bind" && isBlank && after.token !== before.token && after.generation > before.generation;
+    const bound =
+      step.method === "bind" && isBlank && after.token !== before.token && after.generation > before.generation;
     const kept =
       before.createdAt === after.createdAt &&
       before.backend === after.backend &&

@@ -106,7 +106,8 @@ export class SessionChecks {
     this.#findings.check(
       "bury-only-with-sight",
       !broken && !failed,
-      () => `${by.name} buried ${peer.name} at ${sentAt}; its sight broke at ${sightBrokenAt}, the store failed it: ${failed}`,
+      () =>
+        `${by.name} buried ${peer.name} at ${sentAt}; its sight broke at ${sightBrokenAt}, the store failed it: ${failed}`,
     );
   }
 }

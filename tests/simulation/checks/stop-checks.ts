@@ -31,7 +31,8 @@ export class StopChecks {
     if (step.method === "adopt") this.#checkAdoption(step);
     if (step.method === "condemn") this.#checkCondemned(after, step);
     if (step.method === "takeOver" && before !== null) this.#checkTakeOver(before, step);
-    if (after.state === "stopping" && before?.state !== "stopping") this.#truth.stoppedAt.set(after.sandboxId, this.#truth.now);
+    if (after.state === "stopping" && before?.state !== "stopping")
+      this.#truth.stoppedAt.set(after.sandboxId, this.#truth.now);
     if (before?.state === "ready" && after.state === "stopping") this.#checkStop(before, after, step);
     if (after.purge && before?.purge !== true) this.#checkPurgeAsked(after);
     if (step.method === "reserve" || step.method === "bind") {
@@ -57,7 +58,11 @@ export class StopChecks {
     const left: string[] = objects.filter(({ landedAt }) => landedAt < stoppedAt).map(({ ref }) => ref);
     for (const [place, slot] of ledger.slots) if (slot.sandboxId === sandboxId && !late) left.push(place);
     if (ledger.markers.has(sandboxId) && !late) left.push("markers");
-    this.#findings.check("leaves-when-nothing-is-left", left.length === 0, () => `${sandboxId} left ${left.join(", ")}`);
+    this.#findings.check(
+      "leaves-when-nothing-is-left",
+      left.length === 0,
+      () => `${sandboxId} left ${left.join(", ")}`,
+    );
     const owner = ownerOf(before);
     if (!before.purge || owner === null) return;
     const fence = ledger.fences.get(owner) ?? 0;
@@ -73,7 +78,11 @@ export class StopChecks {
     const dead = object?.alive !== true;
     const unreachable = object !== undefined && !this.#answersTo(before, object);
     if (mode === "dead") {
-      this.#findings.check("dead-is-dead", dead || unreachable, () => `${before.sandboxId} lives, ${step.by.name} stopped it`);
+      this.#findings.check(
+        "dead-is-dead",
+        dead || unreachable,
+        () => `${before.sandboxId} lives, ${step.by.name} stopped it`,
+      );
     }
     const forced = mode === "force" && owner !== null && this.#truth.thread(owner).forcedBy.has(step.by.name);
     if (mode === "force") {
@@ -100,14 +109,16 @@ export class StopChecks {
     const { tables, remotes } = this.#truth;
     const holders: string[] = [];
     for (const id of Object.keys(record.holders) as InstanceId[]) if (tables.session(id) !== null) holders.push(id);
-    for (const id of Object.keys(record.leases) as LeaseId[]) if (this.#truth.unexpired(remotes.get(id))) holders.push(id);
+    for (const id of Object.keys(record.leases) as LeaseId[])
+      if (this.#truth.unexpired(remotes.get(id))) holders.push(id);
     return holders;
   }
 
   #rememberForced(record: SandboxRecord): void {
     this.#truth.forcedStops.add(record.sandboxId);
     for (const held of this.#truth.activeLeases(record.sandboxId, record.generation)) {
-      if (!held.interrupted && record.holders[held.instance.id] !== undefined) held.forced ??= { at: this.#truth.now, pausedMs: held.instance.process.pausedMs };
+      if (!held.interrupted && record.holders[held.instance.id] !== undefined)
+        held.forced ??= { at: this.#truth.now, pausedMs: held.instance.process.pausedMs };
     }
   }
 
@@ -117,15 +128,23 @@ export class StopChecks {
     const anonymous = before.thread?.startsWith("~") === true;
     const { reason } = after;
     const right =
-      reason === "idle" ? owner !== null
-      : reason === "expired" ? settings.maxLifetimeMs > 0
-      : reason === "crashed" ? dead
-      : reason === "destroyed" ? owner !== null && this.#truth.thread(owner).destroyAsked
-      : reason === "released" ? anonymous
-      : reason === "surplus" || reason === "stale-blueprint" ? owner === null
-      : reason === "shutdown" ? step.by.closing
-      : reason === "create-abandoned" ? owner !== null && this.#truth.thread(owner).latestLeased < before.generation
-      : reason === "evicted";
+      reason === "idle"
+        ? owner !== null
+        : reason === "expired"
+          ? settings.maxLifetimeMs > 0
+          : reason === "crashed"
+            ? dead
+            : reason === "destroyed"
+              ? owner !== null && this.#truth.thread(owner).destroyAsked
+              : reason === "released"
+                ? anonymous
+                : reason === "surplus" || reason === "stale-blueprint"
+                  ? owner === null
+                  : reason === "shutdown"
+                    ? step.by.closing
+                    : reason === "create-abandoned"
+                      ? owner !== null && this.#truth.thread(owner).latestLeased < before.generation
+                      : reason === "evicted";
     this.#findings.check("stop-reason-is-true", right, () => `${before.sandboxId} of ${owner}: ${reason}`);
     if (reason === "idle") this.#checkIdle(before, step);
     if (reason === "expired") this.#checkExpired(before);
@@ -151,7 +170,9 @@ export class StopChecks {
 
   #checkExpired(record: SandboxRecord): void {
     const { now, settings } = this.#truth;
-    const age = now - this.#truth.fromStoreClock(record.createdAt);
+    // What was adopted has a young record; who remembers it from before knows how old it is.
+    const madeAt = this.#truth.objectOf(record)?.landedAt ?? now;
+    const age = now - Math.min(madeAt, this.#truth.fromStoreClock(record.createdAt));
     this.#findings.check(
       "expired-only-after-lifetime",
       age >= settings.maxLifetimeMs - STORE_DELAY_MS,
@@ -166,26 +187,38 @@ export class StopChecks {
     // For a user's own limit a blank makes no room.
     if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
     const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
-    if (step.by.wasFailed(from, step.sentAt)) return;
-    const blank = tables.records().find(
-      (other) =>
-        other.state === "ready" &&
-        other.thread === null &&
-        !hasHolder(other) &&
-        (this.#holds.parkedSince(other.sandboxId) ?? this.#truth.now) < from,
+    // A stop that was long on its way was decided from other counts.
+    if (this.#truth.now - step.sentAt > 50 || step.by.wasFailed(from, step.sentAt)) return;
+    const blank = tables
+      .records()
+      .find(
+        (other) =>
+          other.state === "ready" &&
+          other.thread === null &&
+          !hasHolder(other) &&
+          (this.#holds.parkedSince(other.sandboxId) ?? this.#truth.now) < from,
+      );
+    this.#findings.check(
+      "blanks-go-first",
+      blank === undefined,
+      () => `${record.sandboxId} before blank ${blank?.sandboxId}`,
     );
-    this.#findings.check("blanks-go-first", blank === undefined, () => `${record.sandboxId} before blank ${blank?.sandboxId}`);
   }
 
   #checkTakeOver(before: SandboxRecord, step: StoreStep): void {
     const { actor } = before;
     const gone = actor !== null && this.#truth.tables.session(actor) === null;
-    this.#findings.check("takeover-only-from-the-dead", gone, () => `${step.by.name} took ${before.sandboxId} from ${actor}`);
+    this.#findings.check(
+      "takeover-only-from-the-dead",
+      gone,
+      () => `${step.by.name} took ${before.sandboxId} from ${actor}`,
+    );
   }
 
   #checkPurgeAsked(after: SandboxRecord): void {
     const owner = ownerOf(after);
-    const asked = owner !== null && (this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true);
+    const asked =
+      owner !== null && (this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true);
     this.#findings.check("purge-only-when-asked", asked, () => `${after.sandboxId} of ${owner}`);
   }
 
@@ -215,11 +248,14 @@ export class StopChecks {
     const past = objects.every(({ landedAt }) => now - landedAt >= settings.orphanTimeoutMs);
     const superseded = objects.every((object) => this.#isSuperseded(object.ref, step));
     // Holders have a lifetime to come back; what nobody has claimed by then is sorted out before recovery ends.
+    // Several may sort things out at once, and one of them be a little later than the end of recovery.
+    const sinceLoss = now - Math.max(0, this.#truth.emptiedAt);
+    const waited = sinceLoss >= settings.sessionLifetimeMs;
+    const sorting = waited && sinceLoss < 3 * settings.sessionLifetimeMs;
     const { recovering } = tables.meta();
-    const waited = recovering && now - Math.max(0, this.#truth.emptiedAt) >= settings.sessionLifetimeMs;
     this.#findings.check(
       "condemned-only-unknown",
-      own || superseded || tables.obituary(sandboxId) !== null || (recovering ? waited : past),
+      own || superseded || tables.obituary(sandboxId) !== null || (recovering ? waited : past || sorting),
       () => `${sandboxId} by ${step.by.name}: past its grace ${past}, recovering ${recovering}`,
     );
     // What was once ended on purpose, and lands again, is not taken back.

@@ -24,7 +24,12 @@ export class HeldLease {
   readonly remote: boolean;
   readonly #row: () => RemoteTruth | undefined;
   releasedAt: number | null = null;
-  lost: { readonly reason: LossReason; readonly at: number; readonly generation: Generation; readonly storeFailedAt: number } | null = null;
+  lost: {
+    readonly reason: LossReason;
+    readonly at: number;
+    readonly generation: Generation;
+    readonly storeFailedAt: number;
+  } | null = null;
   /** Its sandbox was destroyed by force, while it was held. */
   forced: { readonly at: number; readonly pausedMs: number } | null = null;
   /** The session ended, or the store was lost, since the hold was taken: it may have to be taken again. */

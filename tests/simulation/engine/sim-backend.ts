@@ -178,7 +178,8 @@ export class SimBackend implements Backend {
   #plan(kind?: FaultKind, error?: () => unknown, slowMs = 0): Plan {
     const { faults, random } = this.#parts;
     const ms = slowMs + random.between(0, 8);
-    if (kind !== undefined && faults.hits(kind)) return { effectMs: null, answerMs: slowMs + random.between(0, 400), error: error?.() };
+    if (kind !== undefined && faults.hits(kind))
+      return { effectMs: null, answerMs: slowMs + random.between(0, 400), error: error?.() };
     return { effectMs: ms, answerMs: ms };
   }
 

@@ -25,7 +25,11 @@ interface Verdict {
 }
 
 const { values } = parseArgs({
-  options: { only: { type: "string" }, runs: { type: "string", default: String(RUNS) }, jobs: { type: "string", default: "2" } },
+  options: {
+    only: { type: "string" },
+    runs: { type: "string", default: String(RUNS) },
+    jobs: { type: "string", default: "2" },
+  },
 });
 const runs = Number(values.runs);
 process.exitCode = await main();
@@ -98,7 +102,14 @@ function tell({ mutant, caughtBy, seconds }: Verdict): void {
 
 function simulate(bench: Workbench, jobs: number): Promise<{ code: number; output: string; seconds: number }> {
   const startedAt = performance.now();
-  const args = ["--conditions=sandlot-source", "tests/simulation/main.ts", "--runs", String(runs), "--jobs", String(jobs)];
+  const args = [
+    "--conditions=sandlot-source",
+    "tests/simulation/main.ts",
+    "--runs",
+    String(runs),
+    "--jobs",
+    String(jobs),
+  ];
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [...args, "--stop", "--quiet"], { cwd: bench.path });
     let output = "";

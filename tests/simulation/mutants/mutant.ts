@@ -32,7 +32,7 @@ export function loadMutants(): Mutant[] {
     .map((name) => parseMutant(readFileSync(join(folder, name), "utf8"), name));
 }
 
-export function parseMutant(text: string, from: string): Mutant {
+function parseMutant(text: string, from: string): Mutant {
   const match = /^(?<head>[\s\S]*?)^--- find\n(?<find>[\s\S]*?)\n--- put\n(?<put>[\s\S]*)$/m.exec(text);
   if (match?.groups === undefined) throw new Error(`${from}: not a mutant: it needs "--- find" and "--- put"`);
   const { head = "", find = "", put = "" } = match.groups;

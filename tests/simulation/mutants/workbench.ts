@@ -3,7 +3,17 @@
  * Installed packages are linked; the workspace's own packages lead to the copy.
  */
 
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -30,7 +40,8 @@ export class Workbench {
     const own = join(this.path, "node_modules");
     mkdirSync(join(own, "@sandlot"), { recursive: true });
     for (const name of readdirSync(installed)) {
-      if (name !== "@sandlot" && name !== "sandlot" && !name.startsWith(".")) symlinkSync(join(installed, name), join(own, name));
+      if (name !== "@sandlot" && name !== "sandlot" && !name.startsWith("."))
+        symlinkSync(join(installed, name), join(own, name));
     }
     for (const folder of readdirSync(join(this.path, "packages"))) {
       const manifest = join(this.path, "packages", folder, "package.json");

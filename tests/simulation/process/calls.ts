@@ -72,7 +72,11 @@ export class Calls {
         if (settled) return;
         settled = true;
         if (random.chance(0.5)) effecting?.cancel();
-        scheduler.after(random.between(0, 2), () => process.deliver(() => reject(signal?.reason)), random.bits() & 0xffff);
+        scheduler.after(
+          random.between(0, 2),
+          () => process.deliver(() => reject(signal?.reason)),
+          random.bits() & 0xffff,
+        );
       };
       const { effectMs, answerMs } = plan;
       const together = effectMs !== null && answerMs === effectMs;

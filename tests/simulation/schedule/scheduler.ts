@@ -30,7 +30,7 @@ class Entry implements Scheduled {
 }
 
 /** The tie of timers: in the middle, so that chance puts other events of the moment before or after all of them. */
-export const TIMER_TIE = 0x8000;
+const TIMER_TIE = 0x8000;
 /** Immediates queued per turn of the real event loop; Node runs all microtasks between two of them. */
 const EVENTS_PER_TURN = 64;
 

@@ -51,7 +51,17 @@ export interface StoreParts {
 }
 
 /** Steps that act on what was seen before: what they were decided from may have changed when they arrive. */
-const DECISIONS = new Set(["bury", "expireLease", "takeOver", "stop", "adopt", "condemn", "endRecovery", "publish", "remove"]);
+const DECISIONS = new Set([
+  "bury",
+  "expireLease",
+  "takeOver",
+  "stop",
+  "adopt",
+  "condemn",
+  "endRecovery",
+  "publish",
+  "remove",
+]);
 const READS = new Set(["sessions", "meta", "get", "find", "list", "obituary", "findLease"]);
 
 export class SimStore extends TransactionalStore {
@@ -81,7 +91,13 @@ export class SimStore extends TransactionalStore {
   protected run<T>(operation: string, _access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
     const { tables, audit, trace, scheduler } = this.#parts;
     const { clockErrorMs } = this.#instance.host;
-    const told: StoreStep = { by: this.#instance, method: operation, args: this.#args, sentAt: scheduler.now, clockErrorMs };
+    const told: StoreStep = {
+      by: this.#instance,
+      method: operation,
+      args: this.#args,
+      sentAt: scheduler.now,
+      clockErrorMs,
+    };
     if (this.#closed) return Promise.reject(unavailable(operation, "it is closed"));
     const effect = () => {
       audit.began(told);

@@ -75,7 +75,10 @@ export class Callers {
         (lease) => {
           this.#settled(asked);
           const row = () => this.#simulation.truth.remotes.get(lease.id);
-          const held = new HeldLease({ lease, instance, owner, since: scheduler.now, remote: wish.ttlMs !== null }, row);
+          const held = new HeldLease(
+            { lease, instance, owner, since: scheduler.now, remote: wish.ttlMs !== null },
+            row,
+          );
           if (hot) this.#checkHot(asked, quiet && scheduler.now === asked.at);
           this.#took(held, asked);
           then?.(held);
@@ -163,7 +166,11 @@ export class Callers {
     });
   }
 
-  destroy(instance: Instance, name: ThreadName, options: { force: boolean; purge: boolean; timeoutMs: number | null }): void {
+  destroy(
+    instance: Instance,
+    name: ThreadName,
+    options: { force: boolean; purge: boolean; timeoutMs: number | null },
+  ): void {
     const { trace, truth, settings, scheduler } = this.#simulation;
     const owner = ownerName(name);
     trace.add(instance.name, "destroy thread", () => `${owner} ${JSON.stringify(options)}`);
@@ -184,7 +191,11 @@ export class Callers {
         (error: unknown) => {
           this.#answered(asked, "destroy");
           const named = isSandlotError(error) && DESTROY_ERRORS.has(error.code);
-          this.#simulation.findings.check("errors-are-named", named, () => `destroy at ${instance.name}: ${String(error)}`);
+          this.#simulation.findings.check(
+            "errors-are-named",
+            named,
+            () => `destroy at ${instance.name}: ${String(error)}`,
+          );
         },
       );
     });
@@ -199,7 +210,11 @@ export class Callers {
           const remote = truth.remotes.get(held.lease.id);
           const lives = truth.unexpired(remote) && remote?.releaseAsked === false;
           const denied = isSandlotError(error, "lease_not_found");
-          findings.check("remote-renewal-is-true", !(denied && lives), () => `${held.lease.id} at ${instance.name}: ${String(error)}`);
+          findings.check(
+            "remote-renewal-is-true",
+            !(denied && lives),
+            () => `${held.lease.id} at ${instance.name}: ${String(error)}`,
+          );
         },
       );
     });
@@ -255,7 +270,11 @@ export class Callers {
     const { truth, trace, leaseChecks, scheduler } = this.#simulation;
     const { lease, instance } = held;
     truth.leases.add(held);
-    trace.add(instance.name, "leased", () => `${held.owner} ${held.sandboxId} ${held.generation} ${lease.recovery.kind}`);
+    trace.add(
+      instance.name,
+      "leased",
+      () => `${held.owner} ${held.sandboxId} ${held.generation} ${lease.recovery.kind}`,
+    );
     lease.onLost(({ reason, generation }) => {
       // What its process still runs of the turn in which it was killed is heard by nobody.
       if (!instance.process.alive) return;
@@ -312,13 +331,16 @@ export class Callers {
     const { truth, scheduler, settings } = this.#simulation;
     if (owner === null || wish.ttlMs !== null || instance.closing) return false;
     const renewedMs = scheduler.now - instance.beatConfirmedSentAt;
-    if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt) return false;
+    if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt)
+      return false;
     if (instance.sightBrokenAt >= instance.beatConfirmedSentAt) return false;
     for (const held of truth.leases) {
       if (held.instance !== instance || held.owner !== owner || !truth.isUsable(held)) continue;
       const record = truth.tables.record(held.sandboxId);
       const ends = settings.maxLifetimeMs === 0 ? Number.POSITIVE_INFINITY : settings.maxLifetimeMs - 5_000;
-      if (record !== null && scheduler.now - truth.fromStoreClock(record.createdAt) < ends) return true;
+      const madeAt = record === null ? 0 : (truth.objectOf(record)?.landedAt ?? 0);
+      if (record !== null && scheduler.now - Math.min(madeAt, truth.fromStoreClock(record.createdAt)) < ends)
+        return true;
     }
     return false;
   }
@@ -327,7 +349,12 @@ export class Callers {
     this.#simulation.findings.check("hot-path-without-io", atOnce, () => `${asked.owner} at ${asked.instance.name}`);
   }
 
-  #ask(kind: "acquire" | "destroy" | "release" | "close", instance: Instance, owner: string | null, timeoutMs: number): Asked {
+  #ask(
+    kind: "acquire" | "destroy" | "release" | "close",
+    instance: Instance,
+    owner: string | null,
+    timeoutMs: number,
+  ): Asked {
     const asked: Asked = {
       ...{ instance, owner, timeoutMs },
       at: this.#simulation.scheduler.now,
@@ -357,6 +384,6 @@ const DESTROY_ERRORS: ReadonlySet<string> = new Set([
   "sandbox_unreachable",
 ]);
 
-export function ownerName({ user, thread }: ThreadName): string {
+function ownerName({ user, thread }: ThreadName): string {
   return `${user}/${thread}`;
 }

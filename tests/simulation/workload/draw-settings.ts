@@ -5,7 +5,7 @@ import { type Blueprint, hashBlueprint } from "../../../packages/fleet/src/backe
 import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Random } from "../schedule/random.ts";
 
-export const FLEET = "fleet-under-test" as FleetId;
+const FLEET = "fleet-under-test" as FleetId;
 
 const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 const HASH: BlueprintHash = hashBlueprint("simulated", BLUEPRINT);

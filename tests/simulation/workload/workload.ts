@@ -7,7 +7,7 @@ import type { HeldLease } from "../checks/truth.ts";
 import type { Instance } from "../process/instance.ts";
 import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
-import { Callers, ownerName, type ThreadName } from "./callers.ts";
+import { Callers, type ThreadName } from "./callers.ts";
 
 /** How likely each event is, before a run changes the weights. */
 const WEIGHTS = {
@@ -82,7 +82,8 @@ export class Workload {
     for (let event = 0; event < this.#events; event += 1) {
       // Bursts within a few milliseconds, and lulls in which timeouts run out.
       const lull = this.#random.unit();
-      const gapMs = lull < 0.4 ? this.#random.between(0, 12) : lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
+      const gapMs =
+        lull < 0.4 ? this.#random.between(0, 12) : lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
       await scheduler.run(scheduler.now + gapMs);
       this.#happen();
     }
@@ -120,7 +121,9 @@ export class Workload {
   /** Different threads at once, so that they reach for the same blank, or for the same last room. */
   protected _acquireTogether(): void {
     const open = this.#simulation.open();
-    const blanks = this.#simulation.truth.tables.records().filter((record) => record.state === "ready" && record.thread === null);
+    const blanks = this.#simulation.truth.tables
+      .records()
+      .filter((record) => record.state === "ready" && record.thread === null);
     if (blanks.length > 0 && open.length > 1) this.#simulation.faults.count("blanks-from-two-sides");
     for (const instance of open) this.#acquire(instance, this.#thread());
   }
@@ -136,7 +139,9 @@ export class Workload {
   }
 
   protected _writeStale(): void {
-    const all = [...this.#simulation.truth.leases].filter(({ instance }) => instance.process.alive && instance.fleet !== null);
+    const all = [...this.#simulation.truth.leases].filter(
+      ({ instance }) => instance.process.alive && instance.fleet !== null,
+    );
     if (all.length > 0) this.callers.write(this.#random.pick(all), true);
   }
 
@@ -316,7 +321,10 @@ export class Workload {
 
   /** A remote caller renews in time or a little late, wherever it is sent, and after a while stops coming. */
   #keepRenewing(held: HeldLease, ttlMs: number, times: number): void {
-    if (times === 0 || this.#ended) return this.#simulation.faults.count("remote-left-to-expire");
+    if (times === 0 || this.#ended) {
+      this.#simulation.faults.count("remote-left-to-expire");
+      return;
+    }
     this.#simulation.scheduler.after(ttlMs * (0.4 + this.#random.unit() * 0.8), () => {
       const instance = this.#someone();
       if (instance !== null && instance !== held.instance) this.#simulation.faults.count("remote-renewed-elsewhere");
@@ -367,7 +375,9 @@ export class Workload {
   }
 
   #leases(): HeldLease[] {
-    return [...this.#simulation.truth.leases].filter(({ releasedAt, instance }) => releasedAt === null && instance.process.alive);
+    return [...this.#simulation.truth.leases].filter(
+      ({ releasedAt, instance }) => releasedAt === null && instance.process.alive,
+    );
   }
 
   #someLease(): HeldLease | null {
@@ -385,5 +395,3 @@ export class Workload {
     return [...ledger.objects.values()].filter(({ labels, alive }) => alive && labels.fleet === settings.fleetId);
   }
 }
-
-export { ownerName };

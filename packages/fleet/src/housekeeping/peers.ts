@@ -62,8 +62,9 @@ export class Peers {
   async #takeOver(): Promise<void> {
     const { store, membership, retirement } = this.#parts;
     if (!membership.trusted()) return;
-    const [acting, sessions] = [await store.list({ acting: true }), await store.sessions()];
-    const alive = new Set(sessions.map(({ instance }) => instance));
+    const acting = await store.list({ acting: true });
+    if (acting.length === 0) return;
+    const alive = new Set((await store.sessions()).map(({ instance }) => instance));
     for (const record of acting) {
       const { sandboxId, revision, actor } = record;
       if (actor === null || !membership.trusted()) continue;

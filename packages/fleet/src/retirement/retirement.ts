@@ -183,22 +183,25 @@ export class Retirement {
   /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
   async #clear(record: SandboxRecord): Promise<void> {
     const { backend } = this.#parts;
+    const { sandboxId } = record;
     const refs = new Set<EngineRef>(record.ref === null ? [] : [record.ref]);
     if (record.ref === null) {
       // The create was never confirmed, so only the engine knows what it made.
-      const { sandboxId } = record;
-      const objects = await this.#ask("list", (signal) => backend.list({ consistent: true, sandboxId }, signal));
+      const objects = await this.#ask(sandboxId, "list it", (signal) =>
+        backend.list({ consistent: true, sandboxId }, signal),
+      );
       for (const object of objects) if (object.labels.sandboxId === sandboxId) refs.add(object.ref);
     }
-    for (const ref of refs) await this.#ask("destroy", (signal) => backend.destroy(ref, signal));
+    for (const ref of refs) await this.#ask(sandboxId, "destroy it", (signal) => backend.destroy(ref, signal));
     const spot = spotOf(record);
-    if (spot !== null) await this.#ask("workspace", () => settleWorkspace(backend.workspaces, spot, record.purge));
+    if (spot !== null)
+      await this.#ask(sandboxId, "settle its workspace", () => settleWorkspace(backend.workspaces, spot, record.purge));
   }
 
-  #ask<T>(step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { world, backend, stopTimeoutMs } = this.#parts;
-    const late = () =>
-      new SandlotError("create_failed", { backend: backend.name, problem: `${step} took over ${stopTimeoutMs} ms` });
+  #ask<T>(sandboxId: SandboxId, step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { world, stopTimeoutMs } = this.#parts;
+    const problem = `the engine took over ${stopTimeoutMs} ms to ${step}`;
+    const late = () => new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: stopTimeoutMs });
     return within(world, stopTimeoutMs, undefined, late, ask);
   }
 
@@ -230,7 +233,9 @@ export class Retirement {
     const { store, backend, membership } = this.#parts;
     const { sandboxId, user, thread } = leftover;
     const key = user === null || thread === null ? null : { user, thread };
-    const objects = await this.#ask("list", (signal) => backend.list({ consistent: true, sandboxId }, signal));
+    const objects = await this.#ask(sandboxId, "list it", (signal) =>
+      backend.list({ consistent: true, sandboxId }, signal),
+    );
     const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
     if (object === undefined) return;
     const { ref, place } = object;

@@ -20,6 +20,7 @@
  * - Times are the store's own clock; callers never send one.
  * - A step that names an instance as actor or holder requires that its session exists (`unknown-session`, or an answer
  *   that says it lost): who was buried takes, makes and stops nothing until it has registered again.
+ * - A hold that ends in another way than by its own `unhold` (its session ended, a beat healed it) counts as used.
  * - Lists and `lost` are in no particular order.
  * - Nothing survives half: a crash at any moment leaves the state before or after a method, never between.
  * - A store that cannot answer rejects with `store_unavailable`; the step may have happened nevertheless.
@@ -99,11 +100,17 @@ export interface Store {
   expireLease(leaseId: LeaseId, beat: number): Promise<boolean>;
 
   // After the store was lost.
-  /** Puts back a sandbox that the caller holds: as it was if nobody knows it, as one more hold if somebody does. */
+  /**
+   * Puts back a sandbox that the caller holds: as it was if nobody knows it, as one more hold if somebody does. Rows of
+   * remote leases come back with a beat nobody has seen, because renewals may have been lost with the store.
+   */
   restore(request: RestoreRequest): Promise<HoldAnswer>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */
   adopt(request: AdoptRequest): Promise<boolean>;
-  /** Writes a `stopping` record for something no record knows, so that only one ends it and nobody adopts it meanwhile. */
+  /**
+   * Writes a `stopping` record for something no record knows, so that only one ends it and nobody adopts it meanwhile.
+   * With `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
+   */
   condemn(request: CondemnRequest): Promise<SandboxRecord | null>;
   /** Ends recovery if the store's epoch is still this one. */
   endRecovery(epoch: Epoch): Promise<void>;

@@ -12,6 +12,7 @@ import type { Membership } from "../membership/membership.ts";
 import type { Maker } from "../opening/maker.ts";
 import { blueprintNamed } from "../opening/wish.ts";
 import type { Retirement } from "../retirement/retirement.ts";
+import { isBlank } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
@@ -43,10 +44,10 @@ export class WarmPool {
     const { settings, world, store, membership, admission, retirement } = this.#parts;
     if (!membership.mayJudge()) return false;
     const records = await store.list();
-    const peers = (await store.sessions()).length > 1;
-    const blanks = records.map((record) => [record.sandboxId, record.blueprintHash] as const);
-    const staleFor = this.#stale.observe(blanks, world.monotonicMs(), membership.sightSince());
-    const graceMs = peers ? settings.orphanTimeoutMs : 0;
+    const blanks = records.filter(isBlank);
+    const seen = blanks.map((record) => [record.sandboxId, record.blueprintHash] as const);
+    const staleFor = this.#stale.observe(seen, world.monotonicMs(), membership.sightSince());
+    const graceMs = blanks.length > 0 && (await store.sessions()).length > 1 ? settings.orphanTimeoutMs : 0;
     const plan = planPool(records, settings, ({ sandboxId }) => (staleFor.get(sandboxId) ?? 0) >= graceMs);
     for (const { record, reason } of plan.stop) await retirement.stopUnheld(record, reason);
     // Whoever waits for room comes first.
