@@ -23,10 +23,11 @@ import { Maker } from "./opening/maker.ts";
 import { Opener } from "./opening/opener.ts";
 import { Provider } from "./provider.ts";
 import { Destroyer } from "./retirement/destroyer.ts";
-import { Retirement } from "./retirement/retirement.ts";
+import { Retirement, spotOf } from "./retirement/retirement.ts";
 import { LivenessWatch } from "./slot/liveness-watch.ts";
 import { Slots } from "./slot/slots.ts";
 import { Changes } from "./store/changes.ts";
+import type { SandboxRecord } from "./store/record.ts";
 import { reportingStore } from "./store/reporting-store.ts";
 import type { Store } from "./store/store.ts";
 import { WarmPool } from "./warm-pool/warm-pool.ts";
@@ -38,6 +39,16 @@ export interface FleetParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly instanceId?: InstanceId;
+}
+
+/** Where the engine cannot be asked, what we hold counts as current: unknown is not dead. */
+async function isCurrent({ workspaces }: Backend, record: SandboxRecord): Promise<boolean> {
+  const spot = spotOf(record);
+  try {
+    return spot === null || !(await workspaces.look(spot)).stale;
+  } catch {
+    return true;
+  }
 }
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
@@ -60,7 +71,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const store = reportingStore(given.store, (error) => membership.storeFailed(error));
   const changes = new Changes(world, store);
   const base = { settings, world, store, backend, bus, slots, changes };
-  const membership: Membership = new Membership({ ...base, instance, lifetimeMs });
+  const membership: Membership = new Membership({
+    ...{ ...base, instance, lifetimeMs },
+    isCurrent: ({ record }) => isCurrent(backend, record),
+  });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership });
   const maker = new Maker({ ...base, membership, retirement });
@@ -78,7 +92,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
-    evict: async (record) => (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
+    // A choice made before a pause may no longer be the right one.
+    evict: async (record) =>
+      membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
     idleAmong: (records) => reaper.idleAmong(records),
     giveBack: (record) => retirement.unmake({ ...record, ref: null }),
   });

@@ -180,11 +180,11 @@ export class Provider implements LeaseHome {
       if (slot !== null) return slot;
       // Only who has to wait has the store watched.
       return await changes.listening(async () => {
-        while (true) {
+        for (let rounds = 0; ; rounds += 1) {
           const count = changes.count();
           const later = await this.#look(wish, key, signal);
           if (later !== null) return later;
-          await changes.after(count, signal);
+          await changes.after(count, signal, rounds);
         }
       });
     } finally {

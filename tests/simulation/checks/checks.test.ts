@@ -55,9 +55,8 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.step(b.one, "nextGeneration", [], () => undefined, GENERATION);
   },
   "generation-grows-per-thread": (b) => {
-    b.has({ generation: LATER });
-    b.tables.deleteRecord(BOX);
-    b.has({ sandboxId: OTHER_BOX, generation: GENERATION });
+    b.truth.thread(OWNER).latestLeased = LATER;
+    b.has({ state: "creating", actor: b.one.id });
   },
   "fleet-limit": (b) => {
     for (const name of ["1", "2", "3"]) {

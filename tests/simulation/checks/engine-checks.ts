@@ -66,7 +66,9 @@ export class EngineChecks implements EngineAudit {
     const { sandboxId } = object.labels;
     const record = this.#truth.tables.record(sandboxId);
     const stopping = record?.state === "stopping";
-    const other = record !== null && record.ref !== null && record.ref !== ref;
+    // What was never handed out is its maker's to unmake, whatever became of the record.
+    const unmade = object.madeBy === by.name && !this.#truth.published.has(sandboxId);
+    const other = (record !== null && record.ref !== null && record.ref !== ref) || (record === null && unmade);
     this.#findings.check(
       "destroyed-only-when-stopping",
       stopping || other || this.#couldNotKnow(by),

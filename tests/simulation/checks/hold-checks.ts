@@ -57,6 +57,7 @@ export class HoldChecks {
     this.#findings.check("hold-is-takers-own", right, () => `${id} by ${step.method} of ${step.by.name}`);
     if (step.method === "hold" || step.method === "take") this.#findings.moved("hold");
     if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
+    if (step.method === "restore") this.#findings.check("holders-come-back", true, () => "");
     const recovering = tables.meta().recovering && step.method !== "restore";
     // The one exception: what was being made before the store's loss has no record to be published in.
     this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);

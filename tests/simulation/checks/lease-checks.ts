@@ -177,7 +177,7 @@ export class LeaseChecks {
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
             : reason === "expired"
-              ? remote === undefined || remote.ended || remote.releaseAsked || held.lost !== null
+              ? remote === undefined || remote.ended || remote.releaseAsked || !alive
               : false;
     this.#findings.check(
       "loss-is-true",

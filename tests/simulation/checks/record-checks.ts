@@ -1,6 +1,6 @@
 /** Moves, revisions, identity, generations and limits of records. */
 
-import type { Generation, SandboxId } from "@sandlot/contract";
+import type { Generation } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { StopRequest } from "../../../packages/fleet/src/store/store.ts";
 import type { StoreStep } from "../store/sim-store.ts";
@@ -30,7 +30,6 @@ export class RecordChecks {
   readonly #findings: Findings;
   /** The latest generation that was ever given, by any store this fleet had. */
   #given = 0;
-  readonly #latestOf = new Map<string, { readonly generation: number; readonly sandboxId: SandboxId }>();
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
@@ -45,7 +44,7 @@ export class RecordChecks {
       this.#checkGeneration(before, after, step);
       this.#checkLimits(before, after, step);
     }
-    this.#rememberLatest(after);
+    if (after.state === "ready") this.#truth.published.add(after.sandboxId);
   }
 
   ended(step: StoreStep, result: unknown): void {
@@ -103,32 +102,24 @@ export class RecordChecks {
   }
 
   #checkGeneration(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
-    const { generation, sandboxId } = after;
+    const { generation } = after;
     if (step.method === "reserve") this.#checkGiven(generation);
     const owner = ownerOf(after);
     if (owner === null) return;
-    const latest = this.#latestOf.get(owner);
+    // A generation counts from when somebody had a lease on it; one that was only intended leaves no trace.
+    const { latestLeased } = this.#truth.thread(owner);
     const returned = step.method !== "reserve" && step.method !== "bind";
     const grows =
-      latest === undefined ||
-      generation > latest.generation ||
-      (returned && generation === latest.generation && sandboxId === latest.sandboxId) ||
-      // What is only being cleaned up serves nobody, whatever its generation.
-      after.state === "stopping";
+      generation > latestLeased ||
+      (returned && generation === latestLeased) ||
+      // What is only being cleaned up serves nobody, and neither does what is dead, whatever its generation.
+      after.state === "stopping" ||
+      (returned && this.#truth.objectOf(after)?.alive !== true);
     this.#findings.check(
       "generation-grows-per-thread",
       grows && (before === null || generation > before.generation),
-      () => `${owner}: ${generation} after ${latest?.generation}, by ${step.method}`,
+      () => `${owner}: ${generation} after ${latestLeased}, by ${step.method}`,
     );
-  }
-
-  /** A generation counts from when somebody could use it; one that was only intended leaves no trace. */
-  #rememberLatest({ state, generation, sandboxId, user, thread }: SandboxRecord): void {
-    if (state === "ready") this.#truth.published.add(sandboxId);
-    const owner = ownerOf({ user, thread });
-    if (state !== "ready" || owner === null) return;
-    const latest = this.#latestOf.get(owner);
-    if (latest === undefined || generation > latest.generation) this.#latestOf.set(owner, { generation, sandboxId });
   }
 
   #checkGiven(generation: Generation): void {

@@ -15,11 +15,15 @@ import { ownerOf, type Truth } from "./truth.ts";
  * maximum lifetime, it must end a sandbox as soon as it may be that old.
  */
 const STORE_DELAY_MS = 3_200;
+/** How long an answer of the store may be old when somebody acts on it. */
+const ROOM_DELAY_MS = 5_000;
 
 export class StopChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   readonly #holds: HoldChecks;
+  /** When a record last went. */
+  #removedAt = Number.NEGATIVE_INFINITY;
 
   constructor(truth: Truth, findings: Findings, holds: HoldChecks) {
     this.#truth = truth;
@@ -45,6 +49,7 @@ export class StopChecks {
     const { ledger } = this.#truth;
     const { sandboxId } = before;
     this.#findings.moved("stopping→absent");
+    this.#removedAt = this.#truth.now;
     this.#findings.check("only-allowed-moves", before.state === "stopping", () => `${before.state}→absent`);
     this.#findings.check(
       "removed-by-its-actor",
@@ -185,10 +190,12 @@ export class StopChecks {
     const { tables, settings } = this.#truth;
     const { maxPerUser } = settings.limits;
     // For a user's own limit a blank makes no room.
+    if (maxPerUser > 0 && this.#truth.now - this.#removedAt < ROOM_DELAY_MS) return;
     if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
     const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
-    // A stop that was long on its way was decided from other counts.
-    if (this.#truth.now - step.sentAt > 50 || step.by.wasFailed(from, step.sentAt)) return;
+    // A stop that was long on its way, or whose sender was paused, was decided from other counts.
+    const { by, sentAt } = step;
+    if (this.#truth.now - sentAt > 50 || by.process.resumedAt > from || by.wasFailed(from, sentAt)) return;
     const blank = tables
       .records()
       .find(
@@ -260,6 +267,8 @@ export class StopChecks {
     );
     // What was once ended on purpose, and lands again, is not taken back.
     if (own || superseded || tables.obituary(sandboxId) !== null) return;
+    // Room that came free a moment ago could not be counted on.
+    if (now - this.#removedAt < ROOM_DELAY_MS) return;
     const provable = objects.find((object) => {
       const marker = ledger.markers.get(sandboxId)?.get(object.generation);
       if (!object.alive || marker === undefined || marker.token !== object.token) return false;

@@ -27,6 +27,8 @@ export class Process {
   diedAt: number | null = null;
   #pausedAt: number | null = null;
   #pausedMs = 0;
+  /** When it last went on after a pause. */
+  resumedAt = Number.NEGATIVE_INFINITY;
   ambush: Ambush | null = null;
   #waiting: (() => void)[] = [];
 
@@ -73,6 +75,7 @@ export class Process {
   resume(): void {
     if (this.#pausedAt === null) return;
     this.#pausedMs += this.#scheduler.now - this.#pausedAt;
+    this.resumedAt = this.#scheduler.now;
     this.#pausedAt = null;
     const waiting = this.#waiting;
     this.#waiting = [];

@@ -8,40 +8,7 @@ import type { Instance } from "../process/instance.ts";
 import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import { Callers, type ThreadName } from "./callers.ts";
-
-/** How likely each event is, before a run changes the weights. */
-const WEIGHTS = {
-  acquire: 34,
-  acquireEverywhere: 5,
-  acquireTogether: 4,
-  warm: 3,
-  write: 26,
-  writeStale: 3,
-  read: 10,
-  release: 24,
-  releaseTwice: 5,
-  look: 3,
-  destroyPlain: 3,
-  destroyForced: 3,
-  purgePlain: 2,
-  purgeForced: 2,
-  destroyWhileAcquiring: 2,
-  remoteRenew: 10,
-  remoteRelease: 4,
-  crash: 5,
-  busy: 5,
-  idle: 4,
-  kill: 3,
-  pauseLong: 3,
-  pauseShort: 3,
-  close: 1.5,
-  closeDestroy: 1.5,
-  clockStep: 3,
-  outage: 3,
-  empty: 1,
-} as const;
-
-type Kind = keyof typeof WEIGHTS;
+import { Urn } from "./urn.ts";
 
 const INSTANCES_MIN = 3;
 const THREADS: readonly ThreadName[] = [
@@ -58,7 +25,7 @@ export class Workload {
   readonly threads = THREADS;
   readonly #simulation: Simulation;
   readonly #random: Random;
-  readonly #urn: readonly { readonly kind: Kind; readonly upTo: number }[];
+  readonly #urn: Urn;
   readonly #events: number;
   readonly #instancesMax: number;
   readonly #gapMs: number;
@@ -71,23 +38,29 @@ export class Workload {
     this.#events = this.#random.between(200, 260);
     this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
     this.#gapMs = this.#random.pick([250, 500, 900]);
-    this.#urn = this.#drawUrn();
+    this.#urn = new Urn(this.#random);
   }
 
   /** Starts the instances, and lets things happen until enough have. */
   async run(): Promise<void> {
     const { scheduler } = this.#simulation;
     for (let count = 0; count < this.#instancesMax; count += 1) this.#start();
-    await scheduler.run(3_000);
-    for (let event = 0; event < this.#events; event += 1) {
-      // Bursts within a few milliseconds, and lulls in which timeouts run out.
-      const lull = this.#random.unit();
-      const gapMs =
-        lull < 0.4 ? this.#random.between(0, 12) : lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
-      await scheduler.run(scheduler.now + gapMs);
+    let left = this.#events;
+    const next = () => {
       this.#happen();
-    }
+      left -= 1;
+      if (left > 0) scheduler.after(this.#gap(), next);
+    };
+    scheduler.after(3_000, next);
+    await scheduler.run(Number.POSITIVE_INFINITY, () => left === 0);
     this.#ended = true;
+  }
+
+  /** Bursts within a few milliseconds, and lulls in which timeouts run out. */
+  #gap(): number {
+    const lull = this.#random.unit();
+    if (lull < 0.4) return this.#random.between(0, 12);
+    return lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
   }
 
   /** As many instances as at the beginning are running. */
@@ -96,8 +69,7 @@ export class Workload {
   }
 
   #happen(): void {
-    const at = this.#random.unit();
-    const { kind } = this.#urn.find(({ upTo }) => at < upTo) ?? this.#urn[0]!;
+    const kind = this.#urn.draw();
     const living = this.#living().length;
     if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
     this[`_${kind}`]();
@@ -278,19 +250,6 @@ export class Workload {
   }
 
   // --- Steps
-
-  #drawUrn() {
-    const weights = Object.entries(WEIGHTS).map(([kind, weight]) => {
-      const factor = this.#random.pick([0.2, 1, 1, 1, 2.5]);
-      return { kind: kind as Kind, weight: weight * factor };
-    });
-    const total = weights.reduce((sum, { weight }) => sum + weight, 0);
-    let upTo = 0;
-    return weights.map(({ kind, weight }) => {
-      upTo += weight / total;
-      return { kind, upTo };
-    });
-  }
 
   #start(): void {
     if (this.#simulation.instances.length >= this.#instancesMax) this.#simulation.faults.count("instance-restarted");

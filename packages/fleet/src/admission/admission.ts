@@ -20,7 +20,6 @@ import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, Refusal, ReserveAnswer, Store } from "../store/store.ts";
 import { census } from "../store/transactions/rows.ts";
-import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
@@ -51,8 +50,6 @@ interface Ticket {
 
 /** What a refused caller is told to wait before trying again. */
 const RETRY_AFTER_MS = 1_000;
-/** Hints may come without end; a round that admitted nobody is not repeated at once. */
-const ROUND_PAUSE_MS = 10;
 /** An eviction that has not made room after this long does not keep another from being tried. */
 const EVICTION_PATIENCE_MS = 5_000;
 
@@ -129,14 +126,13 @@ export class Admission {
     if (this.#pumping) return;
     this.#pumping = true;
     const never = new AbortController().signal;
-    const { changes, world } = this.#parts;
+    const { changes } = this.#parts;
     try {
       await changes.listening(async () => {
-        while (this.#queue.size > 0) {
+        for (let rounds = 1; this.#queue.size > 0; rounds += 1) {
           const count = changes.count();
-          if (await this.#roundOrTell()) continue;
-          await sleep(world, ROUND_PAUSE_MS);
-          await changes.after(count, never);
+          if (await this.#roundOrTell()) rounds = 0;
+          else await changes.after(count, never, rounds);
         }
       });
     } finally {

@@ -49,11 +49,14 @@ export class Peers {
     const sessions = await store.sessions();
     if (!membership.mayJudge()) return;
     const beats = sessions.map(({ instance, beat }) => [instance, beat] as const);
-    const silentFor = this.#beats.observe(beats, world.monotonicMs(), membership.sightSince());
+    const since = membership.sightSince();
+    const silentFor = this.#beats.observe(beats, world.monotonicMs(), since);
     for (const { instance, beat, identity } of sessions) {
       if (instance === membership.instance) continue;
       const gone = world.processLiveness(identity) === "dead";
       if (!gone && (silentFor.get(instance) ?? 0) < lifetimeMs) continue;
+      // The store may have failed us while the one before was being buried.
+      if (!membership.mayJudge() || membership.sightSince() !== since) return;
       if (await store.bury(instance, beat)) bus.emit({ type: "instance-buried", peer: instance });
     }
   }

@@ -11,6 +11,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Leases } from "../leases/leases.ts";
 import type { Membership } from "../membership/membership.ts";
 import type { Retirement } from "../retirement/retirement.ts";
+import type { LeaseHandle } from "../slot/lease.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
@@ -96,15 +97,22 @@ export class Reaper {
     await this.#noticeExpired(present);
   }
 
+  /** A row that went with its sandbox is no expiry: the loss of the sandbox is told by whoever notices it. */
+  async #hasNoRow({ id, slot }: LeaseHandle): Promise<boolean> {
+    const { store } = this.#parts;
+    const record = await store.get(slot.sandboxId);
+    return record?.state === "ready" && record.generation === slot.generation && !(id in record.leases);
+  }
+
   /** Leases of ours whose row is gone, whoever removed it, or whose sandbox is gone and which nobody came back to. */
   async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
-    const { store, world, leases, parkIfUnused } = this.#parts;
+    const { world, leases, parkIfUnused } = this.#parts;
     for (const lease of [...leases.all()]) {
       const { ttlMs } = lease;
       if (ttlMs === null) continue;
       const isForgotten = () => lease.slot.isLost() && lease.unusedMs(world.monotonicMs()) >= ttlMs;
       const hasRow = () => lease.granted && !lease.slot.isLost();
-      const gone = hasRow() && !present.has(lease.id) && (await store.findLease(lease.id)) === null;
+      const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
       // Asked again, because it may have been released, lost or restarted while the store was asked.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));
     }

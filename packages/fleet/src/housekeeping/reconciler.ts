@@ -61,8 +61,10 @@ export class Reconciler {
     const seen = plan.unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
     for (const object of plan.superseded) if (judgement.stands()) await this.#condemn(object, null, judgement);
-    for (const object of plan.unknown)
-      if ((unknownFor.get(object.ref) ?? 0) >= graceMs) await this.#adoptOrCondemn(object, judgement);
+    await this.#sort(
+      plan.unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
+      judgement,
+    );
     for (const record of plan.missing) {
       const { ref } = record;
       if (ref !== null && (await this.#ask((signal) => backend.probe(ref, signal))) === "dead")
@@ -81,33 +83,53 @@ export class Reconciler {
     if (judgement === null) return false;
     const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
     const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
-    let settled = true;
+    const unknown = objects.filter(({ labels }) => !known.has(labels.sandboxId));
+    // Without a marker it belongs to no thread, so nobody has to wait for it: it ends after its grace.
+    return this.#sort(unknown, judgement, 1);
+  }
+
+  /**
+   * Adopts or condemns, the newest of each thread first: an older one must not take the thread's key before it. While
+   * the newest cannot be asked, the others of its thread wait. False when something is left to do.
+   */
+  async #sort(objects: readonly EngineObject[], judgement: Judgement, markersMin = 0): Promise<boolean> {
+    const { workspaces } = this.#parts.backend;
+    const claims: { object: EngineObject; markers: readonly Marker[]; generation: number }[] = [];
     for (const object of objects) {
-      if (object.labels.threadKey === null && object.place === "home") continue;
-      if (!known.has(object.labels.sandboxId)) settled = (await this.#adoptOrCondemn(object, judgement)) && settled;
+      const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
+        (a, b) => b.generation - a.generation,
+      );
+      if (markers.length < markersMin) continue;
+      claims.push({ object, markers, generation: markers[0]?.generation ?? object.labels.generation });
     }
-    return settled;
+    const waiting = new Set<string>();
+    for (const { object, markers } of claims.sort((a, b) => b.generation - a.generation)) {
+      const threads = markers.map(({ user, thread }) => threadKeyOf(user, thread));
+      const mustWait = threads.some((thread) => waiting.has(thread));
+      if (mustWait || !(await this.#adoptOrCondemn(object, markers, judgement)))
+        for (const thread of threads) waiting.add(thread);
+      if (!judgement.stands()) return false;
+    }
+    return waiting.size === 0;
   }
 
   /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
-  async #adoptOrCondemn(object: EngineObject, judgement: Judgement): Promise<boolean> {
-    const { backend } = this.#parts;
-    const markers = await backend.workspaces.markers(object.labels.sandboxId);
-    const newestFirst = [...markers].sort((a, b) => b.generation - a.generation);
-    const owner = await this.#ownerAmong(newestFirst, object);
+  async #adoptOrCondemn(object: EngineObject, markers: readonly Marker[], judgement: Judgement): Promise<boolean> {
+    const owner = await this.#ownerAmong(markers, object);
     if (owner === "unknown" || !judgement.stands()) return false;
     if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
-    const tenant = owner ?? (await this.#tenantAmong(newestFirst, object));
+    const tenant = await this.#tenantAmong(markers, object);
     if (!judgement.stands()) return false;
     await this.#condemn(object, tenant, judgement);
     return true;
   }
 
-  /** Without a daemon to ask: whose workspace is in the slot, if anybody's. */
+  /** Whose workspace has to go home with it: the thread that has it in the slot, or that has it mounted and not left. */
   async #tenantAmong(markers: readonly Marker[], { place }: EngineObject): Promise<Marker | null> {
-    if (place === "home") return markers[0] ?? null;
-    for (const marker of markers)
-      if ((await this.#parts.backend.workspaces.look({ ...marker, place })).slot) return marker;
+    for (const marker of markers) {
+      const { slot, stale } = await this.#parts.backend.workspaces.look({ ...marker, place });
+      if (place === "home" ? !stale : slot) return marker;
+    }
     return null;
   }
 

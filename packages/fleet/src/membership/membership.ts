@@ -25,6 +25,15 @@ const REJOIN_MAX = 3;
 
 type Confirmed = Extract<BeatAnswer, { kind: "ok" }>;
 
+/** Under which counter, in which life of our session and when a hold was asked for. */
+export interface Ask {
+  readonly seq: number;
+  readonly epoch: Epoch | null;
+  readonly term: number;
+  /** On the monotonic clock: just before the store was asked. */
+  since: number;
+}
+
 export class Membership {
   readonly instance: InstanceId;
   readonly #world: World;
@@ -32,6 +41,7 @@ export class Membership {
   readonly #slots: Slots;
   readonly #bus: EventBus;
   readonly #lifetimeMs: number;
+  readonly #isCurrent: (slot: Slot) => Promise<boolean>;
   /** Counters of holds that are being asked for, in the order they were taken. */
   readonly #asking = new Set<number>();
   #seq = 0;
@@ -56,6 +66,8 @@ export class Membership {
     slots: Slots;
     bus: EventBus;
     lifetimeMs: number;
+    /** Whether no later generation has used the thread's workspace. Only the engine knows, once the store was lost. */
+    isCurrent: (slot: Slot) => Promise<boolean>;
   }) {
     this.instance = parts.instance;
     this.#world = parts.world;
@@ -63,6 +75,7 @@ export class Membership {
     this.#slots = parts.slots;
     this.#bus = parts.bus;
     this.#lifetimeMs = parts.lifetimeMs;
+    this.#isCurrent = parts.isCurrent;
   }
 
   get epoch(): Epoch | null {
@@ -92,14 +105,19 @@ export class Membership {
   }
 
   /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
-  asking(): number {
+  asking(): Ask {
     this.#seq += 1;
     this.#asking.add(this.#seq);
-    return this.#seq;
+    return { seq: this.#seq, epoch: this.#epoch, term: this.#term, since: this.#world.monotonicMs() };
   }
 
-  asked(seq: number): void {
+  asked({ seq }: Ask): void {
     this.#asking.delete(seq);
+  }
+
+  /** Whether a hold can be relied on without asking again: no beat has confirmed it yet, so it must be young itself. */
+  stillHolds({ term, since }: Ask): boolean {
+    return this.trusted() && term === this.#term && this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
   }
 
   sawGeneration(generation: number): void {
@@ -183,13 +201,7 @@ export class Membership {
       await this.#recheck(answer);
       return answer;
     }
-    if (tries === 0) {
-      throw new SandlotError("store_unavailable", {
-        operation: "beat",
-        problem: "it keeps forgetting this instance",
-        retryAfterMs: 1_000,
-      });
-    }
+    if (tries === 0) throw forgotten("it keeps forgetting this instance");
     this.#doubt();
     this.#term += 1;
     const before = this.#slots.held();
@@ -208,7 +220,7 @@ export class Membership {
     let restored = 0;
     for (const slot of slots) {
       if (slot.isLost()) continue;
-      if (await this.#holdAgain(slot)) restored += 1;
+      if ((!newEpoch || (await this.#isCurrent(slot))) && (await this.#holdAgain(slot))) restored += 1;
       else slot.lose("session-lost");
     }
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
@@ -216,19 +228,21 @@ export class Membership {
 
   async #holdAgain(slot: Slot): Promise<boolean> {
     const { sandboxId, generation, record } = slot;
-    const seq = this.asking();
+    const ask = this.asking();
     try {
       const { instance } = this;
+      const { seq } = ask;
       const epoch = this.#epoch;
       const answer =
         slot.epoch === epoch
           ? await this.#store.hold({ sandboxId, generation, instance, seq })
           : await this.#store.restore({ record, instance, seq });
-      if (answer.kind !== "held") return false;
+      if (answer.kind === "gone") return false;
+      if (answer.kind !== "held") throw forgotten("the store was lost again");
       slot.heldAs(seq, answer.record, epoch);
       return true;
     } finally {
-      this.asked(seq);
+      this.asked(ask);
     }
   }
 
@@ -262,4 +276,9 @@ export class Membership {
     this.#sightSince = Number.POSITIVE_INFINITY;
     this.#renewedAt = Number.NEGATIVE_INFINITY;
   }
+}
+
+/** Not a loss: the next beat tells what the store is now. */
+function forgotten(problem: string): SandlotError {
+  return new SandlotError("store_unavailable", { operation: "beat", problem, retryAfterMs: 1_000 });
 }

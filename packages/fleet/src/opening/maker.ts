@@ -17,7 +17,7 @@ import {
 import type { Backend, Created, CreateSpec } from "../backend/backend.ts";
 import { threadKeyOf } from "../backend/labels.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
-import type { Membership } from "../membership/membership.ts";
+import type { Ask, Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Retirement } from "../retirement/retirement.ts";
@@ -74,11 +74,11 @@ export class Maker {
     );
   }
 
-  /** Makes a sandbox from a reservation. `hold` is the counter of the hold to take; `null` leaves it parked, or blank. */
+  /** Makes a sandbox from a reservation. `hold` is the hold to take with it; `null` leaves it parked, or blank. */
   async make(
     record: SandboxRecord,
     blueprint: NamedBlueprint,
-    hold: number | null,
+    hold: Ask | null,
     signal: AbortSignal,
   ): Promise<SandboxRecord | null> {
     const { store, world, membership, retirement, bus } = this.#parts;
@@ -93,15 +93,9 @@ export class Maker {
       }
       const { ref, place, workspace } = created;
       const arrival = ARRIVALS[workspace];
-      const published = await store.publish({
-        sandboxId,
-        revision,
-        actor: membership.instance,
-        ref,
-        place,
-        arrival,
-        hold,
-      });
+      if (hold !== null) hold.since = world.monotonicMs();
+      const ready = { sandboxId, revision, actor: membership.instance, ref, place, arrival, hold: hold?.seq ?? null };
+      const published = await store.publish(ready);
       if (published === null) {
         await retirement.unmake({ ...record, ref });
         return null;

@@ -16,7 +16,7 @@ import {
 } from "@sandlot/contract";
 import type { Attachment, Backend, Credentials, Target } from "../backend/backend.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
-import type { Membership } from "../membership/membership.ts";
+import type { Ask, Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
 import { type Retirement, spotOf } from "../retirement/retirement.ts";
@@ -52,8 +52,6 @@ export type Taken =
   | { readonly kind: "slot"; readonly slot: Slot | null }
   | { readonly kind: "record"; readonly record: SandboxRecord | null };
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
-/** Under which counter, and in which life of our session, a hold was asked for. */
-type Ask = { readonly seq: number } & Pick<Membership, "epoch" | "term">;
 
 export const SAME: Recovery = {
   kind: "same",
@@ -167,7 +165,7 @@ export class Opener {
   /** Makes a sandbox from a reservation, and holds it. */
   async create(record: SandboxRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
     return this.#asking(async (ask) => {
-      const made = await this.#parts.maker.make(record, blueprint, ask.seq, signal);
+      const made = await this.#parts.maker.make(record, blueprint, ask, signal);
       if (made === null) return null;
       return this.#connect(made, ask, "cold", signal);
     });
@@ -176,12 +174,11 @@ export class Opener {
   /** Runs `open` with a counter for the hold it takes. No beat undoes that hold until it has ended. */
   async #asking(open: (ask: Ask) => Promise<Slot | null>): Promise<Slot | null> {
     const { membership } = this.#parts;
-    const { epoch, term } = membership;
-    const seq = membership.asking();
+    const ask = membership.asking();
     try {
-      return await open({ seq, epoch, term });
+      return await open(ask);
     } finally {
-      membership.asked(seq);
+      membership.asked(ask);
     }
   }
 
@@ -194,10 +191,10 @@ export class Opener {
     try {
       const reached = await this.#reach(record, signal);
       if (reached === null) return null;
+      if (reached === "overtaken") return await this.#giveUp(record, ask);
       attachment = reached.attachment;
       signal.throwIfAborted();
-      const certain = membership.trusted() && membership.term === ask.term;
-      if (certain) return this.#establish(record, ask, { origin, ...reached }, startedAt);
+      if (membership.stillHolds(ask)) return this.#establish(record, ask, { origin, ...reached }, startedAt);
       // Our session may have ended meanwhile, and this hold with it. Look again.
       await membership.validate();
     } catch (error) {
@@ -210,6 +207,13 @@ export class Opener {
       throw error;
     }
     await this.#letGo(record, ask, attachment);
+    return null;
+  }
+
+  /** The thread has had a later generation since this one was given: nobody can use the sandbox under it. */
+  async #giveUp(record: SandboxRecord, ask: Ask): Promise<null> {
+    const parked = await this.#letGo(record, ask, null);
+    if (parked !== null) await this.#parts.retirement.stopUnheld(parked, "create-abandoned");
     return null;
   }
 
@@ -255,7 +259,7 @@ export class Opener {
   }
 
   /** Binds what is bound only in the record, then attaches. `null`: it has ended meanwhile, or is dead and being stopped. */
-  async #reach(record: SandboxRecord, signal: AbortSignal): Promise<Reached | null> {
+  async #reach(record: SandboxRecord, signal: AbortSignal): Promise<Reached | null | "overtaken"> {
     const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
@@ -264,6 +268,7 @@ export class Opener {
       return { attachment, recovery: arrival === null || isShared(record) ? SAME : RECOVERIES[arrival] };
     } catch (error) {
       if (signal.aborted) throw error;
+      if (error instanceof Overtaken) return "overtaken";
       const dead = isSandlotError(error, "sandbox_lost");
       if (!dead && !(await this.#isPresent(record))) return null;
       // A daemon that answers to other credentials than its record can be reached by nobody.
@@ -278,7 +283,8 @@ export class Opener {
     const { backend, store } = this.#parts;
     const { sandboxId, generation, boundFrom } = record;
     const spot = spotOf(record);
-    const found = spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot), signal);
+    const found =
+      spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot).catch(overtaken), signal);
     if (boundFrom === null) return record.arrival;
     await abortable(backend.rebind(targetOf(record), boundFrom, signal), signal);
     const arrival = found === "existing" ? "restored" : "empty";
@@ -314,6 +320,13 @@ export function throwIfRecovering(answer: { kind: string; epoch?: string }, life
   if (answer.kind === "recovering" && answer.epoch !== undefined) {
     throw new SandlotError("store_recovering", { epoch: answer.epoch, retryAfterMs: lifetimeMs });
   }
+}
+
+/** A later generation has used the thread's workspace. */
+class Overtaken extends Error {}
+
+function overtaken(error: unknown): never {
+  throw isSandlotError(error, "stale_generation") ? new Overtaken() : error;
 }
 
 /** What went wrong in the engine is its own business; for the caller the sandbox cannot be reached now. */

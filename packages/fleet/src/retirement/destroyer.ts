@@ -72,7 +72,7 @@ export class Destroyer {
     let purge = options.purge === true;
     /** What this call ends. A sandbox that the thread is given afterwards is none of its business. */
     let ending: SandboxId | null = null;
-    while (true) {
+    for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
       const count = changes.count();
@@ -95,7 +95,7 @@ export class Destroyer {
         if (record.state === "stopping") ending = record.sandboxId;
         if (await retirement.help(record, signal)) changes.hint();
       }
-      await changes.after(count, signal);
+      await changes.after(count, signal, rounds);
     }
   }
 

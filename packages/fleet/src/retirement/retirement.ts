@@ -159,11 +159,10 @@ export class Retirement {
     try {
       for (let reread = 0; reread < REREAD_MAX; reread += 1) {
         await membership.validate();
+        const { term } = membership;
         const record = await store.get(first.sandboxId);
         if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
-        // Whoever was paused while reading may no longer be the actor: the engine is not asked on an old belief.
-        if (!membership.trusted()) continue;
-        await this.#clear(record);
+        await this.#clear(record, term);
         const { sandboxId, revision, actor, reason } = record;
         if (!(await store.remove({ sandboxId, revision, actor }))) continue;
         this.#failures.delete(sandboxId);
@@ -181,21 +180,37 @@ export class Retirement {
   }
 
   /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
-  async #clear(record: SandboxRecord): Promise<void> {
+  async #clear(record: SandboxRecord, term: number): Promise<void> {
     const { backend } = this.#parts;
     const { sandboxId } = record;
     const refs = new Set<EngineRef>(record.ref === null ? [] : [record.ref]);
     if (record.ref === null) {
       // The create was never confirmed, so only the engine knows what it made.
-      const objects = await this.#ask(sandboxId, "list it", (signal) =>
+      const objects = await this.#askAsActor(sandboxId, term, "list it", (signal) =>
         backend.list({ consistent: true, sandboxId }, signal),
       );
       for (const object of objects) if (object.labels.sandboxId === sandboxId) refs.add(object.ref);
     }
-    for (const ref of refs) await this.#ask(sandboxId, "destroy it", (signal) => backend.destroy(ref, signal));
+    for (const ref of refs)
+      await this.#askAsActor(sandboxId, term, "destroy it", (signal) => backend.destroy(ref, signal));
     const spot = spotOf(record);
     if (spot !== null)
-      await this.#ask(sandboxId, "settle its workspace", () => settleWorkspace(backend.workspaces, spot, record.purge));
+      await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
+        settleWorkspace(backend.workspaces, spot, record.purge),
+      );
+  }
+
+  /** Whoever was paused may no longer be the actor: the engine is not asked on an old belief. */
+  #askAsActor<T>(
+    sandboxId: SandboxId,
+    term: number,
+    step: string,
+    ask: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { membership } = this.#parts;
+    if (membership.trusted() && membership.term === term) return this.#ask(sandboxId, step, ask);
+    const problem = `it is not certain that this instance is still the one to ${step}`;
+    return Promise.reject(new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 }));
   }
 
   #ask<T>(sandboxId: SandboxId, step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -238,6 +253,9 @@ export class Retirement {
     );
     const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
     if (object === undefined) return;
+    // Bound since: then it was published after all, and is its thread's and not a leftover of ours.
+    const markers = await backend.workspaces.markers(sandboxId);
+    if (markers.some((marker) => marker.generation > leftover.generation)) return;
     const { ref, place } = object;
     const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });
     if (record !== null) await this.drive(record);

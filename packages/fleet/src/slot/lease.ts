@@ -25,6 +25,12 @@ export interface LeaseHome {
   monotonicMs(): number;
 }
 
+const NOTHING_LEFT: Recovery = {
+  kind: "empty",
+  lost: ["processes", "temporary files", "installed packages", "workspace"],
+  survived: [],
+};
+
 export class LeaseHandle implements Lease {
   readonly id: LeaseId;
   readonly purpose: string;
@@ -131,7 +137,8 @@ export class LeaseHandle implements Lease {
   moveTo(slot: Slot): void {
     this.#slot.leases.delete(this);
     this.#slot = slot;
-    this.#recovery = slot.recovery;
+    // This lease had a workspace before: where the next generation begins with none, it was lost too.
+    this.#recovery = slot.recovery.kind === "empty" ? NOTHING_LEFT : slot.recovery;
     slot.leases.add(this);
   }
 

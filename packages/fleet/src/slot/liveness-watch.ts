@@ -74,9 +74,8 @@ export class LivenessWatch {
     const { store, bus } = this.#parts;
     const record = await quietly(bus, "reason", () => store.get(sandboxId));
     if (record !== null && record.generation !== generation) return "superseded";
-    const reason =
-      record?.reason ??
-      (record === null ? (await quietly(bus, "reason", () => store.obituary(sandboxId)))?.reason : null);
+    const obituary = await quietly(bus, "reason", () => store.obituary(sandboxId));
+    const reason = obituary?.reason ?? record?.reason;
     return reason === "destroyed" ? "destroyed" : "crashed";
   }
 

@@ -3,6 +3,7 @@
  * after a while. The store is watched only while somebody is listening: an idle fleet costs nothing.
  */
 
+import { sleep } from "../world/waiting.ts";
 import type { Timer, World } from "../world/world.ts";
 import type { Store } from "./store.ts";
 
@@ -10,6 +11,8 @@ import type { Store } from "./store.ts";
 const POLL_MS = 250;
 /** After a hint, let what belongs together arrive before everybody looks. */
 const SETTLE_MS = 2;
+/** However much changes, nobody who waits looks less often than this. */
+const PAUSE_MAX_MS = 64;
 
 export class Changes {
   readonly #world: World;
@@ -42,10 +45,15 @@ export class Changes {
     return this.#count;
   }
 
-  /** Resolves when something may have changed since `count`. Rejects with the signal's reason. */
-  after(count: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return Promise.reject(signal.reason);
-    if (count !== this.#count) return this.#wait(SETTLE_MS, signal);
+  /**
+   * Resolves when something may have changed since `count`. Rejects with the signal's reason. In a busy fleet there is
+   * always a change: the more `rounds` a caller has waited in vain, the less often it is woken for one.
+   */
+  async after(count: number, signal: AbortSignal, rounds = 0): Promise<void> {
+    signal.throwIfAborted();
+    const pauseMs = Math.min(SETTLE_MS * 2 ** rounds, PAUSE_MAX_MS);
+    if (rounds > 0) await sleep(this.#world, pauseMs, signal);
+    if (count !== this.#count) return rounds > 0 ? undefined : this.#wait(pauseMs, signal);
     return this.#wait(POLL_MS * (0.75 + this.#world.random() / 2), signal);
   }
 

@@ -266,7 +266,7 @@ export interface BindRequest {
 
 export type BindAnswer =
   | { readonly kind: "bound"; readonly record: SandboxRecord }
-  /** Somebody else took the blank. */
+  /** Somebody else took the blank, or the thread has had a later generation than the one asked for. */
   | { readonly kind: "taken" }
   /** The thread has a sandbox by now. */
   | { readonly kind: "exists"; readonly record: SandboxRecord }
@@ -280,6 +280,7 @@ export interface StopRequest {
   readonly purge: boolean;
   /**
    * - `unheld`: only while nobody holds it, and only if `revision` is still this one. For everything that is planned.
+   *   While the store recovers nobody can tell who holds what, so it is `lost`.
    * - `dead`: the engine says this generation is dead, so its holds mean nothing any more.
    * - `force`: somebody insisted.
    * - `abandon`: the actor of a `creating` record gives up.

@@ -43,6 +43,8 @@ export interface Tables {
   deleteRecord(sandboxId: SandboxId): void;
 
   obituary(sandboxId: SandboxId): Obituary | null;
+  /** The last one of the thread. */
+  obituaryOf(user: UserId, thread: ThreadId): Obituary | null;
   /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */
   putObituary(obituary: Obituary): void;
 }

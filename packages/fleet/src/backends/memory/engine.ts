@@ -33,6 +33,7 @@ import type { Marker } from "../../backend/labels.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import type { EngineApi, EngineNotice, ExecRequest, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
+import { livenessElsewhere, newRef } from "./engine-ref.ts";
 import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
 import type { DirectoryNode } from "./files/node.ts";
 import { loadJustBash } from "./just-bash.ts";
@@ -80,7 +81,7 @@ export class MemoryEngine implements EngineApi {
     const { mnt, ...where } = this.#mount(spec);
     const { labels, generation, token, blueprint } = spec;
     const { environment } = blueprint;
-    const ref = this.#world.randomHex(16) as EngineRef;
+    const ref = newRef(this.#world);
     const inside = { place: where.place, mnt, environment, world: this.#world, runCommand };
     this.#objects.set(ref, new MemoryObject({ ref, labels, credentials: { generation, token }, ...inside }));
     return { ref, ...where };
@@ -99,12 +100,17 @@ export class MemoryEngine implements EngineApi {
   }
 
   async probe(ref: EngineRef): Promise<Liveness> {
-    return this.#objects.get(ref)?.isAlive === true ? "alive" : "dead";
+    const object = this.#objects.get(ref);
+    if (object === undefined) return livenessElsewhere(ref, this.#world);
+    return object.isAlive ? "alive" : "dead";
   }
 
   async remove(ref: EngineRef): Promise<void> {
     const object = this.#objects.get(ref);
-    if (object === undefined) return;
+    if (object === undefined) {
+      if (livenessElsewhere(ref, this.#world) === "unknown") throw elsewhere(ref);
+      return;
+    }
     const { fleet, sandboxId } = object.labels;
     const wasAlive = object.isAlive;
     object.end("destroyed");
@@ -228,6 +234,7 @@ export class MemoryEngine implements EngineApi {
     const { sandboxId, generation } = target;
     const object = this.#objects.get(target.ref);
     const lost = (reason: LossReason) => new SandlotError("sandbox_lost", { sandboxId, generation, reason });
+    if (object === undefined && livenessElsewhere(target.ref, this.#world) === "unknown") throw elsewhere(sandboxId);
     if (object === undefined || object.labels.sandboxId !== sandboxId) throw lost("destroyed");
     if (!object.isAlive) throw lost("crashed");
     if (options.anyGeneration !== true && !object.accepts(target)) {
@@ -241,4 +248,10 @@ export class MemoryEngine implements EngineApi {
     if (this.#suspended > 0) return;
     for (const listener of this.#listeners) queueMicrotask(() => listener(event));
   }
+}
+
+/** Memory cannot be reached from outside its process. */
+function elsewhere(sandboxId: string): SandlotError {
+  const problem = "it is in the memory of another process; one process at a time can use a fleet on the memory backend";
+  return new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 });
 }

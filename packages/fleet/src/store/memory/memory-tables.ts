@@ -154,6 +154,13 @@ export class MemoryTables implements Tables {
     return this.#obituaries.get(sandboxId) ?? null;
   }
 
+  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
+    let last: Obituary | null = null;
+    for (const obituary of this.#obituaries.values())
+      if (obituary.user === user && obituary.thread === thread) last = obituary;
+    return last;
+  }
+
   putObituary(obituary: Obituary): void {
     this.#obituaries.delete(obituary.sandboxId);
     this.#obituaries.set(obituary.sandboxId, obituary);

@@ -147,6 +147,11 @@ export class SqliteTables implements Tables {
     return row === undefined ? null : toObituary(row);
   }
 
+  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
+    const row = this.#sql.obituaryOf.get(user, thread);
+    return row === undefined ? null : toObituary(row);
+  }
+
   putObituary(obituary: Obituary): void {
     this.#sql.putObituary.run(obituary.sandboxId, JSON.stringify(obituary));
     this.#sql.trimObituaries.run(OBITUARIES_MAX);
@@ -204,6 +209,10 @@ function prepareAll(db: DatabaseSync) {
     insertLease: prepare("INSERT OR REPLACE INTO leases (lease_id, sandbox_id) VALUES (?, ?)"),
     deleteLease: prepare("DELETE FROM leases WHERE lease_id = ? AND sandbox_id = ?"),
     obituary: prepare("SELECT sandbox_id, body FROM obituaries WHERE sandbox_id = ?"),
+    // A thousand rows at most, and asked only when a blank is bound or a sandbox adopted: not worth an index.
+    obituaryOf: prepare(
+      "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT 1",
+    ),
     putObituary: prepare("INSERT OR REPLACE INTO obituaries (sandbox_id, body) VALUES (?, ?)"),
     trimObituaries: prepare(
       "DELETE FROM obituaries WHERE ordinal <= (SELECT ordinal FROM obituaries ORDER BY ordinal DESC LIMIT 1 OFFSET ?)",

@@ -22,6 +22,8 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
   } else {
     if (record.state !== "ready") return { kind: "lost", record };
     if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };
+    // Whoever holds it may not have come back yet.
+    if (mode.kind === "unheld" && tables.meta().recovering) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
   return { kind: "stopping", record: change(tables, record, { ...ENDED, state: "stopping", actor, reason, purge }) };

@@ -145,6 +145,8 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
   if (existing !== null) return { kind: "exists", record: existing };
   const blank = tables.record(sandboxId);
   if (blank === null || blank.revision !== revision || !isBlank(blank) || isHeld(blank)) return { kind: "taken" };
+  // The generation was given before this transaction: the thread may have had, and lost, a later one since.
+  if ((tables.obituaryOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
   const full = refuseIfFull(tables, { max: null, maxPerUser }, user);
   if (full !== null) return full;
   const holders = { [instance]: { generation, seq, since: tables.now() } };

@@ -50,6 +50,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
   // It was ended once; what the engine shows under its name landed too late.
   if (tables.obituary(sandboxId) !== null) return false;
+  if ((tables.obituaryOf(user, thread)?.generation ?? 0) > generation) return false;
   if (refuseIfFull(tables, limits, user) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });

@@ -52,7 +52,8 @@ function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, gene
   const record = tables.record(sandboxId);
   if (record !== null && record.generation !== generation) return "superseded";
   if (record?.state === "ready" && record.holders[instance]?.generation === generation) return null;
-  const reason = record === null ? tables.obituary(sandboxId)?.reason : record.reason;
+  // What ended it first is why: later its remains may be ended once more.
+  const reason = tables.obituary(sandboxId)?.reason ?? record?.reason;
   if (reason === "destroyed" || reason === "crashed") return reason;
   return "session-lost";
 }

@@ -61,6 +61,21 @@ export const bindingCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "a generation that the thread has left behind binds nothing",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const blank = await stage.ready(a, null);
+      const early = await bindOf(stage, blank, a, "t");
+      const held = await stage.ready(a, "t", 1);
+      const { revision } = await stage.stop(held, a, { mode: { kind: "dead" }, reason: "crashed" });
+      expect(await store.remove({ sandboxId: held.sandboxId, revision, actor: a })).toBe(true);
+      expect(held.generation).toBeGreaterThan(early.generation);
+      expect(await store.bind(early)).toEqual({ kind: "taken" });
+      expect((await store.bind(await bindOf(stage, blank, a, "t"))).kind).toBe("bound");
+    },
+  },
+  {
     name: "binding counts the user's limit",
     async run(stage) {
       const { store, expect } = stage;

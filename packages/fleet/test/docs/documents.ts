@@ -1,0 +1,124 @@
+/**
+ * What the documents claim, found in their text: links, code blocks, and the tests and commands that show a promise.
+ *
+ *   `test/provider/acquire.test.ts` › get is synchronous and in memory only      a test, or a case of a suite
+ *   `npm run sim` › fleet-limit                                                  an invariant of the simulation
+ *   `npm run bench core` › growth-10-to-100000                                   a result of a benchmark
+ *   `npm run crash`                                                              a command as a whole
+ *
+ * A path that begins with `test/` or `src/` is below `packages/fleet`; every other one is below the repository.
+ */
+
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+const ROOT = join(import.meta.dirname, "..", "..", "..", "..");
+
+export function read(path: string): string {
+  return readFileSync(join(ROOT, path), "utf8");
+}
+
+/** Every document that is written by hand: at the root, in `docs`, and beside each package. */
+export function documentPaths(): string[] {
+  const below = (folder: string) =>
+    readdirSync(join(ROOT, folder))
+      .filter((name) => name.endsWith(".md"))
+      .map((name) => join(folder, name));
+  const packages = readdirSync(join(ROOT, "packages")).map((name) => join("packages", name, "README.md"));
+  return [...below("."), ...below("docs"), ...below("docs/decisions"), ...packages.filter(isThere)];
+}
+
+export function isThere(path: string): boolean {
+  return existsSync(join(ROOT, path));
+}
+
+/** Where relative links of a document lead, as paths below the repository. Code is not looked at. */
+export function linkTargets(path: string): string[] {
+  const prose = read(path)
+    .replace(/^```[\s\S]*?^```/gm, "")
+    .replace(/`[^`\n]*`/g, "");
+  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = ""]) => target)
+    .filter((target) => !/^(https?:|mailto:|#)/.test(target))
+    .map((target) => join(dirname(path), target.replace(/#.*$/, "")));
+}
+
+/** The code blocks of one language, in their order. */
+export function codeBlocks(path: string, language: string): string[] {
+  const fence = new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm");
+  return [...read(path).matchAll(fence)].map(([, code = ""]) => code);
+}
+
+/** Something that shows that a claim is true: a file and a title in it, or a command and what it prints. */
+export interface Proof {
+  readonly subject: string;
+  readonly title: string | null;
+}
+
+/** The cells of a table's rows, header and rule left out. */
+export function tableRows(text: string): string[][] {
+  const lines = text.split("\n").filter((line) => line.startsWith("|"));
+  return lines
+    .filter((line, index) => !/^\|[\s:|-]+\|$/.test(line) && !/^\|[\s:|-]+\|$/.test(lines[index + 1] ?? ""))
+    .map((line) =>
+      line
+        .slice(1, line.lastIndexOf("|"))
+        .split("|")
+        .map((cell) => cell.trim()),
+    );
+}
+
+/** Every proof that a text names, wherever it stands. */
+export function proofsIn(text: string): Proof[] {
+  const named = [...text.matchAll(/`([^`\n]+)` › ([^|\n]*?)\s*(?=\||<br>|$)/gm)];
+  return named.map(([, subject = "", title = ""]) => ({ subject, title }));
+}
+
+/** `null`: it is there. Otherwise what is missing. */
+export function problemOf({ subject, title }: Proof): string | null {
+  return subject.startsWith("npm ") ? problemOfCommand(subject, title) : problemOfTest(subject, title);
+}
+
+function problemOfTest(path: string, title: string | null): string | null {
+  const file = /^(test|src)\//.test(path) ? join("packages", "fleet", path) : path;
+  if (!isThere(file) || !statSync(join(ROOT, file)).isFile()) return `${path}: no such file`;
+  if (title === null) return null;
+  const literal = title.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const declared = new RegExp(`(?:\\b(?:test|it)(?:\\.\\w+)?\\(|\\)\\(|\\bname:)\\s*(["\`])${literal}\\1`);
+  return declared.test(read(file)) ? null : `${path}: no test called "${title}"`;
+}
+
+function problemOfCommand(command: string, title: string | null): string | null {
+  const [, verb, first = ""] = command.split(" ");
+  const script = verb === "run" ? first : (verb ?? "");
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  if (!Object.hasOwn(scripts, script)) return `${command}: no such script`;
+  const step = /--only (\S+)$/.exec(command)?.[1];
+  if (step !== undefined && !read("scripts/test.mjs").includes(`name: "${step}"`)) return `${command}: no such step`;
+  if (title === null) return null;
+  const printed: Readonly<Record<string, () => string[]>> = { sim: simulationInvariants, bench: benchmarkResults };
+  return printed[script]?.().includes(title) ? null : `${command}: prints no ${title}`;
+}
+
+export function simulationInvariants(): string[] {
+  const source = read("tests/simulation/checks/invariants.ts");
+  return [...source.matchAll(/^ {2}"([a-z-]+)": \[/gm)].map(([, name = ""]) => name);
+}
+
+function benchmarkResults(): string[] {
+  const folder = "bench/suites/bookkeeping";
+  const sources = readdirSync(join(ROOT, folder)).map((name) => read(join(folder, name)));
+  return sources.flatMap((source) => [...source.matchAll(/name: "([a-z0-9-]+)"/g)].map(([, name = ""]) => name));
+}
+
+/** The bugs that `npm run sim:mutants` plants, each with the rule it breaks. */
+export function plantedMutants(): ReadonlyMap<string, number> {
+  const folder = "tests/simulation/mutants/planted";
+  const files = readdirSync(join(ROOT, folder)).filter((name) => name.endsWith(".mutant"));
+  return new Map(
+    files.map((name) => {
+      const rule = /^rule: (\d+)$/m.exec(read(join(folder, name)))?.[1];
+      return [name.slice(0, -".mutant".length), Number(rule)];
+    }),
+  );
+}
