@@ -20,11 +20,29 @@ import { build, isBuilt } from "./build.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
 /**
- * Debian packages that parts of the repository need: `{ name, command, neededBy }`, where the presence of `command` in
- * PATH means that the package is there. Empty: the core needs none. An engine's package is listed here when its backend
- * arrives.
+ * Debian packages that parts of the repository need, where the presence of `command` in PATH means that the package is
+ * there. Those `forTests` are looked after by `npm test` only. An engine's package is listed here when its backend arrives.
  */
-const SYSTEM_PACKAGES = [];
+const SYSTEM_PACKAGES = [
+  {
+    name: "ripgrep",
+    command: "rg",
+    neededBy: "the test that searching gives the same with and without it",
+    forTests: true,
+  },
+  {
+    name: "procps",
+    command: "pkill",
+    neededBy: "the test that `pkill node` does not touch the daemon",
+    forTests: true,
+  },
+  {
+    name: "psmisc",
+    command: "killall",
+    neededBy: "the test that `killall node` does not touch the daemon",
+    forTests: true,
+  },
+];
 
 const CACHE = join(ROOT, ".cache");
 const LOCK = join(CACHE, "bootstrap.lock");
@@ -43,7 +61,7 @@ async function main(args) {
   const wantBuild = !options.includes("--no-build");
   const isReady = () => isInstalled() && (!wantBuild || isBuilt());
 
-  ensureSystemPackages();
+  ensureSystemPackages(options.includes("--for-tests"));
   if (!isReady()) {
     await withLock(async () => {
       if (!isInstalled()) await install();
@@ -55,8 +73,9 @@ async function main(args) {
 
 // --- system packages
 
-function ensureSystemPackages() {
-  const missing = SYSTEM_PACKAGES.filter(({ command }) => !isInPath(command));
+function ensureSystemPackages(forTests) {
+  const needed = SYSTEM_PACKAGES.filter((entry) => forTests || !entry.forTests);
+  const missing = needed.filter(({ command }) => !isInPath(command));
   if (missing.length === 0) return;
   for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);
   const names = missing.map(({ name }) => name);
@@ -91,6 +110,7 @@ function hashOfManifests() {
     "package-lock.json",
     "package.json",
     "packages/contract/package.json",
+    "packages/sandboxd/package.json",
     "packages/fleet/package.json",
   ]) {
     hash.update(readFileSync(join(ROOT, path))).update("\0");

@@ -7,18 +7,21 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join, relative } from "node:path";
 import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
 
-const PACKAGES = ["packages/contract", "packages/fleet"];
+const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/fleet"];
+/** The daemon is one file, so it is bundled and not only compiled. */
+const BUNDLE = { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" };
 const STAMP = join(ROOT, ".cache", "build.json");
 
 export function isBuilt() {
   return (
     existsSync(STAMP) &&
     JSON.parse(readFileSync(STAMP, "utf8")).sources === hashOfSources() &&
-    PACKAGES.every((folder) => missingOutputs(folder).length === 0)
+    PACKAGES.every((folder) => missingOutputs(folder).length === 0) &&
+    existsSync(join(ROOT, BUNDLE.output))
   );
 }
 
-/** Returns the compiler's exit code. */
+/** Returns the exit code of the first part that fails. */
 export async function build() {
   const sources = hashOfSources();
   // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
@@ -28,6 +31,8 @@ export async function build() {
   const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
   const code = await run(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
   if (code !== 0) return code;
+  const bundled = await run(repositoryNode(), [join(ROOT, BUNDLE.script)], { env: childEnvironment() });
+  if (bundled !== 0) return bundled;
   for (const folder of PACKAGES) removeOrphans(folder);
   mkdirSync(dirname(STAMP), { recursive: true });
   writeFileSync(STAMP, JSON.stringify({ sources }));
@@ -36,7 +41,7 @@ export async function build() {
 
 function hashOfSources() {
   const hash = createHash("sha256");
-  const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json"];
+  const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json", BUNDLE.script];
   for (const folder of PACKAGES) {
     inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
   }

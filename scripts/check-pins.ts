@@ -10,8 +10,13 @@ import { join } from "node:path";
 import { repositoryFiles } from "./repository-files.ts";
 import { NODE_FLOOR, ROOT } from "./runtime.mjs";
 
-/** Optional natives below just-bash (`xz` and `zstd` in its shell). It works without them, and we do not use them. */
-const ALLOWED_INSTALL_SCRIPTS = ["node_modules/@mongodb-js/zstd", "node_modules/node-liblzma"];
+/** The first two are optional natives below just-bash (`xz`, `zstd`), which works without them; we do not use them. */
+const ALLOWED_INSTALL_SCRIPTS = [
+  "node_modules/@mongodb-js/zstd",
+  "node_modules/node-liblzma",
+  // Its script only checks what a platform package of its own already brought.
+  "node_modules/esbuild",
+];
 const EXACT = /^\d+\.\d+\.\d+(-[\w.]+)?$/;
 const REGISTRY_ADDRESS = /\bregistry\.[\w-]+\.\w+|^registry\s*=/m;
 

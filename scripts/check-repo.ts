@@ -18,6 +18,7 @@ const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services
 /** Where time and chance may be taken from the system. A backend joins the list when its engine is a real one. */
 const MAY_USE_SYSTEM_TIME = [
   "packages/fleet/src/world/system-world.ts",
+  "packages/sandboxd/src/clock.ts",
   "packages/fleet/src/cli/", // Talks to a person, in a person's time.
 ];
 const SYSTEM_TIME =

@@ -41,7 +41,10 @@ export const INVARIANTS = {
   "takeover-only-from-the-dead": [3, "an actor is replaced only when its session is gone"],
   "bury-only-the-silent": [6, "a peer is buried when it is known dead, or unheard of for a lifetime"],
   "bury-only-with-sight": [7, "who buries has seen the store well for a lifetime, and did not doubt itself"],
-  "nothing-new-while-recovering": [12, "while the store recovers nothing is reserved, bound or newly held"],
+  "nothing-new-while-recovering": [
+    12,
+    "while the store recovers nothing is reserved, bound, newly held, or ended for being unheld",
+  ],
   "recovery-lasts-a-lifetime": [12, "recovery ends no sooner than a lifetime after it began, unless nothing existed"],
   "holders-come-back": [12, "after the store was lost, a holder that can reach it puts back what it holds"],
   "adopted-through-marker": [12, "what is adopted has a marker whose generation and token its daemon confirms"],

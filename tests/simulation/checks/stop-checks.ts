@@ -100,6 +100,13 @@ export class StopChecks {
       allowed,
       () => `${step.by.name} stopped ${before.sandboxId} (${mode}, ${request.reason}) held by ${holders.join(", ")}`,
     );
+    // Before holders have had their time to come back, nobody can say that nobody holds it.
+    const early = mode === "unheld" && this.#truth.tables.meta().recovering;
+    this.#findings.check(
+      "nothing-new-while-recovering",
+      !early,
+      () => `${step.by.name} stopped ${before.sandboxId} as unheld`,
+    );
     if (mode === "force") this.#rememberForced(before);
     this.#checkReason(before, after, step, dead || unreachable);
   }

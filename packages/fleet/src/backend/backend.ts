@@ -23,7 +23,7 @@
  * - Every call takes a signal. After an abort the call rejects soon; what it was doing may still take effect.
  */
 
-import type { EngineRef, FleetId, Generation, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
+import type { EngineRef, Generation, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { Labels, Marker } from "./labels.ts";
@@ -154,10 +154,4 @@ export interface Workspaces {
   /** Every marker written beside the sandbox: one per generation that somebody tried to give it. */
   markers(sandboxId: SandboxId): Promise<readonly Marker[]>;
   dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void>;
-}
-
-/** What a backend is opened with. */
-export interface BackendContext {
-  readonly fleetId: FleetId;
-  readonly home: string;
 }

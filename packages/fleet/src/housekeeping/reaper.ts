@@ -104,14 +104,14 @@ export class Reaper {
     return record?.state === "ready" && record.generation === slot.generation && !(id in record.leases);
   }
 
-  /** Leases of ours whose row is gone, whoever removed it, or whose sandbox is gone and which nobody came back to. */
+  /** Leases of ours whose row is gone, whoever removed it, and those without a row that nobody came back to. */
   async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
     const { world, leases, parkIfUnused } = this.#parts;
     for (const lease of [...leases.all()]) {
       const { ttlMs } = lease;
       if (ttlMs === null) continue;
-      const isForgotten = () => lease.slot.isLost() && lease.unusedMs(world.monotonicMs()) >= ttlMs;
       const hasRow = () => lease.granted && !lease.slot.isLost();
+      const isForgotten = () => !hasRow() && lease.unusedMs(world.monotonicMs()) >= ttlMs;
       const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
       // Asked again, because it may have been released, lost or restarted while the store was asked.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));

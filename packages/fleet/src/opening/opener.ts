@@ -343,7 +343,7 @@ export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Setting
   return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
 }
 
-export function targetOf(record: SandboxRecord): Target {
+function targetOf(record: SandboxRecord): Target {
   const { sandboxId, generation, token, ref } = record;
   if (ref === null)
     throw new SandlotError("internal", { problem: `sandbox ${sandboxId} is ready without an engine reference` });

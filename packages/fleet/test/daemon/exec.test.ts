@@ -123,7 +123,28 @@ describe("a command", () => {
     }
   });
 
-  test("works without mkfifo, and when its pipes were deleted", async () => {
+  test("gets nothing of the daemon's but its streams", async () => {
+    const { sandbox } = await attached();
+    const result = await sandbox.exec(["sh", "-c", "ls /proc/self/fd"], { stdin: "" });
+    // The fourth is the directory that ls reads.
+    expect(result.stdout).toBe("0\n1\n2\n3\n");
+  });
+
+  test("works without mkfifo", async () => {
+    const { sandbox } = await attached({ environment: { PATH: "/nowhere" } });
+    const results = await Promise.all(
+      Array.from({ length: 20 }, () =>
+        sandbox.exec("echo out; echo err >&2; cat; head -c 200000 /dev/zero", { stdin: "in" }),
+      ),
+    );
+    for (const { stdout, stderr } of results) {
+      expect(stdout.length).toBe("out\nin".length + 200_000);
+      expect(stderr).toBe("err\n");
+    }
+    expect((await sandbox.exec("sleep 60 & echo started")).stdout).toBe("started\n");
+  });
+
+  test("works when its pipes were deleted", async () => {
     const { sandbox, daemon } = await attached();
     await sandbox.exec("true");
     await sandbox.exec(`rm -rf ${daemon.directory}/.sandboxd-*`);

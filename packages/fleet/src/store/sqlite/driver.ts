@@ -14,7 +14,7 @@ type Sqlite = typeof import("node:sqlite");
  * The longest that SQLite itself waits for a lock, and with it the longest that one try blocks the event loop. A peer
  * whose transaction goes on is done within a fraction of this; for one that was stopped we wait without blocking.
  */
-export const BUSY_TIMEOUT_MS = 10;
+const BUSY_TIMEOUT_MS = 10;
 
 let loaded: Sqlite | undefined;
 

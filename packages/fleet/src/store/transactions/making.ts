@@ -22,10 +22,7 @@ import type { Tables } from "../tables.ts";
 import { change, dropHold, hasSession, refuseIfFull } from "./rows.ts";
 
 /** Who may make or take something new at all. */
-export function refuseIfShut(
-  tables: Tables,
-  instance: HoldRequest["instance"],
-): Exclude<Refusal, { kind: "full" }> | null {
+function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclude<Refusal, { kind: "full" }> | null {
   if (!hasSession(tables, instance)) return { kind: "unknown-session" };
   const { epoch, recovering } = tables.meta();
   return recovering ? { kind: "recovering", epoch } : null;

@@ -188,7 +188,7 @@ export class Collector implements Sink {
   }
 }
 
-export function concat(parts: readonly Uint8Array[]): Uint8Array {
+function concat(parts: readonly Uint8Array[]): Uint8Array {
   const only = parts.length === 1 ? parts[0] : undefined;
   if (only !== undefined) return only;
   const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));

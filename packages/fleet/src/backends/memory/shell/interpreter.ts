@@ -34,7 +34,7 @@ export async function runInShell(state: ShellState, script: string, streams: Str
   return runList(state, parseScript(script), streams);
 }
 
-export async function runList(state: ShellState, list: List, streams: Streams, tested = false): Promise<number> {
+async function runList(state: ShellState, list: List, streams: Streams, tested = false): Promise<number> {
   state.status = list.length === 0 ? 0 : state.status;
   for (const item of list) {
     if (item.background) startJob(state, item, streams);

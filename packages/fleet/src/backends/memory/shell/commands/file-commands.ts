@@ -226,7 +226,7 @@ export function modeText(node: TreeNode): string {
   return kind + [...letters].map((letter, index) => ((node.mode >> (8 - index)) & 1 ? letter : "-")).join("");
 }
 
-export function needOperand(operands: readonly string[]): readonly string[] {
+function needOperand(operands: readonly string[]): readonly string[] {
   if (operands.length === 0) throw new UsageError("missing operand");
   return operands;
 }

@@ -1,0 +1,92 @@
+/**
+ * How a backend talks to the daemon of a sandbox: attach to it, rebind it, look inside without holding it.
+ */
+
+import { type DaemonActivity, isSandlotError, SandlotError } from "@sandlot/contract";
+import type { World } from "../world/world.ts";
+import { DaemonSandbox } from "./daemon-sandbox.ts";
+import { type Hold, openHold } from "./hold.ts";
+import { activitySchema, nothingSchema } from "./replies.ts";
+import { type DaemonTarget, Wire } from "./wire.ts";
+
+const RETRY_AFTER_MS = 500;
+
+/** An open hold on a sandbox, with the view that tool code gets. */
+export class DaemonAttachment {
+  readonly sandbox: DaemonSandbox;
+  readonly #wire: Wire;
+  readonly #hold: Hold;
+
+  private constructor(wire: Wire, hold: Hold, world: World) {
+    this.#wire = wire;
+    this.#hold = hold;
+    this.sandbox = new DaemonSandbox(wire, hold, world);
+  }
+
+  /** Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says. */
+  static async open(target: DaemonTarget, world: World, signal?: AbortSignal): Promise<DaemonAttachment> {
+    const wire = new Wire(target);
+    try {
+      return new DaemonAttachment(wire, await openHold(wire, signal), world);
+    } catch (error) {
+      wire.close();
+      throw known(target, error, signal);
+    }
+  }
+
+  /** Resolves when the connection ended. By itself this says nothing about life or death: probe. */
+  get closed(): Promise<void> {
+    return this.#hold.closed;
+  }
+
+  get daemonPid(): number {
+    return this.#hold.daemonPid;
+  }
+
+  async close(): Promise<void> {
+    this.#hold.close();
+    this.#wire.close();
+  }
+}
+
+/** Tells a daemon its new generation and token. Idempotent. */
+export async function rebindDaemon(
+  from: DaemonTarget,
+  to: { readonly generation: number; readonly token: string },
+  signal?: AbortSignal,
+): Promise<void> {
+  const { generation, token } = to;
+  await once(from, signal, (wire) => wire.post(nothingSchema, "/sandlot/rebind", { generation, token }, signal));
+}
+
+/** What is going on inside, without a hold. */
+export function readActivity(target: DaemonTarget, signal?: AbortSignal): Promise<DaemonActivity> {
+  const call = { method: "GET", path: "/sandlot/activity", ...(signal && { signal }) } as const;
+  return once(target, signal, (wire) => wire.ask(activitySchema, call));
+}
+
+/** Tells a daemon that somebody still wants its sandbox. */
+export async function renewDaemon(target: DaemonTarget, signal?: AbortSignal): Promise<void> {
+  await once(target, signal, (wire) => wire.post(nothingSchema, "/sandlot/renew", {}, signal));
+}
+
+async function once<T>(
+  target: DaemonTarget,
+  signal: AbortSignal | undefined,
+  work: (wire: Wire) => Promise<T>,
+): Promise<T> {
+  const wire = new Wire(target);
+  try {
+    return await work(wire);
+  } catch (error) {
+    throw known(target, error, signal);
+  } finally {
+    wire.close();
+  }
+}
+
+function known({ sandboxId }: DaemonTarget, error: unknown, signal: AbortSignal | undefined): unknown {
+  if (isSandlotError(error) || signal?.aborted === true) return error;
+  const problem = error instanceof Error ? error.message : String(error);
+  return new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: RETRY_AFTER_MS });
+}

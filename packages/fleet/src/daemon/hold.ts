@@ -1,0 +1,67 @@
+/**
+ * The one connection that a holder keeps: its close is how a death is learned, without asking.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import { holdGreetingSchema } from "./replies.ts";
+import { ConnectionLost, type Wire } from "./wire.ts";
+
+export interface Hold {
+  /** The daemon's pid, in its own namespace. */
+  readonly daemonPid: number;
+  /** Resolves when the connection ended, for whatever reason. */
+  readonly closed: Promise<void>;
+  /** `here`: we have closed it. `there`: the daemon has, or the network between. */
+  ended(): "no" | "here" | "there";
+  close(): void;
+}
+
+const GREETING_MAX_BYTES = 4_096;
+
+export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
+  const response = await wire.open({ method: "GET", path: "/sandlot/hold", ...(signal && { signal }) });
+  let ended: ReturnType<Hold["ended"]> = "no";
+  const closed = new Promise<void>((resolve) => {
+    response.once("close", () => {
+      if (ended === "no") ended = "there";
+      resolve();
+    });
+  });
+  response.on("error", () => {});
+  const greeting = await firstLine(response);
+  const parsed = holdGreetingSchema.safeParse(greeting);
+  if (!parsed.success || parsed.data.generation !== wire.target.generation) {
+    response.destroy();
+    throw new SandlotError("internal", { problem: "the daemon greeted with something else than its generation" });
+  }
+  response.resume();
+  const close = (): void => {
+    if (ended === "no") ended = "here";
+    response.destroy();
+  };
+  return { daemonPid: parsed.data.pid, closed, ended: () => ended, close };
+}
+
+async function firstLine(response: NodeJS.ReadableStream): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    const onData = (chunk: Buffer): void => {
+      text += chunk.toString("utf8");
+      if (!text.includes("\n") && text.length < GREETING_MAX_BYTES) return;
+      response.off("data", onData);
+      response.off("close", onClose);
+      resolve(tryJson(text.split("\n", 1)[0] ?? ""));
+    };
+    const onClose = (): void => reject(new ConnectionLost("the daemon ended before it greeted"));
+    response.on("data", onData);
+    response.on("close", onClose);
+  });
+}
+
+function tryJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,9 @@
+/**
+ * The host's side of the wire to sandboxd.
+ */
+
+export { DaemonAttachment, readActivity, rebindDaemon, renewDaemon } from "./daemon-client.ts";
+export type { DaemonSandbox, FollowOptions } from "./daemon-sandbox.ts";
+export type { FollowEvent } from "./frames.ts";
+export { readReadyLine } from "./ready.ts";
+export type { DaemonTarget } from "./wire.ts";

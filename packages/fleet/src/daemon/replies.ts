@@ -1,0 +1,102 @@
+/**
+ * What a daemon may answer. It runs inside the sandbox, next to code that nobody trusts, so its answers are parsed like
+ * everything that comes from outside.
+ */
+
+import { type ErrorCode, type ErrorDetails, errorBodySchema, execResultSchema, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+
+export const fileStatSchema = z.object({
+  path: z.string(),
+  kind: z.enum(["file", "directory", "symlink", "other"]),
+  sizeBytes: z.number(),
+  mode: z.int(),
+  modifiedAt: z.number(),
+});
+
+export const fileListingSchema = z.object({ entries: z.array(fileStatSchema), truncated: z.boolean() });
+
+export const globResultSchema = z.object({ paths: z.array(z.string()), truncated: z.boolean() });
+
+export const grepResultSchema = z.object({
+  matches: z.array(z.object({ path: z.string(), lineNumber: z.int(), line: z.string() })),
+  truncated: z.boolean(),
+});
+
+export const nothingSchema = z.object({});
+
+export const spawnReplySchema = z.object({ execId: z.string(), pid: z.int().nullable() });
+
+export const killReplySchema = z.object({ found: z.boolean() });
+
+export const waitForOutputReplySchema = z.union([
+  z.object({ matched: z.literal(true), stream: z.enum(["stdout", "stderr"]), line: z.string() }),
+  z.object({ matched: z.literal(false) }),
+]);
+
+export const followEndSchema = execResultSchema
+  .pick({ execId: true, status: true, exitCode: true, signal: true, durationMs: true })
+  .extend({ stdoutBytes: z.int(), stderrBytes: z.int() });
+
+export const holdGreetingSchema = z.object({ pid: z.int(), generation: z.int() });
+
+export const readyLineSchema = z.object({
+  ready: z.literal(true),
+  pid: z.int(),
+  sandboxId: z.string(),
+  generation: z.int(),
+  port: z.int().nullable(),
+});
+
+export const activitySchema = z.object({
+  runningExecs: z.int(),
+  openTerminals: z.int(),
+  previewTrafficAt: z.number().nullable(),
+  cpuShare: z.number(),
+  lastActivityAt: z.number(),
+});
+
+export const processesSchema = z.array(
+  z.object({
+    pid: z.int(),
+    parentPid: z.int(),
+    command: z.string(),
+    state: z.string(),
+    residentBytes: z.number(),
+    cpuMs: z.number(),
+    execId: z.string().nullable(),
+  }),
+);
+
+export const portsSchema = z.array(z.object({ port: z.int(), address: z.string(), pid: z.int().nullable() }));
+
+export const usageSchema = z.object({
+  memoryBytes: z.number().nullable(),
+  memoryMaxBytes: z.number().nullable(),
+  processCount: z.number().nullable(),
+  processMax: z.number().nullable(),
+  cpuMs: z.number().nullable(),
+});
+
+/** The error that a daemon has sent. Its sentence is made here, from the code and the facts. */
+export function errorOf(status: number, body: Buffer): SandlotError {
+  const parsed = errorBodySchema.safeParse(tryJson(body));
+  if (!parsed.success)
+    return new SandlotError("internal", { problem: `the daemon answered ${status} without an error` });
+  const { code, details } = parsed.data.error;
+  return new SandlotError(code, details as unknown as ErrorDetails[ErrorCode]);
+}
+
+export function parseReply<T>(schema: z.ZodType<T>, body: Buffer): T {
+  const parsed = schema.safeParse(tryJson(body));
+  if (parsed.success) return parsed.data;
+  throw new SandlotError("internal", { problem: "the daemon sent an answer that it should not" });
+}
+
+function tryJson(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

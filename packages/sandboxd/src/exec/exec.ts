@@ -1,0 +1,244 @@
+/**
+ * One run of one command, from its start to the moment when nothing of it can write any more.
+ *
+ *   start ──▶ running ──▶ ended (result is known) ──▶ closed (its streams have ended)
+ *                │ timeout, kill
+ *                └──▶ ending: TERM, grace, KILL of the whole tree ──▶ ended
+ *
+ * Invariants
+ * - The result is settled once. A command that is being ended settles when its whole tree is gone.
+ * - A timeout that comes after the command has ended does nothing: what it left in the background goes on.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync } from "node:fs";
+import { type ExecCall, type ExecResult, type ExecStatus, SANDBOX_LIMITS } from "@sandlot/contract";
+import { bootTicks, monotonicMs, type Timer, timer } from "../clock.ts";
+import { programOf } from "./command.ts";
+import { endTree } from "./end-tree.ts";
+import type { FifoPool } from "./fifo-pool.ts";
+import { OutputRing } from "./output-ring.ts";
+import { type ExecTrace, MARKER_NAME } from "./process-table.ts";
+import { stdinFile } from "./stdin-file.ts";
+import { type OutputStream, outputStream } from "./streams.ts";
+
+/** What an exec needs from its surroundings. */
+export interface ExecSurroundings {
+  readonly fifos: FifoPool;
+  readonly temporaryDirectory: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly defaultCwd: string;
+  readonly killGraceMs: number;
+  marker(key: string): string;
+  /** The living processes of this exec; `null` where the system does not say. */
+  processesOf(exec: Exec): readonly number[] | null;
+}
+
+type Stdio = (number | "ignore" | "pipe")[];
+
+/** A command that has ended by then needs no reader. */
+const FOLLOW_AFTER_MS = 2;
+
+export class Exec {
+  readonly id: string;
+  readonly key: string;
+  readonly fingerprint: string;
+  readonly stdout = new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes);
+  readonly stderr = new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes);
+  /** When the command itself has ended. */
+  readonly ended: Promise<void>;
+  /** When nothing can write to its streams any more. */
+  readonly closed: Promise<void>;
+  alone: boolean;
+  readonly #around: ExecSurroundings;
+  readonly #startedAt = monotonicMs();
+  readonly #startTicks = bootTicks();
+  readonly #streams: readonly OutputStream[];
+  /** `null` when it could not be started. */
+  readonly #child: ChildProcess | null;
+  #timers: Timer[] = [];
+  #ending: Promise<boolean> | null = null;
+  #outcome: Pick<ExecResult, "status" | "exitCode" | "signal" | "durationMs"> | null = null;
+  #markEnded: () => void = () => {};
+
+  constructor(around: ExecSurroundings, key: string, fingerprint: string, call: ExecCall, stdin: Uint8Array | null) {
+    this.id = call.execId;
+    this.key = key;
+    this.fingerprint = fingerprint;
+    this.#around = around;
+    this.alone = true;
+    this.ended = new Promise((resolve) => {
+      this.#markEnded = resolve;
+    });
+    this.closed = Promise.all([closing(this.stdout), closing(this.stderr)]).then(() => {});
+    this.#streams = [this.stdout, this.stderr].map((ring) => outputStream(around.fifos.take(), ring));
+    this.#child = this.#start(call, stdin);
+    this.#setTimers(call.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs);
+  }
+
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
+  }
+
+  get hasEnded(): boolean {
+    return this.#outcome !== null;
+  }
+
+  /** Something of it still has a stream open. */
+  get isOpen(): boolean {
+    return !this.hasEnded || !this.stdout.closed || !this.stderr.closed;
+  }
+
+  get trace(): ExecTrace {
+    return { key: this.key, pid: this.pid, startTicks: this.#startTicks, alone: this.alone };
+  }
+
+  get outcome(): Pick<ExecResult, "status" | "exitCode" | "signal" | "durationMs"> | null {
+    return this.#outcome;
+  }
+
+  /** Once it has ended. Output is what is held at this moment. */
+  result(): ExecResult {
+    const { status, exitCode, signal, durationMs } = this.#outcome ?? LOST;
+    const stdout = this.stdout.text();
+    const stderr = this.stderr.text();
+    return {
+      execId: this.id,
+      status,
+      exitCode,
+      signal,
+      stdout: stdout.text,
+      stderr: stderr.text,
+      stdoutDroppedBytes: stdout.droppedBytes,
+      stderrDroppedBytes: stderr.droppedBytes,
+      durationMs,
+    };
+  }
+
+  /** Ends the whole tree, also when only its background is left. */
+  async end(status: "timed_out" | "killed"): Promise<void> {
+    this.#cancelTimers();
+    this.#ending ??= endTree(() => this.#members(), this.#around.killGraceMs);
+    await this.#ending;
+    if (this.hasEnded) return;
+    await this.#settle(status, null, this.#child?.signalCode ?? "SIGTERM");
+  }
+
+  #start(call: ExecCall, stdin: Uint8Array | null): ChildProcess | null {
+    const { file, args } = programOf(call.command);
+    const stdinFd = stdin === null ? null : stdinFile(this.#around.temporaryDirectory, stdin);
+    const input = stdin === null ? "ignore" : (stdinFd ?? "pipe");
+    const child = this.#spawn(call, file, args, [input, ...this.#streams.map(({ stdio }) => stdio)]);
+    if (stdinFd !== null) closeSync(stdinFd);
+    this.#streams[0]?.started(child?.stdout ?? null);
+    this.#streams[1]?.started(child?.stderr ?? null);
+    // Without room for the file. A command that does not read it is no error.
+    child?.stdin?.on("error", () => {});
+    child?.stdin?.end(stdin);
+    return child;
+  }
+
+  #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): ChildProcess | null {
+    try {
+      const child = spawn(file, args, {
+        cwd: call.cwd ?? this.#around.defaultCwd,
+        env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },
+        // A session of its own: signals for the daemon's group never reach it, and ours reach all of it.
+        detached: true,
+        stdio,
+      });
+      child.once("error", (error) => void this.#couldNotStart(file, error));
+      child.once("exit", (exitCode, signalName) => void this.#exited(exitCode, signalName));
+      return child;
+    } catch (error) {
+      // Some problems come as an event, some at once. An event is always later than the constructor.
+      queueMicrotask(() => void this.#couldNotStart(file, error as NodeJS.ErrnoException));
+      return null;
+    }
+  }
+
+  #setTimers(timeoutMs: number): void {
+    if (this.pid === null) return;
+    this.#timers.push(timer(FOLLOW_AFTER_MS, () => this.#follow()));
+    if (timeoutMs > 0) this.#timers.push(timer(timeoutMs, () => void this.end("timed_out")));
+  }
+
+  #cancelTimers(): void {
+    for (const timer of this.#timers) timer.cancel();
+    this.#timers = [];
+    this.#follow();
+  }
+
+  #follow(): void {
+    for (const stream of this.#streams) stream.follow();
+  }
+
+  /** The command itself is gone. What it left behind keeps its streams. */
+  async #exited(exitCode: number | null, signalName: string | null): Promise<void> {
+    for (const timer of this.#timers) timer.cancel();
+    if (this.#ending !== null) return;
+    const durationMs = monotonicMs() - this.#startedAt;
+    for (const stream of this.#streams) {
+      const waiting = stream.drain();
+      if (waiting !== undefined) await waiting;
+    }
+    if (signalName === null) this.#finish("completed", exitCode ?? 0, null, durationMs);
+    else this.#finish("killed", null, signalName, durationMs);
+    this.#follow();
+  }
+
+  /** As a shell reports it: 127 when there is no such program, 126 when there is one that cannot be run. */
+  async #couldNotStart(file: string, error: NodeJS.ErrnoException): Promise<void> {
+    const missing = error.code === "ENOENT" || file === "";
+    const reason = missing ? "command not found" : (START_PROBLEMS[error.code ?? ""] ?? error.message);
+    this.stderr.write(Buffer.from(`${file}: ${reason}\n`));
+    await this.#settle("completed", missing ? 127 : 126, null);
+  }
+
+  async #settle(status: ExecStatus, exitCode: number | null, signalName: string | null): Promise<void> {
+    for (const stream of this.#streams) await stream.drain();
+    this.#finish(status, exitCode, signalName, monotonicMs() - this.#startedAt);
+  }
+
+  #finish(status: ExecStatus, exitCode: number | null, signalName: string | null, durationMs: number): void {
+    if (this.#outcome !== null) return;
+    this.#outcome = { status, exitCode, signal: signalName, durationMs };
+    this.#markEnded();
+  }
+
+  #members(): readonly number[] {
+    const known = this.#around.processesOf(this);
+    if (known !== null) return known;
+    return this.pid !== null && groupIsAlive(this.pid) ? [-this.pid] : [];
+  }
+}
+
+const LOST = { status: "lost", exitCode: null, signal: null, durationMs: 0 } as const;
+
+const START_PROBLEMS: Readonly<Record<string, string>> = {
+  EACCES: "Permission denied",
+  E2BIG: "Argument list too long",
+  EAGAIN: "Resource temporarily unavailable",
+  ENOMEM: "Cannot allocate memory",
+  ENOEXEC: "Exec format error",
+  ENOTDIR: "Not a directory",
+  ELOOP: "Too many levels of symbolic links",
+};
+
+function closing(ring: OutputRing): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = ring.listen(() => {
+      if (!ring.closed) return;
+      stop();
+      resolve();
+    });
+  });
+}
+
+function groupIsAlive(group: number): boolean {
+  try {
+    return process.kill(-group, 0);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * Pipes for the output of commands.
+ *
+ * Node gives its children socket pairs, and a program cannot open those again by name: `echo x > /dev/stderr` fails with
+ * ENXIO. A FIFO is a real pipe, so commands get FIFOs. Node cannot make one either, but `mkfifo` makes many at once, and
+ * one is as good as new when nobody has it open any more.
+ *
+ * Invariants
+ * - A FIFO in `#free` is open nowhere: whoever used it last has seen its end. So two commands never share one.
+ * - A FIFO that somebody has removed or replaced is dropped, not used.
+ * - Without FIFOs (no `mkfifo`, no directory) `take` answers `null`, and the caller falls back to socket pairs.
+ */
+
+import { spawn } from "node:child_process";
+import { closeSync, constants, fstatSync, mkdtempSync, openSync, rmSync } from "node:fs";
+
+export interface Fifo {
+  /** Ours, to read without waiting. */
+  readonly readFd: number;
+  /** The command's. */
+  readonly writeFd: number;
+  /** Gives it back. Only when both ends are closed, in every process. */
+  release(): void;
+}
+
+const BATCH = 32;
+const LOW_WATER = 8;
+/** More than this many at once means more than a hundred commands with open streams; those get socket pairs. */
+const FIFOS_MAX = 384;
+
+export class FifoPool {
+  readonly #parentDirectory: string;
+  #directory: string | null = null;
+  #free: string[] = [];
+  #made = 0;
+  #filling: Promise<void> | null = null;
+  #broken = false;
+
+  constructor(parentDirectory: string) {
+    this.#parentDirectory = parentDirectory;
+  }
+
+  /** Makes the first ones, so that the first command does not wait for them. */
+  prepare(): void {
+    this.#fill();
+  }
+
+  /** Waits until a command's two streams can have one each, if they ever can. Nearly always that is so already. */
+  async settled(): Promise<void> {
+    while (this.#free.length < 2 && this.#canGrow()) await this.#fill();
+  }
+
+  /** Opens a pipe from a command: reading does not wait, writing does. */
+  take(): Fifo | null {
+    if (this.#free.length < LOW_WATER) void this.#fill();
+    for (let path = this.#free.pop(); path !== undefined; path = this.#free.pop()) {
+      const ends = openBoth(path);
+      if (ends !== null) return { ...ends, release: () => this.#free.push(path) };
+      this.#made--;
+    }
+    return null;
+  }
+
+  close(): void {
+    this.#broken = true;
+    if (this.#directory !== null) rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #canGrow(): boolean {
+    return !this.#broken && this.#made + BATCH <= FIFOS_MAX;
+  }
+
+  #fill(): Promise<void> {
+    if (!this.#canGrow()) return Promise.resolve();
+    this.#filling ??= this.#make().then(
+      (paths) => {
+        this.#free.push(...paths);
+        this.#made += paths.length;
+        this.#filling = null;
+      },
+      () => {
+        // Without a directory or the program there will be none next time either.
+        this.#broken = true;
+        this.#filling = null;
+      },
+    );
+    return this.#filling;
+  }
+
+  #serial = 0;
+
+  async #make(): Promise<string[]> {
+    this.#directory ??= mkdtempSync(`${this.#parentDirectory}/.sandboxd-`);
+    const paths = Array.from({ length: BATCH }, () => `${this.#directory}/${this.#serial++}`);
+    const code = await new Promise((resolve, reject) => {
+      const child = spawn("mkfifo", ["-m", "600", ...paths], { stdio: "ignore", env: { PATH: SEARCH_PATH } });
+      child.once("error", reject);
+      child.once("exit", resolve);
+    });
+    if (code === 0) return paths;
+    // Somebody has removed the directory: another one, next time.
+    const gone = this.#directory !== null && attempt(() => openAndClose(this.#directory ?? "")) === null;
+    if (!gone) throw new Error(`mkfifo ended with ${String(code)}`);
+    this.#directory = null;
+    return [];
+  }
+}
+
+/** Where the daemon finds the programs it uses itself. */
+export const SEARCH_PATH: string = process.env.PATH ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** `null`: it is gone, or somebody has put something else there, whose other end might never open. */
+function openBoth(path: string): { readFd: number; writeFd: number } | null {
+  const readFd = attempt(() => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
+  if (readFd === null) return null;
+  const writeFd = fstatSync(readFd).isFIFO() ? attempt(() => openSync(path, constants.O_WRONLY)) : null;
+  if (writeFd !== null) return { readFd, writeFd };
+  closeSync(readFd);
+  return null;
+}
+
+function openAndClose(path: string): true {
+  closeSync(openSync(path, constants.O_RDONLY));
+  return true;
+}
+
+function attempt<T>(work: () => T): T | null {
+  try {
+    return work();
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * Changing names: make, rename, remove; and looking at one.
+ */
+
+import { lstatSync, type Stats } from "node:fs";
+import { cp, lstat, mkdir, rename, rm, rmdir, unlink } from "node:fs/promises";
+import { dirname } from "node:path/posix";
+import { type FileStat, SandlotError } from "@sandlot/contract";
+import { aboutPath, fileError } from "./file-error.ts";
+import { join } from "./paths.ts";
+
+let serial = 0;
+
+export async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true });
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    throw code === "EEXIST" ? new SandlotError("not_a_directory", { path }, { cause: error }) : fileError(error, path);
+  }
+}
+
+export async function renamePath(from: string, to: string): Promise<void> {
+  await aboutPath(from, () => lstat(from));
+  try {
+    await rename(from, to);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === "EXDEV") return aboutPath(to, () => moveAcross(from, to));
+    if (code === "EINVAL")
+      throw new SandlotError("invalid_path", { path: to, problem: "a directory cannot be moved into itself" });
+    // The kernel calls a directory in the way of a file by either name.
+    if (code === "EEXIST") throw new SandlotError("directory_not_empty", { path: to }, { cause: error });
+    throw fileError(error, to);
+  }
+}
+
+export function removePath(path: string, recursive: boolean): Promise<void> {
+  return aboutPath(path, async () => {
+    const found = await lstat(path);
+    if (!found.isDirectory()) return unlink(path);
+    if (recursive) return rm(path, { recursive: true });
+    await rmdir(path);
+  });
+}
+
+export function statPath(path: string): FileStat {
+  try {
+    return statOf(path, lstatSync(path));
+  } catch (error) {
+    throw fileError(error, path);
+  }
+}
+
+export function statOf(path: string, stats: Stats): FileStat {
+  const kind = kindOf(stats);
+  return {
+    path,
+    kind,
+    // How much room the names in a directory take is nobody's business.
+    sizeBytes: kind === "file" || kind === "symlink" ? stats.size : 0,
+    mode: stats.mode & 0o7777,
+    modifiedAt: Math.trunc(stats.mtimeMs),
+  };
+}
+
+function kindOf(stats: Stats): FileStat["kind"] {
+  if (stats.isFile()) return "file";
+  if (stats.isDirectory()) return "directory";
+  return stats.isSymbolicLink() ? "symlink" : "other";
+}
+
+/** Between two mounts nothing can be renamed: copied beside the target, renamed there, then removed here. */
+async function moveAcross(from: string, to: string): Promise<void> {
+  const temporary = join(dirname(to), `.sandboxd-${process.pid}-move-${serial++}.tmp`);
+  try {
+    await cp(from, temporary, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true });
+    await rename(temporary, to);
+  } catch (error) {
+    await rm(temporary, { recursive: true, force: true });
+    throw error;
+  }
+  await rm(from, { recursive: true });
+}

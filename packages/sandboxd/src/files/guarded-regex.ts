@@ -1,0 +1,38 @@
+/**
+ * Regular expressions that came from outside.
+ *
+ * A pattern such as `(a+)+$` can take longer than anybody lives, and JavaScript has no way to stop it from within. A
+ * `node:vm` call has: its timeout ends whatever runs inside the call, matching included. Only pure matching goes in,
+ * so that being ended half-way leaves nothing behind.
+ */
+
+import { type Context, createContext, Script } from "node:vm";
+import { SandlotError } from "@sandlot/contract";
+
+/** Processor time for one batch of lines. Honest patterns need microseconds. */
+const MATCH_TIMEOUT_MS = 500;
+
+export function compileRegex(pattern: string, flags: string): RegExp {
+  try {
+    return new RegExp(pattern, flags);
+  } catch (error) {
+    throw new SandlotError("invalid_pattern", { pattern, problem: (error as Error).message }, { cause: error });
+  }
+}
+
+/** Runs synchronous matching work, and gives up on it (`invalid_pattern`) when it does not come to an end. */
+export function guarded<T>(pattern: string, work: () => T): T {
+  guard ??= { slot: createContext({ work: undefined }), call: new Script("work()") };
+  guard.slot.work = work;
+  try {
+    return guard.call.runInContext(guard.slot, { timeout: MATCH_TIMEOUT_MS }) as T;
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "ERR_SCRIPT_EXECUTION_TIMEOUT") throw error;
+    throw new SandlotError("invalid_pattern", { pattern, problem: `matching took more than ${MATCH_TIMEOUT_MS} ms` });
+  } finally {
+    guard.slot.work = undefined;
+  }
+}
+
+/** Made on first use: a context costs a millisecond at start. */
+let guard: { readonly slot: Context; readonly call: Script } | undefined;

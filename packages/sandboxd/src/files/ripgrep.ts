@@ -1,0 +1,85 @@
+/**
+ * Ripgrep as a sieve: it names the files that may hold a match, and our own matcher decides.
+ *
+ * The two languages differ in details (what `\w` means, how invalid UTF-8 is read), so ripgrep's answer is used only
+ * where it is certain to contain every file that ours would find: for plain text and for a part of the language that
+ * both read alike, with the rest widened (`.` to any few bytes). Everything else is searched without it. Results are
+ * therefore the same with and without ripgrep.
+ */
+
+import { execFile, spawnSync } from "node:child_process";
+import { SANDBOX_LIMITS } from "@sandlot/contract";
+import { SEARCH_PATH } from "../exec/fifo-pool.ts";
+
+export interface Search {
+  readonly pattern: string;
+  readonly literal: boolean;
+  readonly caseSensitive: boolean;
+}
+
+const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
+const ENVIRONMENT = { PATH: SEARCH_PATH };
+
+/** Paths relative to `root`, sorted; `null` when ripgrep is not there or cannot tell. */
+export async function candidates(root: string, search: Search): Promise<string[] | null> {
+  const expression = search.literal ? plainText(search.pattern) : widened(search.pattern);
+  if (expression === null || !isInstalled()) return null;
+  const args = [
+    ...["--files-with-matches", "--null", "--no-config", "--no-ignore", "--hidden", "--text", "--crlf"],
+    ...["--encoding", "none", "--no-heading", "--color", "never"],
+    ...["--max-filesize", String(SANDBOX_LIMITS.grepFileMaxBytes)],
+    search.caseSensitive ? "--case-sensitive" : "--ignore-case",
+    ...["--regexp", expression, "--", "."],
+  ];
+  const answer = await new Promise<string | null>((resolve) => {
+    const options = { cwd: root, env: ENVIRONMENT, maxBuffer: ANSWER_MAX_BYTES, encoding: "utf8" } as const;
+    execFile("rg", args, options, (error, stdout) => {
+      // 1 is "nothing found"; 2 covers a directory that could not be read, which must be told.
+      resolve(error === null || error.code === 1 ? stdout : null);
+    }).stdin?.end();
+  });
+  if (answer === null || answer.includes("\ufffd")) return null;
+  const paths = answer.split("\0").filter((path) => path !== "");
+  return paths.map((path) => (path.startsWith("./") ? path.slice(2) : path)).sort();
+}
+
+let installed: boolean | undefined;
+
+function isInstalled(): boolean {
+  installed ??= spawnSync("rg", ["--version"], { env: ENVIRONMENT, stdio: "ignore" }).status === 0;
+  return installed;
+}
+
+function plainText(pattern: string): string | null {
+  // Upper and lower case agree between both languages for ASCII only.
+  if (pattern === "" || !/^[\x20-\x7e\t]+$/.test(pattern)) return null;
+  return pattern.replace(/[\\^$.*+?()[\]{}|#&~-]/g, "\\$&");
+}
+
+/** The pattern in ripgrep's language, matching at least as much; `null` when that is not certain. */
+export function widened(pattern: string): string | null {
+  if (!/^[\x20-\x7e\t]+$/.test(pattern)) return null;
+  let result = "";
+  for (let at = 0; at < pattern.length; ) {
+    const token = TOKEN.exec(pattern.slice(at))?.[0];
+    if (token === undefined) return null;
+    result += WIDENED[token] ?? token;
+    at += token.length;
+  }
+  return result;
+}
+
+/** Escaped punctuation; the classes below; sets of plain characters; groups without a question mark; plain characters. */
+const TOKEN =
+  /^(?:\\[.\\/()[\]{}|*+?^$-]|\\[dwst]|\[(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_ .,:;=/@%!'"<>])+\]|\((?!\?)|\(\?:|[).*+?|^$]|[A-Za-z0-9_ \t,:;=/@%!'"`<>#&~-])/;
+
+const WIDENED: Readonly<Record<string, string>> = {
+  ".": "(?:(?-u:[^\\n]){1,4})",
+  "\\d": "[0-9]",
+  "\\w": "[A-Za-z0-9_]",
+  "\\s": "(?:\\s|\\x{FEFF})",
+  "\\/": "/",
+  "#": "\\#",
+  "&": "\\&",
+  "~": "\\~",
+};

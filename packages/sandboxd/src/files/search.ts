@@ -1,0 +1,182 @@
+/**
+ * Listing and searching: `list`, `glob` by name, `grep` by content.
+ *
+ * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that leaves
+ * something out would have to say so. When a limit is reached, or a directory could not be read, `truncated` says so.
+ */
+
+import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync } from "node:fs";
+import {
+  type FileListing,
+  type FileStat,
+  type GlobResult,
+  type GrepMatch,
+  type GrepOptions,
+  type GrepResult,
+  SANDBOX_LIMITS,
+  SandlotError,
+} from "@sandlot/contract";
+import { statOf } from "./change.ts";
+import { fileError } from "./file-error.ts";
+import { pathPattern } from "./glob-pattern.ts";
+import { compileRegex, guarded } from "./guarded-regex.ts";
+import { join } from "./paths.ts";
+import { candidates } from "./ripgrep.ts";
+import { Pacer, walk } from "./walk.ts";
+
+const EVERYTHING = Number.POSITIVE_INFINITY;
+/** A NUL byte among the first ones makes a file binary. */
+const BINARY_PROBE_BYTES = 8_192;
+
+export async function listDirectory(root: string, depth: number, max: number): Promise<FileListing> {
+  checkDirectory(root);
+  const entries: FileStat[] = [];
+  let unnamed = 0;
+  const { unreadable } = await walk({ root, depth }, ({ relative }) => {
+    const path = join(root, relative);
+    const stats = lstatSync(path, { throwIfNoEntry: false });
+    if (stats !== undefined) entries.push(statOf(path, stats));
+    // A name that is no text cannot be asked for; anything else has gone meanwhile.
+    else if (relative.includes("\ufffd")) unnamed++;
+    return entries.length <= max;
+  });
+  return { entries: entries.slice(0, max), truncated: entries.length > max || unreadable + unnamed > 0 };
+}
+
+export async function globPaths(
+  root: string,
+  pattern: string,
+  includeDirectories: boolean,
+  max: number,
+): Promise<GlobResult> {
+  const { matches, mayMatchBelow } = pathPattern(pattern);
+  checkDirectory(root);
+  const paths: string[] = [];
+  const { unreadable } = await walk({ root, depth: EVERYTHING, enter: mayMatchBelow }, ({ relative, kind }) => {
+    if ((kind !== "directory" || includeDirectories) && matches(relative)) paths.push(join(root, relative));
+    return paths.length <= max;
+  });
+  return { paths: paths.slice(0, max), truncated: paths.length > max || unreadable > 0 };
+}
+
+/** Looks for one match more than it reports: only then is `truncated` the truth. */
+export async function grepFiles(root: string, pattern: string, options: GrepOptions, max: number): Promise<GrepResult> {
+  const literal = options.literal === true;
+  const source = literal ? pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : pattern;
+  const caseSensitive = options.caseSensitive === true;
+  const expression = compileRegex(source, caseSensitive ? "" : "i");
+  const glob = options.glob === undefined ? null : pathPattern(options.glob);
+  const matches: GrepMatch[] = [];
+  const visit = (path: string) => {
+    // Whoever names a link means what it leads to.
+    searchFile(path === root ? realpathSync(path) : path, path, pattern, expression, max + 1 - matches.length, matches);
+    return matches.length <= max;
+  };
+  const unreadable = await eachFile(root, glob, { pattern, literal, caseSensitive }, visit);
+  return { matches: matches.slice(0, max), truncated: matches.length > max || unreadable > 0 };
+}
+
+/** The files that a search looks into, in the order of their paths. Answers how many directories were left out. */
+async function eachFile(
+  root: string,
+  glob: ReturnType<typeof pathPattern> | null,
+  search: Parameters<typeof candidates>[1],
+  visit: (path: string) => boolean,
+): Promise<number> {
+  if (kindOf(root) === "file") {
+    if (glob === null || glob.matches(root.slice(root.lastIndexOf("/") + 1))) visit(root);
+    return 0;
+  }
+  const found = await candidates(root, search);
+  if (found !== null) {
+    const pacer = new Pacer();
+    for (const relative of found) {
+      if (glob !== null && !glob.matches(relative)) continue;
+      if (!visit(join(root, relative))) break;
+      if (pacer.isDue()) await pacer.pause();
+    }
+    return 0;
+  }
+  const options = { root, depth: EVERYTHING, ...(glob !== null && { enter: glob.mayMatchBelow }) };
+  const { unreadable } = await walk(options, ({ relative, kind }) => {
+    if (kind !== "file" || (glob !== null && !glob.matches(relative))) return true;
+    return visit(join(root, relative));
+  });
+  return unreadable;
+}
+
+function searchFile(
+  file: string,
+  path: string,
+  pattern: string,
+  expression: RegExp,
+  max: number,
+  matches: GrepMatch[],
+): void {
+  const bytes = readText(file);
+  if (bytes === null) return;
+  const lines = bytes.toString("utf8").split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  const numbers = guarded(pattern, () => matchingLines(lines, expression, max));
+  for (const index of numbers)
+    matches.push({ path, lineNumber: index + 1, line: shorten(trimmed(lines[index] ?? "")) });
+}
+
+const scratch = Buffer.allocUnsafeSlow(SANDBOX_LIMITS.grepFileMaxBytes + 1);
+
+/** What a file holds, if it is text that a search looks into. Valid until the next call. */
+function readText(path: string): Buffer | null {
+  let fd: number;
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  } catch {
+    return null;
+  }
+  try {
+    const { size } = fstatSync(fd);
+    if (size > SANDBOX_LIMITS.grepFileMaxBytes) return null;
+    let held = 0;
+    for (let count = -1; count !== 0 && held < scratch.length; held += count) {
+      count = readSync(fd, scratch, held, scratch.length - held, null);
+    }
+    const bytes = scratch.subarray(0, held);
+    return held > SANDBOX_LIMITS.grepFileMaxBytes || bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? null : bytes;
+  } catch {
+    return null;
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function matchingLines(lines: readonly string[], expression: RegExp, max: number): number[] {
+  const numbers: number[] = [];
+  for (let index = 0; index < lines.length && numbers.length < max; index++) {
+    const line = trimmed(lines[index] ?? "");
+    if (line.length <= SANDBOX_LIMITS.grepLineMaxChars && expression.test(line)) numbers.push(index);
+  }
+  return numbers;
+}
+
+function trimmed(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}
+
+function shorten(line: string): string {
+  const max = SANDBOX_LIMITS.grepReportMaxChars;
+  return line.length > max ? `${line.slice(0, max - 3)}...` : line;
+}
+
+function kindOf(path: string): "file" | "directory" {
+  try {
+    const stats = statSync(path);
+    if (stats.isDirectory()) return "directory";
+    if (stats.isFile()) return "file";
+  } catch (error) {
+    throw fileError(error, path);
+  }
+  throw new SandlotError("not_a_directory", { path });
+}
+
+function checkDirectory(path: string): void {
+  if (kindOf(path) !== "directory") throw new SandlotError("not_a_directory", { path });
+}

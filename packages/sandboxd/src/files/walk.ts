@@ -1,0 +1,118 @@
+/**
+ * Everything below a directory, in the order of full paths, without holding all of it.
+ *
+ * The order of paths is not the order of a plain descent: `a-b` comes between `a` and `a/b`. So what is below a
+ * directory is sorted among its neighbours under the directory's name with a slash.
+ *
+ * Symbolic links are reported and never followed: a walk ends, and stays below its root. A directory that cannot be
+ * read is left out and counted, so that an answer can say so.
+ */
+
+import { readdirSync } from "node:fs";
+import { monotonicMs, nextTurn } from "../clock.ts";
+
+export interface Entry {
+  /** Relative to where the walk began. */
+  readonly relative: string;
+  readonly name: string;
+  readonly kind: "file" | "directory" | "symlink" | "other";
+}
+
+export interface Walk {
+  readonly root: string;
+  readonly depth: number;
+  /** Whether to look below this directory. */
+  readonly enter?: (relative: string) => boolean;
+}
+
+/** How long other requests wait for a walk. Reading directories one by one in the background takes ten times as long. */
+const SLICE_MS = 10;
+
+/**
+ * Calls `visit` for each entry until it answers `false`. Answers how many directories could not be read. The root itself
+ * must be readable: that is the caller's error.
+ */
+export async function walk(options: Walk, visit: (entry: Entry) => boolean): Promise<{ unreadable: number }> {
+  const pacer = new Pacer();
+  let unreadable = 0;
+  const levels: Level[] = [{ prefix: "", items: ordered(readNames(options.root), options.depth > 1), at: 0 }];
+  for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+    const item = level.items[level.at++];
+    if (item === undefined) {
+      levels.pop();
+      continue;
+    }
+    const relative = level.prefix + item.name;
+    if (pacer.isDue()) await pacer.pause();
+    if (!item.isContent) {
+      if (!visit({ relative, name: item.name, kind: item.kind })) break;
+    } else if (options.enter === undefined || options.enter(relative)) {
+      const names = tryReadNames(`${options.root}/${relative}`);
+      if (names === null) unreadable++;
+      else levels.push({ prefix: `${relative}/`, items: ordered(names, options.depth > levels.length + 1), at: 0 });
+    }
+  }
+  return { unreadable };
+}
+
+interface Level {
+  readonly prefix: string;
+  readonly items: readonly Item[];
+  at: number;
+}
+
+type Names = ReturnType<typeof readNames>;
+
+function readNames(path: string) {
+  return readdirSync(path, { withFileTypes: true });
+}
+
+/** `null`: it is there and cannot be read. */
+function tryReadNames(path: string): Names | null {
+  try {
+    return readNames(path);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    // Gone or replaced since its name was read: then it is not there.
+    return code === "ENOENT" || code === "ENOTDIR" ? [] : null;
+  }
+}
+
+interface Item {
+  readonly sortKey: string;
+  readonly name: string;
+  readonly kind: Entry["kind"];
+  /** Stands for what is below, not for the directory itself. */
+  readonly isContent: boolean;
+}
+
+function ordered(names: Names, withContent: boolean): Item[] {
+  const items: Item[] = [];
+  for (const entry of names) {
+    const { name } = entry;
+    const kind = kindOf(entry);
+    items.push({ sortKey: name, name, kind, isContent: false });
+    if (kind === "directory" && withContent) items.push({ sortKey: `${name}/`, name, kind, isContent: true });
+  }
+  return items.sort((a, b) => (a.sortKey < b.sortKey ? -1 : 1));
+}
+
+function kindOf(entry: Names[number]): Entry["kind"] {
+  if (entry.isFile()) return "file";
+  if (entry.isDirectory()) return "directory";
+  return entry.isSymbolicLink() ? "symlink" : "other";
+}
+
+/** Lets others have the event loop now and then. */
+export class Pacer {
+  #since = monotonicMs();
+
+  isDue(): boolean {
+    return monotonicMs() - this.#since > SLICE_MS;
+  }
+
+  async pause(): Promise<void> {
+    await nextTurn();
+    this.#since = monotonicMs();
+  }
+}

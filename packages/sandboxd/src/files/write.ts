@@ -1,0 +1,154 @@
+/**
+ * Writing a file in one step, and appending to one.
+ *
+ * Invariants
+ * - A write goes to a temporary file beside its target and is then renamed: a reader sees the old content or the new,
+ *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode, and its owner where the
+ *   daemon may set it. A symbolic link stays, and the file it leads to is replaced.
+ * - An append is the kernel's own: two at once do not overwrite each other. One of up to `APPEND_WHOLE_MAX_BYTES` is
+ *   appended whole or not at all.
+ */
+
+import { constants, type Stats } from "node:fs";
+import { chown, type FileHandle, lstat, mkdir, open, readlink, rename, stat, unlink } from "node:fs/promises";
+import { dirname, resolve } from "node:path/posix";
+import { SandlotError } from "@sandlot/contract";
+import { aboutPath, fileError, NOT_A_FILE } from "./file-error.ts";
+import { join } from "./paths.ts";
+
+const FILE_MODE = 0o666;
+/** As many as Linux follows. */
+const SYMLINK_HOPS_MAX = 40;
+const BATCH_BYTES = 512 * 1024;
+const APPEND_WHOLE_MAX_BYTES = 8 * 1024 * 1024;
+
+let serial = 0;
+
+export type Chunks = AsyncIterable<Uint8Array>;
+
+export function writeFile(path: string, content: Chunks, mode: number | undefined): Promise<void> {
+  return aboutPath(path, async () => {
+    const target = await finalTarget(path);
+    await makeParents(target);
+    const existing = await statOrNull(target);
+    if (existing?.isDirectory() === true) throw new SandlotError("is_a_directory", { path });
+    if (existing !== null && !existing.isFile()) return writeThrough(path, target, existing, content);
+    await replace(target, existing, content, mode);
+  });
+}
+
+export function appendFile(path: string, content: Chunks): Promise<void> {
+  return aboutPath(path, async () => {
+    await makeParents(path);
+    const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+    const file = await open(path, flags, FILE_MODE);
+    try {
+      const opened = await file.stat();
+      if (!opened.isFile() && !opened.isCharacterDevice())
+        throw new SandlotError("invalid_path", { path, problem: NOT_A_FILE });
+      await writeChunks(file, content, APPEND_WHOLE_MAX_BYTES);
+    } finally {
+      await file.close();
+    }
+  });
+}
+
+/** Makes what is missing above a path; the error names the part that is in the way. */
+async function makeParents(path: string): Promise<void> {
+  const parent = dirname(path);
+  try {
+    await mkdir(parent, { recursive: true });
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === "EEXIST") throw new SandlotError("not_a_directory", { path: parent }, { cause: error });
+    // A read-only place where the directory exists is judged by what comes next.
+    if (code === "EROFS" && (await statOrNull(parent))?.isDirectory() === true) return;
+    throw fileError(error, path);
+  }
+}
+
+async function replace(
+  target: string,
+  existing: Stats | null,
+  content: Chunks,
+  mode: number | undefined,
+): Promise<void> {
+  const temporary = join(dirname(target), `.sandboxd-${process.pid}-${serial++}.tmp`);
+  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+  const file = await open(temporary, flags, existing === null ? FILE_MODE : 0o600);
+  try {
+    try {
+      await writeChunks(file, content, BATCH_BYTES);
+      const wanted = mode ?? (existing === null ? undefined : existing.mode & 0o7777);
+      if (existing !== null && (existing.uid !== process.getuid?.() || existing.gid !== process.getgid?.()))
+        await chown(temporary, existing.uid, existing.gid).catch(() => {});
+      // After the owner: changing that takes the special bits away.
+      if (wanted !== undefined) await file.chmod(wanted);
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, target);
+  } catch (error) {
+    await unlink(temporary).catch(() => {});
+    throw error;
+  }
+}
+
+/** A device takes what is written; it is not replaced by a file. */
+async function writeThrough(path: string, target: string, existing: Stats, content: Chunks): Promise<void> {
+  if (!existing.isCharacterDevice()) throw new SandlotError("invalid_path", { path, problem: NOT_A_FILE });
+  const file = await open(target, constants.O_WRONLY | constants.O_NONBLOCK);
+  try {
+    await writeChunks(file, content, BATCH_BYTES);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Gathers chunks to batches: one system call for many. The next batch is gathered while one is written. */
+async function writeChunks(file: FileHandle, content: Chunks, batchBytes: number): Promise<void> {
+  let batch: Uint8Array[] = [];
+  let size = 0;
+  let writing: Promise<void> = Promise.resolve();
+  for await (const chunk of content) {
+    batch.push(chunk);
+    size += chunk.length;
+    if (size < batchBytes) continue;
+    await writing;
+    writing = writeBatch(file, batch);
+    writing.catch(() => {});
+    batch = [];
+    size = 0;
+  }
+  await writing;
+  if (size > 0) await writeBatch(file, batch);
+}
+
+async function writeBatch(file: FileHandle, batch: readonly Uint8Array[]): Promise<void> {
+  const total = batch.reduce((sum, { length }) => sum + length, 0);
+  const { bytesWritten } = await file.writev(batch);
+  if (bytesWritten === total) return;
+  const rest = Buffer.concat(batch).subarray(bytesWritten);
+  // A full disk takes a part first; the next call says why.
+  for (let at = 0; at < rest.length; ) at += (await file.write(rest, at)).bytesWritten;
+}
+
+/** Where a chain of symbolic links ends, whether or not something is there. */
+async function finalTarget(path: string): Promise<string> {
+  let target = path;
+  for (let hops = 0; hops < SYMLINK_HOPS_MAX; hops++) {
+    const found = await lstat(target).catch(absent);
+    if (found === null || !found.isSymbolicLink()) return target;
+    target = resolve(dirname(target), await readlink(target));
+  }
+  throw new SandlotError("invalid_path", { path, problem: "too many symbolic links" });
+}
+
+function statOrNull(path: string): Promise<Stats | null> {
+  return stat(path).catch(absent);
+}
+
+function absent(error: NodeJS.ErrnoException): null {
+  if (error.code === "ENOENT") return null;
+  throw error;
+}

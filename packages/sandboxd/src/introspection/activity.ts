@@ -1,0 +1,95 @@
+/**
+ * What is going on inside: running execs, processor use, the last call that did something, the processes.
+ *
+ * Asking changes nothing that idleness looks at.
+ */
+
+import { readFileSync } from "node:fs";
+import type { DaemonActivity, ProcessInfo } from "@sandlot/contract";
+import { monotonicMs, sleep, TICKS_PER_SECOND, wallMs } from "../clock.ts";
+import type { ExecTable } from "../exec/exec-table.ts";
+import type { ProcessRow } from "../exec/process-table.ts";
+
+interface Sample {
+  readonly atMs: number;
+  readonly cpuMs: number;
+}
+
+/** A share is measured over at least this long, and over no more than this. */
+const SAMPLE_MIN_MS = 100;
+const SAMPLE_MAX_MS = 30_000;
+const PAGE_BYTES = 4_096;
+
+export class ActivityMonitor {
+  readonly #execs: ExecTable;
+  #lastActivityAt = wallMs();
+  #sample: Sample | null = null;
+
+  constructor(execs: ExecTable) {
+    this.#execs = execs;
+  }
+
+  /** Somebody ran something or touched a file. */
+  note(): void {
+    this.#lastActivityAt = wallMs();
+  }
+
+  async read(): Promise<DaemonActivity> {
+    const cpuShare = await this.#cpuShare();
+    return {
+      runningExecs: this.#execs.runningCount(),
+      openTerminals: 0,
+      previewTrafficAt: null,
+      cpuShare,
+      lastActivityAt: this.#lastActivityAt,
+    };
+  }
+
+  /** The processes of execs. Others are the sandbox's own business. */
+  processes(): ProcessInfo[] {
+    const found = this.#execs.processes.byExec(this.#execs.traces());
+    return [...found].flatMap(([key, rows]) => rows.map((row) => infoOf(row, this.#execs.idOf(key))));
+  }
+
+  async #cpuShare(): Promise<number> {
+    let before = this.#sample;
+    const now = monotonicMs();
+    if (before === null || now - before.atMs > SAMPLE_MAX_MS || now - before.atMs < SAMPLE_MIN_MS) {
+      before = this.#measure();
+      await sleep(SAMPLE_MIN_MS);
+    }
+    const after = this.#measure();
+    this.#sample = after;
+    return Math.max(0, after.cpuMs - before.cpuMs) / Math.max(1, after.atMs - before.atMs);
+  }
+
+  /** What runs now, and what the daemon has waited for. What others waited for is counted with them. */
+  #measure(): Sample {
+    const rows = this.#execs.processes.rows();
+    const members = [...this.#execs.processes.byExec(this.#execs.traces(), rows).values()].flat();
+    let ticks = rows.find(({ pid }) => pid === process.pid)?.childrenCpuTicks ?? 0;
+    for (const { cpuTicks, childrenCpuTicks } of members) ticks += cpuTicks + childrenCpuTicks;
+    return { atMs: monotonicMs(), cpuMs: (ticks * 1_000) / TICKS_PER_SECOND };
+  }
+}
+
+function infoOf(row: ProcessRow, execId: string | null): ProcessInfo {
+  return {
+    pid: row.pid,
+    parentPid: row.parentPid,
+    command: commandLine(row),
+    state: row.state,
+    residentBytes: row.residentPages * PAGE_BYTES,
+    cpuMs: (row.cpuTicks * 1_000) / TICKS_PER_SECOND,
+    execId,
+  };
+}
+
+function commandLine({ pid, name }: ProcessRow): string {
+  try {
+    const text = readFileSync(`/proc/${pid}/cmdline`, "utf8").replace(/\0+$/, "").replaceAll("\0", " ");
+    return text === "" ? name : text.slice(0, 4_096);
+  } catch {
+    return name;
+  }
+}

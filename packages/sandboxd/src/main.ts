@@ -1,0 +1,114 @@
+/**
+ * sandboxd: the daemon inside a sandbox.
+ *
+ *   read the configuration ─▶ listen ─▶ announce ─▶ serve ─▶ end: a signal, or nobody wants it any more
+ *
+ * Its title replaces name and arguments, which `pkill node` and `pkill -f node` look at. The title is set as the first
+ * thing, and whoever starts the daemon closes the moment before by running Node under another name: through a link called
+ * `sandboxd`, with no `node` in the path of this file.
+ */
+
+import { chmodSync, closeSync, rmSync, writeSync } from "node:fs";
+import type { Server } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import type { DaemonConfig, DaemonListen, ReadyLine } from "@sandlot/contract";
+import { ConfigProblem, readConfig } from "./config.ts";
+import { ExecTable } from "./exec/exec-table.ts";
+import { closeInherited } from "./inherited-descriptors.ts";
+import { ActivityMonitor } from "./introspection/activity.ts";
+import { watchForOrphanhood } from "./orphan-watch.ts";
+import { CredentialCheck } from "./wire/credentials.ts";
+import { daemonServer } from "./wire/server.ts";
+
+process.title = "sandboxd";
+main().catch((error: unknown) => {
+  const known = error instanceof ConfigProblem;
+  process.stderr.write(`sandboxd: ${known ? error.message : ((error as Error).stack ?? String(error))}\n`);
+  process.exit(known ? 2 : 1);
+});
+
+async function main(): Promise<void> {
+  const config = readConfig(process.argv.slice(2));
+  closeInherited([config.listen, config.ready].flatMap((where) => (where && "fd" in where ? [where.fd] : [])));
+  const { environment = {}, ...settings } = config;
+  const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
+  const execs = new ExecTable({ ...settings, environment, temporaryDirectory });
+  const activity = new ActivityMonitor(execs);
+  const credentials = new CredentialCheck(config.sandboxId, config);
+  const server = daemonServer(credentials, execs, activity);
+  await listen(server.http, config.listen);
+  announce(config, server.http);
+  execs.prepare();
+
+  const end = async (): Promise<void> => {
+    if ("path" in config.listen) rmSync(config.listen.path, { force: true });
+    await execs.close();
+    process.exit(0);
+  };
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => void end());
+  // The terminal or the pipe of whoever started us is not ours to end with.
+  for (const name of ["SIGHUP", "SIGPIPE"] as const) process.on(name, () => {});
+  // One call's accident must not end everybody's commands.
+  process.on("uncaughtException", (error) => process.stderr.write(`sandboxd: ${error.stack ?? error.message}\n`));
+  if (config.orphanTimeoutMs !== undefined && config.orphanTimeoutMs > 0) {
+    watchForOrphanhood({
+      timeoutMs: config.orphanTimeoutMs,
+      lastContactAt: server.lastContactAt,
+      isHeld: () => server.holdCount() > 0,
+      isBusy: () => execs.runningCount() > 0,
+      end: () => void end(),
+    });
+  }
+}
+
+async function listen(server: Server, where: DaemonListen): Promise<void> {
+  try {
+    await listenOnce(server, where);
+  } catch (error) {
+    const isLeftover = (error as NodeJS.ErrnoException).code === "EADDRINUSE" && "path" in where;
+    // A daemon that was killed leaves its socket behind; one that answers is not ours to replace.
+    if (!isLeftover || (await answers(where.path))) throw error;
+    rmSync(where.path);
+    await listenOnce(server, where);
+  }
+  if ("path" in where) chmodSync(where.path, 0o600);
+}
+
+function listenOnce(server: Server, where: DaemonListen): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ ...where, exclusive: true }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+}
+
+/** Whoever waits for it hears it as soon as there is something to connect to. */
+function announce({ ready, sandboxId, generation }: DaemonConfig, server: Server): void {
+  if (ready === undefined) return;
+  const address = server.address() as AddressInfo | string | null;
+  const port = typeof address === "object" && address !== null ? (address.port ?? null) : null;
+  const line: ReadyLine = { ready: true, pid: process.pid, sandboxId, generation, port };
+  const text = `${JSON.stringify(line)}\n`;
+  if ("fd" in ready) {
+    writeSync(ready.fd, text);
+    closeSync(ready.fd);
+    return;
+  }
+  const socket = connect(ready.path);
+  // Nobody listens any more: then nobody needs to know.
+  socket.once("error", () => {});
+  socket.end(text);
+}

@@ -1,0 +1,114 @@
+/**
+ * What comes with a request, and what goes back.
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { SandlotError } from "@sandlot/contract";
+
+/** Of JSON, and of a command's stdin. Larger input belongs in a file. */
+const BODY_MAX_BYTES = 64 * 1024 * 1024;
+const NEWLINE = 0x0a;
+
+function readBody(request: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    request.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      // The rest is read and thrown away, so that the connection stays usable.
+      if (size <= BODY_MAX_BYTES) chunks.push(chunk);
+    });
+    request.on("end", () => {
+      const [only] = chunks;
+      if (size > BODY_MAX_BYTES) reject(invalid("body", `it has more than ${BODY_MAX_BYTES} bytes`));
+      else resolve(chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks));
+    });
+    request.on("error", reject);
+  });
+}
+
+/** A JSON object; its fields are for the caller to check. */
+export async function readJson(request: IncomingMessage): Promise<Readonly<Record<string, unknown>>> {
+  return parseObject(await readBody(request));
+}
+
+/** One JSON line, and the bytes after it. */
+export async function readLineAndBytes(
+  request: IncomingMessage,
+): Promise<{ line: Readonly<Record<string, unknown>>; bytes: Buffer }> {
+  const body = await readBody(request);
+  const end = body.indexOf(NEWLINE);
+  if (end < 0) return { line: parseObject(body), bytes: Buffer.alloc(0) };
+  return { line: parseObject(body.subarray(0, end)), bytes: body.subarray(end + 1) };
+}
+
+export function sendJson(response: ServerResponse, value: unknown, status = 200): void {
+  const body = Buffer.from(JSON.stringify(value));
+  response.writeHead(status, { "content-type": "application/json", "content-length": body.length });
+  response.end(body);
+}
+
+export function sendBytes(response: ServerResponse, bytes: Uint8Array): void {
+  response.writeHead(200, { "content-type": "application/octet-stream", "content-length": bytes.length });
+  response.end(bytes);
+}
+
+/** An answer that has begun cannot become an error: it is cut, which no reader takes for complete. */
+export function sendError(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  const known = error instanceof SandlotError ? error : new SandlotError("internal", { problem: describe(error) });
+  sendJson(response, { error: known.toJSON() }, known.status);
+}
+
+export function text(fields: Readonly<Record<string, unknown>>, name: string): string {
+  const value = fields[name];
+  if (typeof value !== "string") throw invalid(name, "it is not a string");
+  return value;
+}
+
+export function flag(fields: Readonly<Record<string, unknown>>, name: string): boolean {
+  return fields[name] === true;
+}
+
+/** A whole number from `least`; `undefined` when it is not there. */
+export function integer(fields: Readonly<Record<string, unknown>>, name: string, least: number): number | undefined {
+  const value = fields[name];
+  if (value === undefined || value === null) return undefined;
+  const number = typeof value === "string" && value !== "" ? Number(value) : value;
+  if (typeof number !== "number" || !Number.isInteger(number) || number < least)
+    throw invalid(name, `it is not a whole number from ${least}`);
+  return number;
+}
+
+export function duration(fields: Readonly<Record<string, unknown>>, name: string): number {
+  const value = fields[name];
+  if (typeof value === "number" && Number.isFinite(value) && value >= 0) return value;
+  throw invalid(name, "it is not a duration");
+}
+
+/** A caller may ask for less than the limit, never for more. */
+export function limit(fields: Readonly<Record<string, unknown>>, max: number): number {
+  return Math.min(integer(fields, "maxResults", 1) ?? max, max);
+}
+
+export function invalid(field: string, problem: string): SandlotError {
+  return new SandlotError("invalid_request", { field, problem });
+}
+
+function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(bytes.toString("utf8"));
+  } catch {
+    throw invalid("body", "it is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid("body", "it is not an object");
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,74 @@
+/**
+ * Commands over the wire.
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { checkExecCall } from "../exec/command.ts";
+import type { Exec } from "../exec/exec.ts";
+import type { ExecTable } from "../exec/exec-table.ts";
+import { follow } from "../exec/follow.ts";
+import { waitForOutput, waitForPort } from "../exec/wait.ts";
+import { duration, flag, integer, invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
+import type { Routes } from "./routes.ts";
+
+const PORT_MAX = 65_535;
+
+export function execRoutes(execs: ExecTable): Routes {
+  return {
+    "POST /sandlot/exec": async (request, response) => {
+      const { exec, repeatable } = await start(execs, request, false);
+      // Whoever cannot come again for the result has no use for the command either.
+      if (!repeatable) endWithCaller(exec, response);
+      await exec.ended;
+      if (!response.destroyed) sendJson(response, exec.result());
+    },
+
+    "POST /sandlot/spawn": async (request, response) => {
+      const { exec } = await start(execs, request, true);
+      sendJson(response, { execId: exec.id, pid: exec.pid });
+    },
+
+    "POST /sandlot/exec/kill": async (request, response) => {
+      const found = await execs.kill(text(await readJson(request), "execId"));
+      sendJson(response, { found });
+    },
+
+    "GET /sandlot/exec/follow": async (_request, response, query) => {
+      const exec = execs.find(text(query, "execId"));
+      const from = { stdout: integer(query, "stdout", 0) ?? 0, stderr: integer(query, "stderr", 0) ?? 0 };
+      await follow(exec, from, query.until === "closed" ? "closed" : "exit", response);
+    },
+
+    "POST /sandlot/wait/port": async (request, response) => {
+      const fields = await readJson(request);
+      const port = integer(fields, "port", 1) ?? 0;
+      if (port < 1 || port > PORT_MAX) throw invalid("port", `it is not a port from 1 to ${PORT_MAX}`);
+      await waitForPort(port, { timeoutMs: duration(fields, "timeoutMs"), isAbandoned: () => response.destroyed });
+      sendJson(response, {});
+    },
+
+    "POST /sandlot/wait/output": async (request, response) => {
+      const fields = await readJson(request);
+      const exec = execs.find(text(fields, "execId"));
+      const waiting = { timeoutMs: duration(fields, "timeoutMs"), isAbandoned: () => response.destroyed };
+      sendJson(response, await waitForOutput(exec, text(fields, "pattern"), flag(fields, "literal"), waiting));
+    },
+  };
+}
+
+async function start(
+  execs: ExecTable,
+  request: IncomingMessage,
+  remember: boolean,
+): Promise<{ exec: Exec; repeatable: boolean }> {
+  const { line, bytes } = await readLineAndBytes(request);
+  const call = checkExecCall(line);
+  const exec = await execs.start(call, call.hasStdin ? bytes : null, { remember: remember || call.repeatable });
+  return { exec, repeatable: call.repeatable };
+}
+
+function endWithCaller(exec: Exec, response: ServerResponse): void {
+  response.on("close", () => {
+    if (!response.writableFinished && !exec.hasEnded) void exec.end("killed");
+  });
+}

@@ -1,0 +1,120 @@
+/**
+ * Starts the daemon as a backend does: the bundle, run by a Node under another name, configured and announced through
+ * descriptors. Everything it makes lies in one temporary directory, which goes when the test ends.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import type { DaemonConfig } from "@sandlot/contract";
+import { afterAll, onTestFinished } from "vitest";
+import { bundle } from "../bundle.mjs";
+
+export interface StartedDaemon {
+  readonly process: ChildProcess;
+  readonly pid: number;
+  readonly directory: string;
+  readonly workspace: string;
+  readonly socketPath: string;
+  readonly config: DaemonConfig;
+  readonly ready: { readonly port: number | null };
+  readonly exited: Promise<number | null>;
+}
+
+export interface StartOptions {
+  readonly config?: Partial<DaemonConfig>;
+  /** Which Node runs it; default the one that runs the test. */
+  readonly node?: string;
+  readonly environment?: Readonly<Record<string, string>>;
+  /** In a pid namespace of its own, below an init that reaps. */
+  readonly ownPidNamespace?: boolean;
+}
+
+/** Why the tests that need a pid namespace cannot run here; `null` when they can. */
+export function noNamespaceReason(): string | null {
+  const probe = spawnSync("unshare", ["--pid", "--fork", "--mount-proc", "true"], { stdio: "ignore" });
+  return probe.status === 0 ? null : "this user may not make a pid namespace with unshare";
+}
+
+/** The shell is pid 1: it waits for whatever loses its parent. */
+const NAMESPACE = [
+  "unshare",
+  "--pid",
+  "--fork",
+  "--mount-proc",
+  "--kill-child=SIGKILL",
+  "sh",
+  "-c",
+  '"$@" & wait',
+  "sh",
+];
+
+let built: Promise<string> | undefined;
+
+afterAll(async () => {
+  if (built !== undefined) rmSync(dirname(await built), { recursive: true, force: true });
+});
+
+/** The bundle is made once per test file, and goes with it. */
+export function daemonFile(): Promise<string> {
+  built ??= bundle(join(mkdtempSync(join(tmpdir(), "sd-bundle-")), "sandboxd.cjs")).then(({ outfile }) => outfile);
+  return built;
+}
+
+export function temporaryDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "sd-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+export async function startDaemon(options: StartOptions = {}): Promise<StartedDaemon> {
+  const file = await daemonFile();
+  const directory = temporaryDirectory();
+  const workspace = join(directory, "workspace");
+  mkdirSync(workspace);
+  const socketPath = join(directory, "s");
+  const config: DaemonConfig = {
+    sandboxId: "sandbox-1",
+    generation: 7,
+    token: "the-token",
+    listen: { path: socketPath },
+    ready: { fd: 4 },
+    defaultCwd: workspace,
+    killGraceMs: 300,
+    environment: { HOME: directory },
+    ...options.config,
+  };
+  const link = join(directory, "sandboxd");
+  symlinkSync(options.node ?? process.execPath, link);
+  const command = [link, file, "--config-fd", "3"];
+  if (options.ownPidNamespace === true) command.unshift(...NAMESPACE);
+  const [program = "", ...args] = command;
+  const child = spawn(program, args, {
+    env: { PATH: "/usr/local/bin:/usr/bin:/bin", TMPDIR: directory, ...options.environment },
+    stdio: ["ignore", "ignore", "inherit", "pipe", "pipe"],
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  onTestFinished(async () => {
+    // Asked first, so that it ends what it has started.
+    child.kill(options.ownPidNamespace === true ? "SIGKILL" : "SIGTERM");
+    const forced = setTimeout(() => child.kill("SIGKILL"), 3_000);
+    await exited;
+    clearTimeout(forced);
+  });
+  (child.stdio[3] as Writable).end(JSON.stringify(config));
+  const line = await Promise.race([firstLine(child.stdio[4] as Readable), exited.then(() => null)]);
+  if (line === null) throw new Error("the daemon ended before it was ready");
+  const ready = JSON.parse(line) as { port: number | null };
+  return { process: child, pid: child.pid ?? 0, directory, workspace, socketPath, config, ready, exited };
+}
+
+export async function firstLine(source: Readable): Promise<string> {
+  let text = "";
+  for await (const chunk of source) {
+    text += String(chunk);
+    if (text.includes("\n")) break;
+  }
+  return text.split("\n")[0] ?? "";
+}
