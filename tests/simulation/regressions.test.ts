@@ -23,6 +23,14 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [229, "a sandbox that went between the bind and the workspace failed the acquire with file_not_found"],
   [351, "a renewed remote lease expired after the store was lost"],
   [294, "the recovery of an earlier loss of the store condemned in a later one"],
+  [922, "a holder gave its lease up when the store was lost twice in a row"],
+  [460, "a healthy sandbox whose thread had moved on was stopped as dead"],
+  [740, "the reason of a forced destroy was hidden by a second, orphaned record"],
+  [1444, "after a long pause a lease was given on a hold that was gone by then"],
+  [1845, "an older object of the engine took the thread's key before the real sandbox was adopted"],
+  [572, "a peer was buried after the sight had broken, because another burial had been waited for"],
+  [3854, "a remote lease that could not be granted again kept its sandbox held for ever"],
+  [3824, "a bind that was long on its way gave a thread an older generation"],
 ];
 
 describe("seeds that once found something", () => {
