@@ -144,7 +144,9 @@ export class EngineChecks implements EngineAudit {
         () => `${by.name}: ${owner}, ${living?.ref}`,
       );
     }
-    if (step === "purge") this.#checkNobodyInside(owner);
+    // A purge that came too late is refused by the fence and removes nothing.
+    const purged = step === "purge" && this.#truth.ledger.fences.get(owner) === spot.generation;
+    if (purged) this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
   }
 

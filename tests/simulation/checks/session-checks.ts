@@ -63,6 +63,7 @@ export class SessionChecks {
   metaPut(before: MetaRow, after: MetaRow, step: StoreStep | null): void {
     if (!before.recovering || after.recovering) return;
     this.#findings.moved("end-recovery");
+    this.#checkComeBack();
     const { now, ledger, settings } = this.#truth;
     let objects = 0;
     // What lands while the engine is being asked could not be seen.
@@ -76,6 +77,24 @@ export class SessionChecks {
       before.epoch === after.epoch && (lasted >= settings.sessionLifetimeMs || objects === 0),
       () => `it lasted ${lasted} ms, with ${objects} objects in the engine`,
     );
+  }
+
+  /** Whoever could reach the store all the while has put back what it holds before anybody else is served. */
+  #checkComeBack(): void {
+    const { emptiedAt, now, settings } = this.#truth;
+    if (now - emptiedAt < settings.sessionLifetimeMs) return;
+    for (const held of this.#truth.leases) {
+      const { instance, sandboxId, generation } = held;
+      const healthy = instance.storeFailedAt < emptiedAt && instance.process.pausedMs === instance.pausedMsAtLoss;
+      if (!held.active || held.since >= emptiedAt || instance.closing || !healthy) continue;
+      const living = [...this.#truth.objectsOf(sandboxId)].some((object) => object.alive);
+      if (!living || this.#truth.forcedStops.has(sandboxId)) continue;
+      this.#findings.check(
+        "holders-come-back",
+        this.#truth.hasHold(instance, sandboxId, generation),
+        () => `${instance.name} has not put back ${sandboxId}`,
+      );
+    }
   }
 
   emptied(): void {

@@ -111,7 +111,7 @@ export class Reaper {
       const { ttlMs } = lease;
       if (ttlMs === null) continue;
       const hasRow = () => lease.granted && !lease.slot.isLost();
-      const isForgotten = () => !hasRow() && lease.unusedMs(world.monotonicMs()) >= ttlMs;
+      const isForgotten = () => !hasRow() && !lease.granting && lease.unusedMs(world.monotonicMs()) >= ttlMs;
       const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
       // Asked again, because it may have been released, lost or restarted while the store was asked.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));

@@ -36,6 +36,8 @@ export interface ReconcilerParts {
 
 interface Judgement {
   readonly epoch: Epoch;
+  /** Before the grace is over: only what keeps a thread from being acquired is dealt with. */
+  readonly early: boolean;
   /** Asked again after every wait. */
   readonly stands: () => boolean;
 }
@@ -84,22 +86,20 @@ export class Reconciler {
     const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
     const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
     const unknown = objects.filter(({ labels }) => !known.has(labels.sandboxId));
-    // Without a marker it belongs to no thread, so nobody has to wait for it: it ends after its grace.
-    return this.#sort(unknown, judgement, 1);
+    return this.#sort(unknown, { ...judgement, early: true });
   }
 
   /**
    * Adopts or condemns, the newest of each thread first: an older one must not take the thread's key before it. While
    * the newest cannot be asked, the others of its thread wait. False when something is left to do.
    */
-  async #sort(objects: readonly EngineObject[], judgement: Judgement, markersMin = 0): Promise<boolean> {
+  async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
     const { workspaces } = this.#parts.backend;
     const claims: { object: EngineObject; markers: readonly Marker[]; generation: number }[] = [];
     for (const object of objects) {
       const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
         (a, b) => b.generation - a.generation,
       );
-      if (markers.length < markersMin) continue;
       claims.push({ object, markers, generation: markers[0]?.generation ?? object.labels.generation });
     }
     const waiting = new Set<string>();
@@ -120,6 +120,8 @@ export class Reconciler {
     if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
     const tenant = await this.#tenantAmong(markers, object);
     if (!judgement.stands()) return false;
+    // No thread waits for it: then it ends like everything that is unknown, after its grace.
+    if (tenant === null && judgement.early) return true;
     await this.#condemn(object, tenant, judgement);
     return true;
   }
@@ -179,7 +181,7 @@ export class Reconciler {
     const { membership } = this.#parts;
     const { epoch } = membership;
     if (epoch === null || !may()) return null;
-    return { epoch, stands: () => may() && membership.epoch === epoch };
+    return { epoch, early: false, stands: () => may() && membership.epoch === epoch };
   }
 
   #ask<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {

@@ -116,7 +116,12 @@ export class Leases {
       holder: this.#parts.membership.instance,
       ttlMs,
     };
-    lease.granted = await this.#parts.store.grantLease(request);
+    lease.granting = true;
+    try {
+      lease.granted = await this.#parts.store.grantLease(request);
+    } finally {
+      lease.granting = false;
+    }
     if (lease.granted) return;
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }

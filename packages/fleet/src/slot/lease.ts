@@ -45,6 +45,8 @@ export class LeaseHandle implements Lease {
   leakReported = false;
   /** Its row is in the store. */
   granted = false;
+  /** Its row is being written. */
+  granting = false;
   #slot: Slot;
   #recovery: Recovery;
   #sandbox: LeasedSandbox | null = null;
