@@ -121,7 +121,7 @@ export class Reconciler {
     const tenant = await this.#tenantAmong(markers, object);
     if (!judgement.stands()) return false;
     // No thread waits for it: then it ends like everything that is unknown, after its grace.
-    if (tenant === null && judgement.early) return true;
+    if (tenant === null && judgement.early && (markers.length === 0 || object.place === "home")) return true;
     await this.#condemn(object, tenant, judgement);
     return true;
   }
