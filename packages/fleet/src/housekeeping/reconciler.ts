@@ -62,7 +62,10 @@ export class Reconciler {
     );
     const seen = plan.unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
-    for (const object of plan.superseded) if (judgement.stands()) await this.#condemn(object, null, judgement);
+    for (const object of plan.superseded) {
+      const superseded = await this.#isSuperseded(object);
+      if (superseded && judgement.stands()) await this.#condemn(object, null, judgement);
+    }
     await this.#sort(
       plan.unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
@@ -111,6 +114,15 @@ export class Reconciler {
       if (!judgement.stands()) return false;
     }
     return waiting.size === 0;
+  }
+
+  /** Asked again before it counts: the thread's newer sandbox may have ended since the records were read. */
+  async #isSuperseded({ labels }: EngineObject): Promise<boolean> {
+    const { store, backend } = this.#parts;
+    const [marker] = await backend.workspaces.markers(labels.sandboxId);
+    if (marker === undefined) return true;
+    const record = await store.find(marker.user, marker.thread);
+    return record !== null && record.generation > labels.generation;
   }
 
   /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */

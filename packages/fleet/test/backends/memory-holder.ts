@@ -1,0 +1,13 @@
+/** A process of its own that holds a thread in the memory backend and runs a command each time it is told to. */
+
+import { createInterface } from "node:readline";
+import { openFleet } from "../../src/index.ts";
+
+const [home = ""] = process.argv.slice(2);
+const fleet = await openFleet({ home, sessionLifetimeMs: 1_500, housekeepingIntervalMs: 300, orphanTimeoutMs: 1_500 });
+const lease = await fleet.acquire({ thread: "shared", purpose: "another process" });
+console.log("holding");
+for await (const _ of createInterface({ input: process.stdin })) {
+  const { stdout } = await lease.sandbox.exec("echo still here");
+  console.log(`${lease.generation} ${stdout.trim()}`);
+}
