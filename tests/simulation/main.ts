@@ -21,6 +21,8 @@ import type { Answer, Beginning, Broken, Failure, Range } from "./worker.ts";
 const RANGE = 10;
 /** A run takes some hundredths of a second; one that takes this long will never end. */
 const RUN_MAX_MS = 20_000;
+/** What killed instances were waiting for stays in memory, so a thread makes way for a fresh one now and then. */
+const RANGES_PER_THREAD = 60;
 const PROGRESS_MS = 15_000;
 const FAILURES_SHOWN = 30;
 
@@ -98,8 +100,16 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
       void worker.terminate();
       resolve();
     };
+    let fed = 0;
     const feed = () => {
+      if (fed === RANGES_PER_THREAD) {
+        clearTimeout(watchdog);
+        void worker.terminate();
+        work(take, done).then(resolve, reject);
+        return;
+      }
       const range = take();
+      fed += 1;
       if (range === null) end();
       else worker.postMessage(range);
     };
