@@ -60,14 +60,16 @@ export class Reconciler {
     const plan = planReconcile(objects, records, ({ user, thread }) =>
       user === null || thread === null ? null : threadKeyOf(user, thread),
     );
-    const seen = plan.unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
+    const unknown = [...plan.unknown, ...plan.superseded];
+    const seen = unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
     for (const object of plan.superseded) {
-      const superseded = await this.#isSuperseded(object);
-      if (superseded && judgement.stands()) await this.#condemn(object, null, judgement);
+      // Without a marker the store cannot look the thread up again; then what the records said has to do.
+      const [marker] = await backend.workspaces.markers(object.labels.sandboxId);
+      if (judgement.stands()) await this.#condemn(object, null, judgement, marker);
     }
     await this.#sort(
-      plan.unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
+      unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
     );
     for (const record of plan.missing) {
@@ -116,15 +118,6 @@ export class Reconciler {
     return waiting.size === 0;
   }
 
-  /** Asked again before it counts: the thread's newer sandbox may have ended since the records were read. */
-  async #isSuperseded({ labels }: EngineObject): Promise<boolean> {
-    const { store, backend } = this.#parts;
-    const [marker] = await backend.workspaces.markers(labels.sandboxId);
-    if (marker === undefined) return true;
-    const record = await store.find(marker.user, marker.thread);
-    return record !== null && record.generation > labels.generation;
-  }
-
   /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
   async #adoptOrCondemn(object: EngineObject, markers: readonly Marker[], judgement: Judgement): Promise<boolean> {
     const owner = await this.#ownerAmong(markers, object);
@@ -134,8 +127,7 @@ export class Reconciler {
     if (!judgement.stands()) return false;
     // No thread waits for it: then it ends like everything that is unknown, after its grace.
     if (tenant === null && judgement.early && (markers.length === 0 || object.place === "home")) return true;
-    await this.#condemn(object, tenant, judgement);
-    return true;
+    return this.#condemn(object, tenant, judgement);
   }
 
   /** Whose workspace has to go home with it: the thread that has it in the slot, or that has it mounted and not left. */
@@ -174,18 +166,27 @@ export class Reconciler {
     return adopted;
   }
 
-  async #condemn(object: EngineObject, marker: Marker | null, { epoch }: Judgement): Promise<void> {
+  /** With `superseded` only if its thread's record is of a later generation. False when no record came of it. */
+  async #condemn(
+    object: EngineObject,
+    marker: Marker | null,
+    { epoch }: Judgement,
+    superseded?: Marker,
+  ): Promise<boolean> {
     const { store, backend, membership, retirement, world } = this.#parts;
     const { ref, place, labels } = object;
     const { sandboxId, blueprintHash } = labels;
     const record = await store.condemn({
       ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
       key: marker === null ? null : { user: marker.user, thread: marker.thread },
+      ...(superseded === undefined ? {} : { superseded: { user: superseded.user, thread: superseded.thread } }),
       generation: marker?.generation ?? labels.generation,
       token: (marker?.token ?? world.randomHex(24)) as Marker["token"],
       blueprint: marker?.blueprint ?? "unknown",
     });
-    if (record !== null) void retirement.drive(record);
+    if (record === null) return (await store.get(sandboxId)) !== null;
+    void retirement.drive(record);
+    return true;
   }
 
   /** What is decided from here on holds in the present epoch only, and only while `may` does. `null`: it does not. */

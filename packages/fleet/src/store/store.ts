@@ -348,6 +348,8 @@ export interface CondemnRequest extends NewRecord {
   readonly actor: InstanceId;
   /** The epoch in which this was judged, where it was; in another one it must be judged anew. */
   readonly epoch?: Epoch;
+  /** Only if this thread has a record of a later generation. */
+  readonly superseded?: { readonly user: UserId; readonly thread: ThreadId };
   /** The thread is deleted although it has no sandbox: its key must be free, and its workspace goes. */
   readonly purge?: boolean;
 }

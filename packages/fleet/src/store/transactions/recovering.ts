@@ -61,7 +61,11 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
 export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
-  const { key, ref, place, generation, purge = false } = request;
+  const { key, ref, place, generation, superseded, purge = false } = request;
+  if (superseded !== undefined) {
+    const newer = tables.recordOf(superseded.user, superseded.thread);
+    if (newer === null || newer.generation <= generation) return null;
+  }
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
   // A store that was lost does not know yet whether the thread has a sandbox.
   if (purge && (!claimable || tables.meta().recovering)) return null;
