@@ -301,12 +301,6 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   },
   "acquire-settles-in-time": (b) => b.at(20_000).lease.acquireSettled(b.asked()),
   "destroy-answers-in-time": (b) => b.at(20_000).lease.answered("destroy", b.asked()),
-  "destroy-is-honest": (b) => {
-    b.object();
-    b.has();
-    b.one.beatConfirmedSentAt = 50;
-    b.at(100).lease.destroyed(b.asked({ at: 50 }), "absent");
-  },
   "release-answers-in-time": (b) => b.lease.releaseFailed(b.held(), new Error("planted")),
   "close-ends-in-time": (b) => b.at(20_000).lease.answered("close", b.asked()),
   "acquires-have-settled": (b) => b.liveness.checkSettled(new Map([[b.asked(), "acquire"]])),

@@ -155,29 +155,6 @@ export class LeaseChecks {
     );
   }
 
-  /** A destroy was answered with `absent`, or `stopped`: what was there when it was asked is there no more. */
-  destroyed(asked: Asked, outcome: string): void {
-    const { emptiedAt, owners, published, ledger } = this.#truth;
-    // A store that was lost while it was asked knows nothing, and whoever asked it could not know that.
-    if (
-      outcome === "stopping" ||
-      asked.owner === null ||
-      emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)
-    )
-      return;
-    const { latestLeased } = this.#truth.thread(asked.owner);
-    const left = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
-      const since = this.#truth.ownedSince.get(sandboxId) ?? asked.at;
-      if (!alive || since >= asked.at || generation < latestLeased) return false;
-      return published.has(sandboxId) && owners.get(sandboxId) === asked.owner;
-    });
-    this.#findings.check(
-      "destroy-is-honest",
-      left === undefined,
-      () => `${asked.instance.name} says ${outcome} of ${asked.owner}, and ${left?.ref} is there`,
-    );
-  }
-
   #took(asked: Asked): number {
     return this.#truth.now - asked.at - (asked.instance.process.pausedMs - asked.pausedMs);
   }

@@ -186,7 +186,6 @@ export class Callers {
       instance.fleet.destroy(name, { ...how, ...(timeoutMs === null ? {} : { timeoutMs }) }).then(
         (outcome) => {
           trace.add(instance.name, "destroy answered", () => outcome);
-          this.#simulation.leaseChecks.destroyed(asked, outcome);
           this.#answered(asked, "destroy");
         },
         (error: unknown) => {
