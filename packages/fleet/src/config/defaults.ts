@@ -42,7 +42,7 @@ export const DEFAULTS = {
   sessionLifetimeMs: 15_000,
   /** Ten seconds for processes to end and twenty for the engine. Shorter asks an engine twice that was only slow. */
   stopTimeoutMs: 30_000,
-  /** A third of the session lifetime, the longest that is allowed: sooner costs wake-ups, later misses renewals. */
+  /** A third of the session lifetime, the longest that is allowed: sooner costs wake-ups, later leaves things lying. */
   housekeepingIntervalMs: 5_000,
   /** An agent goes on after a crash and is told what was lost. Off, every use fails until the lease is released. */
   autoRestart: true,

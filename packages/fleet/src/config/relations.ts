@@ -9,8 +9,8 @@ import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
 import { nearest } from "./suggest.ts";
 
-/** How many renewals fit into a session's lifetime. One may be late and one may be lost before anybody is buried. */
-const RENEWALS_PER_LIFETIME = 3;
+/** How often housekeeping looks in a session's lifetime, so that what a dead instance left does not wait for long. */
+const LOOKS_PER_LIFETIME = 3;
 
 /** Where Sandlot itself mounts. A mount at, above or below one of these would hide a thread's files. */
 const RESERVED_PATHS = ["/mnt/user-data", "/mnt/acp-workspace", "/mnt/skills"];
@@ -52,17 +52,17 @@ function* poolProblems({ pool, blueprints }: CompletedConfig): Generator<Problem
 
 function* durationProblems(config: CompletedConfig): Generator<Problem> {
   const { housekeepingIntervalMs, sessionLifetimeMs, orphanTimeoutMs, leakDetection } = config;
-  const longest = Math.floor(sessionLifetimeMs / RENEWALS_PER_LIFETIME);
+  const longest = Math.floor(sessionLifetimeMs / LOOKS_PER_LIFETIME);
   if (longest < 1) {
     yield {
       path: "sessionLifetimeMs",
-      problem: `must be at least ${RENEWALS_PER_LIFETIME} ms, so that renewals fit into it (it is ${sessionLifetimeMs})`,
+      problem: `must be at least ${LOOKS_PER_LIFETIME} ms, so that housekeeping fits into it (it is ${sessionLifetimeMs})`,
     };
   } else if (housekeepingIntervalMs > longest) {
     yield {
       path: "housekeepingIntervalMs",
       problem:
-        `is ${housekeepingIntervalMs}, but sessions are renewed this often and must be renewed ${RENEWALS_PER_LIFETIME} times ` +
+        `is ${housekeepingIntervalMs}, but housekeeping must look ${LOOKS_PER_LIFETIME} times ` +
         `in sessionLifetimeMs (${sessionLifetimeMs}); use at most ${longest}`,
     };
   }

@@ -190,7 +190,7 @@ export const fleetConfigSchema = z
     housekeepingIntervalMs: durationOverZero("housekeeping would never rest")
       .default(DEFAULTS.housekeepingIntervalMs)
       .describe(
-        "How often sessions are renewed and each housekeeping task looks. At most a third of `sessionLifetimeMs`.",
+        "How often each housekeeping task looks. At most a third of `sessionLifetimeMs`; sessions are renewed by themselves.",
       ),
     autoRestart: z
       .boolean()

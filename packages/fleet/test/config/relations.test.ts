@@ -40,7 +40,7 @@ describe("the pool", () => {
 });
 
 describe("durations", () => {
-  it("let a session be renewed three times in its lifetime", () => {
+  it("let housekeeping look three times in a session lifetime", () => {
     expect(accepted({ sessionLifetimeMs: 3_000, housekeepingIntervalMs: 1_000 }).housekeepingIntervalMs).toBe(1_000);
     expect(refusalOf({ sessionLifetimeMs: 3_000, housekeepingIntervalMs: 1_001 })).toMatchObject({
       path: "housekeepingIntervalMs",
