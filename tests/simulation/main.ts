@@ -19,8 +19,8 @@ import type { Answer, Beginning, Broken, Failure, Range } from "./worker.ts";
 
 /** Seeds given to a thread at a time: few enough to share the work evenly and to stop soon. */
 const RANGE = 10;
-/** A run takes some hundredths of a second; one that takes this long will never end. */
-const RUN_MAX_MS = 20_000;
+/** A run takes some hundredths of a second; one that takes this many seconds will never end. */
+const RUN_MAX_SECONDS = 20;
 /** What killed instances were waiting for stays in memory, so a thread makes way for a fresh one now and then. */
 const RANGES_PER_THREAD = 60;
 const PROGRESS_MS = 15_000;
@@ -96,14 +96,14 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
     const worker = new Worker(new URL("./worker.ts", import.meta.url));
     let watchdog: NodeJS.Timeout | undefined;
     const end = () => {
-      clearTimeout(watchdog);
+      clearInterval(watchdog);
       void worker.terminate();
       resolve();
     };
     let fed = 0;
     const feed = () => {
       if (fed === RANGES_PER_THREAD) {
-        clearTimeout(watchdog);
+        clearInterval(watchdog);
         void worker.terminate();
         work(take, done).then(resolve, reject);
         return;
@@ -114,17 +114,22 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
       else worker.postMessage(range);
     };
     worker.on("message", (message: Answer | Beginning | Broken) => {
-      clearTimeout(watchdog);
+      clearInterval(watchdog);
       if ("broken" in message) return reject(new Error(message.broken));
       if ("begins" in message) {
         const { begins: seed } = message;
-        watchdog = setTimeout(() => {
-          const detail = `no end after ${RUN_MAX_MS / 1000} s: some code spins without ever waiting`;
+        // Seconds are counted one by one: a machine that stands still for a while stops this count as well.
+        let secondsLeft = RUN_MAX_SECONDS;
+        watchdog = setInterval(() => {
+          secondsLeft -= 1;
+          if (secondsLeft > 0) return;
+          clearInterval(watchdog);
+          const detail = `no end after ${RUN_MAX_SECONDS} s: some code spins without ever waiting`;
           done({ tally: newTally(), failures: [{ seed, invariant: "run-ends", at: 0, detail }] });
           void worker.terminate();
           // Another thread takes its place; what was left of its range is not run.
           work(take, done).then(resolve, reject);
-        }, RUN_MAX_MS);
+        }, 1_000);
         return;
       }
       done(message);

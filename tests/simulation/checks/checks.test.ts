@@ -162,6 +162,7 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   },
   "condemned-not-adoptable": (b) => {
     b.object(b.other);
+    b.truth.published.add(BOX);
     b.at(30_000).has({ state: "stopping", actor: b.one.id, reason: "orphaned", user: null, thread: null });
   },
   "leaves-when-nothing-is-left": (b) => {
@@ -301,6 +302,13 @@ const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   },
   "acquire-settles-in-time": (b) => b.at(20_000).lease.acquireSettled(b.asked()),
   "destroy-answers-in-time": (b) => b.at(20_000).lease.answered("destroy", b.asked()),
+  "destroy-is-honest": (b) => {
+    b.object();
+    b.has();
+    b.one.beatConfirmedSentAt = 50;
+    b.truth.thread(OWNER).latestLeased = GENERATION;
+    b.at(100).lease.destroyed(b.asked({ at: 50 }), "absent");
+  },
   "release-answers-in-time": (b) => b.lease.releaseFailed(b.held(), new Error("planted")),
   "close-ends-in-time": (b) => b.at(20_000).lease.answered("close", b.asked()),
   "acquires-have-settled": (b) => b.liveness.checkSettled(new Map([[b.asked(), "acquire"]])),
@@ -363,7 +371,7 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
       acquire: () => Promise.reject(new SandlotError("acquire_timeout", { stage: "", timeoutMs: 1 })),
     });
     instance.beatConfirmedSentAt = simulation.scheduler.now;
-    instance.sightBrokenAt = -1;
+    instance.sightBrokenAt = Number.NEGATIVE_INFINITY;
     instance.host.steppedAt = -1;
     const wish = {
       thread: { user: USER, thread: THREAD },

@@ -152,12 +152,12 @@ export class EngineChecks implements EngineAudit {
 
   /** What was ever handed out as the thread's sandbox must be gone before its workspace is removed. */
   #checkNobodyInside(owner: string): void {
-    const living = [...this.#truth.ledger.objects.values()].find(
-      (object) =>
-        object.alive &&
-        this.#truth.published.has(object.labels.sandboxId) &&
-        this.#truth.owners.get(object.labels.sandboxId) === owner,
-    );
+    const { ledger, published, owners } = this.#truth;
+    const living = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
+      // A blank that is bound only in the record has not been told whose it is, and has no workspace yet.
+      const told = ledger.markers.get(sandboxId)?.has(generation) === true;
+      return alive && told && published.has(sandboxId) && owners.get(sandboxId) === owner;
+    });
     this.#findings.check(
       "home-only-without-process",
       living === undefined,

@@ -93,6 +93,7 @@ export const INVARIANTS = {
   "get-shows-only-held": [0, "get answers exactly for what this instance holds"],
   "acquire-settles-in-time": [0, "an acquire settles by its deadline"],
   "destroy-answers-in-time": [11, "a destroy is answered in bounded time"],
+  "destroy-is-honest": [10, "a destroy says that there is nothing only when there is nothing"],
   "release-answers-in-time": [0, "a release never rejects and is answered in bounded time"],
   "close-ends-in-time": [0, "a close ends in bounded time"],
   "remote-renewal-is-true": [8, "a renewal succeeds at any instance while the lease lives, and fails after it ended"],

@@ -84,10 +84,15 @@ export class LeaseChecks {
     // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
     const { beatConfirmedSentAt } = instance;
     const recent = now - beatConfirmedSentAt <= settings.sessionLifetimeMs / 2;
-    // A beat does not ask about a hold that is still being connected; only a long pause must make it doubtful.
+    // A beat does not ask about a hold that is still being connected; only a long pause must make it doubtful. Who
+    // joins such an opening gets what it has taken, and an opening lasts no longer than an acquire may.
     const pausedMs = instance.process.pausedMs - asked.pausedMs;
-    const toldSince =
-      pausedMs > settings.sessionLifetimeMs / 2 ? beatConfirmedSentAt : Math.min(beatConfirmedSentAt, asked.at);
+    const established = [...this.#truth.activeLeases(sandboxId, generation)].some(
+      (other) => other !== held && other.instance === instance && other.since < now,
+    );
+    const certain = established || pausedMs > settings.sessionLifetimeMs / 2;
+    const openedAt = asked.at - settings.acquireTimeoutMs;
+    const toldSince = certain ? beatConfirmedSentAt : Math.min(beatConfirmedSentAt, openedAt);
     const stopped = (this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY) >= toldSince;
     this.#findings.check(
       "lease-is-held",
@@ -155,6 +160,26 @@ export class LeaseChecks {
     );
   }
 
+  /** A destroy was answered with `absent`, or `stopped`: what was there when it was asked is there no more. */
+  destroyed(asked: Asked, outcome: string): void {
+    const { emptiedAt, owners, ownedSince, published, ledger } = this.#truth;
+    if (outcome === "stopping" || asked.owner === null) return;
+    // A store that was lost while it was asked knows nothing, and whoever asked it could not know that.
+    if (emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)) return;
+    const { latestLeased } = this.#truth.thread(asked.owner);
+    const left = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
+      const since = ownedSince.get(sandboxId) ?? asked.at;
+      // What nobody ever had a lease on may be nobody's in the end.
+      if (!alive || since >= asked.at || generation !== latestLeased) return false;
+      return published.has(sandboxId) && owners.get(sandboxId) === asked.owner;
+    });
+    this.#findings.check(
+      "destroy-is-honest",
+      left === undefined,
+      () => `${asked.instance.name} says ${outcome} of ${asked.owner}, and ${left?.ref} is there`,
+    );
+  }
+
   #took(asked: Asked): number {
     return this.#truth.now - asked.at - (asked.instance.process.pausedMs - asked.pausedMs);
   }
@@ -177,7 +202,7 @@ export class LeaseChecks {
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
             : reason === "expired"
-              ? remote === undefined || remote.ended || remote.releaseAsked || !alive
+              ? remote === undefined || remote.releaseAsked || !this.#truth.unexpired(remote) || !alive
               : false;
     this.#findings.check(
       "loss-is-true",

@@ -72,7 +72,10 @@ export class RecordChecks {
 
   #checkIdentity(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const owner = ownerOf(after);
-    if (owner !== null) this.#truth.owners.set(after.sandboxId, owner);
+    if (owner !== null && !this.#truth.owners.has(after.sandboxId)) {
+      this.#truth.owners.set(after.sandboxId, owner);
+      this.#truth.ownedSince.set(after.sandboxId, this.#truth.now);
+    }
     if (before === null) return;
     // Binding rotates the token: whoever knew the blank's knows nothing.
     const isBlank = before.thread === null && before.state === "ready";

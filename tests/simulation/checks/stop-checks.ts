@@ -128,6 +128,8 @@ export class StopChecks {
 
   #rememberForced(record: SandboxRecord): void {
     this.#truth.forcedStops.add(record.sandboxId);
+    // What had crashed before is told as what it is.
+    if (this.#truth.objectOf(record)?.alive !== true) return;
     for (const held of this.#truth.activeLeases(record.sandboxId, record.generation)) {
       if (!held.interrupted && record.holders[held.instance.id] !== undefined)
         held.forced ??= { at: this.#truth.now, pausedMs: held.instance.process.pausedMs };
@@ -231,8 +233,9 @@ export class StopChecks {
 
   #checkPurgeAsked(after: SandboxRecord): void {
     const owner = ownerOf(after);
-    const asked =
-      owner !== null && (this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true);
+    // Without a thread there is no workspace that could go.
+    if (owner === null) return;
+    const asked = this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true;
     this.#findings.check("purge-only-when-asked", asked, () => `${after.sandboxId} of ${owner}`);
   }
 
@@ -274,6 +277,8 @@ export class StopChecks {
     );
     // What was once ended on purpose, and lands again, is not taken back.
     if (own || superseded || tables.obituary(sandboxId) !== null) return;
+    // What was never ready is the late landing of a create that was given up.
+    if (!this.#truth.published.has(sandboxId)) return;
     // Room that came free a moment ago could not be counted on.
     if (now - this.#removedAt < ROOM_DELAY_MS) return;
     const provable = objects.find((object) => {

@@ -106,6 +106,8 @@ export class Truth {
   readonly threads = new Map<string, ThreadTruth>();
   /** Whose a sandbox is; once it is somebody's it stays so. */
   readonly owners = new Map<SandboxId, string>();
+  /** Since when it is theirs: a blank is made before it is bound. */
+  readonly ownedSince = new Map<SandboxId, number>();
   /** Sandboxes that were ready once. */
   readonly published = new Set<SandboxId>();
   /** Sandboxes that were stopped by force. */

@@ -186,6 +186,7 @@ export class Callers {
       instance.fleet.destroy(name, { ...how, ...(timeoutMs === null ? {} : { timeoutMs }) }).then(
         (outcome) => {
           trace.add(instance.name, "destroy answered", () => outcome);
+          this.#simulation.leaseChecks.destroyed(asked, outcome);
           this.#answered(asked, "destroy");
         },
         (error: unknown) => {
@@ -333,7 +334,7 @@ export class Callers {
     const renewedMs = scheduler.now - instance.beatConfirmedSentAt;
     if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt)
       return false;
-    if (instance.sightBrokenAt >= instance.beatConfirmedSentAt) return false;
+    if (instance.sightBrokenAt > scheduler.now - settings.sessionLifetimeMs) return false;
     for (const held of truth.leases) {
       if (held.instance !== instance || held.owner !== owner || !truth.isUsable(held)) continue;
       const record = truth.tables.record(held.sandboxId);
