@@ -5,7 +5,7 @@
  * sandboxes can be attached to and nothing more.
  */
 
-import type { EngineRef, ExecResult, Generation, SandboxFiles, SandboxId } from "@sandlot/contract";
+import type { EngineRef, Sandbox } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -16,6 +16,7 @@ import type {
   WorkspaceSight,
   Workspaces,
 } from "../../packages/fleet/src/backend/backend.ts";
+import { partialSandbox } from "../../packages/fleet/src/testing/partial-sandbox.ts";
 import type { Liveness } from "../../packages/fleet/src/world/world.ts";
 
 export class InstantBackend implements Backend {
@@ -30,7 +31,7 @@ export class InstantBackend implements Backend {
   }
 
   async attach({ sandboxId, generation }: Target): Promise<Attachment> {
-    return new InstantAttachment(new UnusedSandbox(sandboxId, generation));
+    return new InstantAttachment(partialSandbox(sandboxId, generation));
   }
 
   async rebind(): Promise<void> {}
@@ -57,11 +58,11 @@ export class InstantBackend implements Backend {
 }
 
 class InstantAttachment implements Attachment {
-  readonly sandbox: UnusedSandbox;
+  readonly sandbox: Sandbox;
   readonly closed: Promise<void>;
   #end: () => void = () => undefined;
 
-  constructor(sandbox: UnusedSandbox) {
+  constructor(sandbox: Sandbox) {
     this.sandbox = sandbox;
     this.closed = new Promise((resolve) => {
       this.#end = resolve;
@@ -70,24 +71,6 @@ class InstantAttachment implements Attachment {
 
   async close(): Promise<void> {
     this.#end();
-  }
-}
-
-class UnusedSandbox {
-  readonly id: SandboxId;
-  readonly generation: Generation;
-
-  constructor(id: SandboxId, generation: Generation) {
-    this.id = id;
-    this.generation = generation;
-  }
-
-  exec(): Promise<ExecResult> {
-    return Promise.reject(new Error("Nothing runs in a sandbox of the instant backend."));
-  }
-
-  get files(): SandboxFiles {
-    throw new Error("A sandbox of the instant backend has no files.");
   }
 }
 

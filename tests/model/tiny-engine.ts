@@ -3,14 +3,7 @@
  * appends. Every answer comes when fast-check's scheduler says so, so that calls overtake one another in all ways.
  */
 
-import {
-  type EngineRef,
-  type Generation,
-  type Sandbox,
-  type SandboxFiles,
-  SandlotError,
-  type Token,
-} from "@sandlot/contract";
+import { type EngineRef, type Generation, type Sandbox, SandlotError, type Token } from "@sandlot/contract";
 import type { Scheduler } from "fast-check";
 import type {
   Attachment,
@@ -20,6 +13,7 @@ import type {
   Target,
   Workspaces,
 } from "../../packages/fleet/src/backend/backend.ts";
+import { partialSandbox } from "../../packages/fleet/src/testing/partial-sandbox.ts";
 
 interface Box {
   readonly spec: CreateSpec;
@@ -119,12 +113,7 @@ export class TinyEngine implements Backend {
       this.#reach(target);
     };
     const { sandboxId: id, generation } = target;
-    return {
-      id,
-      generation,
-      exec: () => Promise.reject(new Error("unused")),
-      files: { append } as unknown as SandboxFiles,
-    };
+    return partialSandbox(id, generation, { files: { append } });
   }
 
   #reach({ ref, sandboxId, generation, token }: Target): void {

@@ -25,8 +25,6 @@
  * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
  */
 
-import type { ExecStatus } from "./sandbox.ts";
-
 export const DAEMON_HEADERS = {
   sandboxId: "x-sandlot-sandbox",
   generation: "x-sandlot-generation",
@@ -90,25 +88,6 @@ export interface ExecCall {
   /** Whether bytes of stdin follow the line, even if there are none. */
   readonly hasStdin: boolean;
 }
-
-export interface SpawnReply {
-  readonly execId: string;
-  readonly pid: number | null;
-}
-
-/** The end of a followed exec, with how much it has printed in all. */
-export interface FollowEnd {
-  readonly execId: string;
-  readonly status: ExecStatus;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  readonly durationMs: number;
-}
-
-/** `exit`: until the command itself has ended. `closed`: until nothing that it started can write any more. */
-export type FollowUntil = "exit" | "closed";
 
 export interface WaitForPortCall {
   readonly port: number;

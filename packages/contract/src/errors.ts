@@ -20,6 +20,10 @@ export interface ErrorDetails {
   capacity_exhausted: CapacityCounts & { scope: "fleet" | "user" | "queue"; max: number; retryAfterMs: number };
   acquire_timeout: { stage: string; timeoutMs: number };
   create_failed: { backend: string; problem: string };
+  isolation_unavailable: { backend: string; problem: string; fix: string };
+  engine_unavailable: { engine: string; problem: string; tried: readonly string[]; retryAfterMs: number };
+  image_unavailable: { image: string; problem: string };
+  mount_refused: { hostPath: string; sandboxPath: string; problem: string };
   sandbox_lost: { sandboxId: string; generation: number; reason: LossReason };
   sandbox_in_use: { sandboxId: string; holders: readonly string[] };
   sandbox_unreachable: { sandboxId: string; problem: string; retryAfterMs: number };
@@ -35,10 +39,23 @@ export interface ErrorDetails {
   fleet_closed: { operation: string };
   exec_conflict: { execId: string };
   exec_not_found: { execId: string };
+  exec_limit: { running: number; max: number; retryAfterMs: number };
+  stdin_closed: { execId: string };
+  session_not_found: { sessionId: string };
+  session_busy: { sessionId: string; retryAfterMs: number };
+  terminal_not_found: { terminalId: string };
   wait_timeout: { waitedFor: string; timeoutMs: number };
   unauthorized: { problem: string };
+  forbidden: { problem: string };
+  rate_limited: { scope: string; max: number; retryAfterMs: number };
+  route_not_found: { method: string; path: string };
+  thread_exists: { thread: string };
+  payload_too_large: { what: string; maxBytes: number };
+  range_not_satisfiable: { path: string; sizeBytes: number };
+  unsupported_media: { mediaType: string; problem: string };
   file_not_found: { path: string };
   file_exists: { path: string };
+  file_changed: { path: string; expected: string | null; actual: string | null };
   file_too_large: { path: string; sizeBytes: number; maxBytes: number };
   not_a_directory: { path: string };
   is_a_directory: { path: string };
@@ -68,7 +85,7 @@ export interface CapacityCounts {
 
 interface ErrorSpec<Details> {
   /** HTTP status of an answer that carries this error. */
-  readonly status: 400 | 401 | 403 | 404 | 409 | 410 | 412 | 413 | 422 | 429 | 500 | 501 | 503 | 504 | 507;
+  readonly status: 400 | 401 | 403 | 404 | 409 | 410 | 412 | 413 | 415 | 416 | 422 | 429 | 500 | 501 | 503 | 504 | 507;
   /** Whether the same call can succeed later without anybody changing anything. */
   readonly retryable: boolean;
   /** The sentence a person reads. */
@@ -148,6 +165,31 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     retryable: true,
     message: ({ backend, problem }) => `The ${backend} backend could not make a sandbox: ${problem}.`,
     remedy: "Look at the engine; what was half-made has been removed, so trying again is safe.",
+  },
+  isolation_unavailable: {
+    status: 501,
+    retryable: false,
+    message: ({ backend, problem }) => `The ${backend} backend cannot isolate sandboxes on this machine: ${problem}.`,
+    remedy: "Do what `fix` in the details says; `sandlot doctor` shows everything that is missing.",
+  },
+  engine_unavailable: {
+    status: 503,
+    retryable: true,
+    message: ({ engine, problem, tried }) =>
+      `The ${engine} engine does not answer: ${problem} (tried ${tried.join(", ")}).`,
+    remedy: "Start the engine, or name its address in the configuration. Nothing was destroyed.",
+  },
+  image_unavailable: {
+    status: 422,
+    retryable: false,
+    message: ({ image, problem }) => `The image ${image} cannot be used: ${problem}.`,
+    remedy: "Correct the image's name, make it available to the engine, or use an image that has what is missing.",
+  },
+  mount_refused: {
+    status: 422,
+    retryable: false,
+    message: ({ hostPath, sandboxPath, problem }) => `${hostPath} cannot be mounted at ${sandboxPath}: ${problem}.`,
+    remedy: "Correct the mount in the blueprint; reserved paths cannot be shadowed and host paths must exist.",
   },
   sandbox_lost: {
     status: 410,
@@ -244,6 +286,36 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     message: ({ execId }) => `There is no exec ${execId}; it never ran here, or its result is no longer kept.`,
     remedy: "Start it again. Results of ended commands are kept for a while, the newest longest.",
   },
+  exec_limit: {
+    status: 429,
+    retryable: true,
+    message: ({ running, max }) => `${running} commands run in this sandbox; at most ${max} may.`,
+    remedy: "End commands that are no longer needed, or wait for `retryAfterMs`.",
+  },
+  stdin_closed: {
+    status: 409,
+    retryable: false,
+    message: ({ execId }) => `The stdin of exec ${execId} is closed.`,
+    remedy: "Spawn the command with `keepStdinOpen`, and write before ending its stdin.",
+  },
+  session_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ sessionId }) => `There is no session ${sessionId}.`,
+    remedy: "Open the session first; sessions end with their sandbox.",
+  },
+  session_busy: {
+    status: 409,
+    retryable: true,
+    message: ({ sessionId }) => `Session ${sessionId} has too many commands waiting.`,
+    remedy: "Wait for the running command, or open a session of your own.",
+  },
+  terminal_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ terminalId }) => `There is no terminal ${terminalId}; it has ended or never was.`,
+    remedy: "Open a terminal; list them to see which are open.",
+  },
   wait_timeout: {
     status: 504,
     retryable: true,
@@ -256,6 +328,48 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     message: ({ problem }) => `The request was refused: ${problem}.`,
     remedy: "Send the sandbox's id, generation and token with every request.",
   },
+  forbidden: {
+    status: 403,
+    retryable: false,
+    message: ({ problem }) => `Not allowed: ${problem}.`,
+    remedy: "Use a key whose scope covers the request.",
+  },
+  rate_limited: {
+    status: 429,
+    retryable: true,
+    message: ({ scope, max }) => `Too many requests (${scope}): at most ${max}.`,
+    remedy: "Wait for `retryAfterMs`.",
+  },
+  route_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ method, path }) => `There is no ${method} ${path}.`,
+    remedy: "See `/docs` for every route.",
+  },
+  thread_exists: {
+    status: 409,
+    retryable: false,
+    message: ({ thread }) => `Thread ${thread} already has a workspace.`,
+    remedy: "Choose a thread that does not exist yet, or delete it first.",
+  },
+  payload_too_large: {
+    status: 413,
+    retryable: false,
+    message: ({ what, maxBytes }) => `${what} is larger than ${maxBytes} bytes.`,
+    remedy: "Send less, or raise the limit in the configuration.",
+  },
+  range_not_satisfiable: {
+    status: 416,
+    retryable: false,
+    message: ({ path, sizeBytes }) => `The range lies outside ${path}, which has ${sizeBytes} bytes.`,
+    remedy: "Ask for a range within the file.",
+  },
+  unsupported_media: {
+    status: 415,
+    retryable: false,
+    message: ({ mediaType, problem }) => `${mediaType} cannot be used here: ${problem}.`,
+    remedy: "Send the content in a type that the route documents.",
+  },
   file_not_found: {
     status: 404,
     retryable: false,
@@ -267,6 +381,13 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorSpec<ErrorDetails[Code
     retryable: false,
     message: ({ path }) => `${path} exists already.`,
     remedy: "Choose another name, or remove what is there first.",
+  },
+  file_changed: {
+    status: 412,
+    retryable: false,
+    message: ({ path, expected, actual }) =>
+      `${path} is not as expected: version ${expected ?? "none"} was expected, ${actual ?? "none"} is there.`,
+    remedy: "Read the file again, apply your change to what is there now, and write with its version.",
   },
   file_too_large: {
     status: 413,

@@ -6,6 +6,7 @@
 export * from "./daemon.ts";
 export * from "./errors.ts";
 export * from "./events.ts";
+export * from "./http/index.ts";
 export * from "./ids.ts";
 export * from "./sandbox.ts";
 export * from "./schemas.ts";

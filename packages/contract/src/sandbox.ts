@@ -1,5 +1,5 @@
 /**
- * The narrow view of a sandbox: what tool code gets. Commands and files; no destroy, no policy.
+ * The narrow view of a sandbox: what tool code gets. Commands, files, shells, ports; no destroy, no policy.
  *
  * The same interface is implemented by the library, by the client of a gateway and by every backend, and one suite
  * of tests (`sandlot/testing`) says what it means.
@@ -9,8 +9,12 @@
  * - A failing command is a result, not an exception. Exceptions are `SandlotError`s.
  * - A result says when something was left out (`truncated`, dropped byte counts). Nothing is cut silently.
  * - An object of an older generation answers `stale_generation`; a dead sandbox answers `sandbox_lost`.
+ * - Not every backend has sessions, terminals, ports and watching. What one lacks is `capability_missing`.
+ * - A stream (`AsyncIterable`) begins when it is iterated, holds what it needs only until it ends, and ends early when
+ *   its reader stops or its signal fires.
  */
 
+import type { ListeningPort, ProcessInfo, ResourceUsage, WaitForOutputReply } from "./daemon.ts";
 import type { Generation, SandboxId } from "./ids.ts";
 
 export interface Sandbox {
@@ -18,7 +22,15 @@ export interface Sandbox {
   readonly generation: Generation;
   /** Runs a command and waits for it. A string goes through a shell, an array is run as it is. */
   exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult>;
+  /** Starts a command and comes back at once. `execs` follows, feeds and ends it by its id. */
+  spawn(command: string | readonly string[], options?: SpawnOptions): Promise<SpawnedExec>;
+  readonly execs: SandboxExecs;
   readonly files: SandboxFiles;
+  readonly sessions: SandboxSessions;
+  readonly terminals: SandboxTerminals;
+  readonly ports: SandboxPorts;
+  processes(): Promise<readonly ProcessInfo[]>;
+  usage(): Promise<ResourceUsage>;
 }
 
 export interface ExecOptions {
@@ -33,6 +45,17 @@ export interface ExecOptions {
   readonly timeoutMs?: number;
   /** Aborting ends the process tree and rejects with the signal's reason. */
   readonly signal?: AbortSignal;
+}
+
+/** A spawned command has no time limit unless it is given one. */
+export interface SpawnOptions extends ExecOptions {
+  /** Keeps stdin open after what `stdin` gives, for `execs.writeStdin`. */
+  readonly keepStdinOpen?: boolean;
+}
+
+export interface SpawnedExec {
+  readonly execId: string;
+  readonly pid: number | null;
 }
 
 export type ExecStatus = "completed" | "timed_out" | "killed" | "lost";
@@ -51,13 +74,198 @@ export interface ExecResult {
   readonly durationMs: number;
 }
 
+/** Commands by their id: those that run, and those that have ended and are still remembered. */
+export interface SandboxExecs {
+  list(): Promise<readonly ExecInfo[]>;
+  /** Output from the given offsets on, then the end. Survives broken connections without repeating or losing a byte. */
+  follow(execId: string, options?: FollowOptions): AsyncIterable<FollowEvent>;
+  /** Sends a signal to the command's own process group. `false`: there is none of that id that runs. */
+  signal(execId: string, signal: ExecSignal): Promise<boolean>;
+  /** Ends the whole process tree: TERM, a grace, KILL. `false`: there was none of that id. */
+  kill(execId: string): Promise<boolean>;
+  /** Only for a command spawned with `keepStdinOpen`. `end` closes stdin after these bytes. */
+  writeStdin(execId: string, content: string | Uint8Array, options?: { readonly end?: boolean }): Promise<void>;
+  /** Waits until a line of output matches. Not within `timeoutMs` is `wait_timeout`. */
+  waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply>;
+}
+
+export interface ExecInfo {
+  readonly execId: string;
+  readonly command: string | readonly string[];
+  readonly status: "running" | ExecStatus;
+  readonly exitCode: number | null;
+  readonly pid: number | null;
+  readonly startedAt: number;
+  /** How much it has printed in all. */
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+}
+
+export const EXEC_SIGNALS = [
+  "SIGHUP",
+  "SIGINT",
+  "SIGQUIT",
+  "SIGTERM",
+  "SIGKILL",
+  "SIGUSR1",
+  "SIGUSR2",
+  "SIGSTOP",
+  "SIGCONT",
+  "SIGWINCH",
+] as const;
+export type ExecSignal = (typeof EXEC_SIGNALS)[number];
+
+export interface FollowOptions {
+  /** Where to go on; default the beginning. */
+  readonly from?: { readonly stdout?: number; readonly stderr?: number };
+  /** `exit` (default): until the command itself has ended. `closed`: until nothing that it started can write any more. */
+  readonly until?: "exit" | "closed";
+  readonly signal?: AbortSignal;
+}
+
+/** For each stream, the pieces of output and the gaps cover every byte once, in order. */
+export type FollowEvent =
+  | {
+      readonly type: "output";
+      readonly stream: "stdout" | "stderr";
+      readonly offset: number;
+      readonly bytes: Uint8Array;
+    }
+  /** The bytes from `fromOffset` to `toOffset` are no longer held. */
+  | {
+      readonly type: "gap";
+      readonly stream: "stdout" | "stderr";
+      readonly fromOffset: number;
+      readonly toOffset: number;
+    }
+  | { readonly type: "end"; readonly end: FollowEnd };
+
+/** The end of a followed exec, with how much it has printed in all. */
+export interface FollowEnd {
+  readonly execId: string;
+  readonly status: ExecStatus;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly durationMs: number;
+}
+
+export interface WaitOptions {
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface WaitForOutputOptions extends WaitOptions {
+  /** A text instead of a regular expression. */
+  readonly literal?: boolean;
+}
+
+/**
+ * Persistent shells: working directory, variables and functions stay from one command to the next. Commands of one
+ * session run one after the other; two sessions share nothing but the files.
+ */
+export interface SandboxSessions {
+  /** Opens a session, or finds the one with this id. */
+  open(options?: SessionOptions): Promise<SessionInfo>;
+  exec(sessionId: string, command: string, options?: SessionExecOptions): Promise<SessionExecResult>;
+  list(): Promise<readonly SessionInfo[]>;
+  /** Ends the shell and what runs in it. A session that is not there is fine. */
+  close(sessionId: string): Promise<void>;
+}
+
+export interface SessionOptions {
+  readonly sessionId?: string;
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface SessionInfo {
+  readonly sessionId: string;
+  readonly cwd: string;
+  readonly createdAt: number;
+  readonly busy: boolean;
+}
+
+export interface SessionExecOptions {
+  readonly stdin?: string | Uint8Array;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface SessionExecResult extends ExecResult {
+  /** Where the session is after the command. */
+  readonly cwd: string;
+  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
+  readonly shellEnded: boolean;
+}
+
+/** Terminals for people and for programs that want one. They outlive a connection and can be attached to again. */
+export interface SandboxTerminals {
+  open(options: TerminalOptions): Promise<Terminal>;
+  /** Attaches to an open terminal; output goes on from `fromOffset`, default what is still held. */
+  attach(terminalId: string, options?: { readonly fromOffset?: number }): Promise<Terminal>;
+  list(): Promise<readonly TerminalInfo[]>;
+  /** Hangs up. A terminal that is not there is fine. */
+  close(terminalId: string): Promise<void>;
+}
+
+export interface TerminalOptions {
+  readonly terminalId?: string;
+  /** Default: an interactive shell. */
+  readonly command?: readonly string[];
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly columns: number;
+  readonly rows: number;
+}
+
+export interface TerminalInfo {
+  readonly terminalId: string;
+  readonly command: readonly string[];
+  readonly columns: number;
+  readonly rows: number;
+  readonly createdAt: number;
+  readonly attachedCount: number;
+}
+
+/** One connection to a terminal. */
+export interface Terminal {
+  readonly terminalId: string;
+  write(content: string | Uint8Array): void;
+  resize(columns: number, rows: number): void;
+  /** What the terminal shows, as it comes. A reader that does not read holds the terminal's programs back. */
+  readonly output: AsyncIterable<TerminalOutput>;
+  /** Resolves when the program in it has ended; `null` when the connection ended first. */
+  readonly ended: Promise<{ readonly exitCode: number | null; readonly signal: string | null } | null>;
+  /** Ends this connection. The terminal and its programs go on. */
+  detach(): Promise<void>;
+}
+
+export interface TerminalOutput {
+  readonly offset: number;
+  /** Bytes before `offset` that are no longer held. */
+  readonly droppedBytes: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface SandboxPorts {
+  list(): Promise<readonly ListeningPort[]>;
+  /** Waits until something accepts connections. Not within `timeoutMs` is `wait_timeout`. */
+  waitFor(port: number, options: WaitOptions): Promise<void>;
+}
+
 export interface SandboxFiles {
   /** The bytes of a file, or of a range of it. */
   read(path: string, range?: { readonly offset?: number; readonly length?: number }): Promise<Uint8Array>;
   /** The text of a file, or of lines `startLine` to `endLine`, both counted from 1 and included. */
   readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string>;
+  /** All of a file or of a range of it, however large. What cannot be sent whole ends with an error, never early. */
+  download(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array>;
   /** Writes atomically, making parent directories. An existing file keeps its mode unless `mode` is given. */
-  write(path: string, content: string | Uint8Array, options?: { readonly mode?: number }): Promise<void>;
+  write(path: string, content: string | Uint8Array, options?: WriteOptions): Promise<void>;
+  /** Writes what comes, atomically, however much it is. */
+  upload(path: string, content: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<void>;
   /** Appends natively, making the file and its parent directories when they are missing. */
   append(path: string, content: string | Uint8Array): Promise<void>;
   /** Makes a directory and its parents. An existing directory is fine. */
@@ -72,6 +280,29 @@ export interface SandboxFiles {
   glob(path: string, pattern: string, options?: GlobOptions): Promise<GlobResult>;
   /** Lines that match. Regular expression unless `literal`; ignores case unless `caseSensitive`. */
   grep(path: string, pattern: string, options?: GrepOptions): Promise<GrepResult>;
+  /** Changes below a directory, or of a file, from the first event (`ready`) on. */
+  watch(path: string, options?: WatchOptions): AsyncIterable<FileChange>;
+}
+
+export interface WriteOptions {
+  readonly mode?: number;
+  /** Writes only over this version of the file (`FileStat.version`), or with `null` only where there is none. Otherwise `file_changed`. */
+  readonly ifVersion?: string | null;
+}
+
+export interface WatchOptions {
+  /** Default `true`. */
+  readonly recursive?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+export interface FileChange {
+  /**
+   * `ready`: watching has begun. `overflow`: changes were missed; look for yourself. `created`, `modified` and
+   * `removed` are about `path`; a rename is one of each.
+   */
+  readonly type: "ready" | "created" | "modified" | "removed" | "overflow";
+  readonly path: string;
 }
 
 export interface FileStat {
@@ -80,6 +311,8 @@ export interface FileStat {
   readonly sizeBytes: number;
   readonly mode: number;
   readonly modifiedAt: number;
+  /** Changes whenever the content does. Opaque. */
+  readonly version: string;
 }
 
 export interface FileListing {

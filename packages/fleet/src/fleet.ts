@@ -6,6 +6,7 @@
  *   const result = await lease.sandbox.exec("ls");
  */
 
+import type { Duplex } from "node:stream";
 import type {
   FleetEvent,
   FleetEventType,
@@ -73,6 +74,8 @@ export interface Lease extends AsyncDisposable {
   readonly sandbox: Sandbox;
   readonly generation: Generation;
   readonly recovery: Recovery;
+  /** A connection to what listens on a port of the sandbox. `capability_missing` where the backend has no previews. */
+  connect(port: number, options?: { readonly signal?: AbortSignal }): Promise<Duplex>;
   /** Ends this lease and no other. Idempotent, and never rejects because the sandbox or the store is in trouble. */
   release(): Promise<void>;
   /** Called at once when the sandbox is lost. Returns how to stop listening. */

@@ -22,7 +22,7 @@ import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 import { BACKEND } from "../settings.ts";
 import type { Push } from "../wire.ts";
 import { EngineConnection } from "./engine-connection.ts";
-import { JournalSandbox } from "./journal-sandbox.ts";
+import { journalSandbox } from "./journal-sandbox.ts";
 
 export class CrashBackend implements Backend {
   readonly name = BACKEND;
@@ -79,7 +79,7 @@ export class CrashBackend implements Backend {
     };
     const attachment = await this.#unlessAborted(asked, signal, close);
     this.#closings.set(attachment, resolve);
-    return { sandbox: new JournalSandbox(this.engine, attachment, target), closed, close: () => close(attachment) };
+    return { sandbox: journalSandbox(this.engine, attachment, target), closed, close: () => close(attachment) };
   }
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {

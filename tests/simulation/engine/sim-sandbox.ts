@@ -3,8 +3,9 @@
  * a read answers every token that the thread's workspace has. The daemon checks generation and token on every use.
  */
 
-import { type Sandbox, type SandboxFiles, SandlotError } from "@sandlot/contract";
+import { type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Attachment, Target } from "../../../packages/fleet/src/backend/backend.ts";
+import { partialSandbox } from "../../../packages/fleet/src/testing/partial-sandbox.ts";
 import type { Plan } from "../process/calls.ts";
 import type { Instance } from "../process/instance.ts";
 import type { SimObject } from "./ledger.ts";
@@ -31,7 +32,7 @@ export function connect(instance: Instance, parts: EngineParts, object: SimObjec
   };
   object.connections.add(onDeath);
   return {
-    sandbox: new SimSandbox(instance, parts, target),
+    sandbox: new Journal(instance, parts, target).sandbox(),
     closed,
     close: async () => {
       object.connections.delete(onDeath);
@@ -40,37 +41,25 @@ export function connect(instance: Instance, parts: EngineParts, object: SimObjec
   };
 }
 
-class SimSandbox implements Sandbox {
-  readonly id: Target["sandboxId"];
-  readonly generation: Target["generation"];
-  readonly files: SandboxFiles;
+class Journal {
   readonly #instance: Instance;
   readonly #parts: EngineParts;
   readonly #target: Target;
 
   constructor(instance: Instance, parts: EngineParts, target: Target) {
-    this.id = target.sandboxId;
-    this.generation = target.generation;
     this.#instance = instance;
     this.#parts = parts;
     this.#target = target;
-    this.files = {
-      append: (_, content) => this.#append(JSON.parse(String(content)) as Entry),
-      readText: () => this.#read(),
-      write: unused,
-      read: unused,
-      mkdir: unused,
-      rename: unused,
-      remove: unused,
-      stat: unused,
-      list: unused,
-      glob: unused,
-      grep: unused,
-    };
   }
 
-  exec(): Promise<never> {
-    return unused();
+  sandbox(): Sandbox {
+    const { sandboxId, generation } = this.#target;
+    return partialSandbox(sandboxId, generation, {
+      files: {
+        append: (_, content) => this.#append(JSON.parse(String(content)) as Entry),
+        readText: () => this.#read(),
+      },
+    });
   }
 
   #append(entry: Entry): Promise<void> {
@@ -96,7 +85,7 @@ class SimSandbox implements Sandbox {
     const ms = random.between(0, 6);
     const told = () => {
       const result = effect();
-      trace.add(this.#instance.name, what, () => `${this.id} generation ${this.generation}`);
+      trace.add(this.#instance.name, what, () => `${this.#target.sandboxId} generation ${this.#target.generation}`);
       return result;
     };
     const plan: Plan = { effectMs: ms, answerMs: ms };
@@ -105,8 +94,4 @@ class SimSandbox implements Sandbox {
     const error = new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
     return this.#instance.calls.make({ ...plan, error }, told);
   }
-}
-
-function unused(): Promise<never> {
-  return Promise.reject(new Error("The simulation does not use this."));
 }

@@ -23,13 +23,24 @@
  * - Every call takes a signal. After an abort the call rejects soon; what it was doing may still take effect.
  */
 
+import type { Duplex } from "node:stream";
 import type { EngineRef, Generation, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { Labels, Marker } from "./labels.ts";
 
 /** What a backend may declare. Asking for what is not declared is `capability_missing`. */
-export type Capability = "late-binding" | "image" | "limits" | "mounts" | "network" | "pause" | "terminal" | "preview";
+export type Capability =
+  | "late-binding"
+  | "image"
+  | "limits"
+  | "mounts"
+  | "network"
+  | "pause"
+  | "sessions"
+  | "terminal"
+  | "watch"
+  | "preview";
 
 export interface Backend {
   readonly name: string;
@@ -90,6 +101,8 @@ export interface Attachment {
   readonly sandbox: Sandbox;
   /** Resolves when the connection ended. By itself this says nothing about life or death: probe. */
   readonly closed: Promise<void>;
+  /** A connection to what listens on a port inside. Only with the capability `preview`. */
+  connect?(port: number, signal?: AbortSignal): Promise<Duplex>;
   close(): Promise<void>;
 }
 

@@ -17,8 +17,9 @@ export function reasonNotToKeep(slot: Kept, record: SandboxRecord, storeNow: num
 
 /**
  * Nobody but us has held it since: besides our own release, and the note that a bind is complete, nothing was written.
- * Somebody else's hold and release are two writes more.
+ * Somebody else's hold and release are two writes more. And nobody has used it: not even we, under a later hold.
  */
 export function isUntouched(since: SandboxRecord, now: SandboxRecord): boolean {
-  return now.createdAt === since.createdAt && now.revision <= since.revision + 2;
+  const unused = now.boundFrom !== null || now.arrival !== null;
+  return unused && now.createdAt === since.createdAt && now.revision <= since.revision + 2;
 }

@@ -8,6 +8,7 @@
  * - `sandbox` is an object of one generation. After a restart it is another object, and the old one is stale.
  */
 
+import type { Duplex } from "node:stream";
 import type { Generation, LeaseId, LossReason, Recovery, Sandbox } from "@sandlot/contract";
 import type { Lease } from "../fleet.ts";
 import { LeasedSandbox } from "./leased-sandbox.ts";
@@ -47,6 +48,8 @@ export class LeaseHandle implements Lease {
   granted = false;
   /** Its row is being written. */
   granting = false;
+  /** On the monotonic clock: when its row was last seen in the store. */
+  rowSeenAt = Number.NEGATIVE_INFINITY;
   #slot: Slot;
   #recovery: Recovery;
   #sandbox: LeasedSandbox | null = null;
@@ -77,6 +80,14 @@ export class LeaseHandle implements Lease {
   }
 
   get sandbox(): Sandbox {
+    return this.#leased;
+  }
+
+  connect(port: number, options: { readonly signal?: AbortSignal } = {}): Promise<Duplex> {
+    return this.#leased.connect(port, options.signal);
+  }
+
+  get #leased(): LeasedSandbox {
     if (this.#sandbox === null || this.#sandbox.slot !== this.#slot)
       this.#sandbox = new LeasedSandbox(this, this.#slot);
     return this.#sandbox;
@@ -101,6 +112,11 @@ export class LeaseHandle implements Lease {
   /** In use now, or how long not, in milliseconds. */
   unusedMs(now: number): number {
     return this.#usesUnderWay > 0 ? 0 : now - this.lastUsedAt;
+  }
+
+  /** For how long nothing has shown that somebody still wants it, in milliseconds. */
+  unheardMs(now: number): number {
+    return Math.min(this.unusedMs(now), now - this.rowSeenAt);
   }
 
   release(): Promise<void> {

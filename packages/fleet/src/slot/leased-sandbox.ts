@@ -7,86 +7,111 @@
  *   otherwise           → the backend's sandbox, whose daemon checks generation and token once more
  */
 
-import {
-  type ExecOptions,
-  type ExecResult,
-  type Generation,
-  isSandlotError,
-  type LossReason,
-  type Sandbox,
-  type SandboxFiles,
-  type SandboxId,
-  SandlotError,
-} from "@sandlot/contract";
+import type { Duplex } from "node:stream";
+import { isSandlotError, type LossReason, type Sandbox, SandlotError } from "@sandlot/contract";
+import { CheckedSandbox, type Passage } from "./checked-sandbox.ts";
 import type { LeaseHandle } from "./lease.ts";
 import type { Slot } from "./slot.ts";
 
-export class LeasedSandbox implements Sandbox {
-  readonly id: SandboxId;
-  readonly generation: Generation;
+export class LeasedSandbox extends CheckedSandbox {
   readonly slot: Slot;
   readonly #lease: LeaseHandle;
-  #files: SandboxFiles | null = null;
 
   constructor(lease: LeaseHandle, slot: Slot) {
-    this.id = slot.sandboxId;
-    this.generation = slot.generation;
+    super(slot.sandboxId, slot.generation);
     this.slot = slot;
     this.#lease = lease;
   }
 
-  exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    return this.#use((sandbox) => sandbox.exec(command, options));
-  }
-
-  get files(): SandboxFiles {
-    this.#files ??= new CheckedFiles((use) => this.#use((sandbox) => use(sandbox.files)));
-    return this.#files;
-  }
-
-  #use<T>(use: (sandbox: Sandbox) => Promise<T>): Promise<T> {
-    return this.#lease.used(async () => {
-      let slot = await this.#presentSlot();
-      // It may have been lost again between being found and this turn.
-      while (!slot.isOpen()) slot = await this.#lease.home.restart(this.#lease);
-      try {
-        return await use(slot.sandbox);
-      } catch (error) {
-        // What was running is lost, even where the next use will find a new sandbox.
-        this.#lease.home.suspect(slot, error);
-        const loss = isSandlotError(error, "sandbox_unreachable") ? slot.loss : null;
-        throw loss === null ? error : sandboxLost(slot, await loss);
-      }
+  /** A connection to what listens on a port inside. */
+  connect(port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.#useSlot(({ attachment }) => {
+      if (attachment.connect !== undefined) return attachment.connect(port, signal);
+      const { backend } = this.slot.record;
+      throw new SandlotError("capability_missing", {
+        backend,
+        capability: "preview",
+        neededBy: "connecting to a port",
+      });
     });
   }
 
-  async #presentSlot(): Promise<Slot> {
+  protected override readonly passage: Passage = {
+    use: (use) => this.#useSlot(({ sandbox }) => use(sandbox)),
+    stream: (open) => this.#stream(open),
+    check: () => this.#check(),
+  };
+
+  #useSlot<T>(use: (slot: Slot) => Promise<T>): Promise<T> {
+    return this.#lease.used(async () => {
+      const slot = await this.#presentSlot();
+      return this.#judged(slot, () => use(slot));
+    });
+  }
+
+  async *#stream<T>(open: (sandbox: Sandbox) => AsyncIterable<T>): AsyncGenerator<T> {
     const lease = this.#lease;
-    if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
+    const slot = await lease.used(() => this.#presentSlot());
+    const pieces = open(slot.sandbox)[Symbol.asyncIterator]();
+    try {
+      for (;;) {
+        const next = await lease.used(() => this.#judged(slot, () => pieces.next()));
+        if (next.done === true) return;
+        if (lease.isReleased()) throw released(lease);
+        yield next.value;
+      }
+    } finally {
+      await pieces.return?.();
+    }
+  }
+
+  async #judged<T>(slot: Slot, use: () => Promise<T>): Promise<T> {
+    try {
+      return await use();
+    } catch (error) {
+      // What was running is lost, even where the next use will find a new sandbox.
+      this.#lease.home.suspect(slot, error);
+      const loss = isSandlotError(error, "sandbox_unreachable") ? slot.loss : null;
+      throw loss === null ? error : sandboxLost(slot, await loss);
+    }
+  }
+
+  async #presentSlot(): Promise<Slot> {
+    this.#check();
+    let slot = this.slot.isLost() ? await this.#lease.home.restart(this.#lease) : this.slot;
+    // It may have been lost again between being found and this turn.
+    while (!slot.isOpen()) slot = await this.#lease.home.restart(this.#lease);
+    return slot;
+  }
+
+  #check(): void {
+    const lease = this.#lease;
+    if (lease.isReleased()) throw released(lease);
     if (lease.slot !== this.slot) throw staleGeneration(this.slot, lease.slot.generation);
-    return this.slot.isLost() ? await lease.home.restart(lease) : this.slot;
   }
 }
 
 /** A view for `fleet.get`: without a lease nothing is restarted. */
-export class HeldSandbox implements Sandbox {
-  readonly id: SandboxId;
-  readonly generation: Generation;
-  readonly files: SandboxFiles;
+export class HeldSandbox extends CheckedSandbox {
   readonly #slot: Slot;
   readonly #current: () => Slot | undefined;
 
   /** `current` finds the thread's present slot, to tell a dead sandbox from a superseded one. */
   constructor(slot: Slot, current: () => Slot | undefined) {
-    this.id = slot.sandboxId;
-    this.generation = slot.generation;
+    super(slot.sandboxId, slot.generation);
     this.#slot = slot;
     this.#current = current;
-    this.files = new CheckedFiles(async (use) => use((await this.#present()).files));
   }
 
-  async exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    return (await this.#present()).exec(command, options);
+  protected override get passage(): Passage {
+    const present = () => this.#present();
+    return {
+      use: async (use) => use(await present()),
+      async *stream(open) {
+        yield* open(await present());
+      },
+      check: () => undefined,
+    };
   }
 
   async #present(): Promise<Sandbox> {
@@ -98,6 +123,10 @@ export class HeldSandbox implements Sandbox {
   }
 }
 
+function released({ id }: LeaseHandle): SandlotError {
+  return new SandlotError("lease_released", { leaseId: id });
+}
+
 export function sandboxLost(slot: Slot, reason: LossReason): SandlotError {
   const { sandboxId, generation } = slot;
   return new SandlotError("sandbox_lost", { sandboxId, generation, reason });
@@ -106,50 +135,4 @@ export function sandboxLost(slot: Slot, reason: LossReason): SandlotError {
 function staleGeneration(slot: Slot, current: number | null): SandlotError {
   const { sandboxId, generation } = slot;
   return new SandlotError("stale_generation", { sandboxId, generation, current });
-}
-
-type Through = <T>(use: (files: SandboxFiles) => Promise<T>) => Promise<T>;
-type Arguments<Name extends keyof SandboxFiles> = Parameters<SandboxFiles[Name]>;
-
-/** Files, each use of which goes through a check. One object, because there is one for each lease that uses files. */
-class CheckedFiles implements SandboxFiles {
-  readonly #through: Through;
-
-  constructor(through: Through) {
-    this.#through = through;
-  }
-
-  read(...args: Arguments<"read">) {
-    return this.#through((files) => files.read(...args));
-  }
-  readText(...args: Arguments<"readText">) {
-    return this.#through((files) => files.readText(...args));
-  }
-  write(...args: Arguments<"write">) {
-    return this.#through((files) => files.write(...args));
-  }
-  append(...args: Arguments<"append">) {
-    return this.#through((files) => files.append(...args));
-  }
-  mkdir(...args: Arguments<"mkdir">) {
-    return this.#through((files) => files.mkdir(...args));
-  }
-  rename(...args: Arguments<"rename">) {
-    return this.#through((files) => files.rename(...args));
-  }
-  remove(...args: Arguments<"remove">) {
-    return this.#through((files) => files.remove(...args));
-  }
-  stat(...args: Arguments<"stat">) {
-    return this.#through((files) => files.stat(...args));
-  }
-  list(...args: Arguments<"list">) {
-    return this.#through((files) => files.list(...args));
-  }
-  glob(...args: Arguments<"glob">) {
-    return this.#through((files) => files.glob(...args));
-  }
-  grep(...args: Arguments<"grep">) {
-    return this.#through((files) => files.grep(...args));
-  }
 }

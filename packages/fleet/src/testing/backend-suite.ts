@@ -17,9 +17,11 @@ import { attachingCases } from "./backend-suite/attaching.ts";
 import { execCases } from "./backend-suite/exec.ts";
 import { execEndingCases } from "./backend-suite/exec-ending.ts";
 import { fileSearchCases } from "./backend-suite/file-search.ts";
+import { fileStreamCases } from "./backend-suite/file-streams.ts";
 import { fileCases } from "./backend-suite/files.ts";
 import { lifecycleCases } from "./backend-suite/lifecycle.ts";
 import { livenessCases } from "./backend-suite/liveness.ts";
+import { spawningCases } from "./backend-suite/spawning.ts";
 import { type BackendCase, type BackendHarness, BackendStage } from "./backend-suite/stage.ts";
 import { workspaceCases } from "./backend-suite/workspaces.ts";
 import type { SuiteTools } from "./store-suite/stage.ts";
@@ -53,6 +55,8 @@ const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
   "exec ending": execEndingCases,
   files: fileCases,
   "file search": fileSearchCases,
+  "file streams": fileStreamCases,
+  spawning: spawningCases,
 };
 
 export function describeBackend(options: BackendSuiteOptions): void {

@@ -3,4 +3,5 @@
  */
 
 export * from "./backend-suite.ts";
+export { partialSandbox, type SandboxParts } from "./partial-sandbox.ts";
 export * from "./store-suite.ts";

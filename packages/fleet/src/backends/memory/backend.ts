@@ -7,15 +7,7 @@
  * a blueprint asking for what this backend lacks is refused.
  */
 
-import {
-  type EngineRef,
-  type ExecOptions,
-  type ExecResult,
-  type FleetId,
-  type Sandbox,
-  type SandboxFiles,
-  SandlotError,
-} from "@sandlot/contract";
+import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -34,7 +26,8 @@ import type {
 import type { Blueprint } from "../../backend/blueprint.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
-import type { EngineApi, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
+import { MemoryAttachment } from "./attachment.ts";
+import type { EngineApi, WorkspaceStep } from "./engine-api.ts";
 
 export interface MemoryBackendOptions {
   readonly fleetId: FleetId;
@@ -124,91 +117,6 @@ class MemoryBackend implements Backend {
     if (this.#closed) throw new SandlotError("fleet_closed", { operation });
     signal.throwIfAborted();
     return abortable(call(), signal);
-  }
-}
-
-class MemoryAttachment implements Attachment {
-  readonly sandbox: Sandbox;
-  readonly closed: Promise<void>;
-  readonly #engine: EngineApi;
-  readonly #target: Target;
-  readonly #world: World;
-  #isClosed = false;
-  #markClosed: () => void = () => {};
-
-  constructor(engine: EngineApi, target: Target, world: World) {
-    this.#engine = engine;
-    this.#target = target;
-    this.#world = world;
-    this.closed = new Promise((resolve) => {
-      this.#markClosed = resolve;
-    });
-    const exec = (command: string | readonly string[], options?: ExecOptions) => this.#exec(command, options);
-    this.sandbox = { id: target.sandboxId, generation: target.generation, exec, files: this.#files() };
-    // An engine that goes away ends the connection, too.
-    engine.ended(target.ref).then(this.#markClosed, this.#markClosed);
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#markClosed();
-  }
-
-  async #exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    const { execId, cwd, env, stdin, timeoutMs, signal } = options;
-    this.#check();
-    signal?.throwIfAborted();
-    const id = execId ?? this.#world.randomHex(8);
-    const running = this.#engine.exec(this.#target, {
-      execId: id,
-      command,
-      repeatable: execId !== undefined,
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(env === undefined ? {} : { env }),
-      ...(stdin === undefined ? {} : { stdin: typeof stdin === "string" ? new TextEncoder().encode(stdin) : stdin }),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    });
-    if (signal === undefined) return running;
-    try {
-      return await abortable(running, signal);
-    } catch (error) {
-      if (!signal.aborted) throw error;
-      running.catch(() => {});
-      // Waits until the tree has ended. An engine that cannot be asked must not hide why the caller gave up.
-      await this.#engine.killExec(this.#target, id).catch(() => {});
-      throw signal.reason;
-    }
-  }
-
-  #files(): SandboxFiles {
-    const call =
-      <Name extends FileCall>(name: Name) =>
-      async (...args: Parameters<SandboxFiles[Name]>): Promise<FileAnswer<Name>> => {
-        this.#check();
-        return this.#engine.file(this.#target, name, args);
-      };
-    return {
-      read: call("read"),
-      readText: call("readText"),
-      write: call("write"),
-      append: call("append"),
-      mkdir: call("mkdir"),
-      rename: call("rename"),
-      remove: call("remove"),
-      stat: call("stat"),
-      list: call("list"),
-      glob: call("glob"),
-      grep: call("grep"),
-    };
-  }
-
-  #check(): void {
-    if (!this.#isClosed) return;
-    throw new SandlotError("sandbox_unreachable", {
-      sandboxId: this.#target.sandboxId,
-      problem: "the attachment was closed",
-      retryAfterMs: 0,
-    });
   }
 }
 

@@ -4,7 +4,17 @@
  * (JSON, and bytes), and every failure is a `SandlotError`, which travels as its code and details.
  */
 
-import type { EngineRef, ExecResult, FleetId, Generation, SandboxFiles, SandboxId } from "@sandlot/contract";
+import type {
+  EngineRef,
+  ExecInfo,
+  ExecResult,
+  FleetId,
+  FollowEvent,
+  Generation,
+  SandboxFiles,
+  SandboxId,
+  SpawnedExec,
+} from "@sandlot/contract";
 import type {
   Activity,
   Created,
@@ -17,6 +27,7 @@ import type {
 } from "../../backend/backend.ts";
 import type { Marker } from "../../backend/labels.ts";
 import type { Liveness } from "../../world/world.ts";
+import type { FollowOffsets } from "./exec/exec.ts";
 import type { ExecRequest } from "./exec/exec-table.ts";
 
 export type { ExecRequest } from "./exec/exec-table.ts";
@@ -36,8 +47,18 @@ export interface EngineApi {
   activity(ref: EngineRef): Promise<Activity>;
 
   exec(target: Target, request: ExecRequest): Promise<ExecResult>;
-  /** Ends a command and all it started. One that has ended already is fine. */
-  killExec(target: Target, execId: string): Promise<void>;
+  spawn(target: Target, request: ExecRequest): Promise<SpawnedExec>;
+  execs(target: Target): Promise<readonly ExecInfo[]>;
+  /** What a command has printed from these offsets on, as soon as there is something; the end comes last. */
+  follow(
+    target: Target,
+    execId: string,
+    from: FollowOffsets,
+    until: "exit" | "closed",
+  ): Promise<readonly FollowEvent[]>;
+  writeStdin(target: Target, execId: string, content: Uint8Array, end: boolean): Promise<void>;
+  /** Ends a command and all it started. `false`: nothing of that id runs. */
+  killExec(target: Target, execId: string, signal?: string): Promise<boolean>;
   file<Name extends FileCall>(
     target: Target,
     name: Name,
@@ -53,7 +74,8 @@ export interface EngineApi {
   subscribe(listener: (event: EngineNotice) => void): () => void;
 }
 
-export type FileCall = keyof SandboxFiles;
+/** What a stream is made of here: `download` reads pieces, `upload` writes the whole. */
+export type FileCall = Exclude<keyof SandboxFiles, "download" | "upload" | "watch">;
 export type FileAnswer<Name extends FileCall> = Awaited<ReturnType<SandboxFiles[Name]>>;
 
 /** Each answers what is there afterwards; `look` changes nothing. */

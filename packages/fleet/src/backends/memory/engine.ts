@@ -11,6 +11,7 @@
 
 import {
   type EngineRef,
+  type ExecInfo,
   type ExecResult,
   type FleetId,
   type Generation,
@@ -18,6 +19,7 @@ import {
   type SandboxFiles,
   type SandboxId,
   SandlotError,
+  type SpawnedExec,
 } from "@sandlot/contract";
 import type {
   Activity,
@@ -35,6 +37,7 @@ import type { Liveness, World } from "../../world/world.ts";
 import type { EngineApi, EngineNotice, ExecRequest, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
 import { livenessElsewhere, newRef } from "./engine-ref.ts";
 import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
+import type { FollowOffsets } from "./exec/exec.ts";
 import type { DirectoryNode } from "./files/node.ts";
 import { loadJustBash } from "./just-bash.ts";
 import { MemoryObject } from "./memory-object.ts";
@@ -136,8 +139,24 @@ export class MemoryEngine implements EngineApi {
     return this.#reach(target).execs.exec(request);
   }
 
-  async killExec(target: Target, execId: string): Promise<void> {
-    this.#reach(target).execs.kill(execId);
+  async spawn(target: Target, request: ExecRequest): Promise<SpawnedExec> {
+    return this.#reach(target).execs.spawn(request);
+  }
+
+  async execs(target: Target): Promise<readonly ExecInfo[]> {
+    return this.#reach(target).execs.list();
+  }
+
+  async follow(target: Target, execId: string, from: FollowOffsets, until: "exit" | "closed") {
+    return this.#reach(target).execs.find(execId).follow(from, until);
+  }
+
+  async writeStdin(target: Target, execId: string, content: Uint8Array, end: boolean): Promise<void> {
+    await this.#reach(target).execs.writeStdin(execId, content, end);
+  }
+
+  async killExec(target: Target, execId: string, signal?: string): Promise<boolean> {
+    return this.#reach(target).execs.kill(execId, signal);
   }
 
   async file<Name extends FileCall>(
@@ -145,7 +164,7 @@ export class MemoryEngine implements EngineApi {
     name: Name,
     args: Parameters<SandboxFiles[Name]>,
   ): Promise<FileAnswer<Name>> {
-    const files: SandboxFiles = this.#reach(target).files;
+    const files: Pick<SandboxFiles, FileCall> = this.#reach(target).files;
     const call = files[name] as (...args: Parameters<SandboxFiles[Name]>) => Promise<FileAnswer<Name>>;
     return call.apply(files, args);
   }

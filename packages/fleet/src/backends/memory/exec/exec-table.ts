@@ -10,11 +10,19 @@
  */
 
 import { createHash } from "node:crypto";
-import { DEFAULT_CWD, ENV_NAME_PATTERN, type ExecResult, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import {
+  DEFAULT_CWD,
+  ENV_NAME_PATTERN,
+  type ExecInfo,
+  type ExecResult,
+  SANDBOX_LIMITS,
+  SandlotError,
+  type SpawnedExec,
+} from "@sandlot/contract";
 import { checkPath } from "../files/tree.ts";
 import { Exec, type Output } from "./exec.ts";
 import type { Machine, Process } from "./machine.ts";
-import { Source, type Streams } from "./streams.ts";
+import { Pipe, Source, type Streams } from "./streams.ts";
 
 /** What an exec is asked with, as plain data. */
 export interface ExecRequest {
@@ -26,6 +34,8 @@ export interface ExecRequest {
   readonly timeoutMs?: number;
   /** The caller chose the id and may come again with it. */
   readonly repeatable: boolean;
+  /** Takes more input later. Only for what is spawned. */
+  readonly keepStdinOpen?: boolean;
 }
 
 /** Runs a checked command in a process. Which shell does it is not this file's concern. */
@@ -64,19 +74,41 @@ export class ExecTable {
   }
 
   exec(request: ExecRequest): Promise<ExecResult> {
-    const fingerprint = fingerprintOf(request);
-    const known = this.#remembered.get(request.execId) ?? this.#running.get(request.execId);
-    if (known === undefined) {
-      this.#check(request);
-      return this.#start(request, fingerprint).result;
-    }
-    if (known.fingerprint !== fingerprint) throw new SandlotError("exec_conflict", { execId: request.execId });
-    return known.result;
+    return this.#begin(request, { kept: request.repeatable, timeoutMs: SANDBOX_LIMITS.execTimeoutMs }).result;
   }
 
-  /** Ends an exec and all it started. An id that does not run is fine: it has ended. */
-  kill(execId: string): void {
-    this.#running.get(execId)?.end("killed", "SIGKILL");
+  spawn(request: ExecRequest): SpawnedExec {
+    const { execId, pid } = this.#begin(request, { kept: true, timeoutMs: 0 }).info;
+    return { execId, pid };
+  }
+
+  list(): readonly ExecInfo[] {
+    return [...new Set([...this.#remembered.values(), ...this.#running.values()])].map(({ info }) => info);
+  }
+
+  find(execId: string): Exec {
+    const exec = this.#remembered.get(execId) ?? this.#running.get(execId);
+    if (exec === undefined) throw new SandlotError("exec_not_found", { execId });
+    return exec;
+  }
+
+  /** Ends an exec and all it started. `false`: nothing of that id runs. */
+  kill(execId: string, signal = "SIGKILL"): boolean {
+    const exec = this.#running.get(execId);
+    exec?.end("killed", signal);
+    return exec !== undefined;
+  }
+
+  async writeStdin(execId: string, content: Uint8Array, end: boolean): Promise<void> {
+    const { stdin } = this.find(execId);
+    if (stdin === null) throw new SandlotError("stdin_closed", { execId });
+    try {
+      if (content.length > 0) await stdin.write(content);
+    } catch {
+      // Nobody reads it any more, whichever way that came about.
+      throw new SandlotError("stdin_closed", { execId });
+    }
+    if (end) stdin.closeWrite();
   }
 
   /** The sandbox is gone: whoever waits is told. */
@@ -99,18 +131,31 @@ export class ExecTable {
     this.#machine.tree.directory(cwd);
   }
 
-  #start(request: ExecRequest, fingerprint: string): Exec {
-    const timeoutMs = request.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
-    const exec = new Exec(this.#machine, request.execId, fingerprint, timeoutMs, (process, output) =>
-      this.#run(process, request.command, runOptions(this.#machine, request, output)),
-    );
-    this.#track(exec, request.repeatable);
+  /** Starts a command, or finds the one that this very call has started before. */
+  #begin(request: ExecRequest, defaults: { readonly kept: boolean; readonly timeoutMs: number }): Exec {
+    const { execId: id, command, timeoutMs = defaults.timeoutMs } = request;
+    const fingerprint = fingerprintOf(request);
+    const known = this.#remembered.get(id) ?? this.#running.get(id);
+    if (known !== undefined) {
+      if (known.fingerprint === fingerprint) return known;
+      throw new SandlotError("exec_conflict", { execId: id });
+    }
+    this.#check(request);
+    const machine = this.#machine;
+    const stdin = request.keepStdinOpen === true ? new Pipe(new AbortController().signal) : null;
+    if (stdin !== null && request.stdin !== undefined) void stdin.write(request.stdin).catch(() => {});
+    const source = stdin?.source ?? (request.stdin === undefined ? Source.empty() : Source.of(request.stdin));
+    const exec = new Exec(machine, {
+      ...{ id, command, fingerprint, timeoutMs, stdin, kept: defaults.kept },
+      run: (process, output) => this.#run(process, command, runOptions(machine, request, source, output)),
+    });
+    this.#track(exec, defaults.kept);
     return exec;
   }
 
-  #track(exec: Exec, repeatable: boolean): void {
+  #track(exec: Exec, kept: boolean): void {
     this.#running.set(exec.id, exec);
-    if (repeatable) this.#remembered.set(exec.id, exec);
+    if (kept) this.#remembered.set(exec.id, exec);
     void exec.gone().then(() => {
       this.#running.delete(exec.id);
       this.#forgetSurplus();
@@ -130,10 +175,9 @@ export class ExecTable {
   }
 }
 
-function runOptions(machine: Machine, request: ExecRequest, output: Output): RunOptions {
+function runOptions(machine: Machine, request: ExecRequest, stdin: Source, output: Output): RunOptions {
   const cwd = request.cwd ?? DEFAULT_CWD;
   const environment = new Map(Object.entries({ ...BASE_ENVIRONMENT, ...machine.environment, ...request.env }));
-  const stdin = request.stdin === undefined ? Source.empty() : Source.of(request.stdin);
   return { cwd, environment, streams: { stdin, ...output } };
 }
 

@@ -2,14 +2,40 @@
  * One run of one command, from its start to the moment when nothing of it runs any more.
  */
 
-import { type ExecResult, SANDBOX_LIMITS, type SandlotError } from "@sandlot/contract";
+import {
+  type ExecInfo,
+  type ExecResult,
+  type FollowEnd,
+  type FollowEvent,
+  SANDBOX_LIMITS,
+  type SandlotError,
+} from "@sandlot/contract";
 import type { Timer } from "../../../world/world.ts";
 import { Killed, type Machine, type Process } from "./machine.ts";
 import { OutputRing } from "./output-ring.ts";
+import type { Pipe } from "./streams.ts";
 
 export interface Output {
   readonly stdout: OutputRing;
   readonly stderr: OutputRing;
+}
+
+export interface ExecParts {
+  readonly id: string;
+  readonly command: string | readonly string[];
+  readonly fingerprint: string;
+  /** 0 means no limit. */
+  readonly timeoutMs: number;
+  /** Somebody may come again for its output. */
+  readonly kept: boolean;
+  run(process: Process, output: Output): Promise<number>;
+  /** Takes what is written to a stdin that was kept open. */
+  readonly stdin: Pipe | null;
+}
+
+export interface FollowOffsets {
+  readonly stdout: number;
+  readonly stderr: number;
 }
 
 /** As long as one timer can wait. */
@@ -29,29 +55,32 @@ export class Exec {
     stderr: new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes),
   };
   readonly #timer: Timer | undefined;
-  #heldBytes = 0;
+  readonly #parts: ExecParts;
+  readonly #startedAtWall: number;
+  readonly #pid: number;
+  readonly #wake = new Set<() => void>();
+  #end: FollowEnd | null = null;
+  #lost: SandlotError | null = null;
+  #isGone = false;
   #resolve: (result: ExecResult) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
-  /** A `timeoutMs` of 0 means no limit. */
-  constructor(
-    machine: Machine,
-    id: string,
-    fingerprint: string,
-    timeoutMs: number,
-    run: (process: Process, output: Output) => Promise<number>,
-  ) {
-    this.id = id;
-    this.fingerprint = fingerprint;
+  constructor(machine: Machine, parts: ExecParts) {
+    this.id = parts.id;
+    this.fingerprint = parts.fingerprint;
+    this.#parts = parts;
     this.#machine = machine;
     this.#startedAt = machine.world.monotonicMs();
+    this.#startedAtWall = machine.world.wallMs();
     this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
     // Who asked may have gone; a loss that nobody waits for is no accident.
     this.result.catch(() => {});
-    const main = machine.start(this.#processes, false, (process) => run(process, this.#output));
+    const main = machine.start(this.#processes, false, (process) => parts.run(process, this.#output));
+    this.#pid = main.pid;
+    const { timeoutMs } = parts;
     this.#timer =
       timeoutMs === 0
         ? undefined
@@ -60,11 +89,45 @@ export class Exec {
       if (ended instanceof Killed) this.#settle("killed", null, ended.signal);
       else this.#settle("completed", ended & 255, null);
     });
+    void this.gone().then(() => {
+      this.#isGone = true;
+      this.#stir();
+    });
+  }
+
+  get stdin(): Pipe | null {
+    return this.#end === null ? this.#parts.stdin : null;
+  }
+
+  get info(): ExecInfo {
+    const { stdout, stderr } = this.#output;
+    return {
+      execId: this.id,
+      command: this.#parts.command,
+      status: this.#end?.status ?? "running",
+      exitCode: this.#end?.exitCode ?? null,
+      pid: this.#pid,
+      startedAt: this.#startedAtWall,
+      stdoutBytes: stdout.totalBytes,
+      stderrBytes: stderr.totalBytes,
+    };
+  }
+
+  /** What there is from these offsets on, as soon as there is something; the end comes last, after all output. */
+  async follow(offsets: FollowOffsets, until: "exit" | "closed"): Promise<readonly FollowEvent[]> {
+    for (;;) {
+      if (this.#lost !== null) throw this.#lost;
+      const events = [...this.#outputFrom("stdout", offsets.stdout), ...this.#outputFrom("stderr", offsets.stderr)];
+      if (events.length > 0) return events;
+      const end = this.#end;
+      if (end !== null && (until === "exit" || this.#isGone)) return [{ type: "end", end: this.#counted(end) }];
+      await this.#stirred();
+    }
   }
 
   /** What its result keeps in memory. */
   get heldBytes(): number {
-    return this.#heldBytes;
+    return this.#output.stdout.heldBytes + this.#output.stderr.heldBytes;
   }
 
   /** Ends the whole tree. The result is settled first: nothing that ends changes it any more. */
@@ -75,8 +138,10 @@ export class Exec {
 
   lose(error: SandlotError): void {
     this.#timer?.cancel();
+    this.#lost = error;
     this.#reject(error);
     this.#killAll("SIGKILL");
+    this.#stir();
   }
 
   /** When nothing of it runs any more. */
@@ -88,13 +153,44 @@ export class Exec {
     for (const process of [...this.#processes]) process.kill(signal);
   }
 
+  *#outputFrom(stream: "stdout" | "stderr", fromOffset: number): Generator<FollowEvent> {
+    const { offset, bytes } = this.#output[stream].from(fromOffset);
+    if (offset > fromOffset) yield { type: "gap", stream, fromOffset, toOffset: offset };
+    if (bytes.length > 0) yield { type: "output", stream, offset, bytes };
+  }
+
+  #counted(end: FollowEnd): FollowEnd {
+    const { stdout, stderr } = this.#output;
+    return { ...end, stdoutBytes: stdout.totalBytes, stderrBytes: stderr.totalBytes };
+  }
+
+  #stirred(): Promise<void> {
+    return new Promise((resolve) => {
+      const { stdout, stderr } = this.#output;
+      const stops = [stdout.listen(() => wake()), stderr.listen(() => wake())];
+      const wake = () => {
+        for (const stop of stops) stop();
+        this.#wake.delete(wake);
+        resolve();
+      };
+      this.#wake.add(wake);
+    });
+  }
+
+  #stir(): void {
+    for (const wake of [...this.#wake]) wake();
+  }
+
   #settle(status: ExecResult["status"], exitCode: number | null, signal: string | null): void {
     this.#timer?.cancel();
-    const stdout = this.#output.stdout.finish();
-    const stderr = this.#output.stderr.finish();
-    this.#heldBytes = Math.max(this.#heldBytes, stdout.text.length + stderr.text.length);
+    if (this.#end !== null) return;
+    const execId = this.id;
+    const stdout = this.#output.stdout.text();
+    const stderr = this.#output.stderr.text();
+    const durationMs = this.#machine.world.monotonicMs() - this.#startedAt;
+    this.#end = { execId, status, exitCode, signal, stdoutBytes: 0, stderrBytes: 0, durationMs };
     this.#resolve({
-      execId: this.id,
+      execId,
       status,
       exitCode,
       signal,
@@ -102,7 +198,13 @@ export class Exec {
       stderr: stderr.text,
       stdoutDroppedBytes: stdout.droppedBytes,
       stderrDroppedBytes: stderr.droppedBytes,
-      durationMs: this.#machine.world.monotonicMs() - this.#startedAt,
+      durationMs,
     });
+    if (!this.#parts.kept) {
+      this.#output.stdout.release();
+      this.#output.stderr.release();
+    }
+    this.#parts.stdin?.closeRead();
+    this.#stir();
   }
 }

@@ -12,14 +12,24 @@ export class OutputRing implements Sink {
   #blocks: { readonly data: Uint8Array; start: number; end: number }[] = [];
   #held = 0;
   #dropped = 0;
-  #finished = false;
+  #released = false;
+  readonly #wake = new Set<() => void>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
+  /** How much was written in all. */
+  get totalBytes(): number {
+    return this.#dropped + this.#held;
+  }
+
+  get heldBytes(): number {
+    return this.#held;
+  }
+
   async write(chunk: Uint8Array): Promise<void> {
-    if (this.#finished) return;
+    if (this.#released) return;
     for (let at = 0; at < chunk.length; ) {
       let block = this.#blocks.at(-1);
       if (block === undefined || block.end === BLOCK_BYTES) {
@@ -33,23 +43,45 @@ export class OutputRing implements Sink {
       at += part.length;
       this.#dropSurplus();
     }
+    for (const wake of this.#wake) wake();
   }
 
-  /** The held bytes as text. From now on nothing is kept: what still writes belongs to nobody's result. */
-  finish(): { text: string; droppedBytes: number } {
+  /** What is held from `offset` on, and where it begins: later than asked for when bytes were dropped. */
+  from(offset: number): { readonly offset: number; readonly bytes: Uint8Array } {
+    const skip = Math.max(0, Math.min(offset - this.#dropped, this.#held));
+    return { offset: this.#dropped + skip, bytes: this.#bytes().subarray(skip) };
+  }
+
+  /** The held bytes as text. A character that lost its first bytes is dropped whole. */
+  text(): { text: string; droppedBytes: number } {
+    const bytes = this.#bytes();
+    const torn = this.#dropped === 0 ? 0 : continuationBytes(bytes);
+    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(torn));
+    return { text, droppedBytes: this.#dropped + torn };
+  }
+
+  /** Keeps nothing from now on: what still writes belongs to nobody's result. */
+  release(): void {
+    this.#blocks = [];
+    this.#dropped += this.#held;
+    this.#held = 0;
+    this.#released = true;
+  }
+
+  /** Calls back after each write. Returns how to stop. */
+  listen(wake: () => void): () => void {
+    this.#wake.add(wake);
+    return () => this.#wake.delete(wake);
+  }
+
+  #bytes(): Uint8Array {
     const bytes = new Uint8Array(this.#held);
     let at = 0;
     for (const { data, start, end } of this.#blocks) {
       bytes.set(data.subarray(start, end), at);
       at += end - start;
     }
-    this.#blocks = [];
-    this.#held = 0;
-    this.#finished = true;
-    // A character that lost its first bytes is dropped whole.
-    const torn = this.#dropped === 0 ? 0 : continuationBytes(bytes);
-    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(torn));
-    return { text, droppedBytes: this.#dropped + torn };
+    return bytes;
   }
 
   #dropSurplus(): void {

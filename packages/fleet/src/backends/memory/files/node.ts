@@ -16,6 +16,8 @@ export interface FileNode {
   size: number;
   mode: number;
   modifiedAt: number;
+  /** Another number after every change of the bytes. */
+  version: number;
 }
 
 export interface DirectoryNode {
@@ -46,11 +48,14 @@ export type TreeNode = FileNode | DirectoryNode | SymlinkNode | DeviceNode;
 /** One file never grows beyond this: a runaway `yes > file` must not take the host's memory. */
 export const FILE_MAX_BYTES = 256 * 1024 * 1024;
 
+/** One counter for all files, so that a file that takes another's place never has the other's version. */
+let versions = 0;
+
 const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
 
 export function makeFile(now: number, content: Uint8Array = new Uint8Array(0), mode: number = FILE_MODE): FileNode {
-  return { kind: "file", data: content, size: content.length, mode, modifiedAt: now };
+  return { kind: "file", data: content, size: content.length, mode, modifiedAt: now, version: ++versions };
 }
 
 export function makeDirectory(now: number, options: { pinned?: boolean; sealed?: boolean } = {}): DirectoryNode {
@@ -94,6 +99,7 @@ export function setBytes(file: FileNode, content: Uint8Array, now: number): void
   file.data = content;
   file.size = content.length;
   file.modifiedAt = now;
+  file.version = ++versions;
 }
 
 export function appendBytes(file: FileNode, content: Uint8Array, now: number, path: string): void {
@@ -108,6 +114,7 @@ export function appendBytes(file: FileNode, content: Uint8Array, now: number, pa
   file.data.set(content, file.size);
   file.size = size;
   file.modifiedAt = now;
+  file.version = ++versions;
 }
 
 export function sizeOf(node: TreeNode): number {

@@ -13,12 +13,14 @@ import {
   SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
+  type WriteOptions,
 } from "@sandlot/contract";
+import type { FileCall } from "../engine-api.ts";
 import { bytesOf, sizeOf, type TreeNode } from "./node.ts";
 import { below, glob, grep } from "./search.ts";
 import { checkPath, type FileTree, parentOf, resolvePath } from "./tree.ts";
 
-export class MemoryFiles implements SandboxFiles {
+export class MemoryFiles implements Pick<SandboxFiles, FileCall> {
   readonly #tree: FileTree;
 
   constructor(tree: FileTree) {
@@ -41,10 +43,11 @@ export class MemoryFiles implements SandboxFiles {
     return decode(checkSize(path, lineRange(bytes, startLine, endLine)));
   }
 
-  async write(path: string, content: string | Uint8Array, options: { readonly mode?: number } = {}): Promise<void> {
-    const { mode } = options;
+  async write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
+    const { mode, ifVersion } = options;
     if (mode !== undefined && (!Number.isInteger(mode) || mode < 0 || mode > 0o7777))
       throw invalid("mode", "it is not a file mode");
+    if (ifVersion !== undefined) this.#checkVersion(tidy(path), ifVersion);
     this.#tree.mkdirs(parentOf(tidy(path)));
     this.#tree.write(tidy(path), encode(content), mode);
   }
@@ -93,6 +96,12 @@ export class MemoryFiles implements SandboxFiles {
     const max = limit(options.maxResults, SANDBOX_LIMITS.grepMaxResults);
     return grep(this.#tree, tidy(path), pattern, options, max);
   }
+
+  #checkVersion(path: string, expected: string | null): void {
+    const node = this.#tree.find(path);
+    const actual = node === undefined ? null : versionOf(node);
+    if (actual !== expected) throw new SandlotError("file_changed", { path, expected, actual });
+  }
 }
 
 /** Checks before tidying, so that the error shows what the caller wrote. */
@@ -103,7 +112,18 @@ function tidy(path: string): string {
 
 function statOf(path: string, node: TreeNode): FileStat {
   const kind = node.kind === "device" ? "other" : node.kind;
-  return { path, kind, sizeBytes: sizeOf(node), mode: node.mode, modifiedAt: node.modifiedAt };
+  return {
+    path,
+    kind,
+    sizeBytes: sizeOf(node),
+    mode: node.mode,
+    modifiedAt: node.modifiedAt,
+    version: versionOf(node),
+  };
+}
+
+function versionOf(node: TreeNode): string {
+  return node.kind === "file" ? String(node.version) : `${node.kind}-${node.modifiedAt}`;
 }
 
 /** Lines without the newline of the last one: what is asked for by number is joined, not cut out. */

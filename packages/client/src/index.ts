@@ -1,0 +1,3 @@
+/** The client of a Sandlot gateway. */
+
+export { SandlotError } from "@sandlot/contract";
