@@ -3,6 +3,7 @@
  * they are used, so that nobody pays for, or needs to install, what they did not configure.
  */
 
+import { SandlotError } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
@@ -37,7 +38,16 @@ async function openStore({ store }: Settings, world: World): Promise<Store> {
   return new MemoryStore(newMemoryTables(world));
 }
 
-async function openBackend({ fleetId, home }: Settings, world: World): Promise<Backend> {
+async function openBackend(settings: Settings, world: World): Promise<Backend> {
+  const { fleetId, home, backend } = settings;
+  if (backend === "local") {
+    const { createLocalBackend } = await import("./backends/local/backend.ts");
+    return createLocalBackend({ settings, world });
+  }
+  if (backend === "docker") {
+    const problem = "the docker backend is not there yet";
+    throw new SandlotError("config_invalid", { path: "backend", problem, suggestion: "local" });
+  }
   const { createMemoryBackend } = await import("./backends/memory/backend.ts");
   const { MemoryEngine } = await import("./backends/memory/engine.ts");
   return createMemoryBackend({ fleetId, engine: MemoryEngine.shared(home), world });

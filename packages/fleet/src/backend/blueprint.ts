@@ -15,17 +15,38 @@ export interface Blueprint {
     readonly cpuCount?: number | undefined;
     readonly pidsMax?: number | undefined;
     readonly diskBytes?: number | undefined;
+    readonly filesMax?: number | undefined;
   };
   readonly mounts: readonly { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean }[];
   readonly network: {
     readonly mode: "none" | "allowlist" | "open";
-    readonly allow: readonly { readonly host: string; readonly ports: readonly number[] }[];
+    readonly allow: readonly {
+      readonly host: string;
+      readonly ports: readonly number[];
+      /** Private addresses or networks that this host may resolve to. */
+      readonly addresses?: readonly string[] | undefined;
+    }[];
+    /** Headers that the way out adds, so that the sandbox never has their values. */
+    readonly secrets?: readonly BoundSecret[] | undefined;
   };
 }
 
-/** Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. */
+export interface BoundSecret {
+  readonly name: string;
+  readonly host: string;
+  readonly header: string;
+  readonly value: string;
+}
+
+/**
+ * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. A secret's value is
+ * not in it: the sandbox cannot tell one value from another, and a hash of it would be somewhere to guess it from.
+ */
 export function hashBlueprint(backend: string, blueprint: Blueprint): BlueprintHash {
-  const text = JSON.stringify([backend, blueprint], (_, value: unknown) =>
+  const { secrets = [], ...network } = blueprint.network;
+  const headers = secrets.map(({ name, host, header }) => ({ name, host, header }));
+  const told = { ...blueprint, network: headers.length === 0 ? network : { ...network, secrets: headers } };
+  const text = JSON.stringify([backend, told], (_, value: unknown) =>
     value !== null && typeof value === "object" && !Array.isArray(value)
       ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
       : value,

@@ -4,9 +4,7 @@
  * Values of environment variables are never printed: they are where secrets are.
  */
 
-import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { Settings } from "../config/settings.ts";
@@ -20,34 +18,10 @@ export async function checkConfig(
   terminal: Terminal,
   options: { file: string | undefined; json: boolean },
 ): Promise<void> {
-  // An empty variable is an unset one, as shells have it.
-  const file = options.file ?? (terminal.environment.SANDLOT_CONFIG || undefined);
-  const config = file === undefined ? undefined : await readConfigFile(file);
+  const { file, config } = await loadConfig(options.file, terminal.environment);
   const settings = resolveSettings(config, terminal.environment);
-  if (options.json) return printJson(terminal, { file: file ?? null, settings: withoutValues(settings) });
+  if (options.json) return printJson(terminal, { file, settings: withoutValues(settings) });
   terminal.out(`${file ?? "The default configuration"} is right. It comes to:\n${summary(settings)}`);
-}
-
-/** What a configuration file holds, unchecked. JSON, with an optional `$schema` for editors. */
-async function readConfigFile(file: string): Promise<unknown> {
-  const path = resolve(file);
-  const text = await readFile(path, "utf8").catch((cause: unknown) => {
-    throw fileProblem(`the file ${path} cannot be read`, cause);
-  });
-  let config: unknown;
-  try {
-    config = JSON.parse(text);
-  } catch (cause) {
-    throw fileProblem(`the file ${path} is not JSON`, cause);
-  }
-  if (config === null || typeof config !== "object" || Array.isArray(config) || !("$schema" in config)) return config;
-  const { $schema: _, ...rest } = config;
-  return rest;
-}
-
-function fileProblem(what: string, cause: unknown): SandlotError {
-  const why = cause instanceof Error ? `: ${cause.message}` : "";
-  return new SandlotError("config_invalid", { path: "", problem: `${what}${why}` }, { cause });
 }
 
 function summary({ home, fleetId, backend, store, blueprints, pool, limits, ...rest }: Settings): string {
@@ -72,7 +46,12 @@ function summary({ home, fleetId, backend, store, blueprints, pool, limits, ...r
 function withoutValues(settings: Settings): unknown {
   const blueprints = Object.entries(settings.blueprints).map(([name, { hash, blueprint }]) => [
     name,
-    { hash, ...blueprint, environment: Object.keys(blueprint.environment) },
+    {
+      hash,
+      ...blueprint,
+      environment: Object.keys(blueprint.environment),
+      network: { ...blueprint.network, secrets: (blueprint.network.secrets ?? []).map(({ name }) => name) },
+    },
   ]);
   return { ...settings, blueprints: Object.fromEntries(blueprints) };
 }

@@ -3,6 +3,7 @@
  * Whoever wants the command line without running it imports `program.ts`.
  */
 
+import { once } from "node:events";
 import { interruptible } from "./interruption.ts";
 import { run } from "./program.ts";
 import type { Terminal } from "./terminal.ts";
@@ -18,6 +19,19 @@ function processTerminal(): Terminal {
   return {
     out: (text) => void process.stdout.write(text),
     error: (text) => void process.stderr.write(text),
+    write: async (name, bytes) => {
+      const stream = process[name];
+      if (!stream.write(bytes) && !stream.destroyed) await Promise.race([once(stream, "drain"), once(stream, "close")]);
+    },
+    // A getter, because looking at stdin opens it.
+    get stdin() {
+      return process.stdin;
+    },
+    size: () => ({ columns: process.stdout.columns ?? 80, rows: process.stdout.rows ?? 24 }),
+    onResize: (listener) => {
+      process.stdout.on("resize", listener);
+      return () => process.stdout.off("resize", listener);
+    },
     environment: process.env,
   };
 }

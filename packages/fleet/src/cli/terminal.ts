@@ -17,6 +17,12 @@ export interface Terminal {
   /** Writes as it is; the text ends its own lines. */
   out(text: string): void;
   error(text: string): void;
+  /** Bytes as they are; resolves when there is room for more. */
+  write(stream: "stdout" | "stderr", bytes: Uint8Array): Promise<void>;
+  readonly stdin: NodeJS.ReadStream;
+  size(): { readonly columns: number; readonly rows: number };
+  /** Returns how to stop listening. */
+  onResize(listener: () => void): () => void;
   readonly environment: Environment;
 }
 
@@ -27,6 +33,10 @@ export const EXIT_CODES = {
   failed: 1,
   /** The command line itself was wrong; nothing was tried. */
   usage: 2,
+  /** Of `exec`, as `timeout` and `env` have them: what ran, ran out of time; or could not be run by Sandlot. */
+  timedOut: 124,
+  sandlotFailed: 125,
+  interrupted: 130,
 } as const;
 
 export function printJson(terminal: Terminal, value: unknown): void {

@@ -4,8 +4,18 @@
  */
 
 export const DEFAULTS = {
-  /** The one backend that needs nothing installed. A newcomer's first run works; isolation has to be asked for. */
-  backend: "memory",
+  /** Real commands, really isolated, with nothing but bubblewrap. What has no isolation has to be asked for. */
+  backend: "local",
+
+  local: {
+    isolation: "bubblewrap",
+    /** Not `nobody`, which other software shares. No account of this number needs to exist. */
+    uid: 59_999,
+    gid: 59_999,
+    /** Both are memory that only what is written uses. Larger lets one sandbox take more of the host's. */
+    tmpBytes: 1_073_741_824,
+    homeBytes: 1_073_741_824,
+  },
 
   store: {
     /** Two processes on one host must not kill each other's sandboxes. Costs a file; `memory` is for a single process. */

@@ -7,7 +7,7 @@
  * system is only looked at, never changed.
  */
 
-import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
+import { type Blueprint, type BoundSecret, hashBlueprint } from "../backend/blueprint.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem, resolvePlaces } from "./places.ts";
 import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
@@ -22,12 +22,17 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
   const problems: Problem[] = [];
   const places = resolvePlaces(completed, environment, problems);
   const blueprints = resolveBlueprints(completed, environment, problems);
+  const skillsPath = completed.skills?.hostPath ?? null;
+  const wrongSkills = skillsPath === null ? undefined : pathProblem(skillsPath, environment);
+  if (wrongSkills !== undefined) problems.push({ ...wrongSkills, path: "skills.hostPath" });
   problems.push(...relationProblems(completed));
   refuse(problems);
   // Named, not spread: a key that settings do not have would otherwise get through unnoticed.
   return deepFreeze({
     ...places,
     backend: completed.backend,
+    local: completed.local,
+    skillsPath,
     blueprints,
     pool: dictionary(Object.entries(completed.pool)),
     limits: completed.limits,
@@ -68,6 +73,7 @@ function resolveBlueprints(
       const blueprint: Blueprint = {
         ...given,
         environment: resolveVariables(name, given.environment, environment, problems),
+        network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
       };
       return [name, { name, hash: hashBlueprint(backend, blueprint), blueprint }];
     }),
@@ -79,8 +85,23 @@ const BARE_BLUEPRINT: CompletedBlueprint = {
   environment: {},
   limits: {},
   mounts: [],
-  network: { mode: "none", allow: [] },
+  network: { mode: "none", allow: [], secrets: [] },
 };
+
+function resolveSecrets(
+  blueprint: string,
+  secrets: CompletedBlueprint["network"]["secrets"],
+  environment: Environment,
+  problems: Problem[],
+): readonly BoundSecret[] {
+  return secrets.map((secret, index) => {
+    const expansion = expandVariables(secret.value, environment);
+    if (expansion.ok) return { ...secret, value: expansion.value };
+    const path = showPath(["blueprints", blueprint, "network", "secrets", index, "value"]);
+    problems.push({ path, problem: expansion.problem });
+    return secret;
+  });
+}
 
 function resolveVariables(
   blueprint: string,

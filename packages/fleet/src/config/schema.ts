@@ -23,6 +23,7 @@ export const DURATION_MAX_MS = 2_147_483_647;
 const COUNT_MAX = 1_000_000;
 
 const duration = z.int().max(DURATION_MAX_MS, `must be at most ${DURATION_MAX_MS} ms (24.8 days)`);
+const size = z.int().min(1, "must be at least 1 byte");
 const count = z.int().max(COUNT_MAX, `must be at most ${COUNT_MAX}`);
 
 /** A duration that can be switched off. */
@@ -71,6 +72,19 @@ const mountSchema = z
   })
   .describe("A host directory that sandboxes see.");
 
+const secretSchema = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/, "has letters, digits, hyphens and underscores only")
+    .describe("What messages call it."),
+  host: z.string().min(1, "must not be empty").describe("The host that gets the header."),
+  header: z
+    .string()
+    .regex(/^[A-Za-z0-9-]+$/, "must be the name of a header")
+    .describe("The header, such as Authorization."),
+  value: z.string().min(1, "must not be empty").describe("Its value; `$NAME` is taken from Sandlot's own environment."),
+});
+
 const networkSchema = z
   .strictObject({
     mode: z
@@ -80,18 +94,57 @@ const networkSchema = z
     allow: z
       .array(
         z.strictObject({
-          host: z.string().min(1, "must not be empty").describe("A host name."),
+          host: z
+            .string()
+            .min(1, "must not be empty")
+            .describe("A host name; with `*.` in front, every name below it."),
           ports: z
             .array(z.int().min(1, "must be a port, 1 to 65535").max(65_535, "must be a port, 1 to 65535"))
             .min(1, "must name at least one port")
             .describe("The ports that may be reached there."),
+          addresses: z
+            .array(z.string().min(1, "must not be empty"))
+            .optional()
+            .describe(
+              "Addresses or networks (CIDR) that this host may resolve to although they are private. Without it only public ones are reached.",
+            ),
         }),
       )
       .default([])
-      .describe("What may be reached when `mode` is `allowlist`."),
+      .describe("What may be reached when `mode` is `allowlist`, and exceptions when it is `open`."),
+    secrets: z
+      .array(secretSchema)
+      .default([])
+      .describe("Headers that are added on the way out, so that the sandbox never has their values."),
   })
   .prefault({})
   .describe("What sandboxes can reach.");
+
+const accountId = z
+  .int()
+  .min(1, "must not be 0: a sandbox never runs as the host's root")
+  .max(4_294_967_294, "must be the number of an account");
+
+const localSchema = z
+  .strictObject({
+    isolation: z
+      .enum(["bubblewrap", "unsafe-process"])
+      .default(DEFAULTS.local.isolation)
+      .describe(
+        "`bubblewrap`: namespaces, seccomp, no capabilities. `unsafe-process`: plain processes of this machine that can see " +
+          "everything their account can; no security boundary, for machines without namespaces.",
+      ),
+    uid: accountId
+      .default(DEFAULTS.local.uid)
+      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
+    gid: accountId.default(DEFAULTS.local.gid).describe("The group that goes with `uid`."),
+    tmpBytes: size.default(DEFAULTS.local.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
+    homeBytes: size
+      .default(DEFAULTS.local.homeBytes)
+      .describe("Size of a sandbox's private /home, which is in memory."),
+  })
+  .prefault({})
+  .describe("The local backend.");
 
 const amount = z.int().min(1, "must be at least 1; leave the key out for no limit").optional();
 
@@ -117,7 +170,8 @@ const blueprintSchema = z
           .optional()
           .describe("Processors of one sandbox; 0.5 is half of one."),
         pidsMax: amount.describe("Processes and threads of one sandbox."),
-        diskBytes: amount.describe("Disk space of one sandbox, its workspace included."),
+        diskBytes: amount.describe("Disk space of the workspace."),
+        filesMax: amount.describe("Files and directories in the workspace."),
       })
       .prefault({})
       .describe("What one sandbox may use. A key that is left out is not limited."),
@@ -143,7 +197,20 @@ export const fleetConfigSchema = z
       .regex(FLEET_ID_PATTERN, "must be 1 to 40 lower-case letters, digits or hyphens, with no hyphen at either end")
       .optional()
       .describe("Two fleets on one engine never touch each other's sandboxes. Default: a hash of `home`."),
-    backend: z.enum(["memory"]).default(DEFAULTS.backend).describe("The engine that sandboxes live on."),
+    backend: z
+      .enum(["local", "docker", "memory"])
+      .default(DEFAULTS.backend)
+      .describe(
+        "The engine that sandboxes live on. `local`: this machine, with Linux namespaces. `docker`: a Docker or Podman engine. " +
+          "`memory`: inside this process, without isolation, for tests.",
+      ),
+    local: localSchema,
+    skills: z
+      .strictObject({
+        hostPath: z.string().min(1, "must not be empty").describe("A directory on the host, mounted read-only."),
+      })
+      .optional()
+      .describe("What every sandbox sees, read-only, at /mnt/skills."),
     store: z
       .strictObject({
         type: z

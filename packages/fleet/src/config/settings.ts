@@ -11,7 +11,10 @@ export interface Settings {
   readonly home: string;
   /** Two fleets on one engine never touch each other's sandboxes. */
   readonly fleetId: FleetId;
-  readonly backend: "memory";
+  readonly backend: "local" | "docker" | "memory";
+  readonly local: LocalSettings;
+  /** The host directory that every sandbox sees at /mnt/skills, read-only. */
+  readonly skillsPath: string | null;
   readonly store: { readonly type: "memory" } | { readonly type: "sqlite"; readonly path: string };
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
   /** How many blanks to keep ready, by blueprint. */
@@ -34,6 +37,15 @@ export interface Settings {
   readonly leakDetection: { readonly afterMs: number; readonly captureStacks: boolean };
   /** What counts as work going on inside a parked sandbox. */
   readonly activity: { readonly cpuShareMin: number; readonly previewQuietMs: number };
+}
+
+export interface LocalSettings {
+  readonly isolation: "bubblewrap" | "unsafe-process";
+  /** What sandboxes of a root fleet run as. */
+  readonly uid: number;
+  readonly gid: number;
+  readonly tmpBytes: number;
+  readonly homeBytes: number;
 }
 
 export interface LimitSettings {

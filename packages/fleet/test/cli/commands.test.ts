@@ -102,7 +102,7 @@ describe("config check", () => {
     const { code, stderr } = await runCli(["config", "check"], { SANDLOT_CONFIG: path });
     expect(code).toBe(1);
     expect(stderr).toBe(
-      "error config_invalid: Configuration at idleTimeout: this key does not exist. Did you mean idleTimeoutMs?\n" +
+      `error config_invalid: Configuration at idleTimeout: this key does not exist (${path}, line 1, column 18). Did you mean idleTimeoutMs?\n` +
         "  What to do: Correct the named key. `sandlot config schema` prints every key with its meaning.\n",
     );
   });
@@ -125,8 +125,8 @@ describe("config check", () => {
   it.each([
     ["is missing", () => join(folder, "none.json"), "cannot be read"],
     ["is a directory", () => folder, "cannot be read"],
-    ["is not JSON", () => file("broken.json", "{ a: 1 }"), "is not JSON"],
-    ["is empty", () => file("empty.json", ""), "is not JSON"],
+    ["is neither YAML nor JSON", () => file("broken.json", "{ a: [1 }"), "line 1, column"],
+    ["has a key twice", () => file("twice.yaml", "home: /a\nhome: /b\n"), "line 2, column 1"],
     ["is a list", () => file("list.json", "[]"), "must be an object, but is a list"],
   ])("says so when the file %s", async (_, path, message) => {
     const { code, stdout, stderr } = await runCli(["config", "check", path()]);

@@ -19,7 +19,7 @@ describe("the defaults", () => {
     expect(settings.store).toEqual({ type: "sqlite", path: "/home/tester/.local/state/sandlot/fleet.db" });
     expect(settings.blueprints.default).toMatchObject({
       name: "default",
-      blueprint: { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } },
+      blueprint: { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [], secrets: [] } },
     });
   });
 

@@ -52,8 +52,9 @@ describe("a choice", () => {
     expect(refusalOf(config)).toMatchObject({ path, suggestion, problem: expect.stringContaining(suggestion) });
   });
 
-  it("a backend that does not exist yet is refused without a suggestion", () => {
-    expect(refusalOf({ backend: "docker" })).toEqual({ path: "backend", problem: 'must be memory, but is "docker"' });
+  it("a backend that does not exist is refused with those that do", () => {
+    const problem = 'must be one of local, docker, memory, but is "firecracker"';
+    expect(refusalOf({ backend: "firecracker" })).toEqual({ path: "backend", problem });
   });
 });
 

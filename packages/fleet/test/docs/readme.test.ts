@@ -38,7 +38,8 @@ describe("a fleet", () => {
     const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
     const counts = () => signals.map((name) => process.listenerCount(name));
     const before = counts();
-    await using fleet = await openFleet({ home: join(tmpdir(), "sandlot-readme-signals"), store: { type: "memory" } });
+    const home = join(tmpdir(), "sandlot-readme-signals");
+    await using fleet = await openFleet({ home, backend: "memory", store: { type: "memory" } });
     await using lease = await fleet.acquire({ thread: "t1" });
     expect((await lease.sandbox.exec("true")).exitCode).toBe(0);
     expect(counts()).toEqual(before);

@@ -23,6 +23,8 @@ interface Slot {
   readonly directory: DirectoryNode;
   /** Its sandbox still exists, so the slot is its `/mnt`. */
   mounted: boolean;
+  /** Whose workspace is in it. */
+  tenant: string | null;
 }
 
 /** How many of each there are. */
@@ -68,7 +70,7 @@ export class EngineWorkspaces {
     const place: SlotPlace = `slot:${sandboxId}-${generation}`;
     if (this.#slots.has(slotKey(fleet, place))) throw new SandlotError("file_exists", { path: place });
     const mnt = this.#makeMount();
-    this.#slots.set(slotKey(fleet, place), { directory: mnt, mounted: true });
+    this.#slots.set(slotKey(fleet, place), { directory: mnt, mounted: true, tenant: null });
     return { mnt, place };
   }
 
@@ -83,7 +85,7 @@ export class EngineWorkspaces {
   look(fleet: FleetId, spot: WorkspaceSpot): WorkspaceSight {
     const key = workspaceKey(fleet, spot);
     const stale = this.#isStale(key, spot.generation);
-    return { home: this.#homes.has(key), slot: this.isOccupied(fleet, spot.place), stale };
+    return { home: this.#homes.has(key), slot: this.#inSlot(fleet, spot.place, key) !== undefined, stale };
   }
 
   isOccupied(fleet: FleetId, place: Place): boolean {
@@ -98,6 +100,7 @@ export class EngineWorkspaces {
     if (home === undefined) throw new SandlotError("file_not_found", { path: homePath(spot) });
     this.#homes.delete(key);
     slot.directory.entries.set(USER_DATA, home);
+    slot.tenant = key;
     this.#stamps.set(key, spot.generation);
   }
 
@@ -107,6 +110,7 @@ export class EngineWorkspaces {
     const slot = this.#freeSlot(fleet, spot);
     if (this.#homes.has(key)) throw new SandlotError("file_exists", { path: homePath(spot) });
     slot.directory.entries.set(USER_DATA, makeWorkspace(this.#now()));
+    slot.tenant = key;
     this.#stamps.set(key, spot.generation);
   }
 
@@ -114,7 +118,7 @@ export class EngineWorkspaces {
     const { user, thread, sandboxId, place } = spot;
     const key = workspaceKey(fleet, spot);
     this.#checkFence(key, spot);
-    const workspace = this.#inSlot(fleet, place);
+    const workspace = this.#inSlot(fleet, place, key);
     if (place === "home" || workspace === undefined) throw new SandlotError("file_not_found", { path: place });
     if (this.#homes.has(key)) throw new SandlotError("workspace_conflict", { user, thread, sandboxId });
     this.#vacate(fleet, sandboxId, place);
@@ -132,7 +136,8 @@ export class EngineWorkspaces {
   purge(fleet: FleetId, spot: WorkspaceSpot): void {
     const key = workspaceKey(fleet, spot);
     this.#checkFence(key, spot);
-    if (spot.place !== "home") this.#vacate(fleet, spot.sandboxId, spot.place);
+    const inSlot = this.#inSlot(fleet, spot.place, key) !== undefined;
+    if (inSlot && spot.place !== "home") this.#vacate(fleet, spot.sandboxId, spot.place);
     this.#homes.delete(key);
     this.#stamps.set(key, spot.generation);
   }
@@ -183,8 +188,10 @@ export class EngineWorkspaces {
     return slot;
   }
 
-  #inSlot(fleet: FleetId, place: Place): DirectoryNode | undefined {
+  /** The workspace in a slot: anybody's, or only this tenant's. */
+  #inSlot(fleet: FleetId, place: Place, tenant?: string): DirectoryNode | undefined {
     const slot = place === "home" ? undefined : this.#slots.get(slotKey(fleet, place));
+    if (tenant !== undefined && slot?.tenant !== tenant) return undefined;
     const node = slot?.directory.entries.get(USER_DATA);
     return node?.kind === "directory" ? node : undefined;
   }
@@ -197,6 +204,7 @@ export class EngineWorkspaces {
       throw new SandlotError("sandbox_in_use", { sandboxId, holders: ["its own processes"] });
     }
     slot.directory.entries.delete(USER_DATA);
+    slot.tenant = null;
     this.#dropIfOver(fleet, place);
   }
 

@@ -107,8 +107,10 @@ export const workspaceCases: readonly BackendCase[] = [
       await workspaces.makeIn(spot);
       await stage.rejects(workspaces.makeIn(spot), "file_exists");
       await stage.rejects(workspaces.moveIn(taken), "file_exists");
-      stage.expect(await workspaces.look(taken)).toEqual(seen(true, true));
+      stage.expect(await workspaces.look(taken)).toEqual(seen(true, false));
       await stage.destroy(blank);
+      await stage.rejects(workspaces.moveHome(taken), "file_not_found");
+      stage.expect(await workspaces.look(spot)).toEqual(seen(false, true));
       await workspaces.moveHome(spot);
     },
   },

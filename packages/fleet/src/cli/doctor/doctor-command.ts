@@ -1,0 +1,53 @@
+/**
+ * `sandlot doctor`: looks for what is known to keep sandboxes from working, and says how to mend it. It changes nothing.
+ */
+
+import { isSandlotError } from "@sandlot/contract";
+import { loadConfig } from "../../config/load-config.ts";
+import { resolveSettings } from "../../config/resolve-settings.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { FleetOptions } from "../embedded-fleet.ts";
+import { EXIT_CODES, printJson, type Terminal } from "../terminal.ts";
+import type { Finding } from "./finding.ts";
+import { hostFindings } from "./host-findings.ts";
+
+export async function doctorCommand(terminal: Terminal, options: FleetOptions & { json: boolean }): Promise<number> {
+  const findings = await allFindings(terminal, options);
+  const failed = findings.some(({ status }) => status === "fail");
+  if (options.json) printJson(terminal, { ready: !failed, findings });
+  else print(terminal, findings);
+  return failed ? EXIT_CODES.failed : EXIT_CODES.ok;
+}
+
+async function allFindings(terminal: Terminal, options: FleetOptions): Promise<readonly Finding[]> {
+  let settings: Settings;
+  try {
+    settings = resolveSettings((await loadConfig(options.config, terminal.environment)).config, terminal.environment);
+  } catch (error) {
+    if (!isSandlotError(error)) throw error;
+    return [{ name: "configuration", status: "fail", detail: error.message, fix: error.remedy }];
+  }
+  return [...hostFindings(settings), ...(await backendFindings(settings))];
+}
+
+async function backendFindings(settings: Settings): Promise<readonly Finding[]> {
+  if (settings.backend === "local") {
+    const { localFindings } = await import("../../backends/local/doctor.ts");
+    return localFindings(settings);
+  }
+  return [{ name: "backend", status: "warn", detail: "the memory backend isolates nothing; it is for tests" }];
+}
+
+const SIGNS = { ok: "ok  ", warn: "warn", fail: "FAIL" } as const;
+
+function print(terminal: Terminal, findings: readonly Finding[]): void {
+  const width = Math.max(...findings.map(({ name }) => name.length));
+  for (const { name, status, detail, fix } of findings) {
+    terminal.out(`${SIGNS[status]}  ${name.padEnd(width)}  ${detail}\n`);
+    if (fix !== undefined && status !== "ok") terminal.out(`${" ".repeat(width + 8)}fix: ${fix}\n`);
+  }
+  const bad = findings.filter(({ status }) => status === "fail").length;
+  terminal.out(
+    bad === 0 ? "\nThis machine is ready.\n" : `\n${bad} ${bad === 1 ? "thing stands" : "things stand"} in the way.\n`,
+  );
+}

@@ -1,0 +1,75 @@
+/**
+ * What every backend needs of the host: a Node, a home with room, file watches, a clock.
+ */
+
+import { accessSync, constants, existsSync, readFileSync, statfsSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Settings } from "../../config/settings.ts";
+import type { Finding } from "./finding.ts";
+
+/** Below this a few builds inside sandboxes fill the disk. */
+const FREE_BYTES_WANTED = 2 * 1024 ** 3;
+const FREE_INODES_WANTED = 50_000;
+/** Each sandbox that watches files takes one instance; editors and bundlers take more. */
+const INOTIFY_INSTANCES_WANTED = 512;
+const INOTIFY_WATCHES_WANTED = 65_536;
+/** A clock before this has not been set; generations begin at the present time. */
+const CLOCK_FLOOR_MS = Date.UTC(2026, 0, 1);
+
+export function hostFindings({ home, store }: Settings): readonly Finding[] {
+  const findings: readonly (Finding | null)[] = [
+    { name: "node", status: "ok", detail: `${process.version} on ${process.platform} ${process.arch}` },
+    { name: "store", status: "ok", detail: store.type === "sqlite" ? `sqlite at ${store.path}` : "memory" },
+    homeFinding(home),
+    diskFinding(home),
+    inotifyFinding("max_user_instances", INOTIFY_INSTANCES_WANTED),
+    inotifyFinding("max_user_watches", INOTIFY_WATCHES_WANTED),
+    clockFinding(),
+  ];
+  return findings.filter((finding) => finding !== null);
+}
+
+function homeFinding(home: string): Finding {
+  const existing = nearestExisting(home);
+  try {
+    accessSync(existing, constants.W_OK | constants.X_OK);
+    return { name: "home", status: "ok", detail: existing === home ? home : `${home} (will be made)` };
+  } catch {
+    const fix = "set SANDLOT_HOME to a directory that this account can write";
+    return { name: "home", status: "fail", detail: `${existing} cannot be written`, fix };
+  }
+}
+
+function diskFinding(home: string): Finding {
+  const { bavail, bsize, ffree, files } = statfsSync(nearestExisting(home));
+  const freeBytes = bavail * bsize;
+  const detail = `${(freeBytes / 1024 ** 3).toFixed(1)} GiB free`;
+  const fix = "free space, or set SANDLOT_HOME to a file system that has more";
+  if (freeBytes < FREE_BYTES_WANTED) return { name: "disk", status: "warn", detail, fix };
+  // Some file systems have no fixed number of inodes and say 0.
+  if (files > 0 && ffree < FREE_INODES_WANTED) {
+    return { name: "disk", status: "warn", detail: `${detail}, but only ${ffree} more files`, fix };
+  }
+  return { name: "disk", status: "ok", detail };
+}
+
+function inotifyFinding(key: string, wanted: number): Finding | null {
+  const path = `/proc/sys/fs/inotify/${key}`;
+  if (!existsSync(path)) return null;
+  const value = Number(readFileSync(path, "utf8"));
+  const name = `inotify ${key.replace("max_user_", "")}`;
+  if (value >= wanted) return { name, status: "ok", detail: String(value) };
+  const detail = `${value}: watching files in many sandboxes will fail (${wanted} is a good number)`;
+  return { name, status: "warn", detail, fix: `sysctl fs.inotify.${key}=${wanted}` };
+}
+
+function clockFinding(): Finding {
+  const now = Date.now();
+  if (now >= CLOCK_FLOOR_MS) return { name: "clock", status: "ok", detail: new Date(now).toISOString() };
+  const detail = `the clock says ${new Date(now).toISOString()}, which has passed long ago`;
+  return { name: "clock", status: "fail", detail, fix: "set the clock, for example with timedatectl set-ntp true" };
+}
+
+function nearestExisting(path: string): string {
+  return existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path));
+}

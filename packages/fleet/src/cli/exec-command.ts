@@ -1,0 +1,125 @@
+/**
+ * `sandlot exec`: one command in a thread's sandbox, as if it ran here. Output comes live, input is passed on, and the
+ * command's exit code is this one's.
+ */
+
+import { constants } from "node:os";
+import type { ExecResult, FollowEnd, Sandbox } from "@sandlot/contract";
+import { type FleetOptions, withFleet } from "./embedded-fleet.ts";
+import { Interruption } from "./interruption.ts";
+import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
+
+export interface ExecCommandOptions extends FleetOptions {
+  readonly thread: string;
+  readonly user?: string;
+  readonly blueprint?: string;
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly timeout?: number;
+  readonly json: boolean;
+}
+
+/** Resolves with the exit code: the command's own, or one that says why there is none. */
+export async function execCommand(
+  terminal: Terminal,
+  words: readonly string[],
+  options: ExecCommandOptions,
+  signal: AbortSignal,
+): Promise<number> {
+  const { thread, user, blueprint } = options;
+  const names = { thread, ...(user !== undefined && { user }), ...(blueprint !== undefined && { blueprint }) };
+  try {
+    return await withFleet(terminal, options, async (fleet) => {
+      await using lease = await fleet.acquire({ ...names, purpose: "sandlot exec", signal });
+      if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
+        terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
+      return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);
+    });
+  } catch (failure) {
+    if (failure instanceof Interruption || signal.aborted) return EXIT_CODES.interrupted;
+    printFailure(terminal, failure, options.json);
+    return EXIT_CODES.sandlotFailed;
+  }
+}
+
+/** One word is a line for the shell, several are a program and its arguments. */
+function commandOf(words: readonly string[]): string | readonly string[] {
+  const [only] = words;
+  return words.length === 1 && only !== undefined ? only : words;
+}
+
+function execOptions({ cwd, env, timeout }: ExecCommandOptions) {
+  return {
+    ...(cwd !== undefined && { cwd }),
+    ...(env !== undefined && { env }),
+    ...(timeout !== undefined && { timeoutMs: timeout }),
+  };
+}
+
+async function runToResult(
+  terminal: Terminal,
+  sandbox: Sandbox,
+  words: readonly string[],
+  options: ExecCommandOptions,
+  signal: AbortSignal,
+): Promise<number> {
+  const stdin = terminal.stdin.isTTY ? undefined : await readAll(terminal.stdin);
+  const given = { ...execOptions(options), ...(stdin !== undefined && { stdin }), signal };
+  const result = await sandbox.exec(commandOf(words), given);
+  printJson(terminal, result);
+  return exitCodeOf(result);
+}
+
+async function runLive(
+  terminal: Terminal,
+  sandbox: Sandbox,
+  words: readonly string[],
+  options: ExecCommandOptions,
+  signal: AbortSignal,
+): Promise<number> {
+  const keepStdinOpen = !terminal.stdin.isTTY;
+  const { execId } = await sandbox.spawn(commandOf(words), { ...execOptions(options), keepStdinOpen });
+  // Ctrl-C ends the command with everything it started; what it still printed is shown.
+  const onAbort = () => void sandbox.execs.kill(execId).catch(() => {});
+  signal.addEventListener("abort", onAbort, { once: true });
+  const input = keepStdinOpen ? passInput(terminal, sandbox, execId) : null;
+  try {
+    if (signal.aborted) onAbort();
+    for await (const event of sandbox.execs.follow(execId)) {
+      if (event.type === "output") await terminal.write(event.stream, event.bytes);
+      else if (event.type === "gap") {
+        const lost = event.toOffset - event.fromOffset;
+        terminal.error(`[${lost} bytes of ${event.stream} were printed faster than they could be shown]\n`);
+      } else return signal.aborted ? EXIT_CODES.interrupted : exitCodeOf(event.end);
+    }
+    return EXIT_CODES.sandlotFailed;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    input?.stop();
+  }
+}
+
+/** Hands stdin on until it or the command ends. */
+function passInput(terminal: Terminal, sandbox: Sandbox, execId: string): { stop(): void } {
+  const { stdin } = terminal;
+  const pass = async () => {
+    for await (const chunk of stdin) await sandbox.execs.writeStdin(execId, chunk as Uint8Array);
+    await sandbox.execs.writeStdin(execId, "", { end: true });
+  };
+  // A command that does not read its input, or has ended, is no reason to fail.
+  pass().catch(() => {});
+  return { stop: () => stdin.destroy() };
+}
+
+function exitCodeOf({ status, exitCode, signal }: ExecResult | FollowEnd): number {
+  if (status === "timed_out") return EXIT_CODES.timedOut;
+  if (exitCode !== null) return exitCode;
+  const number = signal === null ? undefined : constants.signals[signal as NodeJS.Signals];
+  return number === undefined ? EXIT_CODES.sandlotFailed : 128 + number;
+}
+
+async function readAll(stream: NodeJS.ReadableStream): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for await (const part of stream) parts.push(part as Uint8Array);
+  return Buffer.concat(parts);
+}

@@ -1,0 +1,62 @@
+/**
+ * `sandlot shell`: a terminal in a thread's sandbox, joined to this one. Every key goes inside, Ctrl-C included; it ends
+ * with the shell (`exit`, Ctrl-D).
+ */
+
+import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
+import { type FleetOptions, withFleet } from "./embedded-fleet.ts";
+import { EXIT_CODES, type Terminal } from "./terminal.ts";
+
+export interface ShellCommandOptions extends FleetOptions {
+  readonly thread: string;
+  readonly user?: string;
+}
+
+const FALLBACK_SIZE = { columns: 80, rows: 24 };
+
+export async function shellCommand(
+  terminal: Terminal,
+  options: ShellCommandOptions,
+  signal: AbortSignal,
+): Promise<number> {
+  const { stdin } = terminal;
+  if (!stdin.isTTY) {
+    const problem = "a shell needs a terminal; use `sandlot exec` in scripts";
+    throw new SandlotError("invalid_request", { field: "stdin", problem });
+  }
+  const { thread, user } = options;
+  return withFleet(terminal, options, async (fleet) => {
+    const names = user === undefined ? { thread } : { thread, user };
+    await using lease = await fleet.acquire({ ...names, purpose: "sandlot shell", signal });
+    const opened = await lease.sandbox.terminals.open({ ...FALLBACK_SIZE, ...terminal.size() });
+    try {
+      return await join(terminal, opened, signal);
+    } finally {
+      await lease.sandbox.terminals.close(opened.terminalId);
+    }
+  });
+}
+
+async function join(terminal: Terminal, opened: SandboxTerminal, signal: AbortSignal): Promise<number> {
+  const { stdin } = terminal;
+  const onKey = (bytes: Buffer) => opened.write(bytes);
+  const onAbort = () => void opened.detach();
+  const stopResizing = terminal.onResize(() => {
+    const { columns, rows } = terminal.size();
+    opened.resize(columns, rows);
+  });
+  stdin.setRawMode(true);
+  stdin.on("data", onKey);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    for await (const { bytes } of opened.output) await terminal.write("stdout", bytes);
+    const end = await opened.ended;
+    return end?.exitCode ?? EXIT_CODES.sandlotFailed;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    stopResizing();
+    stdin.off("data", onKey);
+    stdin.setRawMode(false);
+    stdin.pause();
+  }
+}

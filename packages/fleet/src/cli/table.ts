@@ -1,0 +1,11 @@
+/** Tables for people: columns as wide as their widest cell. */
+
+import type { Terminal } from "./terminal.ts";
+
+export function printTable(terminal: Terminal, heads: readonly string[], rows: readonly (readonly string[])[]): void {
+  const widths = heads.map((head, column) => Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  for (const row of [heads, ...rows]) {
+    const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
+    terminal.out(`${line.trimEnd()}\n`);
+  }
+}
