@@ -21,8 +21,12 @@ import { fileStreamCases } from "./backend-suite/file-streams.ts";
 import { fileCases } from "./backend-suite/files.ts";
 import { lifecycleCases } from "./backend-suite/lifecycle.ts";
 import { livenessCases } from "./backend-suite/liveness.ts";
+import { portCases } from "./backend-suite/ports.ts";
+import { sessionCases } from "./backend-suite/sessions.ts";
 import { spawningCases } from "./backend-suite/spawning.ts";
 import { type BackendCase, type BackendHarness, BackendStage } from "./backend-suite/stage.ts";
+import { terminalCases } from "./backend-suite/terminals.ts";
+import { watchingCases } from "./backend-suite/watching.ts";
 import { workspaceCases } from "./backend-suite/workspaces.ts";
 import type { SuiteTools } from "./store-suite/stage.ts";
 
@@ -57,6 +61,10 @@ const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
   "file search": fileSearchCases,
   "file streams": fileStreamCases,
   spawning: spawningCases,
+  sessions: sessionCases,
+  terminals: terminalCases,
+  watching: watchingCases,
+  ports: portCases,
 };
 
 export function describeBackend(options: BackendSuiteOptions): void {

@@ -14,7 +14,15 @@ import {
   type Token,
   type UserId,
 } from "@sandlot/contract";
-import type { Attachment, Backend, Created, CreateSpec, Target, WorkspaceSpot } from "../../backend/backend.ts";
+import type {
+  Attachment,
+  Backend,
+  Capability,
+  Created,
+  CreateSpec,
+  Target,
+  WorkspaceSpot,
+} from "../../backend/backend.ts";
 import { type Blueprint, hashBlueprint } from "../../backend/blueprint.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
 import { systemWorld } from "../../world/system-world.ts";
@@ -36,6 +44,27 @@ export interface BackendHarness {
 export interface BackendCase {
   readonly name: string;
   run(stage: BackendStage): Promise<void>;
+}
+
+/** The cases of a capability. Where the backend does not declare it, `use` must be refused, and the cases do not apply. */
+export function withCapability(
+  capability: Capability,
+  use: (sandbox: Sandbox) => Promise<unknown>,
+  cases: readonly BackendCase[],
+): readonly BackendCase[] {
+  const has = ({ backend }: BackendStage) => backend.capabilities.has(capability);
+  return [
+    {
+      name: `without the capability ${capability} its use is refused, and with it nothing is`,
+      run: async (stage) => {
+        if (!has(stage)) await stage.rejects(use(await stage.sandbox()), "capability_missing");
+      },
+    },
+    ...cases.map(({ name, run }) => ({
+      name,
+      run: async (stage: BackendStage) => (has(stage) ? run(stage) : undefined),
+    })),
+  ];
 }
 
 export interface Key {

@@ -94,7 +94,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const { beat } = stage.some(await store.findLease(leaseId));
       expect(beat).toBeGreaterThan((before[leaseId]?.beat ?? 0) + 100);
       expect(leases).toEqual({ [leaseId]: { ...before[leaseId], beat } });
-      expect(await store.expireLease(leaseId, before[leaseId]?.beat ?? 0)).toBe(false);
+      expect(await store.expireLease(leaseId, stage.some(before[leaseId] ?? null))).toBe(false);
       expect(revision).toBeGreaterThan(remembered.revision);
       expect(holders).toMatchObject({ a: { generation: both.generation, seq: 5 } });
       expect(Object.keys(holders)).toEqual(["a"]);
@@ -220,6 +220,16 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await store.nextGeneration()).toBeGreaterThan(generation);
       expect(await store.remove({ sandboxId: record.sandboxId, revision: record.revision, actor: a })).toBe(true);
       expect((await store.obituary(record.sandboxId))?.reason).toBe("orphaned");
+    },
+  },
+  {
+    name: "what was condemned without a thread has no workspace, so a purge of it promises nothing",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const record = stage.some(await store.condemn(condemnOf(stage, { actor: a })));
+      const mode = { kind: "force" } as const;
+      expect(await store.stop(stopOf(record, a, { mode, purge: true }))).toEqual({ kind: "lost", record });
     },
   },
   {

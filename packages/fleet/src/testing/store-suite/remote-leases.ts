@@ -76,17 +76,22 @@ export const remoteLeaseCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "a lease expires only if its beat is still the one that was judged",
+    name: "a lease expires only if it is still as it was judged",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
       const parked = await stage.ready(a, "t");
       const leaseId = await stage.lease(parked, "lease");
       await store.renewLease(leaseId);
-      expect(await store.expireLease(leaseId, 1)).toBe(false);
+      const { generation } = parked;
+      expect(await store.expireLease(leaseId, { generation, beat: 1 })).toBe(false);
       expect((await store.findLease(leaseId))?.beat).toBe(2);
-      expect(await store.expireLease(leaseId, 2)).toBe(true);
-      expect(await store.expireLease(leaseId, 2)).toBe(false);
+      // The same lease on a later generation has the same beats again.
+      expect(await store.expireLease(leaseId, { generation: (generation - 1) as typeof generation, beat: 2 })).toBe(
+        false,
+      );
+      expect(await store.expireLease(leaseId, { generation, beat: 2 })).toBe(true);
+      expect(await store.expireLease(leaseId, { generation, beat: 2 })).toBe(false);
       expect(await store.findLease(leaseId)).toBe(null);
       const now = await stage.now(parked.sandboxId);
       expect(now.leases).toEqual({});
