@@ -18,6 +18,7 @@ import type { Suite } from "./suites/suite.ts";
 /** Loaded when asked for: a suite may need an engine that is not there. */
 const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>> = {
   core: () => import("./suites/core.ts"),
+  local: () => import("./suites/local.ts"),
 };
 
 class UsageError extends Error {}

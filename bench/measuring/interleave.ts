@@ -12,6 +12,10 @@ export interface Subject {
   readonly name: string;
   /** Does the operation `count` times, one after another. A side that is not asynchronous returns nothing to wait for. */
   run(count: number): Promise<void> | void;
+  /** What must be there before the next timing, and is not part of it. */
+  prepare?(): Promise<void>;
+  /** What a timing leaves to be cleared away, outside of it. */
+  settle?(): Promise<void>;
 }
 
 export interface Plan {
@@ -57,15 +61,18 @@ export function ratios(ours: Timings, baseline: Timings): readonly number[] {
 /** In turns and in pieces of the later size, so that no side is compiled for a world in which it is alone. */
 async function warmUp(subjects: readonly Subject[], { batch, warmUp: operations }: Plan): Promise<void> {
   for (let done = 0; done < operations; done += batch) {
-    for (const subject of subjects) await subject.run(batch);
+    for (const subject of subjects) await time(subject, batch);
   }
 }
 
 async function time(subject: Subject, batch: number): Promise<number> {
+  if (subject.prepare !== undefined) await subject.prepare();
   const startedAt = process.hrtime.bigint();
   const running = subject.run(batch);
   if (running !== undefined) await running;
-  return Number(process.hrtime.bigint() - startedAt);
+  const nanoseconds = Number(process.hrtime.bigint() - startedAt);
+  if (subject.settle !== undefined) await subject.settle();
+  return nanoseconds;
 }
 
 /** Fisher and Yates. A fixed order would give the same side the other's warm caches every time. */

@@ -1,0 +1,54 @@
+/**
+ * From nothing to the end of the first command, against bwrap starting a bare `node:http` server that answers once.
+ */
+
+import type { Lease } from "../../../packages/fleet/src/fleet.ts";
+import { type BareServer, startBareServer } from "../../baselines/host-process.ts";
+import { interleave, type Subject } from "../../measuring/interleave.ts";
+import { compare, type Result } from "../../measuring/result.ts";
+import { type LocalFleet, openLocalFleet } from "../../stage/local-fleet.ts";
+import type { SuiteOptions } from "../suite.ts";
+
+const LIMIT = 2.5;
+
+export async function* coldCreate({ quick }: SuiteOptions): AsyncGenerator<Result> {
+  await using local = await openLocalFleet();
+  const plan = { rounds: quick ? 8 : 30, batch: 1, timingsPerRound: 1, warmUp: 2 };
+  const [ours, bare] = await interleave([sandbox(local), bubblewrapServer()], plan);
+  if (ours === undefined || bare === undefined) throw new Error("A side is missing.");
+  const about = "acquire without a pool + exec of /bin/true, against bwrap --unshare-all + node:http + one answer";
+  yield compare({ name: "cold-create-first-exec", limit: LIMIT, about }, ours, bare);
+}
+
+function sandbox({ fleet }: LocalFleet): Subject {
+  let serial = 0;
+  let lease: Lease | null = null;
+  return {
+    name: "cold acquire and exec",
+    run: async () => {
+      lease = await fleet.acquire({ thread: `thread-${++serial}` });
+      const { exitCode } = await lease.sandbox.exec(["/bin/true"]);
+      if (exitCode !== 0) throw new Error(`true ended with ${exitCode}`);
+    },
+    settle: async () => {
+      await lease?.release();
+      await fleet.destroy({ thread: `thread-${serial}` }, { purge: true });
+    },
+  };
+}
+
+function bubblewrapServer(): Subject {
+  let server: BareServer | null = null;
+  return {
+    name: "bwrap and node:http",
+    run: async () => {
+      server = startBareServer((directory) => [
+        ...["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"],
+        ...["--bind", directory, directory, "--die-with-parent", "--"],
+      ]);
+      await server.ready;
+      await server.answer();
+    },
+    settle: async () => server?.end(),
+  };
+}
