@@ -25,6 +25,12 @@ import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, ru
  */
 const SYSTEM_PACKAGES = [
   {
+    name: "bubblewrap",
+    command: "bwrap",
+    neededBy: "the local backend, which isolates sandboxes with it",
+    forTests: false,
+  },
+  {
     name: "ripgrep",
     command: "rg",
     neededBy: "the test that searching gives the same with and without it",
@@ -111,6 +117,7 @@ function hashOfManifests() {
     "package.json",
     "packages/contract/package.json",
     "packages/sandboxd/package.json",
+    "packages/client/package.json",
     "packages/fleet/package.json",
   ]) {
     hash.update(readFileSync(join(ROOT, path))).update("\0");
@@ -149,7 +156,8 @@ async function npmInstall() {
 }
 
 function removeInstalled() {
-  for (const folder of ["node_modules", "packages/contract/node_modules", "packages/fleet/node_modules"]) {
+  const folders = ["contract", "sandboxd", "client", "fleet"].map((name) => `packages/${name}/node_modules`);
+  for (const folder of ["node_modules", ...folders]) {
     rmSync(join(ROOT, folder), { recursive: true, force: true, maxRetries: 5 });
   }
 }

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join, relative } from "node:path";
 import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
 
-const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/fleet"];
+const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
 /** The daemon is one file, so it is bundled and not only compiled. */
 const BUNDLE = { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" };
 const STAMP = join(ROOT, ".cache", "build.json");

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { BIN, childEnvironment, isAtLeast, NODE_FLOOR, ROOT } from "./runtime.mjs";
 
-const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/fleet"];
+const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
 
 /** The first program of the documents, with every step spelled out. Compiled as TypeScript, run as it is. */
 const PROGRAM = `
