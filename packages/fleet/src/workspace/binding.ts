@@ -15,7 +15,8 @@
  *
  * Both functions only look and then take one step that is atomic by itself, so a crash between any two is mended by
  * running them again, and several instances may run them for the same spot at the same time: whoever loses a race
- * finds that its step no longer fits, and looks again.
+ * finds that its step no longer fits, and looks again. Who was paused after looking is not told by the disk that the
+ * sandbox has been given up since, so whoever binds is asked once more before its step.
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
@@ -24,14 +25,22 @@ import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../backend/backe
 /** A lost race changes what is to be seen, and it can change only a few times: more rounds than this is no race. */
 const LOOKS_MAX = 5;
 
+/** The sandbox may no longer be the caller's to bind. Nothing was moved. */
+export class BindingInDoubt extends Error {}
+
 /** Puts the workspace where the sandbox has it mounted. `new` when there was none. Idempotent. */
-export async function ensureBound(workspaces: Workspaces, spot: WorkspaceSpot): Promise<"existing" | "new"> {
+export async function ensureBound(
+  workspaces: Workspaces,
+  spot: WorkspaceSpot,
+  isOurs: () => boolean = () => true,
+): Promise<"existing" | "new"> {
   if (spot.place === "home") return "existing";
   return lookAndStep(workspaces, spot, async ({ home, slot, stale }) => {
     const { sandboxId, generation } = spot;
     if (stale) throw new SandlotError("stale_generation", { sandboxId, generation, current: null });
     if (home && slot) throw conflict(spot);
     if (slot) return "existing";
+    if (!isOurs()) throw new BindingInDoubt();
     if (home) {
       await workspaces.moveIn(spot);
       return "existing";

@@ -17,7 +17,7 @@ import { describe, expect, it } from "vitest";
 import type { Backend, Place, WorkspaceSpot, Workspaces } from "../../src/backend/backend.ts";
 import { createMemoryBackend } from "../../src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../src/backends/memory/engine.ts";
-import { ensureBound, settleWorkspace } from "../../src/workspace/binding.ts";
+import { BindingInDoubt, ensureBound, settleWorkspace } from "../../src/workspace/binding.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 
 const world = systemWorld();
@@ -58,6 +58,26 @@ describe("ensureBound", () => {
     const { recorded, log } = record(workspaces);
     const old = { ...spot, generation: 1 as Generation };
     expect(await outcomeOf(ensureBound(recorded, old))).toBe("stale_generation");
+    expect(log).toEqual([]);
+    expect(await workspaces.look(spot)).toMatchObject(before);
+  });
+
+  it.each([
+    { home: true, slot: false },
+    { home: false, slot: false },
+  ])("home $home, slot $slot, but given up by the time it was seen: nothing is moved", async (before) => {
+    const { workspaces, spot } = await stage(before);
+    const { recorded, log } = record(workspaces);
+    let ours = true;
+    const paused: Workspaces = {
+      ...recorded,
+      look: async (at) => {
+        const seen = await workspaces.look(at);
+        ours = false;
+        return seen;
+      },
+    };
+    await expect(ensureBound(paused, spot, () => ours)).rejects.toThrow(BindingInDoubt);
     expect(log).toEqual([]);
     expect(await workspaces.look(spot)).toMatchObject(before);
   });

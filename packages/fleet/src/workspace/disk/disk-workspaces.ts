@@ -1,0 +1,323 @@
+/**
+ * Workspaces on the disk of this machine, for every backend whose sandboxes run here. `layout.ts` says what lies where.
+ *
+ * A workspace is moved by one rename(2), and only after it was written down where to (`fence.ts`). So a process may be
+ * killed between any two system calls: whoever looks afterwards sees the workspace in exactly one place.
+ *
+ * Invariants
+ * - Every step runs under the locks of its thread and its slot, and is synchronous: processes and callers take turns.
+ * - Nothing is moved over anything: under the locks, the target was seen to be free.
+ * - What leaves a slot is the inode that was put into it. Everything else that is found there goes to quarantine.
+ * - A workspace is at home, in a slot, or purged; it is never copied.
+ */
+
+import { openSync } from "node:fs";
+import { type Generation, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
+import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
+import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import { OPEN_DIRECTORY } from "./descriptors.ts";
+import { TENANT } from "./fence.ts";
+import { WorkspaceHandle } from "./handle.ts";
+import type { Owner } from "./homes.ts";
+import { type LateBinding, probeLateBinding, sweepProbes } from "./late-binding.ts";
+import { parseSlotName, type SlotPlace, slotNameOf, slotPlace } from "./layout.ts";
+import { Moves, trashOwner } from "./moves.ts";
+import { type DiskOptions, DiskParts } from "./parts.ts";
+import type { Quarantined } from "./quarantine.ts";
+import type { MountPoint } from "./slots.ts";
+import { noRoomInOurWords } from "./trouble.ts";
+
+export interface SlotInfo {
+  readonly place: SlotPlace;
+  readonly sandboxId: SandboxId;
+  /** The generation of the blank that it was made for. */
+  readonly generation: Generation;
+  readonly tenant: SlotTenant | null;
+  /** Its sandbox was confirmed gone. */
+  readonly released: boolean;
+}
+
+/** Whose workspace is in a slot. */
+export interface SlotTenant {
+  readonly threadKey: ThreadKey;
+  readonly generation: Generation;
+  /** `null` when nobody has written it down. */
+  readonly owner: Owner | null;
+}
+
+/** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
+const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
+
+export class DiskWorkspaces implements Workspaces {
+  readonly #parts: DiskParts;
+  readonly #moves: Moves;
+
+  /** Makes the fleet's directories where they are missing. */
+  constructor(options: DiskOptions) {
+    this.#parts = new DiskParts(options);
+    this.#moves = new Moves(this.#parts);
+  }
+
+  look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
+    const { homes } = this.#parts;
+    return this.#step(spot, (thread, slot) => ({
+      home: homes.has(thread),
+      slot: this.#moves.tenancy(slot, thread) !== null,
+      stale: homes.isStale(thread, spot.generation),
+    }));
+  }
+
+  moveIn(spot: WorkspaceSpot): Promise<void> {
+    const { homes } = this.#parts;
+    return this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      const free = this.#moves.freeSlot(slot);
+      const workspace = homes.ready(thread);
+      if (workspace === undefined) throw new SandlotError("file_not_found", { path: `home:${thread}` });
+      this.#moves.putIn(thread, spot.generation, free, workspace);
+    });
+  }
+
+  makeIn(spot: WorkspaceSpot): Promise<void> {
+    const { homes } = this.#parts;
+    return this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      const free = this.#moves.freeSlot(slot);
+      if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
+      homes.open(thread, spot);
+      this.#moves.putIn(thread, spot.generation, free, homes.draft(thread));
+    });
+  }
+
+  async moveHome(spot: WorkspaceSpot): Promise<void> {
+    const { homes, trash } = this.#parts;
+    const { user, thread: name, sandboxId, generation, place } = spot;
+    const left = await this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      const tenant = this.#moves.tenancy(slot, thread);
+      if (slot === null || tenant === null) throw new SandlotError("file_not_found", { path: place });
+      if (homes.has(thread)) throw new SandlotError("workspace_conflict", { user, thread: name, sandboxId });
+      this.#moves.checkReleased(slot);
+      this.#moves.bringHome(thread, generation, slot, tenant);
+      this.#moves.dropIfOver(slot);
+      return { thread, slot };
+    });
+    // The record of the sandbox goes next. From then on nobody would look for the workspace in the slot.
+    await homes.sync(left.thread);
+    await trash.empty(trashOwner(left.slot));
+  }
+
+  async quarantine({ place }: WorkspaceSpot): Promise<void> {
+    const slot = slotNameOf(place);
+    if (slot === null) return;
+    await this.#stepOfSlot(slot, () => {
+      if (this.#parts.slots.hasContent(slot) || this.#parts.slots.tenant(slot) !== null) {
+        this.#moves.checkReleased(slot);
+        this.#moves.setAside(slot, "a later generation has used the workspace");
+      }
+      this.#moves.dropIfOver(slot);
+    });
+    await this.#parts.trash.empty(trashOwner(slot));
+  }
+
+  async purge(spot: WorkspaceSpot): Promise<void> {
+    const { homes, trash } = this.#parts;
+    const gone = await this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      this.#moves.throwAway(thread, slot);
+      homes.open(thread, null);
+      homes.fence(thread, spot.generation, "none");
+      if (slot !== null) this.#moves.dropIfOver(slot);
+      return { thread, slot };
+    });
+    await trash.empty(gone.thread);
+    if (gone.slot !== null) await trash.empty(trashOwner(gone.slot));
+    await homes.sync(gone.thread);
+  }
+
+  async writeMarker(marker: Marker): Promise<void> {
+    this.#parts.markers.write(marker);
+  }
+
+  async markers(sandboxId: SandboxId): Promise<readonly Marker[]> {
+    return this.#parts.markers.read(sandboxId);
+  }
+
+  async dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void> {
+    this.#parts.markers.drop(sandboxId, generation);
+  }
+
+  /** A sandbox is gone that had its workspace mounted from home: its markers go with it. */
+  async dropMarkers(sandboxId: SandboxId): Promise<void> {
+    this.#parts.markers.close(sandboxId);
+  }
+
+  /** Every sandbox that has a place for markers: what the engine no longer has of these was killed while it was made. */
+  async markedSandboxes(): Promise<readonly SandboxId[]> {
+    return this.#parts.markers.sandboxes();
+  }
+
+  /**
+   * For a thread's own sandbox: writes its marker, and answers with the workspace at home, made when there is none.
+   * An older generation, whose create landed late, is refused, and nothing is made for it.
+   */
+  async prepareHome(marker: Marker): Promise<{ readonly userDataPath: string; readonly existing: boolean }> {
+    const { homes, layout, markers } = this.#parts;
+    const thread = threadKeyOf(marker.user, marker.thread);
+    return this.#locked([thread], `home:${thread}`, () => {
+      homes.checkFence(thread, marker);
+      markers.open(marker.sandboxId);
+      try {
+        markers.write(marker);
+        homes.open(thread, marker);
+        const existing = this.#moves.haveHome(thread, marker.generation);
+        return { userDataPath: layout.userData(thread), existing };
+      } catch (error) {
+        markers.close(marker.sandboxId);
+        throw error;
+      }
+    });
+  }
+
+  /** For a blank: an empty `/mnt` that a workspace can be moved into later. */
+  async prepareSlot(
+    sandboxId: SandboxId,
+    generation: Generation,
+    options: { readonly mountPoints?: readonly MountPoint[] } = {},
+  ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
+    const { layout, markers, slots, trash } = this.#parts;
+    const place = slotPlace(sandboxId, generation);
+    const name = place.slice("slot:".length);
+    return this.#locked([name], place, () => {
+      if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
+      try {
+        slots.make(name, options.mountPoints ?? []);
+        markers.open(sandboxId);
+      } catch (error) {
+        trash.throwAway(layout.slot(name), trashOwner(name));
+        throw error;
+      }
+      return { place, mntPath: layout.mnt(name) };
+    });
+  }
+
+  /**
+   * No process of the sandbox is left. Removes its slot and its markers; or, when a workspace is in it, only notes that
+   * it may leave: `occupied`. Then slot and markers go with the workspace. A slot that is not there is fine.
+   */
+  async dropSlot(place: Place): Promise<"dropped" | "occupied"> {
+    const slot = slotNameOf(place);
+    if (slot === null) return "dropped";
+    const isOver = await this.#stepOfSlot(slot, () => {
+      this.#parts.slots.release(slot);
+      return this.#moves.dropIfOver(slot);
+    });
+    await this.#parts.trash.empty(trashOwner(slot));
+    return isOver === false ? "occupied" : "dropped";
+  }
+
+  /** Whose workspace is in a slot. */
+  async slotTenant(place: Place): Promise<SlotTenant | null> {
+    const slot = slotNameOf(place);
+    if (slot === null) return null;
+    return (await this.#stepOfSlot(slot, () => this.#describeTenant(slot))) ?? null;
+  }
+
+  async slots(): Promise<readonly SlotInfo[]> {
+    const infos: SlotInfo[] = [];
+    for (const name of this.#parts.slots.names()) {
+      const info = await this.#stepOfSlot(name, () => ({
+        tenant: this.#describeTenant(name),
+        released: this.#parts.slots.isReleased(name),
+      }));
+      const parsed = parseSlotName(name);
+      if (info !== null && parsed !== null) infos.push({ place: `slot:${name}`, ...parsed, ...info });
+    }
+    return infos;
+  }
+
+  /**
+   * A thread's workspace, wherever it is, held by a descriptor that stays good while the workspace is moved. `null` when
+   * there is none; with `make` an empty one is then made at home.
+   */
+  async locate(owner: Owner, options: { readonly make?: boolean } = {}): Promise<WorkspaceHandle | null> {
+    const { homes, slots, trash, account, world } = this.#parts;
+    const thread = threadKeyOf(owner.user, owner.thread);
+    const descriptor = await this.#locked([thread], `home:${thread}`, () => {
+      const slot = homes.slotOf(thread);
+      const tenant = this.#moves.tenancy(slot, thread);
+      if (slot !== null && tenant !== null) return slots.reach(slot, tenant, (path) => openSync(path, OPEN_DIRECTORY));
+      if (options.make === true && !homes.has(thread)) {
+        homes.open(thread, owner);
+        this.#moves.haveHome(thread, homes.generation(thread));
+      }
+      return homes.descriptor(thread);
+    });
+    return descriptor === undefined ? null : new WorkspaceHandle(descriptor, { account, world, trash });
+  }
+
+  /** Whether workspaces can be moved between homes and slots on this machine, tried out. */
+  probeLateBinding(): LateBinding {
+    return probeLateBinding(this.#parts);
+  }
+
+  /** What is kept for a person to look at; the first thousand. */
+  quarantined(): { readonly entries: readonly Quarantined[]; readonly truncated: boolean } {
+    return this.#parts.quarantine.list();
+  }
+
+  removeQuarantined(name: string): Promise<void> {
+    return this.#parts.quarantine.remove(name);
+  }
+
+  /** Removes what a crash left in the trash, and forgets threads that were purged long ago. */
+  async sweep(): Promise<void> {
+    const { homes, locks, markers, trash, world } = this.#parts;
+    const before = world.wallMs() - FENCE_RETENTION_MS;
+    for (const thread of homes.threads())
+      if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
+    sweepProbes(this.#parts);
+    markers.sweep();
+    await trash.empty();
+  }
+
+  close(): void {
+    this.#parts.locks.close();
+  }
+
+  #step<T>(spot: WorkspaceSpot, work: (thread: ThreadKey, slot: string | null) => T): Promise<T> {
+    const thread = threadKeyOf(spot.user, spot.thread);
+    const slot = slotNameOf(spot.place);
+    return this.#locked(slot === null ? [thread] : [thread, slot], spot.place, () => work(thread, slot));
+  }
+
+  /** A step about a slot, whoever's workspace is in it. `null` when there is no such slot. */
+  async #stepOfSlot<T>(slot: string, work: () => T): Promise<T | null> {
+    const { layout, slots } = this.#parts;
+    for (;;) {
+      const tenant = TENANT.read(layout.slot(slot))?.thread;
+      const outcome = await this.#locked(tenant === undefined ? [slot] : [slot, tenant], `slot:${slot}`, () => {
+        if (!slots.isThere(slot)) return { value: null };
+        // Somebody has moved in, or out, before the locks were ours: then they are the wrong ones.
+        return TENANT.read(layout.slot(slot))?.thread === tenant ? { value: work() } : null;
+      });
+      if (outcome !== null) return outcome.value;
+    }
+  }
+
+  /** `path` is what an error calls it. */
+  async #locked<T>(names: readonly string[], path: string, work: () => T): Promise<T> {
+    try {
+      return await this.#parts.locks.hold(names, work);
+    } catch (error) {
+      throw noRoomInOurWords(error, path);
+    }
+  }
+
+  #describeTenant(slot: string): SlotTenant | null {
+    const tenant = this.#parts.slots.tenant(slot);
+    if (tenant === null) return null;
+    const { thread: threadKey, generation } = tenant;
+    return { threadKey, generation, owner: this.#parts.homes.owner(threadKey) };
+  }
+}

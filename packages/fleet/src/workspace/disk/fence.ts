@@ -1,0 +1,105 @@
+/**
+ * Two records whose whole content is the name of an empty file:
+ *
+ *   homes/<threadKey>/fence.<generation>.<at>                         at: home, none, or a slot's name
+ *   slots/<slot>/tenant.<threadKey>.<generation>.<device>.<inode>     the workspace that was put into this slot
+ *
+ * A name is changed by one rename(2), so a record is always whole. And a name is metadata: a journalling filesystem
+ * keeps the order in which names changed, so after a power cut, too, a workspace is never found moved without the
+ * record that was written before its move. No step waits for the disk because of that.
+ *
+ * Invariants
+ * - They are written only under the lock of their thread.
+ * - The fence's generation never goes down, and it outlives the workspace.
+ * - A tenant is written before its workspace is moved into the slot. Whether the workspace is there is asked of the
+ *   disk; who has left stays written down until the slot goes or somebody else moves in.
+ */
+
+import { closeSync, constants, openSync, readdirSync, renameSync, unlinkSync } from "node:fs";
+import { join } from "node:path";
+import type { Generation, ThreadKey } from "@sandlot/contract";
+import { isMissing } from "./trouble.ts";
+
+export interface Fence {
+  readonly generation: Generation;
+  /** Where the workspace was put last: `home`, `none` after a purge, or a slot's name. */
+  readonly at: string;
+}
+
+export interface Tenant {
+  readonly thread: ThreadKey;
+  readonly generation: Generation;
+  /** Of the directory itself, so that nothing else that bears its name is taken for it. */
+  readonly inode: bigint;
+  /** For a person: numbers of devices can change with a reboot, so nothing is decided by it. */
+  readonly device: bigint;
+}
+
+interface NameRecord<Value> {
+  read(directory: string): Value | null;
+  write(directory: string, value: Value): void;
+  drop(directory: string): void;
+}
+
+export const FENCE: NameRecord<Fence> = nameRecord({
+  prefix: "fence.",
+  format: ({ generation, at }) => `${generation}.${at}`,
+  pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)$/,
+  parse: ([generation = "", at = ""]) => ({ generation: Number(generation) as Generation, at }),
+});
+
+export const TENANT: NameRecord<Tenant> = nameRecord({
+  prefix: "tenant.",
+  format: ({ thread, generation, device, inode }) => `${thread}.${generation}.${device}.${inode}`,
+  pattern: /^([0-9a-f]+)\.(\d{1,16})\.(\d+)\.(\d+)$/,
+  parse: ([thread = "", generation = "", device = "", inode = ""]) => ({
+    thread: thread as ThreadKey,
+    generation: Number(generation) as Generation,
+    device: BigInt(device),
+    inode: BigInt(inode),
+  }),
+});
+
+interface NameRecordKind<Value> {
+  readonly prefix: string;
+  readonly format: (value: Value) => string;
+  readonly pattern: RegExp;
+  readonly parse: (parts: readonly string[]) => Value;
+}
+
+function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
+  const current = (directory: string): { name: string; parts: readonly string[] } | null => {
+    for (const name of namesIn(directory)) {
+      const match = name.startsWith(prefix) ? pattern.exec(name.slice(prefix.length)) : null;
+      if (match !== null) return { name, parts: match.slice(1) };
+    }
+    return null;
+  };
+  return {
+    read(directory) {
+      const found = current(directory);
+      return found === null ? null : parse(found.parts);
+    },
+    write(directory, value) {
+      const before = current(directory)?.name;
+      const after = `${prefix}${format(value)}`;
+      if (before === after) return;
+      if (before === undefined)
+        closeSync(openSync(join(directory, after), constants.O_CREAT | constants.O_EXCL, 0o600));
+      else renameSync(join(directory, before), join(directory, after));
+    },
+    drop(directory) {
+      const found = current(directory);
+      if (found !== null) unlinkSync(join(directory, found.name));
+    },
+  };
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * What workspaces on a disk are made of, put together. Makes the directories that everything else expects.
+ */
+
+import { chmodSync, mkdirSync } from "node:fs";
+import type { World } from "../../world/world.ts";
+import { Homes } from "./homes.ts";
+import { Layout } from "./layout.ts";
+import { DiskLocks } from "./locks.ts";
+import { Markers } from "./markers.ts";
+import { Quarantine } from "./quarantine.ts";
+import { Slots } from "./slots.ts";
+import { Trash } from "./trash.ts";
+import type { Account } from "./tree.ts";
+
+export interface DiskOptions {
+  /** The fleet's own directory; made when it is missing. */
+  readonly root: string;
+  /** Whom workspaces belong to: the account sandboxes run as, or `null` when that is the fleet's own. */
+  readonly account: Account;
+  readonly world: World;
+  /** How long a step waits for another process's. */
+  readonly lockPatienceMs?: number;
+}
+
+const PRIVATE = 0o700;
+/** To be passed by an account that knows the way, and listed by nobody. */
+const PASSABLE = 0o711;
+
+export class DiskParts {
+  readonly layout: Layout;
+  readonly account: Account;
+  readonly world: World;
+  readonly locks: DiskLocks;
+  readonly trash: Trash;
+  readonly homes: Homes;
+  readonly slots: Slots;
+  readonly markers: Markers;
+  readonly quarantine: Quarantine;
+
+  constructor({ root, account, world, lockPatienceMs }: DiskOptions) {
+    const passable = account === null ? PRIVATE : PASSABLE;
+    const layout = new Layout(root);
+    mkdirSync(root, { recursive: true, mode: PRIVATE });
+    for (const path of [layout.root, layout.homes, layout.slots]) own(path, passable);
+    for (const path of [layout.markers, layout.quarantine, layout.trash, layout.locks]) own(path, PRIVATE);
+    this.layout = layout;
+    this.account = account;
+    this.world = world;
+    this.locks = new DiskLocks(layout.locks, world, lockPatienceMs);
+    this.trash = new Trash(layout.trash, world);
+    this.homes = new Homes(layout, this.trash, account, passable);
+    this.slots = new Slots(layout, passable);
+    this.markers = new Markers(layout, world);
+    this.quarantine = new Quarantine(layout, this.trash, world);
+  }
+}
+
+function own(path: string, mode: number): void {
+  mkdirSync(path, { recursive: true, mode });
+  chmodSync(path, mode);
+}

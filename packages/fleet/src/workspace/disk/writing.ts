@@ -1,0 +1,110 @@
+/**
+ * Writing one file of a workspace: a new file, complete before it has the name.
+ *
+ * The draft lies in the same directory, so that it counts against the workspace's disk budget and needs no other mount.
+ * A sandbox can do to a draft what it can do to any file of its own; nothing outside follows from it.
+ */
+
+import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
+import { type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
+import type { World } from "../../world/world.ts";
+import { fdPath, OPEN_NEW } from "./descriptors.ts";
+import type { Account } from "./tree.ts";
+import { errnoOf, inOurWords, isMissing } from "./trouble.ts";
+import { checkPlain, describe } from "./walking.ts";
+
+export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
+
+export interface HostWriteOptions extends WriteOptions {
+  /** More than this is `payload_too_large`, and then nothing has changed. */
+  readonly maxBytes?: number;
+}
+
+interface Target {
+  /** Descriptor of the directory that it is, or will be, in. */
+  readonly parent: number;
+  readonly name: string;
+  /** How errors call it. */
+  readonly path: string;
+  readonly draft: string;
+  readonly account: Account;
+}
+
+const DRAFT_PREFIX = ".sandlot-draft-";
+const FILE_MODE = 0o644;
+
+export function draftName(world: Pick<World, "randomHex">): string {
+  return `${DRAFT_PREFIX}${world.randomHex(8)}`;
+}
+
+/** Listings do not show what is only being written. */
+export function isDraft(name: string): boolean {
+  return name.startsWith(DRAFT_PREFIX);
+}
+
+/** Reads an asynchronous content only after the target was found fit for it. */
+export async function writeFile(target: Target, content: Content, options: HostWriteOptions): Promise<FileStat> {
+  const { parent, path, account } = target;
+  const [draft, final] = [fdPath(parent, target.draft), fdPath(parent, target.name)];
+  let file: FileHandle | undefined;
+  try {
+    const before = await presentAt(final, path);
+    checkVersion(path, before, options.ifVersion);
+    file = await open(draft, OPEN_NEW, 0o600);
+    await writeAll(file, path, content, options.maxBytes);
+    await file.chmod(options.mode ?? before?.mode ?? FILE_MODE);
+    if (account !== null) await file.chown(account.uid, account.gid);
+    // The content took its time, so what stands there now may be another file.
+    if (options.ifVersion !== undefined) checkVersion(path, await presentAt(final, path), options.ifVersion);
+    // A link fails where something stands, a rename replaces it.
+    if (options.ifVersion === null) await link(draft, final);
+    else await rename(draft, final);
+    return describe(path, await file.stat({ bigint: true }));
+  } catch (error) {
+    if (options.ifVersion === null && errnoOf(error) === "EEXIST")
+      checkVersion(path, await presentAt(final, path), null);
+    throw inOurWords(error, path);
+  } finally {
+    await file?.close();
+    if (file !== undefined) await removeDraft(draft);
+  }
+}
+
+/** What stands under the name, if it is a plain file of that one name. */
+async function presentAt(final: string, path: string): Promise<FileStat | null> {
+  try {
+    const stats = await lstat(final, { bigint: true });
+    checkPlain(path, stats);
+    if (stats.nlink > 1n)
+      throw new SandlotError("invalid_path", { path, problem: "it has several names (hard links)" });
+    return describe(path, stats);
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+}
+
+function checkVersion(path: string, present: FileStat | null, expected: string | null | undefined): void {
+  const actual = present?.version ?? null;
+  if (expected !== undefined && actual !== expected) throw new SandlotError("file_changed", { path, expected, actual });
+}
+
+async function writeAll(file: FileHandle, path: string, content: Content, maxBytes = Infinity): Promise<void> {
+  let sizeBytes = 0;
+  const isWhole = typeof content === "string" || content instanceof Uint8Array;
+  for await (const part of isWhole ? [content] : content) {
+    const bytes = typeof part === "string" ? Buffer.from(part) : part;
+    sizeBytes += bytes.length;
+    if (sizeBytes > maxBytes) throw new SandlotError("payload_too_large", { what: path, maxBytes });
+    for (let done = 0; done < bytes.length; ) done += (await file.write(bytes, done)).bytesWritten;
+  }
+}
+
+/** After a rename it is no longer there; after a link, or a failure, it is. */
+async function removeDraft(draft: string): Promise<void> {
+  try {
+    await unlink(draft);
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+}
