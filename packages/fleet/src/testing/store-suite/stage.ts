@@ -53,6 +53,8 @@ interface Matchers {
   toBeGreaterThan(expected: number): void;
   toBeGreaterThanOrEqual(expected: number): void;
   toBeLessThanOrEqual(expected: number): void;
+  toContain(part: unknown): void;
+  toMatch(pattern: RegExp): void;
 }
 
 export interface StoreCase {
