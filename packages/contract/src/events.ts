@@ -50,6 +50,13 @@ export type FleetEventBody =
   | ({ readonly type: "lease-released"; readonly heldMs: number } & AboutLease)
   | ({ readonly type: "lease-lost"; readonly reason: LossReason } & AboutLease)
   | ({ readonly type: "lease-leaked"; readonly unusedMs: number; readonly stack: string | null } & AboutLease)
+  | ({
+      readonly type: "egress-refused";
+      readonly host: string;
+      readonly port: number;
+      readonly rule: string;
+      readonly because: string;
+    } & About)
   | { readonly type: "acquire-queued"; readonly user: UserId; readonly queued: number }
   | { readonly type: "capacity-exceeded"; readonly max: number; readonly count: number }
   | { readonly type: "instance-buried"; readonly peer: InstanceId }

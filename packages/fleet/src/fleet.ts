@@ -8,6 +8,7 @@
 
 import type { Duplex } from "node:stream";
 import type {
+  AuditFinding,
   FleetEvent,
   FleetEventType,
   Generation,
@@ -34,6 +35,8 @@ export interface Fleet extends AsyncDisposable {
   list(): Promise<readonly SandboxSummary[]>;
   /** Why is it alive, why was it stopped, who holds it, since when. */
   explain(sandboxId: SandboxId | string): Promise<Explanation>;
+  /** Engine against store: what does not fit together. Only looks. */
+  audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
   /** Leases handed to remote callers, which any instance can renew or release. */
   readonly remoteLeases: RemoteLeases;

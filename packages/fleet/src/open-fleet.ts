@@ -3,13 +3,13 @@
  * they are used, so that nobody pays for, or needs to install, what they did not configure.
  */
 
-import { SandlotError } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { FleetConfig } from "./config/schema.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet } from "./fleet.ts";
+import type { HostWorkspaces } from "./gateway/workspace-access.ts";
 import type { Store } from "./store/store.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
@@ -18,15 +18,36 @@ export { assembleFleet } from "./assemble-fleet.ts";
 
 /** Opens a fleet. Rejects with `config_invalid`, `store_corrupt` or `store_unavailable`, leaving nothing half-made. */
 export async function openFleet(config: FleetConfig = {}): Promise<Fleet> {
+  return (await openFleetAndHost(config)).fleet;
+}
+
+export interface FleetAndHost {
+  readonly fleet: Fleet;
+  readonly settings: Settings;
+  /** The workspaces, where they lie on this host's disk. */
+  readonly hostWorkspaces: HostWorkspaces | null;
+}
+
+/** The same with what a gateway beside it uses. */
+export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetAndHost> {
   const settings = resolveSettings(config, process.env);
   const world = systemWorld();
   const store = await openStore(settings, world);
   try {
-    return await assembleFleet({ settings, world, store, backend: await openBackend(settings, world) });
+    const backend = await openBackend(settings, world);
+    const hostWorkspaces = settings.backend === "memory" ? null : await workspacesOnDisk(backend, world);
+    return { fleet: await assembleFleet({ settings, world, store, backend }), settings, hostWorkspaces };
   } catch (error) {
     await store.close();
     throw error;
   }
+}
+
+async function workspacesOnDisk({ workspaces }: Backend, world: World): Promise<HostWorkspaces | null> {
+  const { DiskWorkspaces } = await import("./workspace/disk/disk-workspaces.ts");
+  if (!(workspaces instanceof DiskWorkspaces)) return null;
+  const { hostWorkspaces } = await import("./workspace/disk/host-workspaces.ts");
+  return hostWorkspaces(workspaces, world);
 }
 
 async function openStore({ store }: Settings, world: World): Promise<Store> {
@@ -45,8 +66,8 @@ async function openBackend(settings: Settings, world: World): Promise<Backend> {
     return createLocalBackend({ settings, world });
   }
   if (backend === "docker") {
-    const problem = "the docker backend is not there yet";
-    throw new SandlotError("config_invalid", { path: "backend", problem, suggestion: "local" });
+    const { openDockerBackend } = await import("./backends/docker/backend.ts");
+    return openDockerBackend({ settings, world });
   }
   const { createMemoryBackend } = await import("./backends/memory/backend.ts");
   const { MemoryEngine } = await import("./backends/memory/engine.ts");

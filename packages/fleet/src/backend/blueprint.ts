@@ -36,6 +36,10 @@ export interface BoundSecret {
   readonly host: string;
   readonly header: string;
   readonly value: string;
+  /** Put before the value, such as `Bearer `. */
+  readonly prefix?: string | undefined;
+  readonly via: "https" | "http";
+  readonly ports?: readonly number[] | undefined;
 }
 
 /**
@@ -44,7 +48,7 @@ export interface BoundSecret {
  */
 export function hashBlueprint(backend: string, blueprint: Blueprint): BlueprintHash {
   const { secrets = [], ...network } = blueprint.network;
-  const headers = secrets.map(({ name, host, header }) => ({ name, host, header }));
+  const headers = secrets.map(({ value: _, ...told }) => told);
   const told = { ...blueprint, network: headers.length === 0 ? network : { ...network, secrets: headers } };
   const text = JSON.stringify([backend, told], (_, value: unknown) =>
     value !== null && typeof value === "object" && !Array.isArray(value)

@@ -5,11 +5,11 @@
 
 import { constants } from "node:os";
 import type { ExecResult, FollowEnd, Sandbox } from "@sandlot/contract";
-import { type FleetOptions, withFleet } from "./embedded-fleet.ts";
 import { Interruption } from "./interruption.ts";
+import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
 
-export interface ExecCommandOptions extends FleetOptions {
+export interface ExecCommandOptions extends TargetOptions {
   readonly thread: string;
   readonly user?: string;
   readonly blueprint?: string;
@@ -27,10 +27,9 @@ export async function execCommand(
   signal: AbortSignal,
 ): Promise<number> {
   const { thread, user, blueprint } = options;
-  const names = { thread, ...(user !== undefined && { user }), ...(blueprint !== undefined && { blueprint }) };
   try {
-    return await withFleet(terminal, options, async (fleet) => {
-      await using lease = await fleet.acquire({ ...names, purpose: "sandlot exec", signal });
+    return await withTarget(terminal, options, async (target) => {
+      await using lease = await target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
       if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
         terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);

@@ -1,14 +1,14 @@
 /**
- * `sandlot ps` and `sandlot rm`: what there is, and ending it.
+ * `sandlot ps`, `rm`, `explain` and `audit`: what there is, ending it, and why things are as they are.
  */
 
 import type { SandboxSummary } from "@sandlot/contract";
-import { type FleetOptions, withFleet } from "./embedded-fleet.ts";
 import { printTable } from "./table.ts";
+import { type TargetOptions, withTarget } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-export async function listCommand(terminal: Terminal, options: FleetOptions & { json: boolean }): Promise<void> {
-  const sandboxes = await withFleet(terminal, options, (fleet) => fleet.list());
+export async function listCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<void> {
+  const sandboxes = await withTarget(terminal, options, (target) => target.list());
   if (options.json) return printJson(terminal, { sandboxes });
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
   const now = Date.now();
@@ -32,7 +32,7 @@ function age(ms: number): string {
   return seconds < 172_800 ? `${Math.floor(seconds / 3_600)}h` : `${Math.floor(seconds / 86_400)}d`;
 }
 
-export interface RemoveCommandOptions extends FleetOptions {
+export interface RemoveCommandOptions extends TargetOptions {
   readonly thread: string;
   readonly user?: string;
   readonly force?: boolean;
@@ -46,8 +46,9 @@ export async function removeCommand(
   signal: AbortSignal,
 ): Promise<void> {
   const { thread, user, force = false, purge = false } = options;
-  const key = user === undefined ? { thread } : { thread, user };
-  const outcome = await withFleet(terminal, options, (fleet) => fleet.destroy(key, { force, purge, signal }));
+  const outcome = await withTarget(terminal, options, (target) =>
+    target.destroy({ thread, user }, { force, purge }, signal),
+  );
   if (options.json) return printJson(terminal, { thread, outcome, purged: purge });
   const said = {
     absent: `Thread ${thread} has no sandbox`,
@@ -55,4 +56,37 @@ export async function removeCommand(
     stopping: `The sandbox of thread ${thread} is being ended; the engine has not confirmed yet`,
   }[outcome];
   terminal.out(`${said}; its workspace is ${purge ? "removed" : "kept"}.\n`);
+}
+
+export async function explainCommand(
+  terminal: Terminal,
+  sandbox: string,
+  options: TargetOptions & { json: boolean },
+): Promise<void> {
+  const explanation = await withTarget(terminal, options, async (target) => {
+    const known = (await target.list()).map(({ sandboxId }) => sandboxId);
+    // What `ps` shows is the beginning of an id.
+    const [only, ...others] = known.filter((id) => id.startsWith(sandbox));
+    return target.explain(only !== undefined && others.length === 0 ? only : sandbox);
+  });
+  if (options.json) return printJson(terminal, explanation);
+  terminal.out(`${explanation.summary}\n`);
+  for (const { who, purpose, since } of explanation.holders)
+    terminal.out(`  held by ${who} for ${purpose}, since ${new Date(since).toISOString()}\n`);
+  if (explanation.ends !== null)
+    terminal.out(
+      `  ends at ${new Date(explanation.ends.at).toISOString()} (${explanation.ends.reason}) if nothing changes\n`,
+    );
+  for (const event of explanation.history) terminal.out(`  ${new Date(event.at).toISOString()}  ${event.type}\n`);
+}
+
+/** Resolves with whether everything fits together. */
+export async function auditCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<boolean> {
+  const findings = await withTarget(terminal, options, (target) => target.audit());
+  const consistent = findings === null ? null : findings.length === 0;
+  if (options.json) printJson(terminal, { consistent, findings: findings ?? [] });
+  else if (findings === null) terminal.out("Engine and store could not be compared.\n");
+  else if (findings.length === 0) terminal.out("Engine and store agree.\n");
+  else for (const { sandboxId, problem } of findings) terminal.out(`${sandboxId ?? "-"}: ${problem}\n`);
+  return consistent === true;
 }

@@ -8,10 +8,12 @@
 import { readFileSync } from "node:fs";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { z } from "zod";
-import type { FleetOptions } from "./embedded-fleet.ts";
 import type { ExecCommandOptions } from "./exec-command.ts";
 import type { RemoveCommandOptions } from "./fleet-commands.ts";
+import type { McpCommandOptions } from "./mcp-command.ts";
+import type { ServeCommandOptions } from "./serve-command.ts";
 import type { ShellCommandOptions } from "./shell-command.ts";
+import type { TargetOptions } from "./target.ts";
 import { EXIT_CODES, printFailure, type Terminal } from "./terminal.ts";
 
 const EPILOGUE = `
@@ -21,6 +23,8 @@ Examples:
   sandlot shell --thread t1           a terminal in the same sandbox
   sandlot ps                          what there is
   sandlot rm --thread t1              end it; the files stay for the next time
+  sandlot cp report.pdf t1:uploads/   copy files in and out
+  sandlot serve                       the same over HTTP, for several people
   sandlot doctor                      is this machine ready, and what does it lack?
   sandlot demo                        see in a few seconds what Sandlot does
   sandlot config schema > sandlot.schema.json
@@ -36,7 +40,9 @@ Exit codes:
 
 Environment:
   SANDLOT_HOME    where all state is kept
-  SANDLOT_CONFIG  the configuration file, where none is named`;
+  SANDLOT_CONFIG  the configuration file, where none is named
+  SANDLOT_URL     the gateway that commands ask; without it they use a fleet of their own
+  SANDLOT_API_KEY the key for it; default the operator's key in SANDLOT_HOME`;
 
 /** Runs one command line (`argv` as Node has it) and resolves with its exit code. Never rejects. */
 export async function run(argv: readonly string[], terminal: Terminal, signal: AbortSignal): Promise<number> {
@@ -78,7 +84,11 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
     .addHelpText("after", EPILOGUE)
     .exitOverride();
 
-  addSandboxCommands(program, terminal, signal, json, ending);
+  const around: Around = { terminal, signal, json, ending };
+  addSandboxCommands(program, around);
+  addFileCommands(program, around);
+  addOperatorCommands(program, around);
+  addServiceCommands(program, around);
 
   program
     .command("demo")
@@ -116,15 +126,16 @@ function takeJsonEverywhere(command: Command): void {
   }
 }
 
-function addSandboxCommands(
-  program: Command,
-  terminal: Terminal,
-  signal: AbortSignal,
-  json: boolean,
-  ending: Ending,
-): void {
-  program
-    .command("exec")
+/** What every command has around it. */
+interface Around {
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+  readonly json: boolean;
+  readonly ending: Ending;
+}
+
+function addSandboxCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+  targeted(program.command("exec"))
     .description(
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",
     )
@@ -134,51 +145,148 @@ function addSandboxCommands(
     .option("-C, --cwd <path>", "where to run; default /mnt/user-data/workspace")
     .option("-e, --env <name=value>", "an environment variable; may be repeated", collectVariable)
     .option("--timeout <ms>", "end the command after this long", wholeNumber)
-    .option("-c, --config <file>", "the configuration file")
     .argument("<command...>", "what to run; put -- before it")
     .passThroughOptions()
     .action(async (words: string[], options: Omit<ExecCommandOptions, "json">) => {
       const { execCommand } = await import("./exec-command.ts");
       ending.exitCode = await execCommand(terminal, words, { ...options, json }, signal);
     });
-  program
-    .command("shell")
+  targeted(program.command("shell"))
     .description("a terminal in a thread's sandbox")
     .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
     .option("-u, --user <id>", "whose conversation")
-    .option("-c, --config <file>", "the configuration file")
     .action(async (options: ShellCommandOptions) => {
       const { shellCommand } = await import("./shell-command.ts");
       ending.exitCode = await shellCommand(terminal, options, signal);
     });
-  program
-    .command("ps")
-    .description("list the sandboxes of the fleet")
-    .option("-c, --config <file>", "the configuration file")
-    .action(async (options: FleetOptions) => {
-      const { listCommand } = await import("./fleet-commands.ts");
-      await listCommand(terminal, { ...options, json });
-    });
-  program
-    .command("rm")
+  targeted(program.command("rm"))
     .description("end a thread's sandbox; its workspace is kept unless --purge")
     .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
     .option("-u, --user <id>", "whose conversation")
     .option("-f, --force", "also when somebody uses it")
     .option("--purge", "remove its files too")
-    .option("-c, --config <file>", "the configuration file")
     .action(async (options: Omit<RemoveCommandOptions, "json">) => {
       const { removeCommand } = await import("./fleet-commands.ts");
       await removeCommand(terminal, { ...options, json }, signal);
+    });
+}
+
+function addFileCommands(program: Command, { terminal, signal, json }: Around): void {
+  targeted(program.command("ls"))
+    .description("list files of a thread: THREAD or THREAD:PATH")
+    .option("-u, --user <id>", "whose conversation")
+    .option("--depth <levels>", "how many levels deep", wholeNumber)
+    .argument("<where>", "such as t1, or t1:outputs")
+    .action(async (where: string, options: TargetOptions & { user?: string; depth?: number }) => {
+      const { filesCommand } = await import("./file-commands.ts");
+      await filesCommand(terminal, where, { ...options, json }, signal);
+    });
+  targeted(program.command("cp"))
+    .description("copy a file into or out of a thread's sandbox")
+    .option("-u, --user <id>", "whose conversation")
+    .argument("<from>", "a file, or THREAD:PATH")
+    .argument("<to>", "a file or directory, or THREAD:PATH")
+    .action(async (from: string, to: string, options: TargetOptions & { user?: string }) => {
+      const { copyCommand } = await import("./file-commands.ts");
+      await copyCommand(terminal, from, to, { ...options, json }, signal);
+    });
+}
+
+function addOperatorCommands(program: Command, { terminal, json, ending }: Around): void {
+  targeted(program.command("ps"))
+    .description("list the sandboxes of the fleet")
+    .action(async (options: TargetOptions) => {
+      const { listCommand } = await import("./fleet-commands.ts");
+      await listCommand(terminal, { ...options, json });
+    });
+  targeted(program.command("explain"))
+    .description("why a sandbox is alive, who holds it, and what will end it")
+    .argument("<sandbox>", "its id, or the beginning of it")
+    .action(async (sandbox: string, options: TargetOptions) => {
+      const { explainCommand } = await import("./fleet-commands.ts");
+      await explainCommand(terminal, sandbox, { ...options, json });
+    });
+  targeted(program.command("audit"))
+    .description("compare the engine with the store; ends with 1 when they disagree")
+    .action(async (options: TargetOptions) => {
+      const { auditCommand } = await import("./fleet-commands.ts");
+      ending.exitCode = (await auditCommand(terminal, { ...options, json })) ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
   program
     .command("doctor")
     .description("what this machine has and lacks for sandboxes, and how to mend it")
     .option("-c, --config <file>", "the configuration file")
-    .action(async (options: FleetOptions) => {
+    .action(async (options: TargetOptions) => {
       const { doctorCommand } = await import("./doctor/doctor-command.ts");
       ending.exitCode = await doctorCommand(terminal, { ...options, json });
     });
+}
+
+function addServiceCommands(program: Command, { terminal, signal, json }: Around): void {
+  program
+    .command("serve")
+    .description("serve the fleet over HTTP until interrupted; sandboxes stay for the next one")
+    .option("--host <address>", "where to listen; loopback unless configured")
+    .option("-p, --port <number>", "0 takes any free port", wholeNumber)
+    .option("--behind-proxy", "a proxy in front terminates TLS; needed beyond loopback without TLS of our own")
+    .option("--destroy", "at the end stop the sandboxes that nobody else holds")
+    .option("--log-level <level>", "of the log on standard error: silent, error, warn, info, debug", "warn")
+    .option("-c, --config <file>", "the configuration file")
+    .action(async (options: Omit<ServeCommandOptions, "json">) => {
+      const { serveCommand } = await import("./serve-command.ts");
+      await serveCommand(terminal, { ...options, json }, signal);
+    });
+  program
+    .command("mcp")
+    .description("serve a sandbox's tools to a coding agent over standard input and output")
+    .option("-t, --thread <id>", "the conversation; default one of its own for each connection")
+    .option("-u, --user <id>", "whose conversation")
+    .option("--tools <names>", "only these, separated by commas", (text: string) => text.split(","))
+    .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
+    .option("-c, --config <file>", "the configuration file")
+    .action(async (options: McpCommandOptions) => {
+      const { mcpCommand } = await import("./mcp-command.ts");
+      await mcpCommand(terminal, packageVersion(), options, signal);
+    });
+  addKeyCommands(program.command("keys").description("who may ask a gateway"), terminal, json);
+}
+
+function addKeyCommands(keys: Command, terminal: Terminal, json: boolean): void {
+  keys
+    .command("create")
+    .description("make a key; it is shown this once")
+    .requiredOption("--scope <scope>", "user (one user's threads), platform (acts for users), operator (everything)")
+    .option("--user <id>", "whose threads a key of scope user reaches")
+    .option("--label <text>", "what lists call it")
+    .option("-c, --config <file>", "the configuration file")
+    .action(async (options: { scope: string; user?: string; label?: string; config?: string }) => {
+      const { createKey } = await import("./key-commands.ts");
+      await createKey(terminal, { ...options, json });
+    });
+  keys
+    .command("list")
+    .description("list keys, never their values")
+    .option("-c, --config <file>", "the configuration file")
+    .action(async (options: { config?: string }) => {
+      const { listKeys } = await import("./key-commands.ts");
+      await listKeys(terminal, { ...options, json });
+    });
+  keys
+    .command("revoke")
+    .description("end a key")
+    .argument("<id>", "as `keys list` shows it")
+    .option("-c, --config <file>", "the configuration file")
+    .action(async (id: string, options: { config?: string }) => {
+      const { revokeKey } = await import("./key-commands.ts");
+      await revokeKey(terminal, id, { ...options, json });
+    });
+}
+
+/** A command that asks a gateway, or a fleet of its own. */
+function targeted(command: Command): Command {
+  return command
+    .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
+    .option("-c, --config <file>", "the configuration file");
 }
 
 function collectVariable(

@@ -4,10 +4,10 @@
  */
 
 import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
-import { type FleetOptions, withFleet } from "./embedded-fleet.ts";
+import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, type Terminal } from "./terminal.ts";
 
-export interface ShellCommandOptions extends FleetOptions {
+export interface ShellCommandOptions extends TargetOptions {
   readonly thread: string;
   readonly user?: string;
 }
@@ -25,9 +25,8 @@ export async function shellCommand(
     throw new SandlotError("invalid_request", { field: "stdin", problem });
   }
   const { thread, user } = options;
-  return withFleet(terminal, options, async (fleet) => {
-    const names = user === undefined ? { thread } : { thread, user };
-    await using lease = await fleet.acquire({ ...names, purpose: "sandlot shell", signal });
+  return withTarget(terminal, options, async (target) => {
+    await using lease = await target.acquire({ thread, user }, "sandlot shell", signal);
     const opened = await lease.sandbox.terminals.open({ ...FALLBACK_SIZE, ...terminal.size() });
     try {
       return await join(terminal, opened, signal);

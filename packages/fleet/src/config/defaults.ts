@@ -17,6 +17,21 @@ export const DEFAULTS = {
     homeBytes: 1_073_741_824,
   },
 
+  docker: {
+    /** Made from `images/sandbox`; small, with what agents commonly use. */
+    image: "sandlot/sandbox:1",
+    uid: 59_999,
+    gid: 59_999,
+    tmpBytes: 1_073_741_824,
+    homeBytes: 1_073_741_824,
+    /** What an image needs written outside /tmp, home and the workspace says so. */
+    readOnlyRoot: true,
+    /** Asking a registry is the engine's usual behaviour, and only for what it does not have. */
+    pull: "missing",
+    /** Some gigabytes over a slow line. It does not count against `acquireTimeoutMs` of those who come later. */
+    pullTimeoutMs: 600_000,
+  },
+
   store: {
     /** Two processes on one host must not kill each other's sandboxes. Costs a file; `memory` is for a single process. */
     type: "sqlite",
@@ -74,6 +89,8 @@ export const DEFAULTS = {
   network: {
     /** Code that nobody has read does not reach the network unless somebody said so. */
     mode: "none",
+    /** A secret that travels in the clear has to be asked for. */
+    secretVia: "https",
   },
   mount: {
     /** A sandbox that may write to a host directory is a decision, not a default. */

@@ -9,6 +9,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { type Document, isMap, isNode, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
 import { resolveSettings } from "./resolve-settings.ts";
 import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
@@ -20,6 +21,8 @@ export interface LoadedConfig {
   /** The file it came from; `null` for the defaults. */
   readonly file: string | null;
   readonly config: FleetConfig;
+  /** The section `gateway` of the file. */
+  readonly gateway: GatewayConfig;
 }
 
 /** The file that is named, or `$SANDLOT_CONFIG`, or `sandlot.yaml` in `$SANDLOT_HOME`; without any, the defaults. */
@@ -32,7 +35,7 @@ export async function loadConfig(named: string | undefined, environment: Environ
   try {
     return await readConfig(inHome, environment);
   } catch (error) {
-    if (isMissing(error)) return { file: null, config: {} };
+    if (isMissing(error)) return { file: null, config: {}, gateway: {} };
     throw error;
   }
 }
@@ -45,20 +48,21 @@ async function readConfig(file: string, environment: Environment): Promise<Loade
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true });
   const [broken] = document.errors;
   if (broken !== undefined) throw fileProblem(`${file}: ${broken.message.replace(/\s+/g, " ").trim()}`, broken);
-  const config = withoutSchema(document.toJS() ?? {});
+  const { gateway = {}, config } = sections(document.toJS() ?? {});
   try {
     resolveSettings(config, environment);
+    resolveGatewaySettings(gateway as GatewayConfig);
   } catch (error) {
     throw placed(error, file, document, lines);
   }
-  return { file, config: config as FleetConfig };
+  return { file, config: config as FleetConfig, gateway: gateway as GatewayConfig };
 }
 
-/** `$schema` tells editors what may stand in the file; it says nothing to us. */
-function withoutSchema(config: unknown): unknown {
-  if (config === null || typeof config !== "object" || Array.isArray(config) || !("$schema" in config)) return config;
-  const { $schema: _, ...rest } = config;
-  return rest;
+/** What concerns the fleet, and what concerns the gateway. `$schema` is for editors and says nothing to us. */
+function sections(whole: unknown): { readonly config: unknown; readonly gateway?: unknown } {
+  if (whole === null || typeof whole !== "object" || Array.isArray(whole)) return { config: whole };
+  const { $schema: _, gateway, ...config } = whole as Readonly<Record<string, unknown>>;
+  return gateway === undefined ? { config } : { config, gateway };
 }
 
 /** The same refusal, with where in the file it is about. */

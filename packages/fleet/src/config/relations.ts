@@ -98,10 +98,17 @@ function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprin
       problem: "names nothing, so nothing could be reached; name hosts, or set network.mode to none",
     };
   }
-  if (network.mode !== "allowlist" && network.allow.length > 0) {
+  const meansSomething = network.mode === "open" && network.allow.every(({ addresses }) => addresses !== undefined);
+  if (network.mode !== "allowlist" && network.allow.length > 0 && !meansSomething) {
     yield {
       path: at("network", "allow"),
       problem: `means nothing with network.mode ${network.mode}; set that to allowlist, or remove this`,
+    };
+  }
+  if (network.mode === "none" && network.secrets.length > 0) {
+    yield {
+      path: at("network", "secrets"),
+      problem: "means nothing with network.mode none; set that to allowlist or open, or remove this",
     };
   }
 }

@@ -13,7 +13,7 @@ import { pathProblem, resolvePlaces } from "./places.ts";
 import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
 import { relationProblems } from "./relations.ts";
 import { type CompletedBlueprint, type CompletedConfig, fleetConfigSchema } from "./schema.ts";
-import type { NamedBlueprint, Settings } from "./settings.ts";
+import type { DockerSettings, NamedBlueprint, Settings } from "./settings.ts";
 import { type Environment, expandVariables } from "./variables.ts";
 
 /** `environment` is where `$NAME` and the default home come from; `process.env` outside tests. */
@@ -32,6 +32,7 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
     ...places,
     backend: completed.backend,
     local: completed.local,
+    docker: dockerSettings(completed),
     skillsPath,
     blueprints,
     pool: dictionary(Object.entries(completed.pool)),
@@ -49,6 +50,17 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
   });
 }
 
+function dockerSettings({ docker }: CompletedConfig): DockerSettings {
+  return { ...docker, host: docker.host ?? null, runtime: docker.runtime ?? null };
+}
+
+/** What a sandbox is on: also what it could tell apart of the engine's settings. */
+function engineOf({ backend, docker }: CompletedConfig): string {
+  if (backend !== "docker") return backend;
+  const { image, runtime, uid, gid, readOnlyRoot, capabilities } = docker;
+  return JSON.stringify([backend, image, runtime, uid, gid, readOnlyRoot, capabilities]);
+}
+
 function completeConfig(config: unknown): CompletedConfig {
   const input = config === undefined ? {} : config;
   const parsed = fleetConfigSchema.safeParse(input);
@@ -58,11 +70,15 @@ function completeConfig(config: unknown): CompletedConfig {
 }
 
 function resolveBlueprints(
-  { blueprints, backend }: CompletedConfig,
+  completed: CompletedConfig,
   environment: Environment,
   problems: Problem[],
 ): Readonly<Record<string, NamedBlueprint>> {
-  const configured: Record<string, CompletedBlueprint> = { [DEFAULT_BLUEPRINT]: BARE_BLUEPRINT, ...blueprints };
+  const configured: Record<string, CompletedBlueprint> = {
+    [DEFAULT_BLUEPRINT]: BARE_BLUEPRINT,
+    ...completed.blueprints,
+  };
+  const engine = engineOf(completed);
   return dictionary(
     Object.entries(configured).map(([name, given]) => {
       for (const [index, { hostPath }] of given.mounts.entries()) {
@@ -75,7 +91,7 @@ function resolveBlueprints(
         environment: resolveVariables(name, given.environment, environment, problems),
         network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
       };
-      return [name, { name, hash: hashBlueprint(backend, blueprint), blueprint }];
+      return [name, { name, hash: hashBlueprint(engine, blueprint), blueprint }];
     }),
   );
 }

@@ -11,6 +11,7 @@
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
+import { gatewayConfigSchema } from "../gateway/settings.ts";
 import { DEFAULTS } from "./defaults.ts";
 
 /** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
@@ -72,6 +73,8 @@ const mountSchema = z
   })
   .describe("A host directory that sandboxes see.");
 
+const port = z.int().min(1, "must be a port, 1 to 65535").max(65_535, "must be a port, 1 to 65535");
+
 const secretSchema = z.strictObject({
   name: z
     .string()
@@ -83,6 +86,15 @@ const secretSchema = z.strictObject({
     .regex(/^[A-Za-z0-9-]+$/, "must be the name of a header")
     .describe("The header, such as Authorization."),
   value: z.string().min(1, "must not be empty").describe("Its value; `$NAME` is taken from Sandlot's own environment."),
+  prefix: z.string().optional().describe("Put before the value, such as `Bearer ` with its space."),
+  via: z
+    .enum(["https", "http"])
+    .default(DEFAULTS.network.secretVia)
+    .describe(
+      "`https`: the way out ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host. " +
+        "`http`: the value travels in the clear.",
+    ),
+  ports: z.array(port).min(1, "must name at least one port").optional().describe("Default 443 for https, 80 for http."),
 });
 
 const networkSchema = z
@@ -98,10 +110,7 @@ const networkSchema = z
             .string()
             .min(1, "must not be empty")
             .describe("A host name; with `*.` in front, every name below it."),
-          ports: z
-            .array(z.int().min(1, "must be a port, 1 to 65535").max(65_535, "must be a port, 1 to 65535"))
-            .min(1, "must name at least one port")
-            .describe("The ports that may be reached there."),
+          ports: z.array(port).min(1, "must name at least one port").describe("The ports that may be reached there."),
           addresses: z
             .array(z.string().min(1, "must not be empty"))
             .optional()
@@ -145,6 +154,55 @@ const localSchema = z
   })
   .prefault({})
   .describe("The local backend.");
+
+const dockerSchema = z
+  .strictObject({
+    host: z
+      .string()
+      .min(1, "must not be empty")
+      .optional()
+      .describe(
+        "The engine's address, such as unix:///var/run/docker.sock. Default: $DOCKER_HOST, the chosen Docker context, then the usual " +
+          "sockets of Docker and Podman.",
+      ),
+    image: z
+      .string()
+      .min(1, "must not be empty")
+      .default(DEFAULTS.docker.image)
+      .describe("The image of blueprints that name none. Any that has /bin/sh."),
+    runtime: z
+      .string()
+      .min(1, "must not be empty")
+      .optional()
+      .describe(
+        "A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own.",
+      ),
+    uid: accountId
+      .default(DEFAULTS.docker.uid)
+      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
+    gid: accountId.default(DEFAULTS.docker.gid).describe("The group that goes with `uid`."),
+    tmpBytes: size.default(DEFAULTS.docker.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
+    homeBytes: size
+      .default(DEFAULTS.docker.homeBytes)
+      .describe("Size of a sandbox's private /home, which is in memory."),
+    readOnlyRoot: z
+      .boolean()
+      .default(DEFAULTS.docker.readOnlyRoot)
+      .describe("Whether the image's own files cannot be changed. `false` for an image that does not work otherwise."),
+    capabilities: z
+      .array(z.string().regex(/^[A-Z_]+$/, "must be the name of a capability, such as NET_BIND_SERVICE"))
+      .default([])
+      .describe("Linux capabilities that the image cannot do without. A sandbox has no others."),
+    pull: z
+      .enum(["missing", "never"])
+      .default(DEFAULTS.docker.pull)
+      .describe("Whether the engine may fetch an image that it does not have."),
+    pullTimeoutMs: durationOverZero("no image is fetched in no time")
+      .default(DEFAULTS.docker.pullTimeoutMs)
+      .describe("How long fetching an image may take."),
+  })
+  .prefault({})
+  .describe("The docker backend.");
 
 const amount = z.int().min(1, "must be at least 1; leave the key out for no limit").optional();
 
@@ -205,6 +263,7 @@ export const fleetConfigSchema = z
           "`memory`: inside this process, without isolation, for tests.",
       ),
     local: localSchema,
+    docker: dockerSchema,
     skills: z
       .strictObject({
         hostPath: z.string().min(1, "must not be empty").describe("A directory on the host, mounted read-only."),
@@ -302,5 +361,6 @@ type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReado
 
 /** The schema in the form that editors and other languages understand. */
 export function fleetConfigJsonSchema(): Record<string, unknown> {
-  return { ...z.toJSONSchema(fleetConfigSchema, { io: "input" }), title: "Sandlot fleet configuration" };
+  const file = fleetConfigSchema.extend({ gateway: gatewayConfigSchema.optional() });
+  return { ...z.toJSONSchema(file, { io: "input" }), title: "Sandlot configuration" };
 }

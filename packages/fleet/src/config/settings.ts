@@ -13,6 +13,7 @@ export interface Settings {
   readonly fleetId: FleetId;
   readonly backend: "local" | "docker" | "memory";
   readonly local: LocalSettings;
+  readonly docker: DockerSettings;
   /** The host directory that every sandbox sees at /mnt/skills, read-only. */
   readonly skillsPath: string | null;
   readonly store: { readonly type: "memory" } | { readonly type: "sqlite"; readonly path: string };
@@ -46,6 +47,25 @@ export interface LocalSettings {
   readonly gid: number;
   readonly tmpBytes: number;
   readonly homeBytes: number;
+}
+
+export interface DockerSettings {
+  /** `null`: wherever an engine is found. */
+  readonly host: string | null;
+  /** The image of blueprints that name none. */
+  readonly image: string;
+  /** A runtime of the engine's by name; `null` for the engine's own. */
+  readonly runtime: string | null;
+  /** What sandboxes of a root fleet run as. */
+  readonly uid: number;
+  readonly gid: number;
+  readonly tmpBytes: number;
+  readonly homeBytes: number;
+  readonly readOnlyRoot: boolean;
+  /** Linux capabilities that the image cannot do without. */
+  readonly capabilities: readonly string[];
+  readonly pull: "missing" | "never";
+  readonly pullTimeoutMs: number;
 }
 
 export interface LimitSettings {

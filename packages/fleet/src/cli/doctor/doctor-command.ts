@@ -6,12 +6,12 @@ import { isSandlotError } from "@sandlot/contract";
 import { loadConfig } from "../../config/load-config.ts";
 import { resolveSettings } from "../../config/resolve-settings.ts";
 import type { Settings } from "../../config/settings.ts";
-import type { FleetOptions } from "../embedded-fleet.ts";
+import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES, printJson, type Terminal } from "../terminal.ts";
 import type { Finding } from "./finding.ts";
 import { hostFindings } from "./host-findings.ts";
 
-export async function doctorCommand(terminal: Terminal, options: FleetOptions & { json: boolean }): Promise<number> {
+export async function doctorCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<number> {
   const findings = await allFindings(terminal, options);
   const failed = findings.some(({ status }) => status === "fail");
   if (options.json) printJson(terminal, { ready: !failed, findings });
@@ -19,7 +19,7 @@ export async function doctorCommand(terminal: Terminal, options: FleetOptions & 
   return failed ? EXIT_CODES.failed : EXIT_CODES.ok;
 }
 
-async function allFindings(terminal: Terminal, options: FleetOptions): Promise<readonly Finding[]> {
+async function allFindings(terminal: Terminal, options: TargetOptions): Promise<readonly Finding[]> {
   let settings: Settings;
   try {
     settings = resolveSettings((await loadConfig(options.config, terminal.environment)).config, terminal.environment);

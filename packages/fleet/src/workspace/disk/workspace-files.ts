@@ -8,7 +8,7 @@
  *   a symbolic link, or a file with several names, stands. What is made belongs to the sandbox.
  */
 
-import { type FileHandle, lstat, opendir, open as openFile, rmdir, unlink } from "node:fs/promises";
+import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
 import { type FileListing, type FileStat, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
 import { fdPath, OPEN_READ } from "./descriptors.ts";
@@ -85,6 +85,23 @@ export class WorkspaceFiles {
     );
   }
 
+  /** Gives a file another name in its directory, over nothing or over a plain file; anything else is `file_exists`. */
+  replace(from: string, name: string): Promise<FileStat> {
+    return this.#inParent(from, async (parent, source) => {
+      const path = [...namesOf(from).slice(0, -1), name].join("/");
+      if (namesOf(name).length !== 1) throw new SandlotError("invalid_path", { path, problem: "it is not one name" });
+      const target = fdPath(parent, name);
+      try {
+        const there = await lstat(target).catch(nothingThere);
+        if (there !== null && !there.isFile()) throw new SandlotError("file_exists", { path });
+        await rename(fdPath(parent, source), target);
+        return describe(path, await lstat(target, { bigint: true }));
+      } catch (error) {
+        throw inOurWords(error, path);
+      }
+    });
+  }
+
   /** Makes a directory and its parents. */
   mkdir(path: string): Promise<void> {
     const { account } = this.#parts;
@@ -158,4 +175,9 @@ export class WorkspaceFiles {
       }
     }
   }
+}
+
+function nothingThere(error: unknown): null {
+  if (isMissing(error)) return null;
+  throw error;
 }

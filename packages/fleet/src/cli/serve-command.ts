@@ -1,0 +1,83 @@
+/**
+ * `sandlot serve`: a gateway over the configured fleet, until it is told to stop. Then it drains and hands over: the
+ * sandboxes stay for the next one.
+ */
+
+import pino from "pino";
+import { loadConfig } from "../config/load-config.ts";
+import { type GatewayConfig, operatorKeyPath, resolveGatewaySettings, startGateway } from "../gateway/index.ts";
+import { openFleetAndHost } from "../open-fleet.ts";
+import { systemWorld } from "../world/system-world.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface ServeCommandOptions {
+  readonly config?: string;
+  readonly host?: string;
+  readonly port?: number;
+  readonly behindProxy?: boolean;
+  /** Also stop the sandboxes that nobody else holds when it ends. */
+  readonly destroy?: boolean;
+  readonly logLevel: string;
+  readonly json: boolean;
+}
+
+export async function serveCommand(
+  terminal: Terminal,
+  options: ServeCommandOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const { config, gateway } = await loadConfig(options.config, terminal.environment);
+  const settings = withFlags(gateway, options);
+  // Refused before anything is opened.
+  resolveGatewaySettings(settings);
+  const logger = pino({ level: options.logLevel }, pino.destination(2));
+  const world = systemWorld();
+  const { fleet, settings: fleetSettings, hostWorkspaces } = await openFleetAndHost(config);
+  const { home } = fleetSettings;
+  try {
+    await using served = await servedGateway();
+    tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);
+    await aborted(signal);
+    if (!options.json) terminal.error("Draining; sandboxes stay for the next one.\n");
+  } finally {
+    await fleet.close({ destroy: options.destroy === true });
+  }
+
+  async function servedGateway() {
+    const host = hostWorkspaces === null ? {} : { hostWorkspaces };
+    const audit = () => fleet.audit();
+    const started = await startGateway({ fleet, home, settings, world, logger, audit, ...host });
+    return { ...started, [Symbol.asyncDispose]: () => started.close() };
+  }
+}
+
+function withFlags(gateway: GatewayConfig, { host, port, behindProxy }: ServeCommandOptions): GatewayConfig {
+  return {
+    ...gateway,
+    ...(host !== undefined && { host }),
+    ...(port !== undefined && { port }),
+    ...(behindProxy === true && { behindProxy }),
+  };
+}
+
+function tell(terminal: Terminal, url: string, previewUrl: string, home: string, made: boolean, json: boolean): void {
+  if (json) {
+    terminal.out(`${JSON.stringify({ listening: url })}\n`);
+    return;
+  }
+  const key = operatorKeyPath(home);
+  terminal.out(`Sandlot listens at ${url}   (API: ${url}/docs, previews: ${previewUrl})\n`);
+  terminal.out(`${made ? "A first operator key was made" : "The operator key is"} in ${key}\n\n`);
+  terminal.out("Try it from another terminal:\n\n");
+  terminal.out(
+    `  curl -s ${url}/v1/threads/hello/exec -H "Authorization: Bearer $(cat ${key})" \\\n` +
+      `    -H 'Content-Type: application/json' -d '{"command": "echo hello from $(hostname); id"}'\n\n`,
+  );
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

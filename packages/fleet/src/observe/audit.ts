@@ -1,0 +1,46 @@
+/**
+ * Engine against store: what one has and the other does not know. Only looked at; the reconciler is who acts.
+ */
+
+import type { AuditFinding } from "@sandlot/contract";
+import type { Backend, EngineObject } from "../backend/backend.ts";
+import type { SandboxRecord } from "../store/record.ts";
+import type { Store } from "../store/store.ts";
+
+export interface AuditParts {
+  readonly store: Pick<Store, "list">;
+  readonly backend: Pick<Backend, "list">;
+}
+
+/** What does not fit together at this moment. What is being made or stopped right now is in order. */
+export async function auditFleet(
+  { store, backend }: AuditParts,
+  signal: AbortSignal,
+): Promise<readonly AuditFinding[]> {
+  // The engine first: what is made in between has its record before it is in the engine.
+  const objects = await backend.list({ consistent: true }, signal);
+  const records = await store.list();
+  return [...aboutObjects(objects, records), ...aboutRecords(objects, records)];
+}
+
+function* aboutObjects(objects: readonly EngineObject[], records: readonly SandboxRecord[]): Generator<AuditFinding> {
+  const known = new Map(records.map((record) => [record.sandboxId, record]));
+  for (const { labels, ref, liveness } of objects) {
+    const { sandboxId } = labels;
+    const record = known.get(sandboxId);
+    if (record === undefined)
+      yield { sandboxId, problem: `the engine has ${ref} (${liveness}), which no record knows` };
+    else if (record.ref !== null && record.ref !== ref && record.state === "ready")
+      yield { sandboxId, problem: `the engine has ${ref} beside ${record.ref}, which the record names` };
+    else if (record.state === "ready" && liveness === "dead")
+      yield { sandboxId, problem: `the record says ready, and the engine shows only remains of ${ref}` };
+  }
+}
+
+function* aboutRecords(objects: readonly EngineObject[], records: readonly SandboxRecord[]): Generator<AuditFinding> {
+  const refs = new Set(objects.map(({ ref }) => ref));
+  for (const { sandboxId, state, ref } of records) {
+    if (state === "ready" && ref !== null && !refs.has(ref))
+      yield { sandboxId, problem: `the record says ready, and the engine has no ${ref}` };
+  }
+}
