@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+export const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 export interface Ended {
   readonly code: number | null;
@@ -25,7 +25,7 @@ export function runScript(
     readonly onOutput?: (stdout: string, kill: (signal: NodeJS.Signals) => void) => void;
   } = {},
 ): Promise<Ended> {
-  const { SANDLOT_HOME: _, SANDLOT_CONFIG: __, ...inherited } = process.env;
+  const { SANDLOT_HOME: _, SANDLOT_CONFIG: __, SANDLOT_URL: ___, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--conditions=sandlot-source", script, ...args], {
     env: { ...inherited, NO_COLOR: "1", ...options.environment },
     stdio: ["ignore", "pipe", "pipe"],
