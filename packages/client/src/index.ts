@@ -1,3 +1,7 @@
-/** The client of a Sandlot gateway. */
+/**
+ * `@sandlot/client`: talks to a Sandlot gateway, from Node and from browsers.
+ */
 
-export { SandlotError } from "@sandlot/contract";
+export { isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+export { ClientLease } from "./lease.ts";
+export { type ClientAcquireRequest, SandlotClient, type SandlotClientOptions } from "./sandlot-client.ts";

@@ -6,23 +6,41 @@
  * An error is `{ error: SandlotError.toJSON() }` under the code's HTTP status.
  *
  *   POST /sandlot/exec          a JSON line (`ExecCall`), a newline, the bytes of stdin  → ExecResult, when it has ended
- *   POST /sandlot/spawn         the same                                                → SpawnReply, at once
+ *   POST /sandlot/spawn         the same                                                → SpawnedExec, at once
+ *   GET  /sandlot/execs                                                                 → ExecInfo[]
  *   POST /sandlot/exec/kill     { execId }                                              → { found }
+ *   POST /sandlot/exec/signal   { execId, signal }                                      → { found }
+ *   POST /sandlot/exec/stdin    ?execId&end, bytes                                      → {}
  *   GET  /sandlot/exec/follow   ?execId&stdout&stderr&until                             → frames, see below
  *   POST /sandlot/wait/port     WaitForPortCall                                         → {}
  *   POST /sandlot/wait/output   WaitForOutputCall                                       → WaitForOutputReply
  *   GET  /sandlot/files/read    ?path&offset&length | ?path&startLine&endLine           → bytes, at most `readMaxBytes`
- *   GET  /sandlot/files/download ?path                                                  → bytes, any number
- *   PUT  /sandlot/files/write   ?path&mode, bytes                                       → {}
+ *   GET  /sandlot/files/download ?path&offset&length                                    → bytes, any number
+ *   PUT  /sandlot/files/write   ?path&mode&ifVersion | ?path&mode&ifAbsent=1, bytes     → {}
  *   POST /sandlot/files/append  ?path, bytes                                            → {}
  *   POST /sandlot/files/{mkdir,rename,remove,stat,list,glob,grep}   JSON                → what `SandboxFiles` answers
+ *   GET  /sandlot/files/watch   ?path&recursive                                         → a JSON line (`FileChange`) each
+ *   POST /sandlot/sessions/open SessionOptions                                          → SessionInfo
+ *   POST /sandlot/sessions/exec a JSON line (`SessionExecCall`), a newline, stdin       → SessionExecResult
+ *   POST /sandlot/sessions/close { sessionId }                                          → { found }
+ *   GET  /sandlot/sessions                                                              → SessionInfo[]
+ *   POST /sandlot/terminals/open TerminalOptions                                        → TerminalInfo
+ *   POST /sandlot/terminals/close { terminalId }                                        → { found }
+ *   GET  /sandlot/terminals                                                             → TerminalInfo[]
+ *   GET  /sandlot/terminals/attach ?terminalId&fromOffset, WebSocket                    binary: bytes; text: see below
+ *   GET  /sandlot/connect       ?port, `Upgrade: sandlot-tunnel`                        101, then the port's own bytes
  *   GET  /sandlot/hold          one JSON line (`HoldGreeting`), then silence until one of both sides ends
  *   POST /sandlot/rebind        Credentials                                             → {}
  *   GET  /sandlot/{activity,processes,ports,usage}
- *   POST /sandlot/renew         counts as somebody who still wants this sandbox         → {}
+ *   POST /sandlot/renew         counts as somebody who still wants this sandbox         → RenewReply
  *
  * A frame of `follow` is one byte of type, eight bytes of offset, four bytes of length (big-endian), then the payload:
  * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
+ *
+ * On a terminal's WebSocket, binary frames are bytes: input to it, output of it, the first byte of output at the offset
+ * that the last `TerminalNotice` of type `position` named. Text frames are JSON: `TerminalNotice` from the daemon,
+ * `TerminalRequest` to it. A reader acknowledges what it has read; the daemon sends `TERMINAL_WINDOW_BYTES` beyond that
+ * and then holds the terminal's programs back.
  */
 
 export const DAEMON_HEADERS = {
@@ -35,13 +53,23 @@ export const DAEMON_HEADERS = {
 export const FRAME = { stdout: 1, stderr: 2, stdoutGap: 3, stderrGap: 4, end: 5 } as const;
 export const FRAME_HEADER_BYTES = 13;
 
+/** Where a sandbox finds the proxy that is its way out. What listens there is not the sandbox's own. */
+export const EGRESS_PORT = 3_128;
+
 /** Longer socket paths are an error: the kernel's limit is 108, and Node 20 cuts silently and reaches another socket. */
 export const SOCKET_PATH_MAX_BYTES = 100;
 
-/** What a daemon is started with: one JSON document on the descriptor that `--config-fd` names. */
+/** What is asked for in the `Upgrade` header of a tunnel to a port. */
+export const TUNNEL_PROTOCOL = "sandlot-tunnel";
+
+/** How much output of a terminal is on its way to one reader. Less slows a busy screen, more delays an interrupt. */
+export const TERMINAL_WINDOW_BYTES = 256 * 1024;
+
+/** What a daemon is started with: one JSON line on the descriptor that `--config-fd` names. */
 export interface DaemonConfig {
   readonly sandboxId: string;
   readonly generation: number;
+  /** In the line itself its SHA-256 may stand instead, as `tokenHash`: then no secret enters the sandbox with it. */
   readonly token: string;
   readonly listen: DaemonListen;
   /** Where to say that it listens: one JSON line (`ReadyLine`), written to a descriptor or sent to a unix socket. */
@@ -56,7 +84,16 @@ export interface DaemonConfig {
   readonly ownsPidNamespace?: boolean;
   /** How long a process tree has between TERM and KILL. Default `SANDBOX_LIMITS.killGraceMs`. */
   readonly killGraceMs?: number;
+  /** Put before every program that is run for somebody: commands, shells, terminals. For limits that a process sets itself. */
+  readonly commandPrefix?: readonly string[];
+  /** Carries connections to this port of the sandbox's own loopback to a unix socket: the way out to a proxy. */
+  readonly forward?: { readonly port: number; readonly socketPath: string };
+  /** Commands, sessions and terminals that may run at once. More is `exec_limit`. Default `EXEC_MAX`. */
+  readonly execMax?: number;
 }
+
+/** Enough for any agent; each takes descriptors and memory of the daemon. */
+export const EXEC_MAX = 256;
 
 export type DaemonListen =
   | { readonly path: string }
@@ -75,6 +112,12 @@ export interface ReadyLine {
 export interface HoldGreeting {
   readonly pid: number;
   readonly generation: number;
+  /** Tells one run of the daemon from the next: after a restart, what ran before is gone. */
+  readonly run: string;
+}
+
+export interface RenewReply {
+  readonly run: string;
 }
 
 export interface ExecCall {
@@ -87,7 +130,28 @@ export interface ExecCall {
   readonly timeoutMs?: number;
   /** Whether bytes of stdin follow the line, even if there are none. */
   readonly hasStdin: boolean;
+  /** More of stdin may come later. Only for `spawn`. */
+  readonly keepStdinOpen?: boolean;
 }
+
+export interface SessionExecCall {
+  readonly sessionId: string;
+  readonly command: string;
+  readonly timeoutMs?: number;
+  readonly hasStdin: boolean;
+}
+
+/** Text frames of a terminal's WebSocket, from the daemon. */
+export type TerminalNotice =
+  /** The next byte of output has this offset; the ones before, from where the reader was, are no longer held. */
+  | { readonly type: "position"; readonly offset: number; readonly droppedBytes: number }
+  /** All output was sent. */
+  | { readonly type: "exit"; readonly exitCode: number | null; readonly signal: string | null };
+
+/** Text frames of a terminal's WebSocket, to the daemon. */
+export type TerminalRequest =
+  | { readonly type: "resize"; readonly columns: number; readonly rows: number }
+  | { readonly type: "ack"; readonly offset: number };
 
 export interface WaitForPortCall {
   readonly port: number;

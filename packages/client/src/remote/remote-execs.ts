@@ -1,0 +1,138 @@
+/**
+ * Commands by their id, over HTTP. A stream of output goes on where it broke, without repeating or losing a byte: the
+ * offsets are ours, and the gateway only has to be asked from there.
+ */
+
+import {
+  type ExecInfo,
+  type ExecSignal,
+  errorBodySchema,
+  execEndSchema,
+  execGapSchema,
+  execListSchema,
+  execOutputSchema,
+  type FollowEvent,
+  type FollowOptions,
+  isSandlotError,
+  killReplySchema,
+  type SandboxExecs,
+  SandlotError,
+  signalReplySchema,
+  type WaitForOutputOptions,
+  type WaitForOutputReply,
+  waitForOutputReplySchema,
+} from "@sandlot/contract";
+import { decodeBase64, encodeBase64 } from "../wire/bytes.ts";
+import { around, pause } from "../wire/clock.ts";
+import { ConnectionBroken, errorFrom, unreachable } from "../wire/errors.ts";
+import { serverEvents } from "../wire/events.ts";
+import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
+
+/** How often in a row a stream is taken up again without a single event. */
+const RESUMES_MAX = 8;
+
+export class RemoteExecs implements SandboxExecs {
+  readonly #remote: RemoteThread;
+
+  constructor(remote: RemoteThread) {
+    this.#remote = remote;
+  }
+
+  async list(): Promise<readonly ExecInfo[]> {
+    this.#remote.check();
+    const call = { method: "GET", path: pathOf(this.#remote, "execs"), repeatable: true } as const;
+    return (await this.#remote.transport.json(execListSchema, call)).execs;
+  }
+
+  async *follow(execId: string, { from, until = "exit", signal }: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+    const next = { stdout: from?.stdout ?? 0, stderr: from?.stderr ?? 0 };
+    for (let silent = 0; ; silent += 1) {
+      signal?.throwIfAborted();
+      try {
+        for await (const event of this.#stream(execId, next, until, signal)) {
+          silent = 0;
+          if (event.type === "output") next[event.stream] = event.offset + event.bytes.byteLength;
+          if (event.type === "gap") next[event.stream] = event.toOffset;
+          yield event;
+          if (event.type === "end") return;
+        }
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!(error instanceof ConnectionBroken)) throw error;
+        if (silent >= RESUMES_MAX) throw unreachable(this.#remote.transport.url, error.cause);
+      }
+      // The gateway ended the stream, or the connection did: the command goes on, and so do we.
+      await pause(around(50 * 2 ** Math.min(silent, 6)), signal);
+    }
+  }
+
+  async signal(execId: string, signal: ExecSignal): Promise<boolean> {
+    this.#remote.check();
+    const call = { method: "POST", path: this.#path(execId, "signal"), json: { signal } } as const;
+    try {
+      return (await this.#remote.transport.json(signalReplySchema, call)).delivered;
+    } catch (error) {
+      if (isSandlotError(error, "exec_not_found")) return false;
+      throw error;
+    }
+  }
+
+  async kill(execId: string): Promise<boolean> {
+    this.#remote.check();
+    const call = { method: "POST", path: this.#path(execId, "kill"), repeatable: true } as const;
+    return (await this.#remote.transport.json(killReplySchema, call)).found;
+  }
+
+  async writeStdin(
+    execId: string,
+    content: string | Uint8Array,
+    options: { readonly end?: boolean } = {},
+  ): Promise<void> {
+    this.#remote.check();
+    const bytes = typeof content === "string" ? { data: content } : { base64: encodeBase64(content) };
+    const json = { ...bytes, end: options.end ?? false };
+    await this.#remote.transport.done({ method: "POST", path: this.#path(execId, "stdin"), json });
+  }
+
+  async waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply> {
+    this.#remote.check();
+    const { timeoutMs, literal, signal } = options;
+    const json = { pattern, timeoutMs, ...(literal === undefined ? {} : { literal }) };
+    const call = { method: "POST", path: this.#path(execId, "wait"), json, signal, repeatable: true } as const;
+    return this.#remote.transport.json(waitForOutputReplySchema, call);
+  }
+
+  async *#stream(
+    execId: string,
+    from: { readonly stdout: number; readonly stderr: number },
+    until: "exit" | "closed",
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<FollowEvent> {
+    this.#remote.check();
+    const response = await this.#remote.transport.send({
+      method: "GET",
+      path: this.#path(execId, "output"),
+      query: { stdoutOffset: from.stdout, stderrOffset: from.stderr, until },
+      headers: { accept: "text/event-stream" },
+      signal,
+      repeatable: true,
+    });
+    for await (const { event, data } of serverEvents(response)) {
+      if (event === "stdout" || event === "stderr") {
+        const { stream, offset, base64 } = execOutputSchema.parse(data);
+        yield { type: "output", stream, offset, bytes: decodeBase64(base64) };
+      } else if (event === "gap") yield { type: "gap", ...execGapSchema.parse(data) };
+      else if (event === "exit") yield { type: "end", end: execEndSchema.parse(data) };
+      else if (event === "error") throw errorOfEvent(data);
+    }
+  }
+
+  #path(execId: string, what: string): string {
+    return pathOf(this.#remote, `execs/${segment(execId)}/${what}`);
+  }
+}
+
+function errorOfEvent(data: unknown): SandlotError {
+  const parsed = errorBodySchema.safeParse(data);
+  return parsed.success ? errorFrom(parsed.data.error) : new SandlotError("internal", { problem: "a stream failed" });
+}

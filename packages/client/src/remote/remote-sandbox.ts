@@ -1,0 +1,172 @@
+/**
+ * A thread's sandbox, over HTTP: the same interface as the library's. Every call is its own request, under a lease that
+ * the gateway takes for its length; a lease of the client's own keeps the sandbox between them.
+ *
+ * A command gets an id from us when its caller gave none. So a request whose answer was lost can be sent again: the
+ * gateway finds the command by its id and does not run it twice.
+ */
+
+import {
+  backgroundExecSchema,
+  type ExecOptions,
+  type ExecResult,
+  execResultSchema,
+  type Generation,
+  type ListeningPort,
+  type ProcessInfo,
+  portListSchema,
+  processListSchema,
+  type ResourceUsage,
+  type Sandbox,
+  type SandboxExecs,
+  type SandboxFiles,
+  type SandboxId,
+  type SandboxPorts,
+  type SandboxSessions,
+  type SandboxTerminals,
+  type SessionExecOptions,
+  type SessionExecResult,
+  type SessionInfo,
+  type SessionOptions,
+  type SpawnedExec,
+  type SpawnOptions,
+  sessionExecResultSchema,
+  sessionInfoSchema,
+  sessionListSchema,
+  usageSchema,
+  type WaitOptions,
+} from "@sandlot/contract";
+import { stdinFields } from "../wire/bytes.ts";
+import { randomId } from "../wire/clock.ts";
+import { RemoteExecs } from "./remote-execs.ts";
+import { RemoteFiles } from "./remote-files.ts";
+import { RemoteTerminals } from "./remote-terminals.ts";
+import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
+
+export class RemoteSandbox implements Sandbox {
+  readonly id: SandboxId;
+  readonly generation: Generation;
+  readonly execs: SandboxExecs;
+  readonly files: SandboxFiles;
+  readonly sessions: SandboxSessions;
+  readonly terminals: SandboxTerminals;
+  readonly ports: SandboxPorts;
+  readonly #remote: RemoteThread;
+
+  constructor(id: SandboxId, generation: Generation, remote: RemoteThread) {
+    this.id = id;
+    this.generation = generation;
+    this.#remote = remote;
+    this.execs = new RemoteExecs(remote);
+    this.files = new RemoteFiles(remote);
+    this.sessions = new RemoteSessions(remote);
+    this.terminals = new RemoteTerminals(remote);
+    this.ports = new RemotePorts(remote);
+  }
+
+  async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    this.#remote.check();
+    const { signal } = options;
+    const execId = options.execId ?? randomId();
+    const json = { ...commandFields(command), ...optionFields(options), execId };
+    const call = { method: "POST", path: pathOf(this.#remote, "exec"), json, signal, repeatable: true } as const;
+    try {
+      return await this.#remote.transport.json(execResultSchema, call);
+    } catch (error) {
+      // Who gives up wants the command to end. That it cannot be asked to must not hide why its caller gave up.
+      if (signal?.aborted === true) await this.execs.kill(execId).catch(() => undefined);
+      signal?.throwIfAborted();
+      throw error;
+    }
+  }
+
+  async spawn(command: string | readonly string[], options: SpawnOptions = {}): Promise<SpawnedExec> {
+    this.#remote.check();
+    const execId = options.execId ?? randomId();
+    const keepStdinOpen = options.keepStdinOpen ?? false;
+    const json = { ...commandFields(command), ...optionFields(options), execId, keepStdinOpen, background: true };
+    const path = pathOf(this.#remote, "exec");
+    const call = { method: "POST", path, json, signal: options.signal, repeatable: true } as const;
+    return this.#remote.transport.json(backgroundExecSchema, call);
+  }
+
+  async processes(): Promise<readonly ProcessInfo[]> {
+    this.#remote.check();
+    const call = { method: "GET", path: pathOf(this.#remote, "processes"), repeatable: true } as const;
+    return (await this.#remote.transport.json(processListSchema, call)).processes;
+  }
+
+  async usage(): Promise<ResourceUsage> {
+    this.#remote.check();
+    const call = { method: "GET", path: pathOf(this.#remote, "usage"), repeatable: true } as const;
+    return this.#remote.transport.json(usageSchema, call);
+  }
+}
+
+class RemoteSessions implements SandboxSessions {
+  readonly #remote: RemoteThread;
+
+  constructor(remote: RemoteThread) {
+    this.#remote = remote;
+  }
+
+  async open(options: SessionOptions = {}): Promise<SessionInfo> {
+    this.#remote.check();
+    const repeatable = options.sessionId !== undefined;
+    const call = { method: "POST", path: pathOf(this.#remote, "sessions"), json: options, repeatable } as const;
+    return this.#remote.transport.json(sessionInfoSchema, call);
+  }
+
+  async exec(sessionId: string, command: string, options: SessionExecOptions = {}): Promise<SessionExecResult> {
+    this.#remote.check();
+    const { stdin, timeoutMs, signal } = options;
+    const json = { command, ...stdinFields(stdin), ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+    const path = pathOf(this.#remote, `sessions/${segment(sessionId)}/exec`);
+    return this.#remote.transport.json(sessionExecResultSchema, { method: "POST", path, json, signal });
+  }
+
+  async list(): Promise<readonly SessionInfo[]> {
+    this.#remote.check();
+    const call = { method: "GET", path: pathOf(this.#remote, "sessions"), repeatable: true } as const;
+    return (await this.#remote.transport.json(sessionListSchema, call)).sessions;
+  }
+
+  async close(sessionId: string): Promise<void> {
+    this.#remote.check();
+    const path = pathOf(this.#remote, `sessions/${segment(sessionId)}`);
+    await this.#remote.transport.done({ method: "DELETE", path, repeatable: true });
+  }
+}
+
+class RemotePorts implements SandboxPorts {
+  readonly #remote: RemoteThread;
+
+  constructor(remote: RemoteThread) {
+    this.#remote = remote;
+  }
+
+  async list(): Promise<readonly ListeningPort[]> {
+    this.#remote.check();
+    const call = { method: "GET", path: pathOf(this.#remote, "ports"), repeatable: true } as const;
+    return (await this.#remote.transport.json(portListSchema, call)).ports;
+  }
+
+  async waitFor(port: number, { timeoutMs, signal }: WaitOptions): Promise<void> {
+    this.#remote.check();
+    const path = pathOf(this.#remote, `ports/${port}/wait`);
+    await this.#remote.transport.done({ method: "POST", path, json: { timeoutMs }, signal, repeatable: true });
+  }
+}
+
+function commandFields(command: string | readonly string[]): { command: string } | { argv: readonly string[] } {
+  return typeof command === "string" ? { command } : { argv: command };
+}
+
+function optionFields({ cwd, env, timeoutMs, stdin }: ExecOptions) {
+  return {
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(env === undefined ? {} : { env }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...stdinFields(stdin),
+  };
+}

@@ -1,0 +1,165 @@
+/**
+ * The client of a gateway, for Node and browsers, over `fetch`.
+ *
+ *   const client = new SandlotClient({ url, apiKey });
+ *   await using lease = await client.acquire({ thread: "t1" });
+ *   const result = await lease.sandbox.exec("ls");
+ */
+
+import {
+  type AuditReply,
+  auditReplySchema,
+  type BranchReply,
+  branchReplySchema,
+  type DestroyReply,
+  destroyReplySchema,
+  type ExplanationReply,
+  explanationSchema,
+  type FleetEvent,
+  LEASE_TTL_DEFAULT_MS,
+  leaseSchema,
+  type PortLink,
+  portLinkSchema,
+  type SandboxSummary,
+  sandboxListSchema,
+  type UploadedFile,
+  type UploadReply,
+  uploadListSchema,
+  uploadReplySchema,
+} from "@sandlot/contract";
+import { ClientLease } from "./lease.ts";
+import { around, pause } from "./wire/clock.ts";
+import { ConnectionBroken } from "./wire/errors.ts";
+import { serverEvents } from "./wire/events.ts";
+import { Transport, type TransportOptions } from "./wire/transport.ts";
+
+export type SandlotClientOptions = TransportOptions;
+
+export interface ClientAcquireRequest {
+  readonly thread: string;
+  readonly blueprint?: string;
+  /** What for, in a word or two. */
+  readonly purpose?: string;
+  /** How long the lease lives after we have gone without a word. It is renewed by itself. Default a minute. */
+  readonly ttlMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export class SandlotClient {
+  readonly #transport: Transport;
+  readonly #options: TransportOptions;
+
+  constructor(options: SandlotClientOptions) {
+    this.#options = options;
+    this.#transport = new Transport(options);
+  }
+
+  /** The same gateway and key, acting for another user: for a platform's or an operator's key. */
+  actingFor(user: string): SandlotClient {
+    return new SandlotClient({ ...this.#options, user });
+  }
+
+  async acquire({
+    thread,
+    blueprint,
+    purpose = "client",
+    ttlMs = LEASE_TTL_DEFAULT_MS,
+    signal,
+  }: ClientAcquireRequest): Promise<ClientLease> {
+    const json = { purpose, ttlMs, ...(blueprint === undefined ? {} : { blueprint }) };
+    const path = `/v1/threads/${encodeURIComponent(thread)}/leases`;
+    const reply = await this.#transport.json(leaseSchema, { method: "POST", path, json, signal });
+    return new ClientLease({ transport: this.#transport, thread, purpose, ttlMs, reply });
+  }
+
+  /** Ends the thread's sandbox and removes its workspace. */
+  deleteThread(thread: string, options: { readonly force?: boolean } = {}): Promise<DestroyReply> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}`;
+    const query = { force: options.force ?? false };
+    return this.#transport.json(destroyReplySchema, { method: "DELETE", path, query, repeatable: true });
+  }
+
+  /** Copies the thread's workspace to a new thread. */
+  branchThread(thread: string, to: string): Promise<BranchReply> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/branch`;
+    return this.#transport.json(branchReplySchema, { method: "POST", path, json: { to } });
+  }
+
+  uploadFiles(
+    thread: string,
+    files: readonly { readonly name: string; readonly content: Blob | Uint8Array | string }[],
+    options: { readonly convert?: boolean; readonly signal?: AbortSignal } = {},
+  ): Promise<UploadReply> {
+    const body = new FormData();
+    for (const { name, content } of files)
+      body.append(
+        "files",
+        content instanceof Blob ? content : new Blob([content as Uint8Array<ArrayBuffer> | string]),
+        name,
+      );
+    const path = `/v1/threads/${encodeURIComponent(thread)}/uploads`;
+    const query = { convert: options.convert ?? false };
+    return this.#transport.json(uploadReplySchema, { method: "POST", path, query, body, signal: options.signal });
+  }
+
+  async listUploads(thread: string): Promise<readonly UploadedFile[]> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/uploads`;
+    return (await this.#transport.json(uploadListSchema, { method: "GET", path, repeatable: true })).files;
+  }
+
+  /** A link to what listens on a port of the thread's sandbox. */
+  linkPort(thread: string, port: number, options: { readonly ttlMs?: number } = {}): Promise<PortLink> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/ports/${port}/links`;
+    return this.#transport.json(portLinkSchema, { method: "POST", path, json: options, repeatable: true });
+  }
+
+  /** All sandboxes; for operators. */
+  async listSandboxes(): Promise<readonly SandboxSummary[]> {
+    const call = { method: "GET", path: "/v1/sandboxes", repeatable: true } as const;
+    return (await this.#transport.json(sandboxListSchema, call)).sandboxes;
+  }
+
+  /** Ends a sandbox by its id; its workspace stays. For operators. */
+  destroySandbox(sandboxId: string, options: { readonly force?: boolean } = {}): Promise<DestroyReply> {
+    const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}`;
+    const query = { force: options.force ?? false };
+    return this.#transport.json(destroyReplySchema, { method: "DELETE", path, query, repeatable: true });
+  }
+
+  /** Why is it alive, why was it stopped, who holds it. For operators. */
+  explain(sandboxId: string): Promise<ExplanationReply> {
+    const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/explain`;
+    return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
+  }
+
+  /** Engine against store, and who did what. For operators. */
+  audit(): Promise<AuditReply> {
+    return this.#transport.json(auditReplySchema, { method: "GET", path: "/v1/audit", repeatable: true });
+  }
+
+  /** What happens in the fleet, for operators. Goes on after a break; `null` where some were missed. */
+  async *events({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<FleetEvent | null> {
+    let last: string | null = null;
+    for (let silent = 0; ; silent += 1) {
+      const headers: Record<string, string> = last === null ? {} : { "last-event-id": last };
+      const response = await this.#transport.send({
+        method: "GET",
+        path: "/v1/events",
+        headers,
+        signal,
+        repeatable: true,
+      });
+      try {
+        for await (const { event, id, data } of serverEvents(response)) {
+          silent = 0;
+          last = id ?? last;
+          yield event === "gap" ? null : (data as FleetEvent);
+        }
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!(error instanceof ConnectionBroken)) throw error;
+      }
+      await pause(around(100 * 2 ** Math.min(silent, 5)), signal);
+    }
+  }
+}

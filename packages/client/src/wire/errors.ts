@@ -1,0 +1,59 @@
+/** From what a gateway answers, or does not, to the one error class. */
+
+import { ERRORS, type ErrorCode, errorBodySchema, isSandlotError, SandlotError } from "@sandlot/contract";
+
+export async function errorOf(response: Response): Promise<SandlotError> {
+  const text = await response.text().catch(() => "");
+  const parsed = errorBodySchema.safeParse(parseJson(text));
+  if (parsed.success) return errorFrom(parsed.data.error);
+  // Something between us and the gateway answered: a proxy, or another server altogether.
+  return new SandlotError("internal", {
+    problem: `the gateway's address answered ${response.status} without an error of ours`,
+  });
+}
+
+/** An error as it travels. A code that this version does not know is told as `internal`. */
+export function errorFrom({
+  code,
+  message,
+  details,
+}: {
+  code: string;
+  message: string;
+  details: unknown;
+}): SandlotError {
+  if (!(code in ERRORS)) return new SandlotError("internal", { problem: `${code}: ${message}` });
+  return new SandlotError(code as ErrorCode, details as never);
+}
+
+/** The gateway could not be reached, or the connection broke. What was asked may or may not have happened. */
+export class ConnectionBroken extends Error {
+  override readonly name = "ConnectionBroken";
+}
+
+export function unreachable(url: string, cause: unknown): SandlotError {
+  const problem = `the gateway at ${url} does not answer (${cause instanceof Error ? cause.message : String(cause)})`;
+  return new SandlotError("sandbox_unreachable", { sandboxId: "", problem, retryAfterMs: 1_000 }, { cause });
+}
+
+/** Refused before anything was done: asking again is safe, whatever was asked. */
+export function isRefusedUntouched(error: unknown): error is SandlotError {
+  return (
+    isSandlotError(error, "rate_limited") ||
+    isSandlotError(error, "capacity_exhausted") ||
+    isSandlotError(error, "store_recovering") ||
+    isSandlotError(error, "exec_limit")
+  );
+}
+
+export function retryAfterMs({ details }: SandlotError): number | null {
+  return "retryAfterMs" in details ? details.retryAfterMs : null;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

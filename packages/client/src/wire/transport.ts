@@ -1,0 +1,144 @@
+/**
+ * Requests to a gateway.
+ *
+ * When something is asked again, by itself:
+ * - it was refused before anything happened (no room, too fast, recovering): whatever it is;
+ * - the connection broke, or the gateway said `retryable`: only what may happen twice (`repeatable`).
+ * Everything else is the caller's decision. Waiting grows, is jittered, and ends with the caller's signal.
+ */
+
+import { GATEWAY_HEADERS, isSandlotError, type SandlotError } from "@sandlot/contract";
+import type { z } from "zod";
+import { around, pause } from "./clock.ts";
+import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
+
+export interface TransportOptions {
+  readonly url: string;
+  readonly apiKey?: string;
+  /** Whom a platform's or an operator's key acts for. */
+  readonly user?: string;
+  /** How often something is asked again before its error is told. Default 4. */
+  readonly retriesMax?: number;
+  readonly fetch?: typeof fetch;
+  /** Called with the generation of the sandbox that has answered, where one has. */
+  readonly onGeneration?: (generation: number) => void;
+}
+
+export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+export interface Call {
+  readonly method: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
+  readonly path: string;
+  readonly query?: Query;
+  readonly json?: unknown;
+  readonly body?: Uint8Array | Blob | ReadableStream<Uint8Array> | FormData;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal | undefined;
+  /** It may happen twice without harm. */
+  readonly repeatable?: boolean;
+}
+
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+
+export class Transport {
+  readonly url: string;
+  readonly apiKey: string | null;
+  readonly user: string | null;
+  readonly #retriesMax: number;
+  readonly #fetch: typeof fetch;
+  readonly #options: TransportOptions;
+
+  constructor(options: TransportOptions) {
+    const { url, apiKey, user, retriesMax = 4, fetch: given } = options;
+    this.#options = options;
+    this.url = url.replace(/\/+$/, "");
+    this.apiKey = apiKey ?? null;
+    this.user = user ?? null;
+    this.#retriesMax = retriesMax;
+    // Called as a method of something else, a browser's fetch refuses.
+    this.#fetch = given ?? ((...args) => fetch(...args));
+  }
+
+  /** The same, and `onGeneration` hears which generation has answered. */
+  noticing(onGeneration: (generation: number) => void): Transport {
+    return new Transport({ ...this.#options, onGeneration });
+  }
+
+  /** The answer parsed with its schema. */
+  async json<Schema extends z.ZodType>(schema: Schema, call: Call): Promise<z.output<Schema>> {
+    const response = await this.send(call);
+    return schema.parse(await response.json());
+  }
+
+  /** An answer without content. */
+  async done(call: Call): Promise<void> {
+    await (await this.send(call)).arrayBuffer();
+  }
+
+  /** An answer that is a success; its body is still to be read. Rejects with a `SandlotError` or the signal's reason. */
+  async send(call: Call): Promise<Response> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#once(call);
+      } catch (error) {
+        call.signal?.throwIfAborted();
+        const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
+        if (attempt >= this.#retriesMax || !isWorthRepeating(call, error)) throw told;
+        const wanted = isSandlotError(error) ? retryAfterMs(error) : null;
+        await pause(around(Math.min(LONGEST_WAIT_MS, wanted ?? FIRST_WAIT_MS * 2 ** attempt)), call.signal);
+      }
+    }
+  }
+
+  address(path: string, query: Query = {}): string {
+    const parameters = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, String(value));
+    const text = parameters.toString();
+    return `${this.url}${path}${text === "" ? "" : `?${text}`}`;
+  }
+
+  async #once(call: Call): Promise<Response> {
+    const { method, json, body, signal } = call;
+    const init: RequestInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "error" };
+    if (json !== undefined) init.body = JSON.stringify(json);
+    if (body !== undefined) init.body = body as NonNullable<RequestInit["body"]>;
+    if (body instanceof ReadableStream) init.duplex = "half";
+    if (signal !== undefined) init.signal = signal;
+    let response: Response;
+    try {
+      response = await this.#fetch(this.address(call.path, call.query), init);
+    } catch (error) {
+      throw new ConnectionBroken("no answer", { cause: rootOf(error) });
+    }
+    const generation = response.headers.get(GATEWAY_HEADERS.generation);
+    if (generation !== null) this.#options.onGeneration?.(Number(generation));
+    if (response.ok || response.status === 304) return response;
+    throw await errorOf(response);
+  }
+
+  #headers({ json, headers }: Call): Record<string, string> {
+    return {
+      ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
+      ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
+      ...(json === undefined ? {} : { "content-type": "application/json" }),
+      ...headers,
+    };
+  }
+}
+
+function isWorthRepeating({ repeatable, body }: Call, error: unknown): boolean {
+  // A stream has been read; it cannot be sent again.
+  if (body instanceof ReadableStream) return false;
+  if (isRefusedUntouched(error)) return true;
+  if (repeatable !== true) return false;
+  return error instanceof ConnectionBroken || (isSandlotError(error) && isPassing(error));
+}
+
+function isPassing({ retryable, status }: SandlotError): boolean {
+  return retryable && (status === 429 || status === 503);
+}
+
+function rootOf(error: unknown): unknown {
+  return error instanceof Error && error.cause !== undefined ? error.cause : error;
+}

@@ -1,0 +1,227 @@
+/** How the client asks: what it repeats, what it does not, and how streams go on after a break. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { SandlotClient } from "../../src/index.ts";
+
+type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
+
+let server: Server;
+let client: SandlotClient;
+let handlers: Handler[] = [];
+const asked: string[] = [];
+
+const LEASE = {
+  leaseId: "l1",
+  sandboxId: "s1",
+  generation: 7,
+  expiresAt: 0,
+  recovery: { kind: "empty", lost: [], survived: [] },
+};
+const RESULT = {
+  ...{ execId: "x", status: "completed", exitCode: 0, signal: null, stdout: "ok", stderr: "" },
+  ...{ stdoutDroppedBytes: 0, stderrDroppedBytes: 0, durationMs: 1 },
+};
+
+beforeEach(async () => {
+  asked.length = 0;
+  handlers = [];
+  server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (piece) => (body += piece));
+    request.on("end", () => {
+      asked.push(`${request.method} ${request.url}`);
+      const handler = handlers.shift();
+      if (handler === undefined) return json(response, 204, null);
+      handler(request, response, body);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  client = new SandlotClient({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, apiKey: "key" });
+});
+afterEach(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+function json(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { "content-type": "application/json", ...headers });
+  response.end(body === null ? "" : JSON.stringify(body));
+}
+
+function refuse(response: ServerResponse, status: number, code: string, details: object): void {
+  json(response, status, { error: { code, message: "m", retryable: true, details, requestId: "r" } });
+}
+
+const lease: Handler = (_request, response) => json(response, 201, LEASE);
+const broken: Handler = (request) => request.socket.destroy();
+
+describe("repeating", () => {
+  test("what was refused before anything happened", async () => {
+    handlers = [
+      (_request, response) => refuse(response, 429, "rate_limited", { scope: "s", max: 1, retryAfterMs: 10 }),
+      lease,
+    ];
+    await using one = await client.acquire({ thread: "t" });
+    expect(one.id).toBe("l1");
+    expect(asked).toEqual(["POST /v1/threads/t/leases", "POST /v1/threads/t/leases"]);
+  });
+
+  test("not an acquire whose answer was lost: it may have happened", async () => {
+    handlers = [broken];
+    await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    expect(asked).toHaveLength(1);
+  });
+
+  test("a command, under the same id", async () => {
+    const ids: string[] = [];
+    const note = (body: string) => ids.push((JSON.parse(body) as { execId: string }).execId);
+    handlers = [
+      lease,
+      (request, _response, body) => {
+        note(body);
+        request.socket.destroy();
+      },
+      (_request, response, body) => {
+        note(body);
+        json(response, 200, RESULT);
+      },
+    ];
+    await using one = await client.acquire({ thread: "t" });
+    expect((await one.sandbox.exec("echo ok")).stdout).toBe("ok");
+    expect(ids).toHaveLength(2);
+    expect(ids[0]).toBe(ids[1]);
+  });
+
+  test("not an append, a rename or a conditional write", async () => {
+    handlers = [lease, broken, broken, broken];
+    await using one = await client.acquire({ thread: "t" });
+    const { files } = one.sandbox;
+    await expect(files.append("/a", "x")).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    await expect(files.rename("/a", "/b")).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    await expect(files.write("/a", "x", { ifVersion: "1" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    expect(asked).toHaveLength(4);
+  });
+
+  test("not what was refused for good", async () => {
+    handlers = [lease, (_request, response) => refuse(response, 404, "file_not_found", { path: "/a" })];
+    await using one = await client.acquire({ thread: "t" });
+    await expect(one.sandbox.files.stat("/a")).rejects.toMatchObject({
+      code: "file_not_found",
+      details: { path: "/a" },
+    });
+    expect(asked).toHaveLength(2);
+  });
+
+  test("ends with the caller's signal", async () => {
+    handlers = [
+      (_request, response) => refuse(response, 429, "rate_limited", { scope: "s", max: 1, retryAfterMs: 60_000 }),
+    ];
+    const controller = new AbortController();
+    const acquiring = client.acquire({ thread: "t", signal: controller.signal });
+    setTimeout(() => controller.abort(new Error("enough")), 50);
+    await expect(acquiring).rejects.toThrow("enough");
+  });
+
+  test("what answers without an error of ours is told as it is", async () => {
+    handlers = [(_request, response) => response.writeHead(502).end("<html>bad gateway</html>")];
+    await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "internal" });
+  });
+});
+
+const events = (response: ServerResponse, list: readonly (readonly [string, object])[]) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  for (const [event, data] of list) response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+};
+const output = (offset: number, text: string) => ["stdout", { stream: "stdout", offset, base64: btoa(text) }] as const;
+const END = {
+  execId: "x",
+  status: "completed",
+  exitCode: 0,
+  signal: null,
+  stdoutBytes: 6,
+  stderrBytes: 0,
+  durationMs: 1,
+};
+
+describe("streams", () => {
+  test("go on where they broke, and where the gateway ended them", async () => {
+    handlers = [
+      lease,
+      (request, response) => {
+        events(response, [output(0, "ab")]);
+        setTimeout(() => request.socket.destroy(), 20);
+      },
+      (_request, response) => {
+        events(response, [output(2, "cd"), ["resume", { execId: "x", stdoutOffset: 4, stderrOffset: 0 }]]);
+        response.end();
+      },
+      (_request, response) => {
+        events(response, [output(4, "ef"), ["exit", END]]);
+        response.end();
+      },
+    ];
+    await using one = await client.acquire({ thread: "t" });
+    let text = "";
+    let exitCode: number | null = null;
+    for await (const event of one.sandbox.execs.follow("x")) {
+      if (event.type === "output") text += new TextDecoder().decode(event.bytes);
+      if (event.type === "end") exitCode = event.end.exitCode;
+    }
+    expect([text, exitCode]).toEqual(["abcdef", 0]);
+    expect(asked.filter((one) => one.includes("output")).map((one) => /stdoutOffset=(\d)/.exec(one)?.[1])).toEqual([
+      "0",
+      "2",
+      "4",
+    ]);
+  });
+
+  test("of a file go on in the same version of it", async () => {
+    handlers = [
+      lease,
+      (request, response) => {
+        response.writeHead(200, { "content-length": "6", etag: '"v1"' }).write("abc");
+        setTimeout(() => request.socket.destroy(), 20);
+      },
+      (request, response) => {
+        expect(request.headers).toMatchObject({ range: "bytes=3-", "if-match": '"v1"' });
+        response.writeHead(206, { "content-length": "3", etag: '"v1"' }).end("def");
+      },
+    ];
+    await using one = await client.acquire({ thread: "t" });
+    expect(new TextDecoder().decode(await one.sandbox.files.read("/a"))).toBe("abcdef");
+  });
+});
+
+describe("a lease", () => {
+  test("is renewed, and released once", async () => {
+    handlers = [lease, (_request, response) => json(response, 200, { leaseId: "l1", expiresAt: 1 })];
+    const one = await client.acquire({ thread: "t", ttlMs: 1_000 });
+    await expect.poll(() => asked, { timeout: 2_000 }).toContain("PUT /v1/leases/l1");
+    await Promise.all([one.release(), one.release()]);
+    expect(asked.filter((one) => one.startsWith("DELETE"))).toEqual(["DELETE /v1/leases/l1"]);
+    await expect(one.sandbox.exec("ls")).rejects.toMatchObject({ code: "lease_released" });
+  });
+
+  test("that the gateway no longer knows is lost, and says so", async () => {
+    handlers = [lease, (_request, response) => refuse(response, 404, "lease_not_found", { leaseId: "l1" })];
+    const one = await client.acquire({ thread: "t", ttlMs: 300 });
+    const reason = await new Promise((resolve) => one.onLost((loss) => resolve(loss.reason)));
+    expect(reason).toBe("expired");
+    await expect(one.sandbox.exec("ls")).rejects.toMatchObject({ code: "lease_not_found" });
+  });
+
+  test("moves on to the generation that answers", async () => {
+    const newer: Handler = (_request, response) => json(response, 200, RESULT, { "x-sandlot-generation": "8" });
+    handlers = [lease, newer, newer];
+    await using one = await client.acquire({ thread: "t" });
+    const { sandbox } = one;
+    const lost: number[] = [];
+    one.onLost(({ generation }) => lost.push(generation));
+    await sandbox.exec("ls");
+    expect([one.generation, lost]).toEqual([8, [7]]);
+    await expect(sandbox.exec("ls")).rejects.toMatchObject({ code: "stale_generation", details: { current: 8 } });
+    await one.sandbox.exec("ls");
+  });
+});

@@ -1,0 +1,171 @@
+/** Commands on the wire: what is asked, what a stream of output carries. */
+
+import { z } from "zod";
+import { ENV_NAME_PATTERN, EXEC_SIGNALS } from "../sandbox.ts";
+import { execResultSchema } from "../schemas.ts";
+
+/** The longest a timer can wait (24.8 days). */
+const DURATION_MAX_MS = 2_147_483_647;
+const NO_NUL = /^[^\0]*$/;
+
+const text = (max: number) => z.string().max(max).regex(NO_NUL, "must not contain a NUL byte");
+const environment = z.record(z.string().regex(ENV_NAME_PATTERN).max(256), text(131_072));
+
+export const execIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,128}$/)
+  .describe("Chosen by the caller: the same id with the same command is run once.");
+
+export const execRequestSchema = z
+  .strictObject({
+    command: text(1_048_576).optional().describe("Goes through a shell."),
+    argv: z.array(text(1_048_576)).min(1).max(4_096).optional().describe("Is run as it is."),
+    cwd: text(4_096).optional().describe("Default `/mnt/user-data/workspace`."),
+    env: environment.optional(),
+    timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional().describe("0: no limit."),
+    stdin: z.string().optional().describe("UTF-8. Closed after it."),
+    stdinBase64: z.base64().optional().describe("The same for any bytes."),
+    execId: execIdSchema.optional(),
+    background: z.boolean().optional().describe("Answer 202 at once; follow, feed and end it by its id."),
+    keepStdinOpen: z
+      .boolean()
+      .optional()
+      .describe("For `…/stdin`. Default: true for a background command that was given no `stdin`."),
+  })
+  .refine((body) => (body.command === undefined) !== (body.argv === undefined), {
+    message: "exactly one of `command` and `argv` must be given",
+    path: ["command"],
+  })
+  .refine((body) => body.stdin === undefined || body.stdinBase64 === undefined, {
+    message: "`stdin` and `stdinBase64` exclude each other",
+    path: ["stdin"],
+  })
+  .meta({ id: "ExecRequest" });
+
+export type ExecRequestBody = z.infer<typeof execRequestSchema>;
+
+export const backgroundExecSchema = z
+  .strictObject({ execId: z.string(), pid: z.int().nullable() })
+  .meta({ id: "BackgroundExec" });
+
+export const execInfoSchema = z
+  .strictObject({
+    execId: z.string(),
+    command: z.union([z.string(), z.array(z.string())]),
+    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
+    exitCode: z.int().nullable(),
+    pid: z.int().nullable(),
+    startedAt: z.number(),
+    stdoutBytes: z.int().nonnegative(),
+    stderrBytes: z.int().nonnegative(),
+  })
+  .meta({ id: "ExecInfo" });
+
+export const execListSchema = z.strictObject({ execs: z.array(execInfoSchema) }).meta({ id: "ExecList" });
+
+/** Data of the event `start`. */
+export const execStartSchema = z.strictObject({
+  execId: z.string(),
+  pid: z.int().nullable(),
+  sandboxId: z.string(),
+  generation: z.int(),
+});
+
+/** Data of the events `stdout` and `stderr`. */
+export const execOutputSchema = z.strictObject({
+  stream: z.enum(["stdout", "stderr"]),
+  offset: z.int().nonnegative(),
+  base64: z.string(),
+});
+
+/** Data of the event `gap`: these bytes are no longer held. */
+export const execGapSchema = z.strictObject({
+  stream: z.enum(["stdout", "stderr"]),
+  fromOffset: z.int().nonnegative(),
+  toOffset: z.int().nonnegative(),
+});
+
+/** Data of the event `exit`. */
+export const execEndSchema = z
+  .strictObject({
+    execId: z.string(),
+    status: z.enum(["completed", "timed_out", "killed", "lost"]),
+    exitCode: z.int().nullable(),
+    signal: z.string().nullable(),
+    stdoutBytes: z.int().nonnegative(),
+    stderrBytes: z.int().nonnegative(),
+    durationMs: z.number().nonnegative(),
+  })
+  .meta({ id: "ExecEnd" });
+
+/** Data of the event `resume`: ask `…/output` with these offsets. */
+export const execResumeSchema = z.strictObject({
+  execId: z.string(),
+  stdoutOffset: z.int().nonnegative(),
+  stderrOffset: z.int().nonnegative(),
+});
+
+const offset = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+export const execOutputQuerySchema = z.strictObject({
+  stdoutOffset: offset.default(0),
+  stderrOffset: offset.default(0),
+  stream: z.enum(["stdout", "stderr"]).default("stdout").describe("Which one to send when raw bytes are asked for."),
+  until: z.enum(["exit", "closed"]).default("exit"),
+});
+
+export const signalRequestSchema = z.strictObject({ signal: z.enum(EXEC_SIGNALS) }).meta({ id: "SignalRequest" });
+export const signalReplySchema = z.strictObject({ delivered: z.boolean() }).meta({ id: "SignalReply" });
+export const killReplySchema = z.strictObject({ found: z.boolean() }).meta({ id: "KillReply" });
+
+export const stdinRequestSchema = z
+  .strictObject({
+    data: z.string().optional().describe("UTF-8."),
+    base64: z.base64().optional().describe("The same for any bytes."),
+    end: z.boolean().optional().describe("Closes stdin after these bytes."),
+  })
+  .refine((body) => body.data === undefined || body.base64 === undefined, {
+    message: "`data` and `base64` exclude each other",
+    path: ["data"],
+  })
+  .meta({ id: "StdinRequest" });
+
+export const waitForOutputRequestSchema = z
+  .strictObject({
+    pattern: text(4_096).min(1),
+    literal: z.boolean().optional(),
+    timeoutMs: z.int().min(1).max(600_000),
+  })
+  .meta({ id: "WaitForOutputRequest" });
+
+export const waitForOutputReplySchema = z
+  .discriminatedUnion("matched", [
+    z.strictObject({ matched: z.literal(true), stream: z.enum(["stdout", "stderr"]), line: z.string() }),
+    z.strictObject({ matched: z.literal(false) }),
+  ])
+  .meta({ id: "WaitForOutputReply" });
+
+export const sessionIdSchema = execIdSchema;
+
+export const sessionRequestSchema = z
+  .strictObject({ sessionId: sessionIdSchema.optional(), cwd: text(4_096).optional(), env: environment.optional() })
+  .meta({ id: "SessionRequest" });
+
+export const sessionInfoSchema = z
+  .strictObject({ sessionId: z.string(), cwd: z.string(), createdAt: z.number(), busy: z.boolean() })
+  .meta({ id: "SessionInfo" });
+
+export const sessionListSchema = z.strictObject({ sessions: z.array(sessionInfoSchema) }).meta({ id: "SessionList" });
+
+export const sessionExecRequestSchema = z
+  .strictObject({
+    command: text(1_048_576),
+    stdin: z.string().optional(),
+    stdinBase64: z.base64().optional(),
+    timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional(),
+  })
+  .meta({ id: "SessionExecRequest" });
+
+export const sessionExecResultSchema = execResultSchema
+  .extend({ cwd: z.string(), shellEnded: z.boolean() })
+  .meta({ id: "SessionExecResult" });

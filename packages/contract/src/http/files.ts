@@ -1,0 +1,91 @@
+/** Files on the wire. Content itself is bytes, with `ETag` and `Range`. */
+
+import { z } from "zod";
+
+/** Whether it is a path at all is for the sandbox to say (`invalid_path`); here it is only kept from being a book. */
+export const pathSchema = z.string().max(16_384).describe("An absolute path inside the sandbox.");
+
+const flag = z.enum(["true", "false"]).transform((value) => value === "true");
+const bounded = (max: number) => z.coerce.number().int().min(1).max(max);
+
+export const pathQuerySchema = z.strictObject({ path: pathSchema });
+
+export const fileWriteQuerySchema = z.strictObject({
+  path: pathSchema,
+  mode: z
+    .string()
+    .regex(/^[0-7]{3,4}$/, "must be an octal mode such as 644")
+    .optional(),
+});
+
+export const fileDeleteQuerySchema = z.strictObject({ path: pathSchema, recursive: flag.default(false) });
+
+export const fileTextQuerySchema = z.strictObject({
+  path: pathSchema,
+  startLine: bounded(Number.MAX_SAFE_INTEGER).optional(),
+  endLine: bounded(Number.MAX_SAFE_INTEGER).optional(),
+});
+
+export const fileListQuerySchema = z.strictObject({
+  path: pathSchema,
+  depth: bounded(Number.MAX_SAFE_INTEGER).default(1),
+  maxResults: bounded(Number.MAX_SAFE_INTEGER).optional(),
+});
+
+export const fileWatchQuerySchema = z.strictObject({ path: pathSchema, recursive: flag.default(true) });
+
+export const fileStatSchema = z
+  .strictObject({
+    path: z.string(),
+    kind: z.enum(["file", "directory", "symlink", "other"]),
+    sizeBytes: z.number().nonnegative(),
+    mode: z.int(),
+    modifiedAt: z.number(),
+    version: z.string().describe("Changes whenever the content does; the `ETag` without its quotes."),
+  })
+  .meta({ id: "FileStat" });
+
+export const fileListingSchema = z
+  .strictObject({ entries: z.array(fileStatSchema), truncated: z.boolean() })
+  .meta({ id: "FileListing" });
+
+export const globRequestSchema = z
+  .strictObject({
+    path: pathSchema,
+    pattern: z.string().max(16_384),
+    includeDirectories: z.boolean().optional(),
+    maxResults: z.int().min(1).optional(),
+  })
+  .meta({ id: "GlobRequest" });
+
+export const globReplySchema = z
+  .strictObject({ paths: z.array(z.string()), truncated: z.boolean() })
+  .meta({ id: "GlobReply" });
+
+export const grepRequestSchema = z
+  .strictObject({
+    path: pathSchema,
+    pattern: z.string().max(16_384),
+    glob: z.string().min(1).max(4_096).optional(),
+    literal: z.boolean().optional(),
+    caseSensitive: z.boolean().optional(),
+    maxResults: z.int().min(1).optional(),
+  })
+  .meta({ id: "GrepRequest" });
+
+export const grepReplySchema = z
+  .strictObject({
+    matches: z.array(z.strictObject({ path: z.string(), lineNumber: z.int(), line: z.string() })),
+    truncated: z.boolean(),
+  })
+  .meta({ id: "GrepReply" });
+
+export const mkdirRequestSchema = z.strictObject({ path: pathSchema }).meta({ id: "MkdirRequest" });
+export const renameRequestSchema = z.strictObject({ from: pathSchema, to: pathSchema }).meta({ id: "RenameRequest" });
+
+export const fileChangeSchema = z
+  .strictObject({
+    type: z.enum(["ready", "created", "modified", "removed", "overflow"]),
+    path: z.string(),
+  })
+  .meta({ id: "FileChange" });

@@ -1,0 +1,9 @@
+/** The HTTP API of a gateway, as both ends know it. */
+
+export * from "./exec.ts";
+export * from "./files.ts";
+export * from "./headers.ts";
+export * from "./leases.ts";
+export * from "./operators.ts";
+export * from "./threads.ts";
+export * from "./uploads.ts";

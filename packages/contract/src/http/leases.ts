@@ -1,0 +1,38 @@
+/** Leases of remote callers, on the wire. */
+
+import { z } from "zod";
+import { recoverySchema } from "../schemas.ts";
+
+/** Shorter ones would expire between two renewals over a slow network; longer ones keep what a dead caller held. */
+export const LEASE_TTL_MIN_MS = 1_000;
+export const LEASE_TTL_MAX_MS = 3_600_000;
+export const LEASE_TTL_DEFAULT_MS = 60_000;
+
+export const leaseRequestSchema = z
+  .strictObject({
+    purpose: z.string().min(1).max(200).optional().describe("What for, in a word or two."),
+    ttlMs: z
+      .int()
+      .min(LEASE_TTL_MIN_MS)
+      .max(LEASE_TTL_MAX_MS)
+      .default(LEASE_TTL_DEFAULT_MS)
+      .describe("The lease ends by itself when it is not renewed for this long."),
+    blueprint: z.string().min(1).max(64).optional().describe("What the sandbox is made from; default: `default`."),
+  })
+  .meta({ id: "LeaseRequest" });
+
+export const leaseSchema = z
+  .strictObject({
+    leaseId: z.string(),
+    sandboxId: z.string(),
+    generation: z.int(),
+    expiresAt: z.number().describe("Milliseconds since 1970, by the gateway's clock."),
+    recovery: recoverySchema,
+  })
+  .meta({ id: "Lease" });
+
+export type LeaseReply = z.infer<typeof leaseSchema>;
+
+export const leaseRenewalSchema = z
+  .strictObject({ leaseId: z.string(), expiresAt: z.number() })
+  .meta({ id: "LeaseRenewal" });

@@ -1,0 +1,85 @@
+/** What operators see: sandboxes, why they are there, who did what, whether the gateway is well. */
+
+import { z } from "zod";
+import { sandboxSummarySchema } from "../schemas.ts";
+
+export const sandboxIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/);
+
+export const sandboxListSchema = z
+  .strictObject({ sandboxes: z.array(sandboxSummarySchema) })
+  .meta({ id: "SandboxList" });
+
+export const explanationSchema = z
+  .strictObject({
+    sandboxId: z.string(),
+    state: z.enum(["creating", "leased", "parked", "blank", "stopping", "absent"]),
+    summary: z.string(),
+    holders: z.array(z.strictObject({ who: z.string(), purpose: z.string(), since: z.number() })),
+    stopped: z.strictObject({ reason: z.string(), by: z.string(), at: z.number().nullable() }).nullable(),
+    ends: z.strictObject({ reason: z.string(), at: z.number() }).nullable(),
+    history: z.array(z.looseObject({ type: z.string(), at: z.number(), instance: z.string() })),
+  })
+  .meta({ id: "Explanation" });
+
+export const auditEntrySchema = z
+  .strictObject({
+    at: z.number(),
+    requestId: z.string(),
+    keyId: z.string().nullable(),
+    scope: z.string().nullable(),
+    user: z.string().nullable(),
+    thread: z.string().nullable(),
+    method: z.string(),
+    route: z.string(),
+    status: z.int(),
+    code: z.string().nullable().describe("The error, if there was one."),
+    remoteAddress: z.string(),
+  })
+  .meta({ id: "AuditEntry" });
+
+export type AuditEntry = z.infer<typeof auditEntrySchema>;
+
+export const auditQuerySchema = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  user: z.string().max(128).optional(),
+  thread: z.string().max(64).optional(),
+});
+
+export const auditFindingSchema = z
+  .strictObject({ sandboxId: z.string().nullable(), problem: z.string() })
+  .meta({ id: "AuditFinding" });
+
+export const auditReplySchema = z
+  .strictObject({
+    consistent: z.boolean().nullable().describe("Engine against store; null when they could not be compared."),
+    findings: z.array(auditFindingSchema),
+    entries: z.array(auditEntrySchema).describe("Who did what, the newest first."),
+  })
+  .meta({ id: "AuditReply" });
+
+export const healthSchema = z.strictObject({ status: z.literal("ok") }).meta({ id: "Health" });
+export const readinessSchema = z
+  .strictObject({
+    status: z.enum(["ready", "draining", "unavailable"]),
+    checks: z.record(z.string(), z.string()),
+  })
+  .meta({ id: "Readiness" });
+
+export const KEY_SCOPES = ["user", "platform", "operator"] as const;
+export type KeyScope = (typeof KEY_SCOPES)[number];
+
+export const apiKeyInfoSchema = z
+  .strictObject({
+    id: z.string(),
+    scope: z.enum(KEY_SCOPES),
+    user: z.string().nullable(),
+    label: z.string().nullable(),
+    createdAt: z.number(),
+  })
+  .meta({ id: "ApiKey" });
+
+export type ApiKeyInfo = z.infer<typeof apiKeyInfoSchema>;
+
+export type AuditFinding = z.infer<typeof auditFindingSchema>;
+export type AuditReply = z.infer<typeof auditReplySchema>;
+export type ExplanationReply = z.infer<typeof explanationSchema>;

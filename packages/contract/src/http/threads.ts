@@ -1,0 +1,133 @@
+/** Threads as a whole, and what goes on inside their sandboxes: processes, ports, terminals. */
+
+import { z } from "zod";
+import { ENV_NAME_PATTERN } from "../sandbox.ts";
+import { threadIdSchema } from "../schemas.ts";
+
+export const threadParamsSchema = z.strictObject({ thread: threadIdSchema });
+
+export const threadDeleteQuerySchema = z.strictObject({
+  force: z
+    .enum(["true", "false"])
+    .default("false")
+    .transform((value) => value === "true")
+    .describe("Also while somebody uses it: their leases are lost."),
+});
+
+export const destroyReplySchema = z
+  .strictObject({
+    outcome: z.enum(["absent", "stopped", "stopping"]).describe("`stopping`: not yet confirmed; ask again."),
+  })
+  .meta({ id: "DestroyReply" });
+
+export const branchRequestSchema = z.strictObject({ to: threadIdSchema }).meta({ id: "BranchRequest" });
+export const branchReplySchema = z
+  .strictObject({
+    thread: z.string(),
+    fileCount: z.int().nonnegative(),
+    sizeBytes: z.number().nonnegative(),
+    skipped: z.array(z.string()).describe("What is not copied: symbolic links and unfinished uploads."),
+  })
+  .meta({ id: "BranchReply" });
+
+export type DestroyReply = z.infer<typeof destroyReplySchema>;
+export type BranchReply = z.infer<typeof branchReplySchema>;
+
+export const processListSchema = z
+  .strictObject({
+    processes: z.array(
+      z.strictObject({
+        pid: z.int(),
+        parentPid: z.int(),
+        command: z.string(),
+        state: z.string(),
+        residentBytes: z.number(),
+        cpuMs: z.number(),
+        execId: z.string().nullable(),
+      }),
+    ),
+  })
+  .meta({ id: "ProcessList" });
+
+export const usageSchema = z
+  .strictObject({
+    memoryBytes: z.number().nullable(),
+    memoryMaxBytes: z.number().nullable(),
+    processCount: z.number().nullable(),
+    processMax: z.number().nullable(),
+    cpuMs: z.number().nullable(),
+  })
+  .meta({ id: "ResourceUsage" });
+
+export const portSchema = z.coerce.number().int().min(1).max(65_535);
+export const portParamsSchema = z.strictObject({ thread: threadIdSchema, port: portSchema });
+
+export const portListSchema = z
+  .strictObject({
+    ports: z.array(z.strictObject({ port: z.int(), address: z.string(), pid: z.int().nullable() })),
+  })
+  .meta({ id: "PortList" });
+
+export const portWaitRequestSchema = z
+  .strictObject({ timeoutMs: z.int().min(1).max(600_000) })
+  .meta({ id: "PortWaitRequest" });
+
+/** A link is a right that cannot be taken back before it ends, so it ends within a day. */
+export const LINK_TTL_MAX_MS = 86_400_000;
+
+export const portLinkRequestSchema = z
+  .strictObject({ ttlMs: z.int().min(1_000).max(LINK_TTL_MAX_MS).default(3_600_000) })
+  .meta({ id: "PortLinkRequest" });
+
+export const portLinkSchema = z.strictObject({ url: z.string(), expiresAt: z.number() }).meta({ id: "PortLink" });
+
+export type PortLink = z.infer<typeof portLinkSchema>;
+
+export const terminalIdSchema = z.string().regex(/^[A-Za-z0-9_.-]{1,128}$/);
+const size = z.coerce.number().int().min(1).max(1_000);
+
+export const terminalQuerySchema = z.strictObject({
+  terminalId: terminalIdSchema.optional().describe("Attaches to this terminal, or opens one with this id."),
+  columns: size.default(80),
+  rows: size.default(24),
+  offset: z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Where to go on."),
+  cwd: z.string().max(4_096).optional(),
+});
+
+export const terminalRequestSchema = z
+  .strictObject({
+    terminalId: terminalIdSchema.optional(),
+    command: z.array(z.string().max(131_072)).min(1).max(1_024).optional().describe("Default: an interactive shell."),
+    cwd: z.string().max(4_096).optional(),
+    env: z.record(z.string().regex(ENV_NAME_PATTERN).max(256), z.string().max(131_072)).optional(),
+    columns: z.int().min(1).max(1_000),
+    rows: z.int().min(1).max(1_000),
+  })
+  .meta({ id: "TerminalRequest" });
+
+export const terminalInfoSchema = z
+  .strictObject({
+    terminalId: z.string(),
+    command: z.array(z.string()),
+    columns: z.int(),
+    rows: z.int(),
+    createdAt: z.number(),
+    attachedCount: z.int(),
+  })
+  .meta({ id: "TerminalInfo" });
+
+export const terminalListSchema = z
+  .strictObject({ terminals: z.array(terminalInfoSchema) })
+  .meta({ id: "TerminalList" });
+
+/** Text frames that a client sends. `ack` says how many bytes it has shown in all, and turns flow control on. */
+export const terminalControlSchema = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("resize"), columns: z.int().min(1).max(1_000), rows: z.int().min(1).max(1_000) }),
+  z.object({ type: z.literal("ack"), bytes: z.int().min(0) }),
+]);
+
+/** Text frames that the gateway sends: `ack` once, when the terminal is open; `exit` when its program has ended. */
+export const terminalNoticeSchema = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("ack"), terminalId: z.string(), offset: z.int(), droppedBytes: z.int() }),
+  z.object({ type: z.literal("exit"), exitCode: z.int().nullable(), signal: z.string().nullable() }),
+]);

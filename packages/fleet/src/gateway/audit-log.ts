@@ -1,0 +1,103 @@
+/**
+ * Who did what: one JSON line per request that changed something or was refused, in a file that only the gateway's own
+ * account can read. The newest are also in memory, for `GET /v1/audit`.
+ *
+ * Invariants
+ * - An entry names keys by their id, and holds no bodies, paths of files or header values.
+ * - Writing never fails a request; a file that cannot be written is reported, once, through `onProblem`.
+ * - The file is bounded: at `FILE_MAX_BYTES` it becomes `audit.1.jsonl`, and the one before that goes.
+ */
+
+import { createWriteStream, type WriteStream } from "node:fs";
+import { mkdir, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { AuditEntry } from "@sandlot/contract";
+
+const HELD_MAX = 5_000;
+const FILE_MAX_BYTES = 64 * 1024 * 1024;
+
+export class AuditLog {
+  readonly #directory: string;
+  readonly #onProblem: (error: unknown) => void;
+  readonly #held: AuditEntry[] = [];
+  #file: WriteStream | null = null;
+  #sizeBytes = 0;
+  #rotating: Promise<void> | null = null;
+  #failed = false;
+
+  private constructor(directory: string, onProblem: (error: unknown) => void) {
+    this.#directory = directory;
+    this.#onProblem = onProblem;
+  }
+
+  static async open(home: string, onProblem: (error: unknown) => void): Promise<AuditLog> {
+    const directory = join(home, "audit");
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const log = new AuditLog(directory, onProblem);
+    await log.#openFile();
+    return log;
+  }
+
+  add(entry: AuditEntry): void {
+    this.#held.push(entry);
+    if (this.#held.length > HELD_MAX) this.#held.shift();
+    const line = `${JSON.stringify(entry)}\n`;
+    this.#sizeBytes += line.length;
+    this.#file?.write(line);
+    if (this.#sizeBytes > FILE_MAX_BYTES) this.#rotating ??= this.#rotate();
+  }
+
+  /** The newest first. */
+  newest({ limit, user, thread }: { limit: number; user?: string | undefined; thread?: string | undefined }) {
+    const found: AuditEntry[] = [];
+    for (let index = this.#held.length - 1; index >= 0 && found.length < limit; index -= 1) {
+      const entry = this.#held[index];
+      if (entry === undefined || (user !== undefined && entry.user !== user)) continue;
+      if (thread === undefined || entry.thread === thread) found.push(entry);
+    }
+    return found;
+  }
+
+  async close(): Promise<void> {
+    await this.#rotating;
+    await endOf(this.#file);
+  }
+
+  async #rotate(): Promise<void> {
+    const full = this.#file;
+    this.#file = null;
+    try {
+      await endOf(full);
+      await rename(this.#path("audit.jsonl"), this.#path("audit.1.jsonl"));
+      await this.#openFile();
+    } catch (error) {
+      this.#report(error);
+    } finally {
+      this.#rotating = null;
+    }
+  }
+
+  async #openFile(): Promise<void> {
+    const file = createWriteStream(this.#path("audit.jsonl"), { flags: "a", mode: 0o600 });
+    await new Promise<void>((resolve, reject) => file.once("open", () => resolve()).once("error", reject));
+    file.on("error", (error) => this.#report(error));
+    this.#sizeBytes = (await stat(this.#path("audit.jsonl"))).size;
+    this.#file = file;
+  }
+
+  #report(error: unknown): void {
+    if (!this.#failed) this.#onProblem(error);
+    this.#failed = true;
+  }
+
+  #path(name: string): string {
+    return join(this.#directory, name);
+  }
+}
+
+function endOf(file: WriteStream | null): Promise<void> {
+  return new Promise((resolve) => {
+    if (file === null || file.destroyed) resolve();
+    else file.once("close", () => resolve()).end();
+  });
+}

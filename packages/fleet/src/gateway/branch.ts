@@ -1,0 +1,61 @@
+/**
+ * Copying a thread's workspace through two sandboxes, for backends whose workspaces this host cannot reach.
+ *
+ * All or nothing: when anything fails, the new thread is removed with what it has got. Symbolic links are left out (in
+ * another thread they would point at other things), and so are uploads that were never finished.
+ */
+
+import { type FileStat, type Sandbox, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import type { Fleet } from "../fleet.ts";
+import type { ThreadKey, ThreadUse } from "./thread-use.ts";
+import { type BranchOutcome, STAGED_PREFIX, STAGED_SUFFIX } from "./workspace-access.ts";
+
+const DEPTH_MAX = 64;
+
+export async function branchThroughSandboxes(
+  fleet: Fleet,
+  threads: ThreadUse,
+  from: ThreadKey,
+  to: ThreadKey,
+  signal: AbortSignal,
+): Promise<BranchOutcome> {
+  await using source = await threads.acquire(from, "gateway: branch", signal);
+  await using target = await threads.acquire(to, "gateway: branch", signal);
+  if (target.recovery.kind !== "empty") throw new SandlotError("thread_exists", { thread: to.thread });
+  try {
+    return await copyTree(source.sandbox, target.sandbox, signal);
+  } catch (error) {
+    await target.release();
+    await fleet.destroy(to, { purge: true, force: true });
+    throw error;
+  }
+}
+
+async function copyTree(source: Sandbox, target: Sandbox, signal: AbortSignal): Promise<BranchOutcome> {
+  const { entries, truncated } = await source.files.list(WORKSPACE_ROOT, { depth: DEPTH_MAX });
+  if (truncated)
+    throw new SandlotError("payload_too_large", {
+      what: `A workspace of more than ${entries.length} files`,
+      maxBytes: 0,
+    });
+  const skipped: string[] = [];
+  let fileCount = 0;
+  let sizeBytes = 0;
+  for (const entry of entries) {
+    signal.throwIfAborted();
+    if (isLeftOut(entry)) skipped.push(entry.path);
+    else if (entry.kind === "directory") await target.files.mkdir(entry.path);
+    else {
+      await target.files.upload(entry.path, source.files.download(entry.path), { mode: entry.mode & 0o777 });
+      fileCount += 1;
+      sizeBytes += entry.sizeBytes;
+    }
+  }
+  return { fileCount, sizeBytes, skipped };
+}
+
+function isLeftOut({ path, kind }: FileStat): boolean {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  const unfinished = name.startsWith(STAGED_PREFIX) && name.endsWith(STAGED_SUFFIX);
+  return unfinished || (kind !== "file" && kind !== "directory");
+}

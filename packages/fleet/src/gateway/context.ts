@@ -1,0 +1,68 @@
+/** What every route of a gateway works with, and the words that a route declares about itself. */
+
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from "fastify";
+import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import type { Fleet } from "../fleet.ts";
+import type { World } from "../world/world.ts";
+import type { AuditLog } from "./audit-log.ts";
+import type { Converter } from "./documents/converter.ts";
+import type { EventLog } from "./event-log.ts";
+import type { Access, Caller } from "./guards/caller.ts";
+import type { Metrics } from "./metrics.ts";
+import type { PreviewLinks } from "./previews/links.ts";
+import type { GatewaySettings } from "./settings.ts";
+import type { FleetAudit } from "./start-gateway.ts";
+import type { Streams } from "./streams/streams.ts";
+import type { ThreadUse } from "./thread-use.ts";
+import type { WorkspaceAccess } from "./workspace-access.ts";
+
+export interface GatewayContext {
+  readonly fleet: Fleet;
+  readonly world: World;
+  readonly settings: GatewaySettings;
+  readonly threads: ThreadUse;
+  readonly workspaces: WorkspaceAccess;
+  readonly converter: Converter;
+  readonly links: PreviewLinks;
+  /** Where a host name below the preview domain is reached, without a slash at the end. */
+  readonly previewAddress: (label: string) => string;
+  readonly events: EventLog;
+  readonly audit: AuditLog;
+  readonly auditFleet: FleetAudit | null;
+  readonly metrics: Metrics;
+  readonly streams: Streams;
+  /** Fires when the gateway is being stopped. */
+  readonly draining: AbortSignal;
+}
+
+export type GatewayApp = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  ZodTypeProvider
+>;
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Who may ask. A route without it is not registered. */
+    access?: Access;
+    /** What it does to the thread's sandbox, for whoever asks who holds it. */
+    purpose?: string;
+    /** The handler reads the body itself, as it comes. */
+    streamsBody?: boolean;
+    /** Errors also carry `detail`, as DeerFlow's web client expects. */
+    deerflow?: boolean;
+  }
+  interface FastifyRequest {
+    caller: Caller | null;
+    errorCode: string | null;
+    startedAt: number;
+  }
+}

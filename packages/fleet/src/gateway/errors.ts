@@ -1,0 +1,101 @@
+/**
+ * One shape for every error: `{ error: { code, message, retryable, details, requestId } }`, with `Retry-After` where
+ * waiting helps. Whatever went wrong is made a `SandlotError` first; its code decides the rest.
+ *
+ * Invariants
+ * - What a caller sent wrong is never a 5xx.
+ * - What nobody foresaw is `internal`: the log has it under the request's id, the answer does not.
+ */
+
+import { isSandlotError, SandlotError } from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { hasZodFastifySchemaValidationErrors } from "fastify-type-provider-zod";
+import { CallerGone } from "./thread-use.ts";
+
+export interface ErrorReply {
+  readonly error: {
+    readonly code: string;
+    readonly message: string;
+    readonly retryable: boolean;
+    readonly details: unknown;
+    readonly requestId: string;
+  };
+}
+
+/** The cause of an error for which DeerFlow has words of its own, which its web client shows. */
+export class DeerFlowDetail extends Error {}
+
+/** Fastify's own refusals, by their code. */
+const FRAMEWORK_ERRORS: Readonly<Record<string, (request: FastifyRequest) => SandlotError>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
+    new SandlotError("payload_too_large", { what: "The body", maxBytes: routeOptions.bodyLimit ?? 0 }),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ({ headers }) =>
+    new SandlotError("unsupported_media", {
+      mediaType: headers["content-type"] ?? "A body without a type",
+      problem: "this route does not take it",
+    }),
+  FST_ERR_CTP_EMPTY_JSON_BODY: () => invalid("body", "it is empty, but was announced as JSON"),
+  FST_ERR_CTP_INVALID_JSON_BODY: () => invalid("body", "it is not JSON"),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () => invalid("Content-Length", "it differs from the length of the body"),
+  FST_ERR_BAD_URL: () => invalid("URL", "it is not well-formed"),
+  FST_INVALID_MULTIPART_CONTENT_TYPE: () =>
+    new SandlotError("unsupported_media", { mediaType: "The body", problem: "this route takes multipart/form-data" }),
+};
+
+export function errorReply(error: SandlotError, requestId: string): ErrorReply {
+  const { code, message, retryable, details } = error;
+  return { error: { code, message, retryable, details, requestId } };
+}
+
+/** What any thrown value means for the caller. */
+export function toSandlotError(error: unknown, request: FastifyRequest): SandlotError {
+  if (isSandlotError(error)) return error;
+  if (hasZodFastifySchemaValidationErrors(error)) {
+    const issue = error.validation[0];
+    const path = (issue?.instancePath ?? "").split("/").filter((part) => part !== "");
+    return invalid([error.validationContext, ...path].join("."), issue?.message ?? "it is not valid");
+  }
+  // Nobody is left to be told.
+  if (error instanceof CallerGone) return new SandlotError("internal", { problem: error.message });
+  const code = error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+  const known = FRAMEWORK_ERRORS[code]?.(request);
+  if (known !== undefined) return known;
+  const status = error instanceof Error && "statusCode" in error ? Number(error.statusCode) : 500;
+  if (status >= 400 && status < 500)
+    return invalid("request", error instanceof Error ? error.message : "it is refused");
+  request.log.error({ err: error }, "a request failed in a way that nobody foresaw");
+  return new SandlotError(
+    "internal",
+    { problem: "the gateway's log has more under this request's id" },
+    { cause: error },
+  );
+}
+
+export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = toSandlotError(thrown, request);
+  request.errorCode = error.code;
+  const retryAfter = retryAfterSeconds(error);
+  if (retryAfter !== null) reply.header("retry-after", String(retryAfter));
+  const body = errorReply(error, request.id);
+  const forDeerFlow = request.routeOptions.config.deerflow === true;
+  const detail = forDeerFlow
+    ? { detail: error.cause instanceof DeerFlowDetail ? error.cause.message : error.message }
+    : {};
+  return reply
+    .code(forDeerFlow && error.code === "invalid_request" ? 400 : error.status)
+    .removeHeader("content-disposition")
+    .removeHeader("etag")
+    .header("content-type", "application/json; charset=utf-8")
+    .serializer(JSON.stringify)
+    .send({ ...detail, ...body });
+}
+
+export function retryAfterSeconds(error: SandlotError): number | null {
+  const { details } = error;
+  if ("retryAfterMs" in details) return Math.max(1, Math.ceil(details.retryAfterMs / 1_000));
+  return error.retryable && (error.status === 429 || error.status === 503) ? 1 : null;
+}
+
+function invalid(field: string, problem: string): SandlotError {
+  return new SandlotError("invalid_request", { field, problem });
+}

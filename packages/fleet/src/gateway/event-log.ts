@@ -1,0 +1,90 @@
+/**
+ * What the fleet has told lately, numbered, so that a reader whose connection broke can go on where it was.
+ * An id is `<life>-<number>`: the numbers of another life of the gateway say nothing about this one's.
+ */
+
+import type { FleetEvent } from "@sandlot/contract";
+import type { FleetEvents } from "../fleet.ts";
+import type { World } from "../world/world.ts";
+
+/** Enough for a reader to be away for some minutes of a busy fleet. */
+const HELD_MAX = 5_000;
+
+export interface NumberedEvent {
+  readonly id: string;
+  readonly type: string;
+  /** As it travels: encoded once, however many read it. */
+  readonly json: string;
+}
+
+interface Held {
+  readonly event: FleetEvent;
+  json: string | null;
+}
+
+export class EventLog {
+  readonly #life: string;
+  readonly #held: Held[] = [];
+  readonly #stop: () => void;
+  /** The number of the oldest that is held. */
+  #first = 1;
+  readonly #wakes = new Set<() => void>();
+
+  constructor(events: FleetEvents, world: World) {
+    this.#life = world.randomHex(4);
+    this.#stop = events.on((event) => {
+      this.#held.push({ event, json: null });
+      if (this.#held.length > HELD_MAX) {
+        this.#held.shift();
+        this.#first += 1;
+      }
+      for (const wake of this.#wakes) wake();
+    });
+  }
+
+  /** Where a reader goes on: after the event with this id, or from now on. `missed`: some are no longer known. */
+  position(lastId: string | undefined): { readonly next: number; readonly missed: boolean } {
+    const end = this.#first + this.#held.length;
+    if (lastId === undefined) return { next: end, missed: false };
+    const [life, text] = lastId.split("-");
+    const number = Number(text);
+    if (life !== this.#life || !Number.isSafeInteger(number) || number >= end)
+      return { next: this.#first, missed: true };
+    return number + 1 < this.#first ? { next: this.#first, missed: true } : { next: number + 1, missed: false };
+  }
+
+  /** Everything from a number on, for ever. A reader that falls too far behind is told what it missed (`null`). */
+  async *from(start: number, signal: AbortSignal): AsyncGenerator<NumberedEvent | null> {
+    let next = start;
+    while (!signal.aborted) {
+      if (next < this.#first) {
+        next = this.#first;
+        yield null;
+      }
+      const held = this.#held[next - this.#first];
+      if (held === undefined) await this.#more(signal);
+      else {
+        held.json ??= JSON.stringify(held.event);
+        yield { id: `${this.#life}-${next}`, type: held.event.type, json: held.json };
+        next += 1;
+      }
+    }
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #more(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = () => {
+        this.#wakes.delete(wake);
+        signal.removeEventListener("abort", wake);
+        resolve();
+      };
+      this.#wakes.add(wake);
+      signal.addEventListener("abort", wake, { once: true });
+      if (signal.aborted) wake();
+    });
+  }
+}

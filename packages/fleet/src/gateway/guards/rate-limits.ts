@@ -1,0 +1,87 @@
+/**
+ * How often one key and one user may ask, and how often one address may guess. Token buckets: an average, and a burst
+ * above it. Counted in this process; each gateway of a fleet has its own.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { World } from "../../world/world.ts";
+import type { GatewaySettings } from "../settings.ts";
+import type { Caller } from "./caller.ts";
+
+/** Callers remembered at once. A bucket that is full again is forgotten without loss. */
+const BUCKETS_MAX = 50_000;
+
+interface Bucket {
+  tokens: number;
+  at: number;
+}
+
+export class RateLimits {
+  readonly #world: World;
+  readonly #keys: Buckets;
+  readonly #users: Buckets;
+  readonly #failures: Buckets;
+
+  constructor(world: World, { rate }: GatewaySettings) {
+    this.#world = world;
+    this.#keys = new Buckets(rate.perKeyPerSecond, rate.burst);
+    this.#users = new Buckets(rate.perUserPerSecond, rate.burst);
+    this.#failures = new Buckets(rate.perAddressFailuresPerMinute / 60, rate.perAddressFailuresPerMinute);
+  }
+
+  count({ keyId, user }: Caller): void {
+    const now = this.#world.monotonicMs();
+    refuse("requests of this key", this.#keys, this.#keys.take(keyId, now));
+    if (user !== null) refuse("requests for this user", this.#users, this.#users.take(user, now));
+  }
+
+  countFailure(address: string): void {
+    refuse("refused keys from this address", this.#failures, this.#failures.take(address, this.#world.monotonicMs()));
+  }
+}
+
+class Buckets {
+  readonly perSecond: number;
+  readonly #burst: number;
+  readonly #buckets = new Map<string, Bucket>();
+
+  constructor(perSecond: number, burst: number) {
+    this.perSecond = perSecond;
+    this.#burst = Math.max(1, burst);
+  }
+
+  /** Takes one; or, when there is none, says how long until there is. */
+  take(name: string, now: number): number {
+    const bucket = this.#filled(name, now);
+    if (bucket.tokens < 1) return ((1 - bucket.tokens) / this.perSecond) * 1_000;
+    bucket.tokens -= 1;
+    return 0;
+  }
+
+  #filled(name: string, now: number): Bucket {
+    const known = this.#buckets.get(name);
+    if (known !== undefined) {
+      known.tokens = Math.min(this.#burst, known.tokens + ((now - known.at) / 1_000) * this.perSecond);
+      known.at = now;
+      return known;
+    }
+    if (this.#buckets.size >= BUCKETS_MAX) this.#forgetFull(now);
+    const bucket: Bucket = { tokens: this.#burst, at: now };
+    this.#buckets.set(name, bucket);
+    return bucket;
+  }
+
+  #forgetFull(now: number): void {
+    for (const [name, { tokens, at }] of this.#buckets)
+      if (tokens + ((now - at) / 1_000) * this.perSecond >= this.#burst) this.#buckets.delete(name);
+    // Everybody is busy: who has asked longest ago begins anew.
+    const oldest = this.#buckets.keys().next();
+    if (this.#buckets.size >= BUCKETS_MAX && oldest.done !== true) this.#buckets.delete(oldest.value);
+  }
+}
+
+function refuse(scope: string, { perSecond }: Buckets, waitMs: number): void {
+  if (waitMs <= 0) return;
+  const retryAfterMs = Math.ceil(waitMs);
+  throw new SandlotError("rate_limited", { scope: `${scope}, per second`, max: perSecond, retryAfterMs });
+}

@@ -1,0 +1,46 @@
+/**
+ * Keeps web pages out, on every route, before anything else is looked at.
+ *
+ * - Host: a page whose name was made to point here (DNS rebinding) says that name. Only names of this gateway pass.
+ * - Origin and Sec-Fetch-Site: a browser says which page is behind a request. Only our own and configured ones pass.
+ *   This also covers a form's multipart POST and a WebSocket, which no preflight protects.
+ */
+
+import { isIP } from "node:net";
+import { SandlotError } from "@sandlot/contract";
+import type { FastifyRequest } from "fastify";
+import { type GatewaySettings, isLoopback } from "../settings.ts";
+
+export type WebPageGuard = (request: FastifyRequest) => void;
+
+/** `listensOn` is known once the gateway listens; until then nobody can ask. */
+export function webPageGuard(settings: GatewaySettings, listensOn: () => number): WebPageGuard {
+  const origins = new Set(settings.allowedOrigins.map((origin) => new URL(origin).origin));
+  return ({ headers, protocol }) => {
+    const host = (headers[":authority"] ?? headers.host ?? "").toString().toLowerCase();
+    if (!hostAllowed(host, settings, listensOn()))
+      throw new SandlotError("forbidden", { problem: "this gateway is not known under that Host" });
+    const { origin } = headers;
+    if (origin !== undefined) {
+      const scheme = settings.behindProxy ? ["http", "https"] : [protocol];
+      if (origins.has(origin) || scheme.some((name) => origin === `${name}://${host}`)) return;
+      throw new SandlotError("forbidden", { problem: "pages of that Origin may not call this gateway" });
+    }
+    const site = headers["sec-fetch-site"];
+    if (site !== undefined && site !== "same-origin" && site !== "none")
+      throw new SandlotError("forbidden", { problem: "other sites may not call this gateway" });
+  };
+}
+
+function hostAllowed(host: string, settings: GatewaySettings, port: number): boolean {
+  if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === host)) return true;
+  const match = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(?::(\d+))?$/.exec(host);
+  const name = match?.[1]?.replace(/^\[|\]$/g, "");
+  if (name === undefined) return false;
+  if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === name)) return true;
+  const defaultPort = settings.tls === undefined ? 80 : 443;
+  if (Number(match?.[2] ?? defaultPort) !== port) return false;
+  if (isLoopback(settings.host)) return isLoopback(name);
+  // No name can be made to point here when an address was asked for.
+  return name === settings.host.toLowerCase() || isIP(name) !== 0;
+}

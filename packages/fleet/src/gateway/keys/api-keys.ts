@@ -1,0 +1,148 @@
+/**
+ * API keys at rest: one file per key, so that two processes that create and revoke at the same time need no lock.
+ *
+ * Invariants
+ * - A file holds the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be searched.
+ * - Files are 0600 in a directory that is 0700, and appear whole: written beside and then linked into place.
+ * - A revoked key stops working within `RECHECK_MS` in every process.
+ * - File names are ids that this file has made up; nothing a caller sent becomes part of a path unchecked.
+ */
+
+import { createHash, timingSafeEqual } from "node:crypto";
+import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type ApiKeyInfo, apiKeyInfoSchema, type KeyScope, parseUserId, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import type { World } from "../../world/world.ts";
+
+const KEY_PATTERN = /^slk_([0-9a-f]{12})_([0-9a-f]{48})$/;
+const ID_PATTERN = /^[0-9a-f]{12}$/;
+/** How old knowledge of a key may be: a revocation takes this long, a request costs one read of a file per this long. */
+const RECHECK_MS = 1_000;
+/** Keys remembered between requests; beyond it all are forgotten and read again. */
+const REMEMBERED_MAX = 10_000;
+
+const storedKeySchema = apiKeyInfoSchema.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
+type StoredKey = z.infer<typeof storedKeySchema>;
+
+export interface NewKey {
+  readonly scope: KeyScope;
+  /** Needed for the scope `user`, and only there. */
+  readonly user?: string;
+  readonly label?: string;
+}
+
+export class ApiKeys {
+  readonly #directory: string;
+  readonly #world: World;
+  readonly #known = new Map<string, { readonly key: StoredKey; readonly checkedAt: number }>();
+
+  private constructor(directory: string, world: World) {
+    this.#directory = directory;
+    this.#world = world;
+  }
+
+  static async open(home: string, world: World): Promise<ApiKeys> {
+    const directory = join(home, "keys");
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    return new ApiKeys(directory, world);
+  }
+
+  /** The only moment at which the key itself is seen. */
+  async create({ scope, user, label }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
+    if ((scope === "user") !== (user !== undefined))
+      throw new SandlotError("invalid_request", {
+        field: "user",
+        problem: scope === "user" ? "a key of scope user needs one" : `a key of scope ${scope} has none`,
+      });
+    const id = this.#world.randomHex(6);
+    const secret = this.#world.randomHex(24);
+    const info: ApiKeyInfo = {
+      id,
+      scope,
+      user: user === undefined ? null : parseUserId(user),
+      label: label ?? null,
+      createdAt: this.#world.wallMs(),
+    };
+    const stored: StoredKey = { ...info, hash: hashOf(secret).toString("hex") };
+    const staged = join(this.#directory, `.${id}.part`);
+    await writeFile(staged, `${JSON.stringify(stored)}\n`, { mode: 0o600, flag: "wx" });
+    await rename(staged, this.#path(id));
+    return { ...info, key: `slk_${id}_${secret}` };
+  }
+
+  async list(): Promise<readonly ApiKeyInfo[]> {
+    const names = (await readdir(this.#directory)).filter((name) => /^[0-9a-f]{12}\.json$/.test(name));
+    const keys = await Promise.all(names.map((name) => this.#read(name.slice(0, 12))));
+    return keys
+      .filter((key) => key !== null)
+      .map(({ hash: _, ...info }) => info)
+      .sort((a, b) => a.createdAt - b.createdAt);
+  }
+
+  /** False when there is no such key. */
+  async revoke(id: string): Promise<boolean> {
+    if (!ID_PATTERN.test(id)) return false;
+    this.#known.delete(id);
+    try {
+      await unlink(this.#path(id));
+      return true;
+    } catch (error) {
+      if (isMissing(error)) return false;
+      throw error;
+    }
+  }
+
+  /** Whose key this is, or `null` when it is nobody's. */
+  async verify(text: string): Promise<ApiKeyInfo | null> {
+    const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
+    if (id === undefined || secret === undefined) return null;
+    const key = await this.#lookUp(id);
+    if (key === null || !timingSafeEqual(hashOf(secret), Buffer.from(key.hash, "hex"))) return null;
+    return key;
+  }
+
+  async #lookUp(id: string): Promise<StoredKey | null> {
+    const now = this.#world.monotonicMs();
+    const known = this.#known.get(id);
+    if (known !== undefined && now - known.checkedAt < RECHECK_MS) return known.key;
+    const key = await this.#read(id);
+    if (this.#known.size >= REMEMBERED_MAX) this.#known.clear();
+    if (key === null) this.#known.delete(id);
+    else this.#known.set(id, { key, checkedAt: now });
+    return key;
+  }
+
+  async #read(id: string): Promise<StoredKey | null> {
+    let text: string;
+    try {
+      text = await readFile(this.#path(id), "utf8");
+    } catch (error) {
+      if (isMissing(error)) return null;
+      throw error;
+    }
+    const parsed = storedKeySchema.safeParse(parseJson(text));
+    if (parsed.success) return parsed.data;
+    throw new SandlotError("store_corrupt", { path: this.#path(id), problem: "it is not the record of a key" });
+  }
+
+  #path(id: string): string {
+    return join(this.#directory, `${id}.json`);
+  }
+}
+
+function hashOf(secret: string): Buffer {
+  return createHash("sha256").update(secret).digest();
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
+}

@@ -1,0 +1,46 @@
+/**
+ * The first operator key: made by the first `serve`, kept in `$SANDLOT_HOME/operator.key` (0600) for the command line.
+ * Whoever can read that file can also read the fleet's state, so it gives away nothing that was not theirs.
+ */
+
+import { link, readFile, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { World } from "../../world/world.ts";
+import { type ApiKeys, isMissing } from "./api-keys.ts";
+
+export function operatorKeyPath(home: string): string {
+  return join(home, "operator.key");
+}
+
+/** The key for the command line, or `null` where no gateway has run yet. */
+export async function readOperatorKey(home: string): Promise<string | null> {
+  try {
+    return (await readFile(operatorKeyPath(home), "utf8")).trim();
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+}
+
+/** Makes the key when there is none. One that was revoked on purpose is not replaced: its file is still there. */
+export async function ensureOperatorKey(
+  keys: ApiKeys,
+  home: string,
+  world: World,
+): Promise<{ readonly made: boolean }> {
+  if ((await readOperatorKey(home)) !== null) return { made: false };
+  const { id, key } = await keys.create({ scope: "operator", label: "made by the first serve" });
+  const staged = join(home, `.operator-${world.randomHex(6)}.part`);
+  await writeFile(staged, `${key}\n`, { mode: 0o600, flag: "wx" });
+  try {
+    // Fails when another process was first; then its key is the one.
+    await link(staged, operatorKeyPath(home));
+    return { made: true };
+  } catch (error) {
+    await keys.revoke(id);
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") return { made: false };
+    throw error;
+  } finally {
+    await unlink(staged);
+  }
+}

@@ -1,0 +1,78 @@
+/** Headers on their way through a preview, in and out. Pure. */
+
+import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import { LINK_COOKIE, LINK_PARAMETER } from "./links.ts";
+
+/** About one connection, not about the message. */
+const HOP_BY_HOP = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/** What the server in the sandbox gets: as if it were asked directly, without what is the preview's own. */
+export function requestHeaders({ headers }: IncomingMessage, port: number): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined && !HOP_BY_HOP.has(name) && name !== "cookie") passed[name] = value;
+  const cookie = withoutLink(headers.cookie);
+  if (cookie !== "") passed.cookie = cookie;
+  // Development servers check both against their own name.
+  if (headers.origin !== undefined) passed.origin = `http://localhost:${port}`;
+  passed.host = `localhost:${port}`;
+  passed["x-forwarded-host"] = headers.host ?? "";
+  // Its length is known, or it comes in pieces: Node decides which, from this.
+  if (headers["transfer-encoding"] !== undefined) passed["transfer-encoding"] = "chunked";
+  return passed;
+}
+
+/** What the browser gets. A cookie stays with the host that set it, and the preview's own cannot be set. */
+export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined && !HOP_BY_HOP.has(name) && name !== "set-cookie") passed[name] = value;
+  const cookies = (headers["set-cookie"] ?? [])
+    .filter((cookie) => cookie.split("=")[0]?.trim() !== LINK_COOKIE)
+    .map((cookie) => cookie.replace(/;\s*domain=[^;]*/gi, ""));
+  if (cookies.length > 0) passed["set-cookie"] = cookies;
+  return passed;
+}
+
+/** A link's token in an address, and the address without it. */
+export function linkInAddress(address: string): { readonly token: string; readonly rest: string } | null {
+  const [path = "/", query] = splitOnce(address, "?");
+  if (query === undefined) return null;
+  const parts = query.split("&");
+  const found = parts.find((part) => part.startsWith(`${LINK_PARAMETER}=`));
+  if (found === undefined) return null;
+  const rest = parts.filter((part) => part !== found).join("&");
+  // Two slashes would make it the address of another host.
+  const local = `/${path.replace(/^[/\\]+/, "")}`;
+  return { token: found.slice(LINK_PARAMETER.length + 1), rest: rest === "" ? local : `${local}?${rest}` };
+}
+
+export function cookieOf(header: string | undefined, name: string): string | undefined {
+  for (const part of (header ?? "").split(";")) {
+    const [key, value] = splitOnce(part.trim(), "=");
+    if (key === name) return value;
+  }
+  return undefined;
+}
+
+function withoutLink(header: string | undefined): string {
+  return (header ?? "")
+    .split(";")
+    .map((part) => part.trim())
+    .filter((part) => part !== "" && splitOnce(part, "=")[0] !== LINK_COOKIE)
+    .join("; ");
+}
+
+function splitOnce(text: string, separator: string): readonly [string, string?] {
+  const at = text.indexOf(separator);
+  return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}

@@ -1,0 +1,89 @@
+/**
+ * Signed links to a port of a thread's sandbox.
+ *
+ * Invariants
+ * - A link says user, thread, port and until when, and is signed: a gateway needs no memory of it, and after a restart
+ *   it still holds. Nobody can make one, or widen one, without the secret in `$SANDLOT_HOME`.
+ * - Each (user, thread) has a host name of its own below the preview domain, and each port another: what one agent
+ *   serves is, to a browser, another site than what another one serves, and than the gateway.
+ */
+
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { link, readFile, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { parseThreadId, parseUserId } from "@sandlot/contract";
+import { z } from "zod";
+import type { World } from "../../world/world.ts";
+import { isMissing } from "../keys/api-keys.ts";
+import type { ThreadKey } from "../thread-use.ts";
+
+/** Where a link's token stands in the first request; after it a cookie of that host has it. */
+export const LINK_PARAMETER = "sandlot-link";
+export const LINK_COOKIE = "sandlot-link";
+
+const claimsSchema = z.strictObject({ u: z.string(), t: z.string(), p: z.int().min(1).max(65_535), e: z.number() });
+
+export interface PreviewTarget extends ThreadKey {
+  readonly port: number;
+  readonly expiresAt: number;
+}
+
+export class PreviewLinks {
+  readonly #secret: Buffer;
+  readonly #world: World;
+
+  private constructor(secret: Buffer, world: World) {
+    this.#secret = secret;
+    this.#world = world;
+  }
+
+  static async open(home: string, world: World): Promise<PreviewLinks> {
+    return new PreviewLinks(await secretOf(join(home, "preview.secret")), world);
+  }
+
+  sign({ user, thread, port, expiresAt }: PreviewTarget): string {
+    const claims = Buffer.from(JSON.stringify({ u: user, t: thread, p: port, e: expiresAt })).toString("base64url");
+    return `${claims}.${this.#mac(`link\n${claims}`)}`;
+  }
+
+  /** What a token is for, or `null` when it is none, is forged or has ended. */
+  verify(token: string): PreviewTarget | null {
+    const [claims, mac, ...more] = token.split(".");
+    if (claims === undefined || mac === undefined || more.length > 0) return null;
+    const expected = Buffer.from(this.#mac(`link\n${claims}`));
+    const given = Buffer.from(mac);
+    if (given.byteLength !== expected.byteLength || !timingSafeEqual(given, expected)) return null;
+    const { u, t, p, e } = claimsSchema.parse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
+    if (e <= this.#world.wallMs()) return null;
+    return { user: parseUserId(u), thread: parseThreadId(t), port: p, expiresAt: e };
+  }
+
+  /** The first label of the host name: `{port}--{id}`. The id says nothing about who and what. */
+  labelOf({ user, thread }: ThreadKey, port: number): string {
+    const id = createHmac("sha256", this.#secret).update(`host\n${user}\n${thread}`).digest("hex").slice(0, 24);
+    return `${port}--${id}`;
+  }
+
+  #mac(text: string): string {
+    return createHmac("sha256", this.#secret).update(text).digest("base64url");
+  }
+}
+
+/** Made by whoever is first; everybody else reads it. */
+async function secretOf(path: string): Promise<Buffer> {
+  try {
+    return Buffer.from((await readFile(path, "utf8")).trim(), "hex");
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+  const staged = `${path}.${randomBytes(4).toString("hex")}.part`;
+  await writeFile(staged, `${randomBytes(32).toString("hex")}\n`, { mode: 0o600, flag: "wx" });
+  try {
+    await link(staged, path);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+  } finally {
+    await unlink(staged);
+  }
+  return secretOf(path);
+}

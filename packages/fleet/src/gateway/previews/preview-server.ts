@@ -1,0 +1,203 @@
+/**
+ * Previews: HTTP and WebSocket into a sandbox, on a listener and under host names of their own.
+ *
+ *   {port}--{id}.{domain}   no link, a forged or an ended one ─ 401
+ *                           a link in the address ─ a cookie of this host, then the same address without it
+ *                           the cookie ─ a lease, a connection to the port, the request as it is
+ *
+ * Invariants
+ * - Each port of each thread is a site of its own to a browser: cookies, storage and scripts of one reach no other, and
+ *   none is the gateway's, which refuses their Origin.
+ * - The cookie and its like are never passed into the sandbox, nor can the sandbox set them.
+ * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it.
+ */
+
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import type { Duplex } from "node:stream";
+import { isSandlotError, SandlotError } from "@sandlot/contract";
+import type { FastifyBaseLogger } from "fastify";
+import type { World } from "../../world/world.ts";
+import { errorReply, retryAfterSeconds } from "../errors.ts";
+import type { GatewaySettings } from "../settings.ts";
+import type { ThreadUse } from "../thread-use.ts";
+import { answerHeaders, cookieOf, linkInAddress, requestHeaders } from "./headers.ts";
+import { LINK_COOKIE, type PreviewLinks, type PreviewTarget } from "./links.ts";
+
+export interface PreviewParts {
+  readonly links: PreviewLinks;
+  readonly threads: ThreadUse;
+  readonly world: World;
+  readonly settings: GatewaySettings;
+  readonly logger: FastifyBaseLogger;
+}
+
+export class PreviewServer {
+  readonly server: Server;
+  readonly #parts: PreviewParts;
+  readonly #sockets = new Set<Duplex>();
+
+  constructor(parts: PreviewParts) {
+    this.#parts = parts;
+    const { headerMaxBytes, headersTimeoutMs, idleConnectionMs, connectionsMax } = parts.settings;
+    this.server = createServer(
+      {
+        maxHeaderSize: headerMaxBytes,
+        headersTimeout: headersTimeoutMs,
+        requestTimeout: 0,
+        keepAliveTimeout: idleConnectionMs,
+      },
+      (request, response) => void this.#answer(request, response),
+    );
+    this.server.maxConnections = connectionsMax;
+    this.server.on("upgrade", (request, socket, head) => void this.#upgrade(request, socket, head));
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
+    this.server.closeAllConnections();
+    await closed;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const id = this.#parts.world.randomHex(8);
+    try {
+      const inAddress = linkInAddress(request.url ?? "/");
+      if (inAddress !== null && this.#targetOf(request, inAddress.token) !== null)
+        return this.#welcome(response, inAddress.token, inAddress.rest);
+      const target = this.#admit(request);
+      await this.#proxy(request, response, target);
+    } catch (error) {
+      this.#refuse(response, error, id);
+    }
+  }
+
+  /** The link becomes a cookie, so that it stands in no address, history or referrer any more. */
+  #welcome(response: ServerResponse, token: string, rest: string): void {
+    const secure = this.#parts.settings.preview.publicScheme === "https" ? "; Secure" : "";
+    response
+      .writeHead(302, {
+        location: rest,
+        "set-cookie": `${LINK_COOKIE}=${token}; Path=/; HttpOnly; SameSite=Lax${secure}`,
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+      })
+      .end();
+  }
+
+  async #proxy(request: IncomingMessage, response: ServerResponse, target: PreviewTarget): Promise<void> {
+    const gone = new AbortController();
+    response.once("close", () => gone.abort(new Error("the caller has gone away")));
+    const lease = await this.#parts.threads.acquire(target, "gateway: preview", gone.signal);
+    try {
+      const connection = await lease.connect(target.port, { signal: gone.signal });
+      const { method, url } = request;
+      const path = linkInAddress(url ?? "/")?.rest ?? url;
+      const headers = { ...requestHeaders(request, target.port), connection: "close" };
+      await new Promise<void>((resolve, reject) => {
+        const forwarded = httpRequest({ method, path, headers, createConnection: () => connection as never });
+        forwarded.once("error", reject);
+        forwarded.once("response", (answer) => {
+          response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answerHeaders(answer));
+          answer.pipe(response);
+          answer.once("error", () => response.destroy());
+          response.once("close", resolve);
+        });
+        const onGone = () => {
+          forwarded.destroy();
+          resolve();
+        };
+        gone.signal.addEventListener("abort", onGone, { once: true });
+        request.pipe(forwarded);
+      }).finally(() => connection.destroy());
+    } finally {
+      await lease.release();
+    }
+  }
+
+  async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+    socket.on("error", () => socket.destroy());
+    try {
+      const target = this.#admit(request);
+      const gone = new AbortController();
+      socket.once("close", () => gone.abort(new Error("the caller has gone away")));
+      const lease = await this.#parts.threads.acquire(target, "gateway: preview", gone.signal);
+      try {
+        await this.#join(request, socket, head, await lease.connect(target.port, { signal: gone.signal }), target);
+      } finally {
+        await lease.release();
+      }
+    } catch (error) {
+      const status = isSandlotError(error) ? error.status : 503;
+      socket.end(`HTTP/1.1 ${status} Refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+    }
+  }
+
+  /** From here on bytes go both ways until one side ends, or the link does. */
+  #join(request: IncomingMessage, socket: Duplex, head: Buffer, inner: Duplex, target: PreviewTarget): Promise<void> {
+    const { world } = this.#parts;
+    const lines = Object.entries(requestHeaders(request, target.port)).flatMap(([name, value]) =>
+      [value].flat().map((one) => `${name}: ${one}`),
+    );
+    const upgrade = [`Connection: Upgrade`, `Upgrade: ${request.headers.upgrade ?? "websocket"}`];
+    inner.write(`${request.method} ${request.url} HTTP/1.1\r\n${[...lines, ...upgrade].join("\r\n")}\r\n\r\n`);
+    if (head.byteLength > 0) inner.write(head);
+    const leftMs = Math.min(target.expiresAt - world.wallMs(), 2_147_483_647);
+    const timer = world.timer(leftMs, () => socket.destroy(), { background: true });
+    return new Promise((resolve) => {
+      const end = () => {
+        timer.cancel();
+        socket.destroy();
+        inner.destroy();
+        resolve();
+      };
+      for (const side of [socket, inner]) side.once("close", end).once("error", end);
+      socket.pipe(inner).pipe(socket);
+    });
+  }
+
+  #admit(request: IncomingMessage): PreviewTarget {
+    const token = cookieOf(request.headers.cookie, LINK_COOKIE) ?? linkInAddress(request.url ?? "/")?.token;
+    const target = token === undefined ? null : this.#targetOf(request, token);
+    if (target === null) throw new SandlotError("unauthorized", { problem: "a preview is reached through its link" });
+    const { origin, host } = request.headers;
+    const foreign = origin !== undefined && origin.replace(/^https?:\/\//, "") !== host;
+    const reads = (request.method === "GET" || request.method === "HEAD") && request.headers.upgrade === undefined;
+    if (foreign && !reads) throw new SandlotError("forbidden", { problem: "other sites may not use this preview" });
+    return target;
+  }
+
+  /** A token is good for the one host name it was made for. */
+  #targetOf(request: IncomingMessage, token: string): PreviewTarget | null {
+    const { links, settings } = this.#parts;
+    const target = links.verify(token);
+    const name = (request.headers.host ?? "").toLowerCase().replace(/:\d+$/, "");
+    return target !== null && name === `${links.labelOf(target, target.port)}.${settings.preview.domain}`
+      ? target
+      : null;
+  }
+
+  #refuse(response: ServerResponse, thrown: unknown, id: string): void {
+    if (response.headersSent || response.destroyed) return void response.destroy();
+    const problem = thrown instanceof Error ? thrown.message : String(thrown);
+    const nobody = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
+    const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", nobody);
+    if (!isSandlotError(thrown)) this.#parts.logger.debug({ requestId: id, problem }, "a preview failed");
+    const retryAfter = retryAfterSeconds(error);
+    response
+      .writeHead(error.status, {
+        "content-type": "application/json; charset=utf-8",
+        "cache-control": "no-store",
+        ...(retryAfter === null ? {} : { "retry-after": String(retryAfter) }),
+      })
+      .end(JSON.stringify(errorReply(error, id)));
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * The output of a command as events. Each carries, as its id, the offsets up to which everything has been sent
+ * (`stdout.stderr`), so that `Last-Event-ID` is enough to go on after a break.
+ *
+ * When the gateway is stopped, the stream ends with `resume` and those offsets; the command goes on.
+ */
+
+import { type FollowOptions, type Sandbox, SandlotError } from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { GatewayContext } from "../context.ts";
+import { SseStream } from "../streams/sse.ts";
+
+export interface ExecStreamOrder {
+  readonly execId: string;
+  /** Data of the event `start`; absent when a stream is taken up again. */
+  readonly start?: unknown;
+  readonly from: { readonly stdout: number; readonly stderr: number };
+  readonly until: NonNullable<FollowOptions["until"]>;
+}
+
+export async function sendExecStream(
+  context: GatewayContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  sandbox: Sandbox,
+  order: ExecStreamOrder,
+): Promise<FastifyReply> {
+  await context.streams.run(request.caller?.user ?? null, () => {
+    const stream = new SseStream(request, reply, context);
+    return stream.fill(() => follow(context, sandbox, stream, order));
+  });
+  return reply;
+}
+
+async function follow(
+  { draining, metrics }: GatewayContext,
+  sandbox: Sandbox,
+  stream: SseStream,
+  { execId, start, from, until }: ExecStreamOrder,
+): Promise<void> {
+  const sent = { ...from };
+  const position = () => `${sent.stdout}.${sent.stderr}`;
+  if (start !== undefined) await stream.send("start", start, position());
+  const signal = AbortSignal.any([stream.closed, draining]);
+  try {
+    for await (const event of sandbox.execs.follow(execId, { from, until, signal })) {
+      if (event.type === "end") {
+        metrics.exec(event.end.status, event.end.durationMs);
+        return await stream.send("exit", event.end, position());
+      }
+      if (event.type === "gap") {
+        sent[event.stream] = event.toOffset;
+        const { stream: name, fromOffset, toOffset } = event;
+        await stream.send("gap", { stream: name, fromOffset, toOffset }, position());
+      } else {
+        sent[event.stream] = event.offset + event.bytes.byteLength;
+        await stream.send(event.stream, outputOf(event), position());
+      }
+    }
+  } catch (error) {
+    if (stream.closed.aborted || !draining.aborted) throw error;
+  }
+  if (stream.closed.aborted) return;
+  if (!draining.aborted) throw new SandlotError("internal", { problem: "the output ended without an end" });
+  await stream.send("resume", { execId, stdoutOffset: sent.stdout, stderrOffset: sent.stderr }, position());
+}
+
+function outputOf({ stream, offset, bytes }: { stream: string; offset: number; bytes: Uint8Array }) {
+  const base64 = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+  return { stream, offset, base64 };
+}
+
+/** Where a reader was, from `Last-Event-ID`; `null` when that says nothing usable. */
+export function positionOf(lastEventId: unknown): { readonly stdout: number; readonly stderr: number } | null {
+  const match = typeof lastEventId === "string" ? /^(\d{1,15})\.(\d{1,15})$/.exec(lastEventId) : null;
+  return match === null ? null : { stdout: Number(match[1]), stderr: Number(match[2]) };
+}

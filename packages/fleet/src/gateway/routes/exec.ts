@@ -1,0 +1,93 @@
+/**
+ * Commands: run and wait, run and stream, or start and come back.
+ *
+ * - Waiting: the command ends when its caller goes away, unless the caller chose the `execId` and may come again.
+ * - Streaming and in the background: the command is its own; who loses the connection follows it by its id.
+ */
+
+import {
+  backgroundExecSchema,
+  type ExecOptions,
+  type ExecRequestBody,
+  execRequestSchema,
+  execResultSchema,
+  type Sandbox,
+  threadParamsSchema,
+} from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { wantsEventStream } from "../streams/sse.ts";
+import { THREAD_ERRORS } from "./answers.ts";
+import { sendExecStream } from "./exec-stream.ts";
+
+export function execRoutes(app: GatewayApp, context: GatewayContext): void {
+  const { threads, metrics } = context;
+
+  app.post(
+    "/v1/threads/:thread/exec",
+    {
+      config: { access: "thread", purpose: "exec" },
+      schema: {
+        summary: "Run a command",
+        description:
+          "Answers when it has ended; with `background` at once; with `Accept: text/event-stream` as it prints: " +
+          "events `start`, `stdout`, `stderr`, `gap`, `exit`.",
+        tags: ["exec"],
+        params: threadParamsSchema,
+        body: execRequestSchema,
+        response: { 200: execResultSchema, 202: backgroundExecSchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { body } = request;
+      return threads.with(request, reply, async (sandbox, lease, signal) => {
+        const command = commandOf(body);
+        if (body.background === true) {
+          const keepStdinOpen = body.keepStdinOpen ?? stdinOf(body) === undefined;
+          const { execId, pid } = await sandbox.spawn(command, { ...optionsOf(body), keepStdinOpen });
+          return reply.code(202).send({ execId, pid });
+        }
+        if (wantsEventStream(request)) return streamExec(context, request, reply, sandbox, command);
+        const followed = body.execId === undefined ? { signal } : {};
+        const result = await sandbox.exec(command, { ...optionsOf(body), ...followed });
+        metrics.exec(result.status, result.durationMs);
+        if (lease.recovery.kind !== "same") reply.header("x-sandlot-recovery", lease.recovery.kind);
+        return reply.code(200).send(result);
+      });
+    },
+  );
+}
+
+async function streamExec(
+  context: GatewayContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  sandbox: Sandbox,
+  command: string | readonly string[],
+): Promise<FastifyReply> {
+  const body = request.body as ExecRequestBody;
+  const started = await sandbox.spawn(command, { ...optionsOf(body), keepStdinOpen: body.keepStdinOpen ?? false });
+  const start = { ...started, sandboxId: sandbox.id, generation: sandbox.generation };
+  const from = { stdout: 0, stderr: 0 };
+  return sendExecStream(context, request, reply, sandbox, { execId: started.execId, start, from, until: "exit" });
+}
+
+function commandOf({ command, argv }: ExecRequestBody): string | readonly string[] {
+  return command ?? argv ?? [];
+}
+
+function optionsOf(body: ExecRequestBody): ExecOptions {
+  const { cwd, env, timeoutMs, execId } = body;
+  const stdin = stdinOf(body);
+  return {
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(env === undefined ? {} : { env }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(execId === undefined ? {} : { execId }),
+    ...(stdin === undefined ? {} : { stdin }),
+  };
+}
+
+function stdinOf({ stdin, stdinBase64 }: ExecRequestBody): string | Uint8Array | undefined {
+  return stdinBase64 === undefined ? stdin : Buffer.from(stdinBase64, "base64");
+}

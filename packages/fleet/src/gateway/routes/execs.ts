@@ -1,0 +1,219 @@
+/** Commands by their id: what runs, its output, signals, stdin. None of these makes a sandbox: there is none to ask. */
+
+import {
+  execIdSchema,
+  execListSchema,
+  execOutputQuerySchema,
+  killReplySchema,
+  type Sandbox,
+  signalReplySchema,
+  signalRequestSchema,
+  stdinRequestSchema,
+  threadIdSchema,
+  threadParamsSchema,
+  waitForOutputReplySchema,
+  waitForOutputRequestSchema,
+} from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { streamed } from "../streams/bytes.ts";
+import { wantsEventStream } from "../streams/sse.ts";
+import { CallerGone, execNotFound, goneSignal, purposeOf, threadOf } from "../thread-use.ts";
+import { THREAD_ERRORS } from "./answers.ts";
+import { positionOf, sendExecStream } from "./exec-stream.ts";
+
+const execParamsSchema = z.strictObject({ thread: threadIdSchema, execId: execIdSchema });
+
+export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
+  const { threads } = context;
+
+  app.get(
+    "/v1/threads/:thread/execs",
+    {
+      config: { access: "thread", purpose: "execs" },
+      schema: {
+        summary: "Commands that run, and those that ended and are still remembered",
+        tags: ["exec"],
+        params: threadParamsSchema,
+        response: { 200: execListSchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) =>
+      threads.withExisting(
+        request,
+        reply,
+        async (sandbox) => ({
+          execs: (await sandbox.execs.list()).map(({ command, ...rest }) => ({
+            ...rest,
+            command: typeof command === "string" ? command : [...command],
+          })),
+        }),
+        () => ({ execs: [] }),
+      ),
+  );
+
+  app.get(
+    "/v1/threads/:thread/execs/:execId/output",
+    {
+      config: { access: "thread", purpose: "output" },
+      schema: {
+        summary: "Output from an offset on, until the command ends",
+        description:
+          "With `Accept: text/event-stream` both streams as events, also from `Last-Event-ID` on; otherwise the raw " +
+          "bytes of one of them.",
+        tags: ["exec"],
+        params: execParamsSchema,
+        querystring: execOutputQuerySchema,
+        response: { 200: z.any().describe("Bytes, or events."), ...THREAD_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const { execId } = request.params;
+      const { stdoutOffset, stderrOffset, stream, until } = request.query;
+      const from = positionOf(request.headers["last-event-id"]) ?? { stdout: stdoutOffset, stderr: stderrOffset };
+      if (!wantsEventStream(request)) return sendRaw(context, request, reply, { execId, from, stream, until });
+      return threads.withExisting(
+        request,
+        reply,
+        async (sandbox) => {
+          await known(sandbox, execId);
+          return sendExecStream(context, request, reply, sandbox, { execId, from, until });
+        },
+        () => execNotFound(execId),
+      );
+    },
+  );
+
+  app.post(
+    "/v1/threads/:thread/execs/:execId/signal",
+    {
+      config: { access: "thread", purpose: "signal" },
+      schema: {
+        summary: "Send a signal to a command's process group",
+        tags: ["exec"],
+        params: execParamsSchema,
+        body: signalRequestSchema,
+        response: { 200: signalReplySchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { execId } = request.params;
+      return threads.withExisting(
+        request,
+        reply,
+        async (sandbox) => {
+          const delivered = await sandbox.execs.signal(execId, request.body.signal);
+          if (!delivered) await known(sandbox, execId);
+          return { delivered };
+        },
+        () => execNotFound(execId),
+      );
+    },
+  );
+
+  app.post(
+    "/v1/threads/:thread/execs/:execId/kill",
+    {
+      config: { access: "thread", purpose: "kill" },
+      schema: {
+        summary: "End a command and everything it has started",
+        tags: ["exec"],
+        params: execParamsSchema,
+        response: { 200: killReplySchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) =>
+      threads.withExisting(
+        request,
+        reply,
+        async (sandbox) => ({ found: await sandbox.execs.kill(request.params.execId) }),
+        () => ({ found: false }),
+      ),
+  );
+
+  app.post(
+    "/v1/threads/:thread/execs/:execId/stdin",
+    {
+      config: { access: "thread", purpose: "stdin" },
+      schema: {
+        summary: "Write to a command's stdin",
+        tags: ["exec"],
+        params: execParamsSchema,
+        body: stdinRequestSchema,
+        response: { 204: z.null(), ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { execId } = request.params;
+      const { data, base64, end } = request.body;
+      const content = base64 === undefined ? (data ?? "") : Buffer.from(base64, "base64");
+      return threads.withExisting(
+        request,
+        reply,
+        async (sandbox) => {
+          await sandbox.execs.writeStdin(execId, content, { end: end ?? false });
+          return reply.code(204).send(null);
+        },
+        () => execNotFound(execId),
+      );
+    },
+  );
+
+  app.post(
+    "/v1/threads/:thread/execs/:execId/wait",
+    {
+      config: { access: "thread", purpose: "wait for output" },
+      schema: {
+        summary: "Wait until a line of output matches",
+        tags: ["exec"],
+        params: execParamsSchema,
+        body: waitForOutputRequestSchema,
+        response: { 200: waitForOutputReplySchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { execId } = request.params;
+      const { pattern, literal, timeoutMs } = request.body;
+      return threads.withExisting(
+        request,
+        reply,
+        (sandbox, _lease, signal) =>
+          sandbox.execs.waitForOutput(execId, pattern, { timeoutMs, signal, literal: literal ?? false }),
+        () => execNotFound(execId),
+      );
+    },
+  );
+}
+
+interface RawOrder {
+  readonly execId: string;
+  readonly from: { readonly stdout: number; readonly stderr: number };
+  readonly stream: "stdout" | "stderr";
+  readonly until: "exit" | "closed";
+}
+
+async function sendRaw(context: GatewayContext, request: FastifyRequest, reply: FastifyReply, order: RawOrder) {
+  const { threads } = context;
+  const key = threadOf(request);
+  if ((await threads.find(key)) === null) execNotFound(order.execId);
+  const signal = goneSignal(reply);
+  const lease = await threads.acquire(key, purposeOf(request), signal);
+  const body = await streamed(rawOutput(lease.sandbox, order, signal), () => lease.release());
+  return reply.header("content-type", "application/octet-stream").send(body);
+}
+
+async function* rawOutput(sandbox: Sandbox, { execId, from, stream, until }: RawOrder, signal: AbortSignal) {
+  await known(sandbox, execId);
+  try {
+    for await (const event of sandbox.execs.follow(execId, { from, until, signal }))
+      if (event.type === "output" && event.stream === stream) yield event.bytes;
+  } catch (error) {
+    if (!(error instanceof CallerGone)) throw error;
+  }
+}
+
+async function known(sandbox: Sandbox, execId: string): Promise<void> {
+  const execs = await sandbox.execs.list();
+  if (!execs.some((one) => one.execId === execId)) execNotFound(execId);
+}

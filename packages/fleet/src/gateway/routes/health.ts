@@ -1,0 +1,55 @@
+/** Is it alive, is it ready, what does it count. The first two are the only routes without a key. */
+
+import { errorBodySchema, healthSchema, readinessSchema } from "@sandlot/contract";
+import { z } from "zod";
+import { problemOf } from "../../observe/event-bus.ts";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+
+export function healthRoutes(app: GatewayApp, { fleet, metrics, draining }: GatewayContext): void {
+  app.get(
+    "/healthz",
+    {
+      config: { access: "open" },
+      schema: { summary: "The process answers", security: [], tags: ["health"], response: { 200: healthSchema } },
+    },
+    () => ({ status: "ok" as const }),
+  );
+
+  app.get(
+    "/readyz",
+    {
+      config: { access: "open" },
+      schema: {
+        summary: "It can serve: the store answers and the gateway is not being stopped",
+        security: [],
+        tags: ["health"],
+        response: { 200: readinessSchema, 503: readinessSchema },
+      },
+    },
+    async (_request, reply) => {
+      if (draining.aborted) return reply.code(503).send({ status: "draining", checks: {} });
+      try {
+        await fleet.list();
+        return { status: "ready" as const, checks: { store: "ok" } };
+      } catch (error) {
+        return reply.code(503).send({ status: "unavailable", checks: { store: problemOf(error) } });
+      }
+    },
+  );
+
+  app.get(
+    "/metrics",
+    {
+      config: { access: "operator" },
+      schema: {
+        summary: "Prometheus metrics",
+        tags: ["operators"],
+        response: { 200: z.string(), 401: errorBodySchema, 403: errorBodySchema },
+      },
+    },
+    async (_request, reply) => {
+      const { contentType, text } = await metrics.scrape();
+      return reply.header("content-type", contentType).serializer(String).send(text);
+    },
+  );
+}

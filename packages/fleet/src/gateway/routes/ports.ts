@@ -1,0 +1,32 @@
+/** Links to what an agent serves on a port. They lead to the previews' own listener and origin, never to this one. */
+
+import { portLinkRequestSchema, portLinkSchema, portParamsSchema } from "@sandlot/contract";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { LINK_PARAMETER } from "../previews/links.ts";
+import { threadOf } from "../thread-use.ts";
+import { THREAD_ERRORS } from "./answers.ts";
+
+export function portRoutes(app: GatewayApp, { links, world, previewAddress }: GatewayContext): void {
+  app.post(
+    "/v1/threads/:thread/ports/:port/links",
+    {
+      config: { access: "thread", purpose: "port link" },
+      schema: {
+        summary: "A signed link to a port, for a while",
+        tags: ["ports"],
+        params: portParamsSchema,
+        body: portLinkRequestSchema.nullish(),
+        response: { 201: portLinkSchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const { ttlMs } = portLinkRequestSchema.parse(request.body ?? {});
+      const key = threadOf(request);
+      const { port } = request.params;
+      const expiresAt = world.wallMs() + ttlMs;
+      const token = links.sign({ ...key, port, expiresAt });
+      const url = `${previewAddress(links.labelOf(key, port))}/?${LINK_PARAMETER}=${token}`;
+      return reply.code(201).send({ url, expiresAt });
+    },
+  );
+}

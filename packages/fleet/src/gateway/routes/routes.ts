@@ -1,0 +1,45 @@
+/** All routes of the gateway. Their order means nothing. */
+
+import { z } from "zod";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { artifactRoutes } from "./artifacts.ts";
+import { execRoutes } from "./exec.ts";
+import { execsRoutes } from "./execs.ts";
+import { fileContentRoutes } from "./file-content.ts";
+import { fileRoutes } from "./files.ts";
+import { healthRoutes } from "./health.ts";
+import { insideRoutes } from "./inside.ts";
+import { leaseRoutes } from "./leases.ts";
+import { operatorRoutes } from "./operators.ts";
+import { portRoutes } from "./ports.ts";
+import { terminalRoutes } from "./terminal.ts";
+import { threadRoutes } from "./threads.ts";
+import { DEERFLOW_ROOF, OUR_ROOF, uploadRoutes } from "./uploads.ts";
+
+export async function routes(app: GatewayApp, context: GatewayContext): Promise<void> {
+  healthRoutes(app, context);
+  leaseRoutes(app, context);
+  execRoutes(app, context);
+  execsRoutes(app, context);
+  insideRoutes(app, context);
+  fileRoutes(app, context);
+  threadRoutes(app, context);
+  operatorRoutes(app, context);
+  terminalRoutes(app, context);
+  portRoutes(app, context);
+  await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));
+
+  for (const roof of [OUR_ROOF, DEERFLOW_ROOF]) {
+    artifactRoutes(app, context, roof);
+    await app.register(async (scope) => uploadRoutes(scope as unknown as GatewayApp, context, roof));
+  }
+
+  app.get(
+    "/openapi.json",
+    {
+      config: { access: "docs" },
+      schema: { summary: "This API as an OpenAPI document", tags: ["health"], response: { 200: z.any() } },
+    },
+    (_request, reply) => reply.serializer(JSON.stringify).send(app.swagger()),
+  );
+}

@@ -1,0 +1,159 @@
+/**
+ * Uploads, under two roofs: ours (`/v1/…`) and DeerFlow's (`/api/…`), whose web client then works unchanged. Both do
+ * the same; they differ in addresses and in the words of errors.
+ */
+
+import multipart from "@fastify/multipart";
+import {
+  SandlotError,
+  threadIdSchema,
+  threadParamsSchema,
+  type UploadedFile,
+  uploadDeleteReplySchema,
+  uploadLimitsSchema,
+  uploadListSchema,
+  uploadQuerySchema,
+  uploadReplySchema,
+} from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { DeerFlowDetail } from "../errors.ts";
+import { goneSignal, purposeOf, threadOf } from "../thread-use.ts";
+import { extensionOf, safeName } from "../uploads/names.ts";
+import { listUploads, receiveUploads, UPLOADS } from "../uploads/receive.ts";
+import { THREAD_ERRORS } from "./answers.ts";
+
+export interface Roof {
+  readonly prefix: "/v1/threads" | "/api/threads";
+  readonly deerflow: boolean;
+}
+
+export const OUR_ROOF: Roof = { prefix: "/v1/threads", deerflow: false };
+export const DEERFLOW_ROOF: Roof = { prefix: "/api/threads", deerflow: true };
+
+const fileParamsSchema = z.strictObject({ thread: threadIdSchema, filename: z.string().min(1).max(1_024) });
+const ERRORS = { ...THREAD_ERRORS, 400: THREAD_ERRORS[422] } as const;
+
+export async function uploadRoutes(
+  app: GatewayApp,
+  context: GatewayContext,
+  { prefix, deerflow }: Roof,
+): Promise<void> {
+  const { settings, workspaces } = context;
+  const { maxFiles, maxFileBytes, maxTotalBytes, convertDocuments } = settings.uploads;
+  const limits = { max_files: maxFiles, max_file_size: maxFileBytes, max_total_size: maxTotalBytes };
+  const tags = [deerflow ? "deerflow" : "uploads"];
+  const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });
+  // Each file's size is checked while it is staged; these stop what would not even get there.
+  await app.register(multipart, {
+    throwFileSizeLimit: false,
+    limits: { fileSize: maxFileBytes + 1, fields: 20, fieldSize: 16_384, parts: maxFiles + 21, headerPairs: 100 },
+  });
+
+  app.post(
+    `${prefix}/:thread/uploads`,
+    {
+      config: { ...config("upload"), streamsBody: true },
+      bodyLimit: maxTotalBytes + 1024 * 1024,
+      schema: {
+        summary: "Upload files (multipart/form-data, field `files`)",
+        tags,
+        consumes: ["multipart/form-data"],
+        params: threadParamsSchema,
+        querystring: uploadQuerySchema,
+        response: { 200: uploadReplySchema, ...ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const describe = describer(prefix, request.params.thread);
+      const convert = request.query.convert || convertDocuments;
+      const signal = goneSignal(reply);
+      if (!request.isMultipart()) throw notMultipart(request);
+      const { files, skipped } = await workspaces.use(threadOf(request), purposeOf(request), signal, (opened) =>
+        receiveUploads(context, opened, { parts: request.parts(), convert, signal, describe }),
+      );
+      const success = skipped.length === 0;
+      const message = `Successfully uploaded ${files.length} file(s)${success ? "" : `; skipped ${skipped.length}`}`;
+      return { success, files: [...files], message, skipped_files: [...skipped] };
+    },
+  );
+
+  app.get(
+    `${prefix}/:thread/uploads${deerflow ? "/list" : ""}`,
+    {
+      config: config("list uploads"),
+      schema: {
+        summary: "Files that were uploaded",
+        tags,
+        params: threadParamsSchema,
+        response: { 200: uploadListSchema, ...ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const describe = describer(prefix, request.params.thread);
+      const found = await workspaces.use(threadOf(request), purposeOf(request), goneSignal(reply), listUploads);
+      const files = found.map(({ name, size, modifiedAt }) => ({
+        ...describe(name, size),
+        extension: extensionOf(name),
+        modified: modifiedAt / 1_000,
+      }));
+      return { files, count: files.length };
+    },
+  );
+
+  const limitsRoute = {
+    schema: { summary: "What may be uploaded", tags, response: { 200: uploadLimitsSchema, ...ERRORS } },
+  };
+  if (deerflow) {
+    const schema = { ...limitsRoute.schema, params: threadParamsSchema };
+    app.get(`${prefix}/:thread/uploads/limits`, { config: config("limits"), schema }, () => limits);
+  } else {
+    app.get("/v1/uploads/limits", { config: { access: "any" }, ...limitsRoute }, () => limits);
+  }
+
+  app.delete(
+    `${prefix}/:thread/uploads/:filename`,
+    {
+      config: config("delete upload"),
+      schema: {
+        summary: "Remove an uploaded file",
+        tags,
+        params: fileParamsSchema,
+        response: { 200: uploadDeleteReplySchema, ...ERRORS },
+      },
+    },
+    (request, reply) => removeUpload(context, request, reply, request.params.filename),
+  );
+}
+
+async function removeUpload(context: GatewayContext, request: FastifyRequest, reply: FastifyReply, filename: string) {
+  const name = safeName(filename);
+  if (name === null || name !== filename)
+    throw new SandlotError("invalid_request", { field: "params.filename", problem: "it is no name of a file" });
+  await context.workspaces.use(threadOf(request), purposeOf(request), goneSignal(reply), async (files) => {
+    const path = `${UPLOADS}/${name}`;
+    const found = await files.stat(path);
+    if (found?.kind !== "file")
+      throw new SandlotError("file_not_found", { path }, { cause: new DeerFlowDetail(`File not found: ${name}`) });
+    await files.remove(path);
+    const extension = extensionOf(name);
+    if (!context.converter.isDocument(extension.toLowerCase())) return;
+    const companion = `${UPLOADS}/${name.slice(0, name.length - extension.length)}.md`;
+    if ((await files.stat(companion))?.kind === "file") await files.remove(companion);
+  });
+  return { success: true as const, message: `Deleted ${name}` };
+}
+
+function describer(prefix: string, thread: string) {
+  return (name: string, size: number): UploadedFile => {
+    const path = `${UPLOADS}/${name}`;
+    const artifact_url = `${prefix}/${thread}/artifacts${path.split("/").map(encodeURIComponent).join("/")}`;
+    return { filename: name, size, path, virtual_path: path, artifact_url };
+  };
+}
+
+function notMultipart({ headers }: FastifyRequest): SandlotError {
+  const mediaType = headers["content-type"] ?? "A body without a type";
+  return new SandlotError("unsupported_media", { mediaType, problem: "uploads are multipart/form-data" });
+}

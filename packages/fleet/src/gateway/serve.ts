@@ -1,0 +1,57 @@
+/**
+ * What `sandlot serve` runs: a fleet, and a gateway over it. Stopping drains the gateway first, then hands the sandboxes
+ * over to whoever comes next. No signal handlers are installed here; the command line has them.
+ */
+
+import type { Logger } from "pino";
+import type { Fleet } from "../fleet.ts";
+import type { World } from "../world/world.ts";
+import type { GatewayConfig } from "./settings.ts";
+import { type FleetAudit, type Gateway, startGateway } from "./start-gateway.ts";
+import type { HostWorkspaces } from "./workspace-access.ts";
+
+export interface ServeOptions {
+  /** Opens the fleet that is served, and says where its workspaces are. It is closed with the gateway. */
+  readonly openFleet: () => Promise<{ readonly fleet: Fleet; readonly hostWorkspaces: HostWorkspaces | null }>;
+  readonly home: string;
+  readonly gateway?: GatewayConfig;
+  readonly world: World;
+  readonly logger?: Logger;
+  readonly audit?: FleetAudit;
+}
+
+export interface ServedGateway extends Gateway {
+  readonly fleet: Fleet;
+  /** Drains, then hands over; with `destroy` also stops the sandboxes that nobody else holds. Idempotent. */
+  close(options?: { readonly destroy?: boolean }): Promise<void>;
+}
+
+/** Rejects with `config_invalid` when it may not or cannot listen; then nothing is left open. */
+export async function serve({ openFleet, gateway: settings, ...options }: ServeOptions): Promise<ServedGateway> {
+  const { fleet, hostWorkspaces } = await openFleet();
+  let gateway: Gateway;
+  try {
+    gateway = await startGateway({
+      ...options,
+      fleet,
+      ...(settings === undefined ? {} : { settings }),
+      ...(hostWorkspaces === null ? {} : { hostWorkspaces }),
+    });
+  } catch (error) {
+    await fleet.close();
+    throw error;
+  }
+  let closing: Promise<void> | null = null;
+  const close = async (destroy: boolean) => {
+    await gateway.close();
+    await fleet.close({ destroy, drainMs: 0 });
+  };
+  return {
+    ...gateway,
+    fleet,
+    close({ destroy = false } = {}) {
+      closing ??= close(destroy);
+      return closing;
+    },
+  };
+}

@@ -1,0 +1,233 @@
+/**
+ * The gateway's server: the order in which a request is looked at, the same for every route.
+ *
+ *   web page? ─ 403      guards/web-pages.ts
+ *   key? ─ 401, 403      guards/authenticate.ts (then rate limits: 429)
+ *   valid? ─ 422, 413    the route's schemas
+ *   handler              routes/
+ *   error                errors.ts: one shape
+ *   log, metrics, audit, span, whatever the answer was
+ *
+ * Every route says in `config.access` who may ask; one that does not say is refused when it is registered.
+ */
+
+import { readFile } from "node:fs/promises";
+import { createServer as createHttpServer, type IncomingMessage } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import cors from "@fastify/cors";
+import helmet from "@fastify/helmet";
+import swagger from "@fastify/swagger";
+import swaggerUi from "@fastify/swagger-ui";
+import websocket from "@fastify/websocket";
+import { GATEWAY_HEADERS, SandlotError, WEBSOCKET_PROTOCOL } from "@sandlot/contract";
+import fastify, { type FastifyBaseLogger, LogController, type RouteOptions } from "fastify";
+import {
+  jsonSchemaTransform,
+  jsonSchemaTransformObject,
+  serializerCompiler,
+  validatorCompiler,
+} from "fastify-type-provider-zod";
+import type { GatewayApp, GatewayContext } from "./context.ts";
+import { sendError } from "./errors.ts";
+import { authenticate } from "./guards/authenticate.ts";
+import { RateLimits } from "./guards/rate-limits.ts";
+import { webPageGuard } from "./guards/web-pages.ts";
+import type { ApiKeys } from "./keys/api-keys.ts";
+import { routes } from "./routes/routes.ts";
+import type { GatewaySettings } from "./settings.ts";
+import { traceRequests } from "./tracing.ts";
+
+/** A route as it was registered: what the document must have, no more and no less. */
+export interface RegisteredRoute {
+  readonly method: string;
+  readonly url: string;
+}
+
+export interface Server {
+  readonly app: GatewayApp;
+  readonly registered: readonly RegisteredRoute[];
+}
+
+export async function createServer(
+  context: GatewayContext,
+  keys: ApiKeys,
+  logger: FastifyBaseLogger,
+  listensOn: () => number,
+): Promise<Server> {
+  const { settings, world } = context;
+  const app = fastify({
+    loggerInstance: logger,
+    logController: new LogController({ disableRequestLogging: true }),
+    serverFactory: await serverFactory(settings),
+    bodyLimit: settings.jsonMaxBytes,
+    forceCloseConnections: "idle",
+    trustProxy: settings.behindProxy,
+    requestIdHeader: false,
+    genReqId: () => world.randomHex(8),
+    routerOptions: { maxParamLength: 4_096 },
+    // Fastify's own 503 would not have our shape; requests under way are waited for by `close`.
+    return503OnClosing: false,
+    frameworkErrors: (error, request, reply) => {
+      sendError(error, request, reply);
+    },
+  }).withTypeProvider() as unknown as GatewayApp;
+  app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(serializerCompiler);
+  app.decorateRequest("caller", null);
+  app.decorateRequest("errorCode", null);
+  app.decorateRequest("startedAt", 0);
+  const registered = recordRoutes(app);
+  app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
+  app.setNotFoundHandler((request) => {
+    const [path = ""] = request.url.split("?");
+    throw new SandlotError("route_not_found", { method: request.method, path: path.slice(0, 200) });
+  });
+
+  traceRequests(app);
+  const guard = webPageGuard(settings, listensOn);
+  const rates = new RateLimits(world, settings);
+  app.addHook("onRequest", async (request, reply) => {
+    request.startedAt = world.monotonicMs();
+    reply.header(GATEWAY_HEADERS.requestId, request.id);
+    guard(request);
+  });
+  await app.register(helmet, {
+    contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] } },
+    hsts: settings.tls === undefined ? false : { maxAge: 31_536_000 },
+  });
+  if (settings.allowedOrigins.length > 0) await app.register(cors, corsOptions(settings));
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("cache-control", "no-store");
+    await authenticate(keys, rates, request, reply);
+  });
+  endSlowBodies(app, context);
+  reportRequests(app, context);
+
+  await app.register(swagger, {
+    openapi: {
+      openapi: "3.1.0",
+      info: {
+        title: "Sandlot",
+        description: "A sandbox of its own for every conversation of an AI agent.",
+        version: "1",
+      },
+      components: { securitySchemes: { key: { type: "http", scheme: "bearer" } } },
+      security: [{ key: [] }],
+    },
+    transform: jsonSchemaTransform,
+    transformObject: jsonSchemaTransformObject,
+  });
+  await app.register(websocket, {
+    options: { maxPayload: settings.jsonMaxBytes, handleProtocols: () => WEBSOCKET_PROTOCOL },
+  });
+  await app.register(async (scope) => routes(scope as unknown as GatewayApp, context));
+  await app.register(swaggerUi, { routePrefix: "/docs", uiConfig: { url: "/openapi.json" }, logLevel: "warn" });
+  return { app, registered };
+}
+
+async function serverFactory({
+  tls,
+  headerMaxBytes,
+  headersTimeoutMs,
+  idleConnectionMs,
+  connectionsMax,
+}: GatewaySettings) {
+  const options = {
+    maxHeaderSize: headerMaxBytes,
+    headersTimeout: headersTimeoutMs,
+    // A body may take as long as it keeps coming: what stalls is ended where it is read.
+    requestTimeout: 0,
+    keepAliveTimeout: idleConnectionMs,
+    connectionsCheckingInterval: Math.min(headersTimeoutMs, 5_000),
+  };
+  const files = tls && { cert: await readFile(tls.certFile), key: await readFile(tls.keyFile) };
+  return (handler: (request: IncomingMessage, response: never) => void) => {
+    const listener = handler as Parameters<typeof createHttpServer>[1];
+    const server = files ? createHttpsServer({ ...options, ...files }, listener) : createHttpServer(options, listener);
+    server.maxConnections = connectionsMax;
+    return server as ReturnType<typeof createHttpServer>;
+  };
+}
+
+/**
+ * A body that does not arrive is given up: one that is read whole, when it is late; one that was refused half-way, a
+ * while after the answer, because a client that is still sending would not see the answer on a closed connection.
+ */
+function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): void {
+  const endUnlessComplete = (raw: IncomingMessage) =>
+    world.timer(settings.bodyStallMs, () => raw.complete || raw.destroy(), { background: true });
+  app.addHook("preParsing", async (request, _reply, payload) => {
+    if (request.routeOptions.config.streamsBody === true) return payload;
+    const timer = endUnlessComplete(request.raw);
+    request.raw.once("close", () => timer.cancel());
+    return payload;
+  });
+  app.addHook("onResponse", async ({ raw, headers }, reply) => {
+    if (!raw.complete) endUnlessComplete(raw);
+    // Nobody reads another request from a connection that was to become a WebSocket and did not.
+    if (headers.upgrade !== undefined && reply.statusCode >= 400) raw.socket.destroySoon();
+  });
+}
+
+function corsOptions({ allowedOrigins }: GatewaySettings) {
+  return {
+    origin: [...allowedOrigins],
+    methods: ["GET", "HEAD", "POST", "PUT", "DELETE"],
+    allowedHeaders: [
+      "Authorization",
+      "Content-Type",
+      "X-API-Key",
+      "X-Sandlot-User",
+      "If-Match",
+      "If-None-Match",
+      "Range",
+      "Last-Event-ID",
+    ],
+    exposedHeaders: ["ETag", "Content-Range", "Retry-After", "X-Request-Id"],
+    maxAge: 600,
+  };
+}
+
+function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
+  const registered: RegisteredRoute[] = [];
+  app.addHook("onRoute", (route: RouteOptions) => {
+    if (route.url.startsWith("/docs")) route.config = { ...route.config, access: "docs" };
+    // Preflights of CORS carry no key; the plugin answers them and nothing behind them is reached.
+    if (route.method === "OPTIONS") route.config = { ...route.config, access: "open" };
+    if (route.config?.access === undefined) throw new Error(`the route ${route.url} does not say who may ask`);
+    for (const method of [route.method].flat())
+      if (method !== "HEAD" && method !== "OPTIONS" && route.schema?.hide !== true)
+        registered.push({ method, url: route.url });
+  });
+  return registered;
+}
+
+/** After every answer: a line in the log, a count, and for what changes something or is refused, an audit entry. */
+function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayContext): void {
+  app.addHook("onResponse", async (request, reply) => {
+    const route = request.routeOptions.url ?? "unknown";
+    const durationMs = world.monotonicMs() - request.startedAt;
+    const { caller, errorCode, method, id: requestId } = request;
+    const status = reply.statusCode;
+    metrics.request(method, route, status, durationMs, errorCode);
+    const keyId = caller?.keyId ?? null;
+    request.log.info({ requestId, method, route, status, code: errorCode, durationMs, keyId }, "answered");
+    const read = method === "GET" || method === "HEAD" || method === "OPTIONS";
+    if (read && status !== 401 && status !== 403) return;
+    const { thread } = (request.params ?? {}) as { thread?: unknown };
+    audit.add({
+      at: world.wallMs(),
+      requestId,
+      keyId,
+      scope: caller?.scope ?? null,
+      user: caller?.user ?? null,
+      thread: typeof thread === "string" ? thread.slice(0, 64) : null,
+      method,
+      route,
+      status,
+      code: errorCode,
+      // A caller that is gone has none.
+      remoteAddress: request.ip ?? "",
+    });
+  });
+}

@@ -1,0 +1,121 @@
+/**
+ * What a gateway can be told: one strict, described schema, with every default and what it trades.
+ *
+ * Invariants
+ * - Loopback unless told otherwise. Beyond loopback either `tls` or `behindProxy` must be given: a key must never cross
+ *   a network in the clear because somebody forgot something.
+ * - Previews have a listener, and so an origin, of their own.
+ */
+
+import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+
+const MEBIBYTE = 1024 * 1024;
+const bytes = z.int().min(1).max(Number.MAX_SAFE_INTEGER);
+const port = z.int().min(0, "must be a port, 0 to 65535").max(65_535, "must be a port, 0 to 65535");
+const duration = z.int().min(1).max(2_147_483_647);
+const count = z.int().min(1).max(1_000_000);
+
+const uploadsSchema = z
+  .strictObject({
+    maxFiles: count.default(10).describe("Files in one request."),
+    maxFileBytes: bytes.default(50 * MEBIBYTE).describe("Bytes of one of them."),
+    maxTotalBytes: bytes.default(100 * MEBIBYTE).describe("Bytes of all of them together."),
+    convertDocuments: z
+      .boolean()
+      .default(false)
+      .describe("Make Markdown of documents also when a request does not ask for it."),
+    conversionTimeoutMs: duration.default(30_000).describe("How long one document may take."),
+    conversionMemoryBytes: bytes.default(512 * MEBIBYTE).describe("Heap of the process that reads a document."),
+    conversionMaxUncompressedBytes: bytes
+      .default(64 * MEBIBYTE)
+      .describe("A document that unpacks to more than this is refused."),
+    conversionMaxCount: count.default(2).describe("Documents read at the same time; others wait."),
+  })
+  .prefault({})
+  .describe("What may be uploaded.");
+
+const rateSchema = z
+  .strictObject({
+    perKeyPerSecond: count.default(500).describe("Requests of one key, on average."),
+    perUserPerSecond: count.default(200).describe("Requests for one user, on average."),
+    burst: count.default(1_000).describe("How many may come at once before the average counts."),
+    perAddressFailuresPerMinute: count.default(120).describe("Refused keys from one address."),
+  })
+  .prefault({})
+  .describe("How often one caller may ask. Too small hurts agents that work in parallel; too large, everybody else.");
+
+export const gatewayConfigSchema = z
+  .strictObject({
+    host: z.string().min(1).default(GATEWAY_DEFAULT_HOST).describe("Where to listen. Loopback by default."),
+    port: port.default(GATEWAY_DEFAULT_PORT).describe("0: any free port."),
+    tls: z
+      .strictObject({ certFile: z.string().min(1), keyFile: z.string().min(1) })
+      .optional()
+      .describe("Serve HTTPS with this certificate."),
+    behindProxy: z
+      .boolean()
+      .default(false)
+      .describe("A proxy in front terminates TLS. Needed to listen beyond loopback without `tls`."),
+    allowedHosts: z
+      .array(z.string().min(1))
+      .default([])
+      .describe("Names under which the gateway may be asked for, beside its own address; with or without a port."),
+    allowedOrigins: z
+      .array(z.url())
+      .default([])
+      .describe("Web pages that may call the gateway. None by default: CORS is off."),
+    preview: z
+      .strictObject({
+        port: port
+          .optional()
+          .describe("The listener for previews. Default: the port after the gateway's, or any free."),
+        domain: z
+          .string()
+          .min(1)
+          .default("localhost")
+          .describe("Previews are at `{port}--{id}.` below this name, each an origin of its own."),
+        publicPort: port.optional().describe("The port that links name, when a proxy is in front."),
+        publicScheme: z.enum(["http", "https"]).optional().describe("The scheme that links name."),
+      })
+      .prefault({})
+      .describe("Where what agents serve can be looked at."),
+    uploads: uploadsSchema,
+    rate: rateSchema,
+    jsonMaxBytes: bytes.default(4 * MEBIBYTE).describe("Body of a request that is JSON."),
+    fileMaxBytes: bytes.default(1024 * MEBIBYTE).describe("Body of a request that is a file."),
+    headerMaxBytes: bytes.default(16 * 1024).describe("Headers of a request."),
+    headersTimeoutMs: duration.default(10_000).describe("How long a client may take to send its headers."),
+    bodyStallMs: duration.default(30_000).describe("How long a client may send or read nothing in the middle."),
+    idleConnectionMs: duration.default(60_000).describe("How long an unused connection is kept open."),
+    connectionsMax: count.default(10_000).describe("Connections at once. More are refused, so that those work."),
+    streamsPerUserMax: count.default(2_000).describe("Open streams and terminals of one user."),
+    heartbeatMs: duration.default(15_000).describe("How often an idle stream says that it is alive."),
+    drainMs: duration.default(10_000).describe("How long requests may go on when the gateway is stopped."),
+  })
+  .describe("The gateway: Sandlot over HTTP.");
+
+export type GatewayConfig = z.input<typeof gatewayConfigSchema>;
+export type GatewaySettings = z.output<typeof gatewayConfigSchema>;
+
+/** Completes and checks what was configured. Rejects with `config_invalid` what must not be served. */
+export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySettings {
+  const parsed = gatewayConfigSchema.safeParse(config);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    const path = ["gateway", ...(issue?.path ?? [])].join(".");
+    throw new SandlotError("config_invalid", { path, problem: issue?.message ?? "it is not usable" });
+  }
+  const settings = parsed.data;
+  if (!isLoopback(settings.host) && settings.tls === undefined && !settings.behindProxy) {
+    throw new SandlotError("config_invalid", {
+      path: "gateway.host",
+      problem: `${settings.host} is beyond loopback, where keys would travel in the clear; give \`tls\`, or say with \`behindProxy\` that a proxy terminates it`,
+    });
+  }
+  return settings;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
+}

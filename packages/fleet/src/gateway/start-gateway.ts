@@ -1,0 +1,178 @@
+/**
+ * Starting and stopping a gateway over a fleet that is open. The fleet stays the caller's: closing the gateway drains
+ * its own requests and leaves the sandboxes as they are.
+ */
+
+import type { Server as HttpServer } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { type AuditFinding, SandlotError } from "@sandlot/contract";
+import pino, { type Logger } from "pino";
+import type { Fleet } from "../fleet.ts";
+import { sleep } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
+import { AuditLog } from "./audit-log.ts";
+import type { GatewayContext } from "./context.ts";
+import { Converter } from "./documents/converter.ts";
+import { EventLog } from "./event-log.ts";
+import { ApiKeys } from "./keys/api-keys.ts";
+import { ensureOperatorKey } from "./keys/operator-key.ts";
+import { Metrics } from "./metrics.ts";
+import { PreviewLinks } from "./previews/links.ts";
+import { PreviewServer } from "./previews/preview-server.ts";
+import { createServer, type RegisteredRoute } from "./server.ts";
+import { type GatewayConfig, type GatewaySettings, resolveGatewaySettings } from "./settings.ts";
+import { Streams } from "./streams/streams.ts";
+import { ThreadUse } from "./thread-use.ts";
+import { type HostWorkspaces, WorkspaceAccess } from "./workspace-access.ts";
+
+/** Compares engine and store; the answer is what does not fit. */
+export type FleetAudit = () => Promise<readonly AuditFinding[]>;
+
+export interface GatewayOptions {
+  readonly fleet: Fleet;
+  /** `$SANDLOT_HOME`: keys, the operator's key, the audit log, the secret of preview links. */
+  readonly home: string;
+  readonly settings?: GatewayConfig;
+  readonly world: World;
+  readonly logger?: Logger;
+  /** Where workspaces lie on this host's disk: uploads and artifacts then need no sandbox. */
+  readonly hostWorkspaces?: HostWorkspaces;
+  readonly audit?: FleetAudit;
+}
+
+export interface Gateway {
+  readonly url: string;
+  /** Where previews are served, with any host name below the preview domain. */
+  readonly previewUrl: string;
+  readonly keys: ApiKeys;
+  /** Whether this start made the first operator key. */
+  readonly madeOperatorKey: boolean;
+  readonly settings: GatewaySettings;
+  /** For tests: the routes as they were registered. */
+  readonly routes: readonly RegisteredRoute[];
+  /** Stops taking requests, lets those under way finish within `drainMs`, ends streams with a marker. Idempotent. */
+  close(): Promise<void>;
+}
+
+const IDLE_CHECK_MS = 25;
+/** How long handlers whose connection was cut may take to give back what they hold. */
+const LAST_LEASES_MS = 2_000;
+
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const { fleet, home, world } = options;
+  const settings = resolveGatewaySettings(options.settings);
+  const logger = options.logger ?? pino({ level: "silent" });
+  const keys = await ApiKeys.open(home, world);
+  const { made } = await ensureOperatorKey(keys, home, world);
+  const audit = await AuditLog.open(home, (error) => logger.error({ err: error }, "the audit log cannot be written"));
+  const streams = new Streams(settings);
+  const threads = new ThreadUse(fleet);
+  const draining = new AbortController();
+  const links = await PreviewLinks.open(home, world);
+  const previews = new PreviewServer({ links, threads, world, settings, logger });
+  let previewPort = 0;
+  const context: GatewayContext = {
+    ...{ fleet, world, settings, threads, audit, streams, links },
+    previewAddress: (label) => previewAddress(settings, label, previewPort),
+    workspaces: new WorkspaceAccess(threads, world, options.hostWorkspaces ?? null),
+    converter: new Converter(settings, world),
+    events: new EventLog(fleet.events, world),
+    auditFleet: options.audit ?? null,
+    metrics: new Metrics(fleet, world, streams),
+    draining: draining.signal,
+  };
+  let port = settings.port;
+  const { app, registered } = await createServer(context, keys, logger, () => port);
+  const unused = unusedConnections(app.server);
+  const giveUp = async () => {
+    for (const socket of unused()) socket.destroy();
+    context.events.close();
+    context.metrics.close();
+    await Promise.all([app.close(), previews.close()]);
+    await audit.close();
+  };
+  try {
+    await app.listen({ host: settings.host, port: settings.port });
+    port = (app.server.address() as AddressInfo).port;
+    previewPort = await listenForPreviews(previews.server, settings, port);
+  } catch (error) {
+    await giveUp();
+    throw listenProblem(error, settings);
+  }
+
+  let closing: Promise<void> | null = null;
+  const close = async () => {
+    draining.abort(new SandlotError("fleet_closed", { operation: "request" }));
+    const closed = new AbortController();
+    const late = sleep(world, settings.drainMs, closed.signal).then(
+      () => app.server.closeAllConnections(),
+      () => undefined,
+    );
+    const tidying = closeIdle(app.server, world, closed.signal);
+    await streams.settled();
+    await giveUp();
+    closed.abort();
+    await Promise.all([late, tidying]);
+    // What was cut off gives its lease back a moment later.
+    await Promise.race([threads.idle(), sleep(world, LAST_LEASES_MS, undefined, { background: true })]);
+  };
+  return {
+    url: urlOf(settings, port),
+    previewUrl: urlOf({ ...settings, tls: undefined }, previewPort),
+    keys,
+    madeOperatorKey: made,
+    settings,
+    routes: registered,
+    close: () => (closing ??= close()),
+  };
+}
+
+/** A connection whose answer is out is of no more use; the server itself would keep it for the next request. */
+async function closeIdle(server: HttpServer, world: World, closed: AbortSignal): Promise<void> {
+  while (!closed.aborted) {
+    server.closeIdleConnections();
+    await sleep(world, IDLE_CHECK_MS, closed).catch(() => undefined);
+  }
+}
+
+/** The port after the gateway's, unless told otherwise; where that is taken, any. */
+async function listenForPreviews(server: HttpServer, { host, preview }: GatewaySettings, gatewayPort: number) {
+  const listen = (port: number) =>
+    new Promise<number>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(port, host, () => {
+        server.off("error", reject);
+        resolve((server.address() as AddressInfo).port);
+      });
+    });
+  if (preview.port !== undefined) return listen(preview.port);
+  return listen(gatewayPort + 1 > 65_535 ? 0 : gatewayPort + 1).catch(() => listen(0));
+}
+
+/** Connections on which nothing was ever asked: to the server they are not idle, and would keep it open. */
+function unusedConnections(server: HttpServer): () => readonly Socket[] {
+  const open = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    open.add(socket);
+    socket.once("close", () => open.delete(socket));
+  });
+  return () => [...open].filter(({ bytesRead }) => bytesRead === 0);
+}
+
+function previewAddress({ preview }: GatewaySettings, label: string, port: number): string {
+  return `${preview.publicScheme ?? "http"}://${label}.${preview.domain}:${preview.publicPort ?? port}`;
+}
+
+function urlOf({ host, tls }: GatewaySettings, port: number): string {
+  const shown = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  return `${tls === undefined ? "http" : "https"}://${shown.includes(":") ? `[${shown}]` : shown}:${port}`;
+}
+
+function listenProblem(error: unknown, { host, port }: GatewaySettings): unknown {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code !== "EADDRINUSE" && code !== "EACCES" && code !== "EADDRNOTAVAIL") return error;
+  return new SandlotError("config_invalid", {
+    path: "gateway.port",
+    problem: `cannot listen on ${host}:${port} (${code})`,
+  });
+}

@@ -1,0 +1,216 @@
+/**
+ * Receiving files: staged one by one while they stream in, placed when all of them are there.
+ *
+ * Invariants
+ * - Nothing is held whole in memory; every limit is checked while bytes come.
+ * - A request that is refused, fails or is cut off leaves what was there before as it was, and nothing of its own.
+ * - Two files of one request never meet under one name; a file of an earlier request is replaced, atomically.
+ * - Where a name leads to something that is no regular file, that file is skipped and named in the answer.
+ */
+
+import { extname } from "node:path";
+import type { Readable } from "node:stream";
+import type { Multipart } from "@fastify/multipart";
+import { isSandlotError, SandlotError, type UploadedFile, WORKSPACE_ROOT } from "@sandlot/contract";
+import type { GatewayContext } from "../context.ts";
+import { DeerFlowDetail } from "../errors.ts";
+import { limited } from "../streams/bytes.ts";
+import type { StagedFile, WorkspaceFiles } from "../workspace-access.ts";
+import { claimName, isStaged, safeName } from "./names.ts";
+
+export const UPLOADS = `${WORKSPACE_ROOT}/uploads`;
+
+interface Received {
+  readonly name: string;
+  readonly original: string;
+  readonly staged: StagedFile;
+}
+
+export interface UploadOutcome {
+  readonly files: readonly UploadedFile[];
+  readonly skipped: readonly string[];
+}
+
+export interface UploadOrder {
+  readonly parts: AsyncIterableIterator<Multipart>;
+  readonly convert: boolean;
+  readonly signal: AbortSignal;
+  readonly describe: (name: string, size: number) => UploadedFile;
+}
+
+export async function receiveUploads(
+  context: GatewayContext,
+  files: WorkspaceFiles,
+  order: UploadOrder,
+): Promise<UploadOutcome> {
+  const staged: StagedFile[] = [];
+  try {
+    const received = await stageAll(context, files, order, staged);
+    if (received.length === 0) throw refusal("No files provided", invalid("files", "no file was sent"));
+    return await placeAll(context, files, order, received, staged);
+  } finally {
+    // What was placed has nothing left to discard.
+    for (const one of staged) await one.discard();
+  }
+}
+
+async function stageAll(
+  { settings, world }: GatewayContext,
+  files: WorkspaceFiles,
+  { parts, signal }: UploadOrder,
+  staged: StagedFile[],
+): Promise<readonly Received[]> {
+  const { maxFiles, maxFileBytes, maxTotalBytes } = settings.uploads;
+  const received: Received[] = [];
+  const taken = new Set<string>();
+  let total = 0;
+  let count = 0;
+  for await (const part of parts) {
+    signal.throwIfAborted();
+    if (part.type !== "file") continue;
+    count += 1;
+    if (count > maxFiles) throw tooMany(maxFiles);
+    const original = safeName(part.filename ?? "");
+    if (original === null) {
+      part.file.resume();
+      continue;
+    }
+    const what = `The file ${original}`;
+    const content = limited(part.file as Readable, {
+      what,
+      maxBytes: maxFileBytes,
+      stallMs: settings.bodyStallMs,
+      world,
+    });
+    const one = await files.stage(UPLOADS, within(content, original, maxTotalBytes - total, maxTotalBytes));
+    staged.push(one);
+    total += one.sizeBytes;
+    received.push({ name: claimName(original, taken), original, staged: one });
+  }
+  return received;
+}
+
+async function placeAll(
+  context: GatewayContext,
+  files: WorkspaceFiles,
+  order: UploadOrder,
+  received: readonly Received[],
+  staged: StagedFile[],
+): Promise<UploadOutcome> {
+  const skipped: string[] = [];
+  const placed: UploadedFile[] = [];
+  const existing = new Set((await files.list(UPLOADS)).map(({ path }) => path.slice(path.lastIndexOf("/") + 1)));
+  const taken = new Set([...existing, ...received.map(({ name }) => name)]);
+  for (const { name, original, staged: one } of received) {
+    const markdown = order.convert ? await markdownFor(context, files, order, name, one, taken) : {};
+    if (markdown.staged !== undefined) staged.push(markdown.staged);
+    try {
+      await one.place(`${UPLOADS}/${name}`);
+    } catch (error) {
+      if (!isSandlotError(error, "file_exists") && !isSandlotError(error, "is_a_directory")) throw error;
+      skipped.push(original);
+      continue;
+    }
+    const described = {
+      ...order.describe(name, one.sizeBytes),
+      ...(name === original ? {} : { original_filename: original }),
+    };
+    placed.push({ ...described, ...(await placeMarkdown(order, markdown)) });
+  }
+  return { files: placed, skipped };
+}
+
+interface Markdown {
+  readonly name?: string;
+  readonly staged?: StagedFile;
+  readonly problem?: string;
+}
+
+/** A document that cannot be read is uploaded all the same; the answer says why it has no Markdown. */
+async function markdownFor(
+  { converter }: GatewayContext,
+  files: WorkspaceFiles,
+  { signal }: UploadOrder,
+  name: string,
+  document: StagedFile,
+  taken: Set<string>,
+): Promise<Markdown> {
+  const extension = extname(name).toLowerCase();
+  if (!converter.isDocument(extension)) return {};
+  try {
+    const text = await converter.convert(extension, document.read(), signal);
+    const staged = await files.stage(UPLOADS, once(text));
+    return { staged, name: claimName(`${name.slice(0, name.length - extension.length)}.md`, taken) };
+  } catch (error) {
+    if (!isSandlotError(error, "unsupported_media")) throw error;
+    return { problem: error.message };
+  }
+}
+
+async function placeMarkdown(
+  { describe }: UploadOrder,
+  { name, staged, problem }: Markdown,
+): Promise<Partial<UploadedFile>> {
+  if (problem !== undefined) return { conversion_error: problem };
+  if (name === undefined || staged === undefined) return {};
+  await staged.place(`${UPLOADS}/${name}`);
+  const { filename, path, virtual_path, artifact_url } = describe(name, staged.sizeBytes);
+  return {
+    markdown_file: filename,
+    markdown_path: path,
+    markdown_virtual_path: virtual_path,
+    markdown_artifact_url: artifact_url,
+  };
+}
+
+/** The files that were uploaded, by name, without what is only being uploaded. */
+export async function listUploads(
+  files: WorkspaceFiles,
+): Promise<readonly { name: string; size: number; modifiedAt: number }[]> {
+  return (await files.list(UPLOADS))
+    .filter(({ kind }) => kind === "file")
+    .map(({ path, sizeBytes, modifiedAt }) => ({
+      name: path.slice(path.lastIndexOf("/") + 1),
+      size: sizeBytes,
+      modifiedAt,
+    }))
+    .filter(({ name }) => !isStaged(name))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+async function* within(content: AsyncIterable<Uint8Array>, name: string, left: number, maxTotalBytes: number) {
+  let size = 0;
+  try {
+    for await (const piece of content) {
+      size += piece.byteLength;
+      if (size > left) {
+        const error = { what: "The upload as a whole", maxBytes: maxTotalBytes };
+        throw refusal("Total upload size too large", new SandlotError("payload_too_large", error));
+      }
+      yield piece;
+    }
+  } catch (error) {
+    const ours = isSandlotError(error, "payload_too_large") && !(error.cause instanceof DeerFlowDetail);
+    throw ours ? refusal(`File too large: ${name}`, error) : error;
+  }
+}
+
+async function* once(content: Uint8Array) {
+  yield content;
+}
+
+function tooMany(max: number): SandlotError {
+  const words = `Too many files: maximum is ${max}`;
+  return refusal(
+    words,
+    new SandlotError("payload_too_large", { what: `An upload of more than ${max} files`, maxBytes: 0 }),
+  );
+}
+
+function refusal(words: string, { code, details }: SandlotError): SandlotError {
+  return new SandlotError(code, details, { cause: new DeerFlowDetail(words) });
+}
+
+function invalid(field: string, problem: string): SandlotError {
+  return new SandlotError("invalid_request", { field, problem });
+}

@@ -1,0 +1,186 @@
+/**
+ * Reaching a thread's files for uploads and artifacts, with a sandbox only where there is no other way.
+ *
+ * A backend whose workspaces lie on this host's disk gives a `HostWorkspaces`; then nothing here waits for a sandbox.
+ * Without one, a lease is taken for the length of the work and given back whatever happens; it counts for itself, so
+ * giving it back never parks a sandbox that somebody else uses.
+ *
+ * Invariants of every implementation
+ * - Paths are the sandbox's own (`/mnt/user-data/uploads/a.txt`) and stay below the directory they are about: a
+ *   symbolic link, wherever it is on the way, is never followed.
+ * - `stage` writes beside its destination, hidden; `place` makes it appear whole under its name, replacing a regular
+ *   file and nothing else. What is staged and not placed is removed.
+ */
+
+import { type FileStat, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import type { World } from "../world/world.ts";
+import type { ThreadKey, ThreadUse } from "./thread-use.ts";
+
+export const STAGED_PREFIX = ".upload-";
+export const STAGED_SUFFIX = ".part";
+
+export interface StagedFile {
+  readonly sizeBytes: number;
+  /** Makes it appear at `path`, over nothing or a regular file; over anything else it is `file_exists`. */
+  place(path: string): Promise<FileStat>;
+  /** Reads it back, before it is placed. */
+  read(): AsyncIterable<Uint8Array>;
+  /** After `place` nothing is left to discard, and this does nothing. */
+  discard(): Promise<void>;
+}
+
+/** The files of one thread, for the length of one request. */
+export interface WorkspaceFiles {
+  /** `null` when there is nothing at that path. Does not follow a symbolic link. */
+  stat(path: string): Promise<FileStat | null>;
+  /** What is directly in a directory; nothing when it does not exist. */
+  list(directory: string): Promise<readonly FileStat[]>;
+  read(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array>;
+  stage(directory: string, content: AsyncIterable<Uint8Array>): Promise<StagedFile>;
+  /** Replaces a file, atomically, and only over that version of it (`null`: only where there is none). */
+  write(path: string, content: AsyncIterable<Uint8Array>, ifVersion: string | null): Promise<FileStat>;
+  remove(path: string): Promise<void>;
+}
+
+/** What a backend with workspaces on this host's disk gives. */
+export interface HostWorkspaces {
+  /** Runs `use` with the thread's files, wherever they are now, with no sandbox made for it. */
+  use<T>(key: ThreadKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T>;
+  /** Copies all of a thread's workspace to a thread that has none. Absent: files are copied through sandboxes. */
+  branch?(from: ThreadKey, to: ThreadKey): Promise<BranchOutcome>;
+}
+
+export interface BranchOutcome {
+  readonly fileCount: number;
+  readonly sizeBytes: number;
+  readonly skipped: readonly string[];
+}
+
+export class WorkspaceAccess {
+  readonly host: HostWorkspaces | null;
+  readonly #threads: ThreadUse;
+  readonly #world: World;
+
+  constructor(threads: ThreadUse, world: World, host: HostWorkspaces | null) {
+    this.#threads = threads;
+    this.#world = world;
+    this.host = host;
+  }
+
+  async use<T>(
+    key: ThreadKey,
+    purpose: string,
+    signal: AbortSignal,
+    use: (files: WorkspaceFiles) => Promise<T>,
+  ): Promise<T> {
+    const { files, done } = await this.open(key, purpose, signal);
+    try {
+      return await use(files);
+    } finally {
+      await done();
+    }
+  }
+
+  /** For an answer that streams: the files stay usable until `done` is called. */
+  async open(
+    key: ThreadKey,
+    purpose: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly files: WorkspaceFiles; readonly done: () => Promise<void> }> {
+    if (this.host !== null) return openHost(this.host, key);
+    const lease = await this.#threads.acquire(key, purpose, signal);
+    return { files: new LeasedFiles(lease.sandbox, this.#world), done: () => lease.release() };
+  }
+}
+
+/** Turns "for the length of a function" into "until told". */
+async function openHost(host: HostWorkspaces, key: ThreadKey) {
+  let finish: () => void = () => undefined;
+  const finished = new Promise<void>((resolve) => (finish = resolve));
+  let ended: Promise<void> = finished;
+  const files = await new Promise<WorkspaceFiles>((resolve, reject) => {
+    ended = host.use(key, async (opened) => {
+      resolve(opened);
+      await finished;
+    });
+    ended.catch(reject);
+  });
+  const done = async () => {
+    finish();
+    await ended;
+  };
+  return { files, done };
+}
+
+/** The same through a sandbox: what follows a link is inside it, and can reach nothing that its user could not. */
+class LeasedFiles implements WorkspaceFiles {
+  readonly #sandbox: Sandbox;
+  readonly #world: World;
+
+  constructor(sandbox: Sandbox, world: World) {
+    this.#sandbox = sandbox;
+    this.#world = world;
+  }
+
+  async stat(path: string): Promise<FileStat | null> {
+    try {
+      return await this.#sandbox.files.stat(path);
+    } catch (error) {
+      if (isSandlotError(error, "file_not_found") || isSandlotError(error, "not_a_directory")) return null;
+      throw error;
+    }
+  }
+
+  async list(directory: string): Promise<readonly FileStat[]> {
+    try {
+      return (await this.#sandbox.files.list(directory, { depth: 1 })).entries;
+    } catch (error) {
+      if (isSandlotError(error, "file_not_found")) return [];
+      throw error;
+    }
+  }
+
+  read(path: string, range?: { offset?: number; length?: number }): AsyncIterable<Uint8Array> {
+    return this.#sandbox.files.download(path, range);
+  }
+
+  async stage(directory: string, content: AsyncIterable<Uint8Array>): Promise<StagedFile> {
+    const { files } = this.#sandbox;
+    const staged = `${directory}/${STAGED_PREFIX}${this.#world.randomHex(8)}${STAGED_SUFFIX}`;
+    let sizeBytes = 0;
+    async function* counted() {
+      for await (const piece of content) {
+        sizeBytes += piece.byteLength;
+        yield piece;
+      }
+    }
+    await files.upload(staged, counted(), { mode: 0o644 });
+    let placed = false;
+    return {
+      sizeBytes,
+      read: () => files.download(staged),
+      place: async (path) => {
+        const there = await this.stat(path);
+        if (there !== null && there.kind !== "file") throw new SandlotError("file_exists", { path });
+        await files.rename(staged, path);
+        placed = true;
+        return files.stat(path);
+      },
+      discard: async () => {
+        if (placed) return;
+        await files.remove(staged).catch((error: unknown) => {
+          if (!isSandlotError(error, "file_not_found")) throw error;
+        });
+      },
+    };
+  }
+
+  async write(path: string, content: AsyncIterable<Uint8Array>, ifVersion: string | null): Promise<FileStat> {
+    await this.#sandbox.files.upload(path, content, { ifVersion });
+    return this.#sandbox.files.stat(path);
+  }
+
+  remove(path: string): Promise<void> {
+    return this.#sandbox.files.remove(path);
+  }
+}

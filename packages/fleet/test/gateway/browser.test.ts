@@ -1,0 +1,152 @@
+/**
+ * Web pages in a real browser (Debian's chromium): what a page of another origin sends is refused with 403, also under a
+ * name that was made to point here, and by a WebSocket; and a preview works with its link, its cookie and hot reload's
+ * WebSocket.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocketServer } from "ws";
+import { richBackend } from "./support/rich-backend.ts";
+import { type Caller, openStage, type Stage } from "./support/stage.ts";
+
+const CHROMIUM = "/usr/bin/chromium";
+const missing = existsSync(CHROMIUM) ? null : `${CHROMIUM} is not installed`;
+let stage: Stage;
+let alice: Caller;
+let page: Server;
+let html = "";
+let reported: (results: Record<string, unknown>) => void = () => undefined;
+
+beforeAll(async () => {
+  stage = await openStage({ enrich: richBackend });
+  alice = await stage.user("alice");
+  page = createServer((request, response) => {
+    let body = "";
+    request.on("data", (piece) => (body += piece));
+    request.on("end", () => {
+      if (request.url === "/report") reported(JSON.parse(body));
+      response.writeHead(200, { "content-type": "text/html" }).end(html);
+    });
+  });
+  new WebSocketServer({ server: page }).on("connection", (socket) => socket.send("hot"));
+  await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
+});
+afterAll(async () => {
+  await stage.done();
+  page.closeAllConnections();
+  await new Promise((resolve) => page.close(resolve));
+});
+
+/** Opens a page in a browser of its own, whose profile goes with it, until `done` resolves. */
+async function browse<T>(url: string, done: (browser: ChildProcess) => Promise<T>, ...more: string[]): Promise<T> {
+  const profile = await mkdtemp(join(tmpdir(), "sandlot-chromium-"));
+  const options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", `--user-data-dir=${profile}`];
+  const browser = spawn(CHROMIUM, [...options, ...more, url], { stdio: ["ignore", "pipe", "ignore"], detached: true });
+  const ended = new Promise((resolve) => browser.once("close", resolve));
+  try {
+    return await done(browser);
+  } finally {
+    // Its helpers are in its group, and go with it.
+    if (browser.pid !== undefined && browser.exitCode === null) process.kill(-browser.pid, "SIGKILL");
+    await ended;
+    await rm(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  }
+}
+
+/** What the page has to say. */
+function report(url: string): Promise<Record<string, unknown>> {
+  return browse(url, () => new Promise((resolve) => (reported = resolve)));
+}
+
+/** What the page shows. */
+function text(url: string): Promise<string> {
+  const read = async (browser: ChildProcess) => {
+    let shown = "";
+    browser.stdout?.on("data", (piece) => (shown += piece));
+    await new Promise((resolve) => browser.once("close", resolve));
+    return shown;
+  };
+  return browse(url, read, "--dump-dom");
+}
+
+const portOf = (server: Server) => (server.address() as AddressInfo).port;
+
+test("a page of another origin gets nothing from the gateway", async (context) => {
+  if (missing !== null) return context.skip(missing);
+  const { port } = new URL(stage.gateway.url);
+  const target = stage.gateway.url;
+  html = `<body>waiting<script>
+    const key = ${JSON.stringify(alice.key)};
+    const form = new FormData();
+    form.append("files", new Blob(["evil"]), "evil.txt");
+    const tries = {
+      upload: () => fetch("${target}/v1/threads/web/uploads", { method: "POST", body: form, mode: "no-cors" }).then((r) => r.type),
+      simple: () => fetch("${target}/v1/threads/web/exec", { method: "POST", body: "{}", mode: "no-cors" }).then((r) => r.type),
+      withKey: () => fetch("${target}/v1/threads/web/execs", { headers: { "x-api-key": key } }).then((r) => "read " + r.status),
+      read: () => fetch("${target}/healthz").then((r) => "read " + r.status),
+      socket: () => new Promise((resolve) => {
+        const socket = new WebSocket("ws://127.0.0.1:${port}/v1/threads/web/terminal", ["sandlot.v1", "sandlot.key." + key]);
+        socket.onopen = () => resolve("open");
+        socket.onerror = () => resolve("refused");
+      }),
+    };
+    (async () => {
+      const results = {};
+      for (const [name, run] of Object.entries(tries)) results[name] = await run().catch((error) => "refused");
+      fetch("/report", { method: "POST", body: JSON.stringify(results) });
+    })();
+  </script></body>`;
+  const results = await report(`http://localhost:${portOf(page)}/`);
+  // An opaque answer tells the page nothing; that it was a refusal is in the audit log.
+  expect(results).toEqual({
+    upload: "opaque",
+    simple: "opaque",
+    withKey: "refused",
+    read: "refused",
+    socket: "refused",
+  });
+  const { entries } = await stage.operator.ask<{ entries: { status: number; route: string; keyId: unknown }[] }>(
+    200,
+    "GET",
+    "/v1/audit",
+  );
+  const answers = entries.filter(({ keyId }) => keyId === null).map(({ route, status }) => `${status} ${route}`);
+  expect(answers).toContain("403 /v1/threads/:thread/uploads");
+  expect(answers).toContain("403 /v1/threads/:thread/terminal");
+  expect(answers.filter((answer) => !answer.startsWith("403"))).toEqual([]);
+  expect(await stage.fleet.list()).toEqual([]);
+}, 90_000);
+
+test("a name that was made to point here gets nothing either", async (context) => {
+  if (missing !== null) return context.skip(missing);
+  const { port } = new URL(stage.gateway.url);
+  expect(await text(`http://rebound.localhost:${port}/healthz`)).toContain("not known under that Host");
+}, 90_000);
+
+test("a preview opens from its link, keeps its cookie, and carries a WebSocket", async (context) => {
+  if (missing !== null) return context.skip(missing);
+  html = `<body>waiting<script>
+    (async () => {
+      const second = await fetch("/second").then((r) => r.status);
+      const hot = await new Promise((resolve) => {
+        const socket = new WebSocket("ws://" + location.host + "/hmr");
+        socket.onmessage = ({ data }) => resolve(data);
+        socket.onerror = () => resolve("refused");
+      });
+      const gateway = await fetch("${stage.gateway.url}/healthz").then((r) => r.status, () => "refused");
+      fetch("/report", { method: "POST", body: JSON.stringify({ second, hot, gateway, address: location.search, cookie: document.cookie }) });
+    })();
+  </script></body>`;
+  const { url } = await alice.ask<{ url: string }>(201, "POST", `/v1/threads/shown/ports/${portOf(page)}/links`, {
+    json: {},
+  });
+  const results = await report(url);
+  expect(results).toEqual({ second: 200, hot: "hot", gateway: "refused", address: "", cookie: "" });
+}, 90_000);

@@ -1,0 +1,191 @@
+/** Previews: links, cookies, HTTP and WebSocket into a port, on an origin that is not the gateway's. */
+
+import { createServer, request as httpRequest, type IncomingHttpHeaders, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { richBackend } from "./support/rich-backend.ts";
+import { type Caller, openStage, type Stage } from "./support/stage.ts";
+
+let stage: Stage;
+let alice: Caller;
+let inner: Server;
+let port: number;
+let seen: IncomingHttpHeaders = {};
+
+beforeAll(async () => {
+  stage = await openStage({ enrich: richBackend });
+  alice = await stage.user("alice");
+  inner = createServer((request, response) => {
+    seen = request.headers;
+    response.setHeader("set-cookie", ["own=1; Domain=localhost; Path=/", "sandlot-link=forged"]);
+    request.pipe(response.writeHead(request.method === "POST" ? 201 : 200, { "x-path": request.url ?? "" }));
+    if (request.method === "GET") response.write(`you asked ${request.url}`);
+  });
+  new WebSocketServer({ server: inner }).on("connection", (socket) => {
+    socket.on("message", (data) => socket.send(`echo ${data}`));
+  });
+  await new Promise<void>((resolve) => inner.listen(0, "127.0.0.1", resolve));
+  port = (inner.address() as AddressInfo).port;
+});
+afterAll(async () => {
+  await stage.done();
+  inner.closeAllConnections();
+  await new Promise((resolve) => inner.close(resolve));
+});
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** To the previews' listener, under any name. */
+function ask(url: URL, headers: Record<string, string> = {}, method = "GET", body = ""): Promise<Answer> {
+  const { port: at } = new URL(stage.gateway.previewUrl);
+  return new Promise((resolve, reject) => {
+    const path = `${url.pathname}${url.search}`;
+    const sent = httpRequest(
+      { host: "127.0.0.1", port: at, path, method, headers: { host: url.host, ...headers } },
+      (answer) => {
+        let text = "";
+        answer.on("data", (piece) => (text += piece));
+        answer.on("end", () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body: text }));
+      },
+    );
+    sent.on("error", reject).end(body);
+  });
+}
+
+async function link(thread: string, to = port): Promise<URL> {
+  const reply = await alice.ask<{ url: string; expiresAt: number }>(
+    201,
+    "POST",
+    `/v1/threads/${thread}/ports/${to}/links`,
+    {
+      json: { ttlMs: 60_000 },
+    },
+  );
+  expect(Object.keys(reply).sort()).toEqual(["expiresAt", "url"]);
+  return new URL(reply.url);
+}
+
+async function visit(url: URL): Promise<string> {
+  const { headers } = await ask(url);
+  return (headers["set-cookie"] ?? []).map((cookie) => cookie.split(";")[0]).join("; ");
+}
+
+describe("a preview", () => {
+  test("turns a link into a cookie, and then leads to the port", async () => {
+    const url = await link("p");
+    expect(url.host).toMatch(new RegExp(`^${port}--[0-9a-f]{24}\\.localhost:\\d+$`));
+    expect(url.host).not.toBe(new URL(stage.gateway.url).host);
+    const first = await ask(new URL(`/app/page?a=1&${url.search.slice(1)}`, url));
+    expect([first.status, first.headers.location]).toEqual([302, "/app/page?a=1"]);
+    expect(first.headers["set-cookie"]?.[0]).toMatch(/HttpOnly; SameSite=Lax/);
+    const cookie = first.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
+    const answer = await ask(new URL("/app/page?a=1", url), { cookie: `mine=2; ${cookie}` });
+    expect([answer.status, answer.body]).toEqual([200, "you asked /app/page?a=1"]);
+    expect(seen.cookie).toBe("mine=2");
+    expect(seen.host).toBe(`localhost:${port}`);
+    expect(answer.headers["set-cookie"]).toEqual(["own=1; Path=/"]);
+    const posted = await ask(new URL("/form", url), { cookie }, "POST", "body text");
+    expect([posted.status, posted.body]).toEqual([201, "body text"]);
+  });
+
+  test("carries a WebSocket", async () => {
+    const url = await link("p");
+    const cookie = await visit(url);
+    const socket = new WebSocket(`${stage.gateway.previewUrl.replace("http", "ws")}/hmr`, [], {
+      headers: { host: url.host, cookie, origin: url.origin },
+    });
+    const reply = await new Promise((resolve, reject) => {
+      socket.once("open", () => socket.send("hot"));
+      socket.once("message", (data) => resolve(String(data)));
+      socket.once("error", reject);
+    });
+    expect(reply).toBe("echo hot");
+    socket.terminate();
+    const foreign = new WebSocket(`${stage.gateway.previewUrl.replace("http", "ws")}/hmr`, [], {
+      headers: { host: url.host, cookie, origin: "https://evil.example" },
+    });
+    await expect(new Promise((_, reject) => foreign.once("error", reject))).rejects.toThrow("403");
+  });
+
+  test("is closed without a link, with a forged one, and for another name", async () => {
+    const url = await link("p");
+    expect((await ask(new URL("/", url))).status).toBe(401);
+    const token = url.searchParams.get("sandlot-link") ?? "";
+    for (const forged of [`${token}x`, `x${token}`, "x.y", ""])
+      expect((await ask(new URL(`/?sandlot-link=${forged}`, url))).status).toBe(401);
+    const other = await link("q");
+    expect(other.host).not.toBe(url.host);
+    expect((await ask(new URL(`/?sandlot-link=${token}`, other))).status).toBe(401);
+    expect((await ask(new URL("/", other), { cookie: await visit(url) })).status).toBe(401);
+    const elsewhere = await link("p", 9);
+    expect((await ask(new URL(`/?sandlot-link=${token}`, elsewhere))).status).toBe(401);
+  });
+
+  test("ends with its time", async () => {
+    const { url } = await alice.ask<{ url: string }>(201, "POST", `/v1/threads/p/ports/${port}/links`, {
+      json: { ttlMs: 1_000 },
+    });
+    const cookie = await visit(new URL(url));
+    expect((await ask(new URL("/", url), { cookie })).status).toBe(200);
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    expect((await ask(new URL("/", url), { cookie })).status).toBe(401);
+  });
+
+  test("of a port on which nothing listens is unreachable, and says so", async () => {
+    const url = await link("p", 9);
+    const answer = await ask(new URL("/", url), { cookie: await visit(url) });
+    expect(answer.status).toBe(503);
+    expect(JSON.parse(answer.body).error.code).toBe("sandbox_unreachable");
+  });
+
+  test("cannot call the gateway", async () => {
+    const url = await link("p");
+    const { port: at } = new URL(stage.gateway.url);
+    const status = await new Promise((resolve) => {
+      const headers = { host: `localhost:${at}`, origin: url.origin, authorization: `Bearer ${alice.key}` };
+      httpRequest({ host: "127.0.0.1", port: at, path: "/v1/threads/p/execs", headers }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      }).end();
+    });
+    expect(status).toBe(403);
+    const wrongHost = await new Promise((resolve) => {
+      httpRequest({ host: "127.0.0.1", port: at, path: "/healthz", headers: { host: url.host } }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      }).end();
+    });
+    expect(wrongHost).toBe(403);
+  });
+});
+
+test("a backend without previews says so", async () => {
+  const plain = await openStage();
+  try {
+    const bob = await plain.user("bob");
+    const { url } = await bob.ask<{ url: string }>(201, "POST", "/v1/threads/p/ports/3000/links");
+    const previewPort = new URL(plain.gateway.previewUrl).port;
+    const at = new URL(url);
+    const get = (path: string, headers: Record<string, string>) =>
+      new Promise<Answer>((resolve) => {
+        httpRequest({ host: "127.0.0.1", port: previewPort, path, headers }, (answer) => {
+          let body = "";
+          answer.on("data", (piece) => (body += piece));
+          answer.on("end", () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body }));
+        }).end();
+      });
+    const first = await get(`/${at.search}`, { host: at.host });
+    const cookie = first.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
+    const answer = await get("/", { host: at.host, cookie });
+    expect([answer.status, JSON.parse(answer.body).error.code]).toEqual([501, "capability_missing"]);
+    await bob.ask(501, "GET", "/v1/threads/p/files/watch?path=/mnt/user-data");
+    await bob.ask(501, "POST", "/v1/threads/p/sessions", { json: {} });
+  } finally {
+    await plain.done();
+  }
+});

@@ -1,0 +1,41 @@
+/** One route with a request that its owner may make. What the catalogue is made of. */
+
+import type { CallOptions } from "./stage.ts";
+
+/** What the owner has made before each request. Every secret text contains `MARKER`. */
+export interface World {
+  readonly thread: string;
+  readonly leaseId: string;
+  readonly execId: string;
+  readonly terminalId: string;
+  readonly sandboxId: string;
+  readonly etag: string;
+}
+
+export const MARKER = "only-alice-knows";
+export const ROOT = "/mnt/user-data";
+
+export interface Entry {
+  readonly method: string;
+  readonly url: string;
+  /** Who may ask: the owner of the thread, any key, operators, or anybody. */
+  readonly who: "owner" | "any" | "operator" | "open";
+  readonly status: number;
+  /** What another user gets for the identical request. Their own threads are empty, so some of it is a success. */
+  readonly foreign?: number;
+  readonly request: (world: World) => readonly [path: string, options?: CallOptions];
+  /** The answer is a stream that does not end by itself. */
+  readonly endless?: boolean;
+  /** Bodies that are not valid, each refused with a 4xx. */
+  readonly invalid?: readonly unknown[];
+  /** Addresses that are not valid, each refused with a 4xx. */
+  readonly invalidPaths?: (world: World) => readonly string[];
+}
+
+export const thread = (world: World, rest: string) => `/v1/threads/${world.thread}${rest}`;
+export const form = (name: string) => {
+  const data = new FormData();
+  data.append("files", new Blob([MARKER]), name);
+  return data;
+};
+export const SHA = "0".repeat(64);

@@ -1,0 +1,129 @@
+/**
+ * A gateway over a fleet in memory, with a home of its own, and callers of every scope. `done` fails when anything is
+ * left: a lease, an open stream, a file outside the home.
+ */
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { assembleFleet } from "../../../src/assemble-fleet.ts";
+import type { Backend } from "../../../src/backend/backend.ts";
+import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
+import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
+import { resolveSettings } from "../../../src/config/resolve-settings.ts";
+import type { FleetConfig } from "../../../src/config/schema.ts";
+import type { Fleet } from "../../../src/fleet.ts";
+import { readOperatorKey } from "../../../src/gateway/keys/operator-key.ts";
+import type { GatewayConfig } from "../../../src/gateway/settings.ts";
+import { type Gateway, type GatewayOptions, startGateway } from "../../../src/gateway/start-gateway.ts";
+import { MemoryStore, newMemoryTables } from "../../../src/store/memory/memory-store.ts";
+import { systemWorld } from "../../../src/world/system-world.ts";
+
+export interface Stage {
+  readonly home: string;
+  readonly fleet: Fleet;
+  readonly gateway: Gateway;
+  readonly operator: Caller;
+  readonly platform: Caller;
+  user(name: string): Promise<Caller>;
+  done(): Promise<void>;
+}
+
+export interface StageOptions {
+  readonly settings?: GatewayConfig;
+  readonly fleet?: FleetConfig;
+  readonly more?: Partial<GatewayOptions>;
+  /** Gives the backend something more than it has. */
+  readonly enrich?: (backend: Backend) => Backend;
+}
+
+export interface CallOptions {
+  readonly body?: RequestInit["body"];
+  readonly json?: unknown;
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal;
+}
+
+/** One key and what it can ask. */
+export class Caller {
+  readonly url: string;
+  readonly key: string;
+  readonly #headers: Record<string, string>;
+
+  constructor(url: string, key: string, headers: Record<string, string> = {}) {
+    this.url = url;
+    this.key = key;
+    this.#headers = headers;
+  }
+
+  /** The same key, with headers on every call. */
+  with(headers: Record<string, string>): Caller {
+    return new Caller(this.url, this.key, { ...this.#headers, ...headers });
+  }
+
+  call(method: string, path: string, { body, json, headers, signal }: CallOptions = {}): Promise<Response> {
+    return fetch(`${this.url}${path}`, {
+      method,
+      headers: {
+        ...(this.key === "" ? {} : { authorization: `Bearer ${this.key}` }),
+        ...(json === undefined ? {} : { "content-type": "application/json" }),
+        ...this.#headers,
+        ...headers,
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(body === undefined ? {} : { body, duplex: "half" }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  }
+
+  /** The answer as JSON, after its status was checked. */
+  async ask<T = Record<string, unknown>>(
+    status: number,
+    method: string,
+    path: string,
+    options: CallOptions = {},
+  ): Promise<T> {
+    const response = await this.call(method, path, options);
+    const text = await response.text();
+    expect(`${response.status} ${response.status === status ? "" : text}`).toBe(`${status} `);
+    return (text === "" ? null : JSON.parse(text)) as T;
+  }
+}
+
+export async function openStage({ settings, fleet: config, more, enrich }: StageOptions = {}): Promise<Stage> {
+  const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
+  const world = systemWorld();
+  const resolved = resolveSettings({ home, store: { type: "memory" }, housekeepingIntervalMs: 200, ...config }, {});
+  const backend = createMemoryBackend({ fleetId: resolved.fleetId, engine: new MemoryEngine({ world }), world });
+  const fleet = await assembleFleet({
+    settings: resolved,
+    world,
+    store: new MemoryStore(newMemoryTables(world)),
+    backend: enrich === undefined ? backend : enrich(backend),
+  });
+  const gateway = await startGateway({ fleet, home, world, settings: { port: 0, ...settings }, ...more });
+  const make = async (scope: "user" | "platform" | "operator", user?: string) => {
+    const { key } = await gateway.keys.create({ scope, ...(user === undefined ? {} : { user }) });
+    return new Caller(gateway.url, key);
+  };
+  return {
+    home,
+    fleet,
+    gateway,
+    operator: new Caller(gateway.url, (await readOperatorKey(home)) ?? ""),
+    platform: await make("platform"),
+    user: (name) => make("user", name),
+    async done() {
+      await gateway.close();
+      const leased = (await fleet.list()).filter(({ state }) => state === "leased");
+      const held = leased.filter(({ holders }) => holders.some((holder) => holder === fleet.instanceId));
+      await fleet.close({ destroy: true, drainMs: 0 });
+      await rm(home, { recursive: true, force: true });
+      expect(
+        held.map(({ thread, holders }) => ({ thread, holders })),
+        "leases that nobody gave back",
+      ).toEqual([]);
+    },
+  };
+}

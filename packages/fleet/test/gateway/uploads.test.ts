@@ -1,0 +1,230 @@
+/** Uploads: limits while streaming, names, replacement, conversion; and under DeerFlow's roof. */
+
+import { request as httpRequest } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openDocumentText, pdf, wordBomb, wordDocument, workbook } from "./support/documents.ts";
+import { type Caller, openStage, type Stage } from "./support/stage.ts";
+
+let stage: Stage;
+let alice: Caller;
+const UPLOADS = "/mnt/user-data/uploads";
+
+interface Reply {
+  success: boolean;
+  files: Record<string, string | number>[];
+  message: string;
+  skipped_files: string[];
+}
+
+beforeAll(async () => {
+  stage = await openStage({
+    settings: {
+      uploads: {
+        maxFiles: 3,
+        maxFileBytes: 100_000,
+        maxTotalBytes: 150_000,
+        conversionMaxUncompressedBytes: 1_000_000,
+      },
+    },
+  });
+  alice = await stage.user("alice");
+});
+afterAll(() => stage.done());
+
+function form(files: readonly (readonly [name: string, content: string | Buffer])[]): FormData {
+  const data = new FormData();
+  for (const [name, content] of files) data.append("files", new Blob([content as never]), name);
+  return data;
+}
+
+async function shell(thread: string, command: string): Promise<string> {
+  const { stdout } = await alice.ask<{ stdout: string }>(200, "POST", `/v1/threads/${thread}/exec`, {
+    json: { command },
+  });
+  return stdout;
+}
+
+describe("uploads", () => {
+  test("arrive, are listed, replaced and removed", async () => {
+    const reply = await alice.ask<Reply>(200, "POST", "/v1/threads/u/uploads", { body: form([["a b.txt", "one"]]) });
+    expect(reply).toEqual({
+      success: true,
+      files: [
+        {
+          filename: "a b.txt",
+          size: 3,
+          path: `${UPLOADS}/a b.txt`,
+          virtual_path: `${UPLOADS}/a b.txt`,
+          artifact_url: "/v1/threads/u/artifacts/mnt/user-data/uploads/a%20b.txt",
+        },
+      ],
+      message: "Successfully uploaded 1 file(s)",
+      skipped_files: [],
+    });
+    expect(await (await alice.call("GET", String(reply.files[0]?.artifact_url))).text()).toBe("one");
+    await alice.ask(200, "POST", "/v1/threads/u/uploads", { body: form([["a b.txt", "two!"]]) });
+    const list = await alice.ask<{ files: Record<string, unknown>[]; count: number }>(
+      200,
+      "GET",
+      "/v1/threads/u/uploads",
+    );
+    expect(list.count).toBe(1);
+    expect(list.files[0]).toMatchObject({ filename: "a b.txt", size: 4, extension: ".txt" });
+    await alice.ask(200, "DELETE", "/v1/threads/u/uploads/a%20b.txt");
+    await alice.ask(404, "DELETE", "/v1/threads/u/uploads/a%20b.txt");
+    await alice.ask(422, "DELETE", "/v1/threads/u/uploads/..%2Fx");
+  });
+
+  test("with one name in one request are renamed", async () => {
+    const body = form([
+      ["x.tar.gz", "1"],
+      ["x.tar.gz", "2"],
+      ["dir/../x.tar.gz", "3"],
+    ]);
+    const { files } = await alice.ask<Reply>(200, "POST", "/v1/threads/dup/uploads", { body });
+    expect(files.map(({ filename, original_filename }) => [filename, original_filename])).toEqual([
+      ["x.tar.gz", undefined],
+      ["x.tar_1.gz", "x.tar.gz"],
+      ["x.tar_2.gz", "x.tar.gz"],
+    ]);
+    expect(await shell("dup", `cat ${UPLOADS}/x.tar.gz ${UPLOADS}/x.tar_1.gz ${UPLOADS}/x.tar_2.gz`)).toBe("123");
+  });
+
+  test("beyond a limit are refused, and leave what was there", async () => {
+    await alice.ask(200, "POST", "/v1/threads/limit/uploads", { body: form([["kept", "kept"]]) });
+    const refused = [
+      form([
+        ["a", "1"],
+        ["b", "2"],
+        ["c", "3"],
+        ["d", "4"],
+      ]),
+      form([["kept", "x".repeat(100_001)]]),
+      form([
+        ["kept", "x".repeat(90_000)],
+        ["more", "x".repeat(90_000)],
+      ]),
+    ];
+    for (const body of refused) {
+      const { error } = await alice.ask<{ error: { code: string } }>(413, "POST", "/v1/threads/limit/uploads", {
+        body,
+      });
+      expect(error.code).toBe("payload_too_large");
+    }
+    await alice.ask(422, "POST", "/v1/threads/limit/uploads", { body: form([]) });
+    await alice.ask(415, "POST", "/v1/threads/limit/uploads", { json: {} });
+    expect(await shell("limit", `ls -A ${UPLOADS}; cat ${UPLOADS}/kept`)).toBe("kept\nkept");
+  });
+
+  test("do not follow what an agent has put in their way", async () => {
+    await shell("link", `echo mine > secret; ln -s ../workspace/secret ${UPLOADS}/link; mkdir ${UPLOADS}/dir`);
+    const reply = await alice.ask<Reply>(200, "POST", "/v1/threads/link/uploads", {
+      body: form([
+        ["link", "evil"],
+        ["dir", "evil"],
+        ["fine", "fine"],
+      ]),
+    });
+    expect(reply).toMatchObject({ success: false, skipped_files: ["link", "dir"] });
+    expect(reply.files.map(({ filename }) => filename)).toEqual(["fine"]);
+    expect(await shell("link", `cat secret; ls -A ${UPLOADS}`)).toBe("mine\ndir\nfine\nlink\n");
+  });
+
+  test("that are cut off leave nothing", async () => {
+    await alice.ask(200, "POST", "/v1/threads/cut/uploads", { body: form([["kept", "kept"]]) });
+    const { port, hostname, host } = new URL(stage.gateway.url);
+    const headers = { host, authorization: `Bearer ${alice.key}`, "content-type": "multipart/form-data; boundary=b" };
+    await new Promise<void>((resolve) => {
+      const sent = httpRequest({ hostname, port, method: "POST", path: "/v1/threads/cut/uploads", headers });
+      sent.on("error", () => resolve());
+      sent.write('--b\r\nContent-Disposition: form-data; name="files"; filename="kept"\r\n\r\nhalf');
+      setTimeout(() => sent.destroy(), 200);
+    });
+    await expect.poll(() => shell("cut", `ls -A ${UPLOADS}; cat ${UPLOADS}/kept`)).toBe("kept\nkept");
+    await expect
+      .poll(async () => (await stage.fleet.list()).find(({ thread }) => thread === "cut")?.state)
+      .toBe("parked");
+  });
+
+  test("never park a sandbox that somebody else uses", async () => {
+    const { leaseId, sandboxId } = await alice.ask(201, "POST", "/v1/threads/both/leases");
+    await alice.ask(413, "POST", "/v1/threads/both/uploads", { body: form([["big", "x".repeat(100_001)]]) });
+    await alice.ask(200, "POST", "/v1/threads/both/uploads", { body: form([["small", "x"]]) });
+    expect(await stage.operator.ask(200, "GET", `/v1/sandboxes/${sandboxId}`)).toMatchObject({ state: "leased" });
+    await alice.ask(204, "DELETE", `/v1/leases/${leaseId}`);
+  });
+});
+
+describe("conversion", () => {
+  const convert = async (name: string, content: Buffer) => {
+    const { files } = await alice.ask<Reply>(200, "POST", "/v1/threads/doc/uploads?convert=true", {
+      body: form([[name, content]]),
+    });
+    const [file] = files;
+    const text =
+      file?.markdown_artifact_url && (await (await alice.call("GET", String(file.markdown_artifact_url))).text());
+    return { file, text };
+  };
+
+  test("makes Markdown of documents", async () => {
+    expect((await convert("letter.docx", wordDocument(["First words", "Second words"]))).text).toContain(
+      "Second words",
+    );
+    expect((await convert("text.odt", openDocumentText("Open words"))).text).toContain("Open words");
+    expect((await convert("page.pdf", pdf("Portable words"))).text).toContain("Portable words");
+    const table = await convert("fruit.xlsx", workbook());
+    expect(table.text).toContain("| apple\\|pear | 2026-01-02 |");
+    expect(table.file).toMatchObject({ markdown_file: "fruit.md", markdown_virtual_path: `${UPLOADS}/fruit.md` });
+  }, 60_000);
+
+  test("never replaces a file that is there, and goes with its document", async () => {
+    await alice.ask(200, "POST", "/v1/threads/doc/uploads", { body: form([["notes.md", "my own"]]) });
+    const { file } = await convert("notes.docx", wordDocument(["converted"]));
+    expect(file?.markdown_file).toBe("notes_1.md");
+    expect(await shell("doc", `cat ${UPLOADS}/notes.md`)).toBe("my own");
+    await alice.ask(200, "DELETE", "/v1/threads/doc/uploads/letter.docx");
+    expect(await shell("doc", `ls ${UPLOADS}`)).not.toContain("letter");
+  }, 60_000);
+
+  test("refuses a bomb, a fake and a format of the past, and says so", async () => {
+    const bomb = wordBomb(50_000_000);
+    expect(bomb.byteLength).toBeLessThan(100_000);
+    for (const [name, content] of [
+      ["bomb.docx", bomb],
+      ["fake.pdf", Buffer.from("not a pdf")],
+      ["old.doc", Buffer.from("x")],
+    ] as const) {
+      const { file } = await convert(name, content);
+      expect(file?.conversion_error).toBeTypeOf("string");
+      expect(file?.markdown_file).toBeUndefined();
+    }
+  }, 60_000);
+});
+
+describe("under DeerFlow's roof", () => {
+  test("shapes and codes are DeerFlow's", async () => {
+    const reply = await alice.ask<Reply>(200, "POST", "/api/threads/d/uploads", { body: form([["a.txt", "one"]]) });
+    expect(reply.files[0]?.artifact_url).toBe("/api/threads/d/artifacts/mnt/user-data/uploads/a.txt");
+    expect(await alice.ask(200, "GET", "/api/threads/d/uploads/limits")).toEqual({
+      max_files: 3,
+      max_file_size: 100_000,
+      max_total_size: 150_000,
+    });
+    expect(await alice.ask(200, "GET", "/api/threads/d/uploads/list")).toMatchObject({ count: 1 });
+    const many = form([
+      ["a", "1"],
+      ["b", "2"],
+      ["c", "3"],
+      ["d", "4"],
+    ]);
+    const refused = await alice.ask<{ detail: string }>(413, "POST", "/api/threads/d/uploads", { body: many });
+    expect(refused.detail).toBe("Too many files: maximum is 3");
+    const large = form([["big.bin", "x".repeat(100_001)]]);
+    const tooLarge = await alice.ask<{ detail: string }>(413, "POST", "/api/threads/d/uploads", { body: large });
+    expect(tooLarge.detail).toBe("File too large: big.bin");
+    await alice.ask(400, "POST", "/api/threads/d/uploads", { body: form([]) });
+    expect(await alice.ask(200, "DELETE", "/api/threads/d/uploads/a.txt")).toMatchObject({ success: true });
+    await alice.ask(404, "DELETE", "/api/threads/d/uploads/a.txt");
+    expect(await alice.ask(200, "GET", "/v1/uploads/limits")).toMatchObject({ max_files: 3 });
+  });
+});
