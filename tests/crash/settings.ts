@@ -8,6 +8,7 @@
 
 import type { FleetId } from "@sandlot/contract";
 import { type Blueprint, hashBlueprint } from "../../packages/fleet/src/backend/blueprint.ts";
+import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
 
 export const FLEET = "fleet-under-fire" as FleetId;
@@ -19,6 +20,8 @@ export const RECORDS_MAX = 8;
 
 export function settingsFor(home: string, storePath: string): Settings {
   return {
+    // What other backends are told means nothing to the one under fire.
+    ...resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: home }),
     home,
     fleetId: FLEET,
     backend: "memory",

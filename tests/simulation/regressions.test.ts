@@ -31,6 +31,11 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [572, "a peer was buried after the sight had broken, because another burial had been waited for"],
   [3854, "a remote lease that could not be granted again kept its sandbox held for ever"],
   [3824, "a bind that was long on its way gave a thread an older generation"],
+  [11761, "a lease was given on a sandbox that the same instance had stopped while it was still connecting to it"],
+  [12220, "a remote lease that had moved to the next generation was expired by a judgement on the former"],
+  [36045, "a sandbox that was used under a later hold ended as abandoned, by whoever gave up an earlier one"],
+  [45489, "a remote lease was told to be expired although it was renewed at another instance"],
+  [2031, "a sandbox that the reconciler had found dead was still handed out by its own instance"],
 ];
 
 describe("seeds that once found something", () => {

@@ -17,6 +17,7 @@ import { shutDown } from "./housekeeping/shutdown.ts";
 import { Leases } from "./leases/leases.ts";
 import { RemoteLeaseDesk } from "./leases/remote-lease-desk.ts";
 import { Membership } from "./membership/membership.ts";
+import { auditFleet } from "./observe/audit.ts";
 import { EventBus } from "./observe/event-bus.ts";
 import { explain, summarize } from "./observe/explain.ts";
 import { Maker } from "./opening/maker.ts";
@@ -31,7 +32,11 @@ import type { SandboxRecord } from "./store/record.ts";
 import { reportingStore } from "./store/reporting-store.ts";
 import type { Store } from "./store/store.ts";
 import { WarmPool } from "./warm-pool/warm-pool.ts";
+import { within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
+
+/** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
+const REFILL_DELAY_MS = 250;
 
 export interface FleetParts {
   readonly settings: Settings;
@@ -41,14 +46,11 @@ export interface FleetParts {
   readonly instanceId?: InstanceId;
 }
 
-/** Where the engine cannot be asked, what we hold counts as current: unknown is not dead. */
-async function isCurrent({ workspaces }: Backend, record: SandboxRecord): Promise<boolean> {
+/** Where the engine cannot be asked, or not soon, what we hold counts as current: unknown is not dead. */
+async function isCurrent(backend: Backend, record: SandboxRecord, signal: AbortSignal): Promise<boolean> {
   const spot = spotOf(record);
-  try {
-    return spot === null || !(await workspaces.look(spot)).stale;
-  } catch {
-    return true;
-  }
+  if (spot !== null && (await backend.workspaces.look(spot)).stale) return false;
+  return record.ref === null || (await backend.probe(record.ref, signal)) !== "dead";
 }
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
@@ -73,7 +75,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const base = { settings, world, store, backend, bus, slots, changes };
   const membership: Membership = new Membership({
     ...{ ...base, instance, lifetimeMs },
-    isCurrent: ({ record }) => isCurrent(backend, record),
+    isCurrent: ({ record }) => {
+      const late = () => new Error("no answer");
+      const ask = (signal: AbortSignal) => isCurrent(backend, record, signal);
+      return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
+    },
   });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership });
@@ -144,7 +150,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   if (membership.recovering) await peers.tend();
   for (const started of [renewer, ...loops]) started.start();
   pooling.poke();
-  bus.on(() => pooling.poke(), "sandbox-bound");
+  bus.on(() => world.timer(REFILL_DELAY_MS, () => pooling.poke(), { background: true }), "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
     else void liveness.died(event.sandboxId, event.ref);
@@ -174,6 +180,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async list() {
       open("list");
       return (await store.list()).map(summarize);
+    },
+    async audit({ signal } = {}) {
+      open("audit");
+      return auditFleet(base, signal ?? new AbortController().signal);
     },
     async explain(sandboxId) {
       open("explain");

@@ -357,7 +357,7 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
         release: () => Promise.resolve(false),
       },
     });
-    const truth = { leaseId: held.lease.id, ttlMs: 60_000, heardAt: simulation.scheduler.now };
+    const truth = { leaseId: held.lease.id, ttlMs: 60_000, since: 0, heardAt: simulation.scheduler.now };
     simulation.truth.remotes.set(held.lease.id, { ...truth, releaseAsked: false, ended: false });
     callers.renew(instance, held);
     await simulation.scheduler.run(simulation.scheduler.now + 10);

@@ -9,7 +9,7 @@ import type { Findings } from "./findings.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
 /** Steps that take a hold. */
-const TAKING = new Set(["hold", "take", "take", "publish", "bind", "restore"]);
+const TAKING = new Set(["hold", "take", "publish", "bind", "restore"]);
 
 export class HoldChecks {
   readonly #truth: Truth;
@@ -33,6 +33,15 @@ export class HoldChecks {
     }
     this.#checkLeases(before, after, step);
     this.#checkParking(before, after, step);
+  }
+
+  /** The caller learned what the store answered. */
+  answered({ by, method }: StoreStep, result: unknown): void {
+    if (!TAKING.has(method) || result === null) return;
+    const record = method === "publish" ? (result as SandboxRecord) : (result as { record?: SandboxRecord }).record;
+    const hold = record?.holders[by.id];
+    if (record !== undefined && hold !== undefined)
+      by.holdsHeardAt.set(`${record.sandboxId} ${hold.generation}`, this.#truth.now);
   }
 
   emptied(): void {
@@ -101,10 +110,12 @@ export class HoldChecks {
       if (remote !== undefined) {
         // What a holder puts back after the store was lost is as old as it was.
         if (step.method !== "restore") remote.heardAt = this.#truth.now;
+        if (remote.ended) remote.since = this.#truth.now;
         remote.ended = false;
       } else {
         const { ttlMs } = lease;
-        remotes.set(id, { leaseId: id, ttlMs, heardAt: this.#truth.now, releaseAsked: false, ended: false });
+        const { now } = this.#truth;
+        remotes.set(id, { leaseId: id, ttlMs, since: now, heardAt: now, releaseAsked: false, ended: false });
       }
     }
     for (const id of Object.keys(before?.leases ?? {}) as LeaseId[]) {

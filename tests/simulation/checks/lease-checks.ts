@@ -5,7 +5,7 @@
 import { isSandlotError, type LossReason } from "@sandlot/contract";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
-import { type HeldLease, ownerOf, type Truth } from "./truth.ts";
+import { type HeldLease, ownerOf, type RemoteTruth, type Truth } from "./truth.ts";
 
 /** What an acquire may be refused with; everything else means that something inside went wrong. */
 const REFUSALS: ReadonlySet<string> = new Set([
@@ -44,7 +44,7 @@ export class LeaseChecks {
 
   acquired(held: HeldLease, asked: Asked): void {
     const { instance, sandboxId, generation } = held;
-    this.#checkHeld(held, asked);
+    this.#checkHeld(held);
     const owner = this.#truth.owners.get(sandboxId) ?? null;
     this.#findings.check(
       "lease-on-own-thread",
@@ -74,7 +74,7 @@ export class LeaseChecks {
     }
   }
 
-  #checkHeld(held: HeldLease, asked: Asked): void {
+  #checkHeld(held: HeldLease): void {
     const { instance, sandboxId, generation } = held;
     const { now, settings, emptiedAt, tables } = this.#truth;
     if (this.#truth.hasHold(instance, sandboxId, generation) && tables.record(sandboxId)?.state === "ready") {
@@ -84,19 +84,16 @@ export class LeaseChecks {
     // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
     const { beatConfirmedSentAt } = instance;
     const recent = now - beatConfirmedSentAt <= settings.sessionLifetimeMs / 2;
-    // A beat does not ask about a hold that is still being connected; only a long pause must make it doubtful. Who
-    // joins such an opening gets what it has taken, and an opening lasts no longer than an acquire may.
-    const pausedMs = instance.process.pausedMs - asked.pausedMs;
-    const established = [...this.#truth.activeLeases(sandboxId, generation)].some(
-      (other) => other !== held && other.instance === instance && other.since < now,
-    );
-    const certain = established || pausedMs > settings.sessionLifetimeMs / 2;
-    const openedAt = asked.at - settings.acquireTimeoutMs;
-    const toldSince = certain ? beatConfirmedSentAt : Math.min(beatConfirmedSentAt, openedAt);
-    const stopped = (this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY) >= toldSince;
+    // A hold that was heard of after the last beat was sent, that beat could not ask about.
+    const heardAt = instance.holdsHeardAt.get(`${sandboxId} ${generation}`) ?? Number.NEGATIVE_INFINITY;
+    const asked = heardAt < beatConfirmedSentAt;
+    const stoppedAt = this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY;
+    const stopped = stoppedAt >= (asked ? beatConfirmedSentAt : heardAt - settings.sessionLifetimeMs / 2);
+    // What it has stopped itself it need not be told.
+    const untold = !instance.stopped.has(sandboxId) && (stopped || emptiedAt >= beatConfirmedSentAt);
     this.#findings.check(
       "lease-is-held",
-      recent && (stopped || emptiedAt >= beatConfirmedSentAt),
+      recent && untold,
       () =>
         `${instance.name} gave a lease on ${sandboxId} ${generation}; record ${JSON.stringify(tables.record(sandboxId))}`,
     );
@@ -202,7 +199,7 @@ export class LeaseChecks {
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
             : reason === "expired"
-              ? remote === undefined || remote.releaseAsked || !this.#truth.unexpired(remote) || !alive
+              ? remote === undefined || remote.releaseAsked || this.#isUnheardOf(remote)
               : false;
     this.#findings.check(
       "loss-is-true",
@@ -211,6 +208,11 @@ export class LeaseChecks {
     );
     this.#checkComeBack(held, reason, alive);
     this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
+  }
+
+  /** Neither granted nor renewed for its time, at whichever instance; or its row was lost with the store since. */
+  #isUnheardOf({ heardAt, ttlMs }: RemoteTruth): boolean {
+    return this.#truth.now - heardAt >= ttlMs || this.#truth.emptiedAt >= heardAt;
   }
 
   /** After the store was lost, a holder that runs and reaches it puts back what it holds. */

@@ -102,6 +102,8 @@ export class SessionChecks {
     this.#truth.emptiedAt = this.#truth.now;
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
+      // What was stopped and still lands, or lives on, may be taken in again by a store that knows nothing of it.
+      instance.stopped.clear();
       instance.pausedMsAtLoss = instance.process.pausedMs;
       instance.sightBrokenAt = this.#truth.now;
     }

@@ -4,7 +4,7 @@
 
 import type { InstanceId, LeaseId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { AdoptRequest, StopRequest } from "../../../packages/fleet/src/store/store.ts";
+import type { AdoptRequest, StopAnswer, StopRequest } from "../../../packages/fleet/src/store/store.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import { type HoldChecks, hasHolder } from "./hold-checks.ts";
@@ -43,6 +43,13 @@ export class StopChecks {
       const { recovering } = this.#truth.tables.meta();
       this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     }
+  }
+
+  /** The caller learned what the store answered. */
+  answered({ by, method, sentAt }: StoreStep, result: unknown): void {
+    if (method !== "stop" || sentAt <= this.#truth.emptiedAt) return;
+    const answer = result as StopAnswer;
+    if (answer.kind === "stopping") by.stopped.add(answer.record.sandboxId);
   }
 
   deleted(before: SandboxRecord, step: StoreStep): void {
@@ -233,9 +240,8 @@ export class StopChecks {
 
   #checkPurgeAsked(after: SandboxRecord): void {
     const owner = ownerOf(after);
-    // Without a thread there is no workspace that could go.
-    if (owner === null) return;
-    const asked = this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true;
+    const asked =
+      owner !== null && (this.#truth.thread(owner).purgeAskedAt >= 0 || after.thread?.startsWith("~") === true);
     this.#findings.check("purge-only-when-asked", asked, () => `${after.sandboxId} of ${owner}`);
   }
 

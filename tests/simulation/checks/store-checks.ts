@@ -39,6 +39,8 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   answered(step: StoreStep, result: unknown): void {
     this.#sessions.answered(step, result);
+    this.#holds.answered(step, result);
+    this.#stops.answered(step, result);
   }
 
   failed(step: StoreStep): void {

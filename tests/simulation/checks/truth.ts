@@ -74,6 +74,8 @@ export class HeldLease {
 export interface RemoteTruth {
   readonly leaseId: LeaseId;
   readonly ttlMs: number;
+  /** Since when its row is there: it goes with its sandbox, and comes back with the next one. */
+  since: number;
   /** When it was granted or renewed last. */
   heardAt: number;
   /** A release of it was asked for. */

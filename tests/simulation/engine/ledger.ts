@@ -185,8 +185,7 @@ export class EngineLedger {
     return { home: this.homes.has(nameOf(spot)), slot: this.#slotOf(spot)?.workspace?.owner === nameOf(spot), stale };
   }
 
-  /** Puts aside what is in the slot. Nobody can reach it any more. */
-  /** What was set aside, out of everybody's reach. */
+  /** Puts aside what is in the slot, out of everybody's reach, and answers with it. */
   quarantine(spot: WorkspaceSpot): Workspace | null {
     const slot = this.#slotOf(spot);
     const aside = slot?.workspace ?? null;
@@ -210,7 +209,8 @@ export class EngineLedger {
     const owner = this.#fenced(spot);
     const slot = this.#slotOf(spot);
     if (slot === undefined) throw new SandlotError("file_not_found", { path: spot.place });
-    slot.workspace ??= { owner, tokens: new Set() };
+    if (slot.workspace !== null || this.homes.has(owner)) throw new SandlotError("file_exists", { path: spot.place });
+    slot.workspace = { owner, tokens: new Set() };
     this.fences.set(owner, spot.generation);
   }
 

@@ -3,7 +3,7 @@
  * which is more than it knows itself.
  */
 
-import type { InstanceId } from "@sandlot/contract";
+import type { InstanceId, SandboxId } from "@sandlot/contract";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import type { Calls } from "./calls.ts";
 import type { Process } from "./process.ts";
@@ -30,6 +30,10 @@ export class Instance {
   beatLandedAt = Number.NEGATIVE_INFINITY;
   /** When the last beat that it knows to be confirmed was sent. */
   beatConfirmedSentAt = Number.NEGATIVE_INFINITY;
+  /** When it heard that the store gave it a hold, by sandbox and generation. */
+  readonly holdsHeardAt = new Map<string, number>();
+  /** Sandboxes of which it heard that a stop of its own has begun. */
+  readonly stopped = new Set<SandboxId>();
   /** How wrong its wall clock was at its last beat. */
   beatClockErrorMs: number;
   /** When the store last failed to answer anything. */

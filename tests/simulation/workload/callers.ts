@@ -203,13 +203,15 @@ export class Callers {
   }
 
   renew(instance: Instance, held: HeldLease): void {
-    const { truth, findings } = this.#simulation;
+    const { truth, findings, scheduler } = this.#simulation;
     instance.process.deliver(() => {
+      const askedAt = scheduler.now;
       instance.fleet?.remoteLeases.renew(held.lease.id).then(
         () => findings.check("remote-renewal-is-true", true, () => ""),
         (error: unknown) => {
           const remote = truth.remotes.get(held.lease.id);
-          const lives = truth.unexpired(remote) && remote?.releaseAsked === false;
+          // An answer may be long on its way: only what lived all the while was denied wrongly.
+          const lives = truth.unexpired(remote) && remote?.releaseAsked === false && remote.since <= askedAt;
           const denied = isSandlotError(error, "lease_not_found");
           findings.check(
             "remote-renewal-is-true",

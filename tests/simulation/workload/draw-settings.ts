@@ -2,6 +2,7 @@
 
 import type { BlueprintHash, FleetId } from "@sandlot/contract";
 import { type Blueprint, hashBlueprint } from "../../../packages/fleet/src/backend/blueprint.ts";
+import { resolveSettings } from "../../../packages/fleet/src/config/resolve-settings.ts";
 import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Random } from "../schedule/random.ts";
 
@@ -9,10 +10,13 @@ const FLEET = "fleet-under-test" as FleetId;
 
 const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 const HASH: BlueprintHash = hashBlueprint("simulated", BLUEPRINT);
+/** What other backends are told means nothing to the simulated one. */
+const OTHERS = resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: "/simulated" });
 
 export function drawSettings(random: Random): Settings {
   const pool = random.pick([0, 0, 1, 2]);
   return {
+    ...OTHERS,
     home: "/simulated",
     fleetId: FLEET,
     backend: "memory",

@@ -40,6 +40,7 @@ const CANDIDATES_MAX = 8;
 export class Reaper {
   readonly #parts: ReaperParts;
   readonly #renewals = new Sightings<LeaseId, string>();
+  readonly #missing = new Sightings<LeaseId, true>();
 
   constructor(parts: ReaperParts) {
     this.#parts = parts;
@@ -92,7 +93,7 @@ export class Reaper {
     for (const [leaseId, row] of rows) {
       if (row === undefined || (unrenewedFor.get(leaseId) ?? 0) < row.ttlMs) continue;
       if (!membership.mayJudge()) return;
-      if (await store.expireLease(leaseId, row.beat)) present.delete(leaseId);
+      if (await store.expireLease(leaseId, row)) present.delete(leaseId);
     }
     await this.#noticeExpired(present);
   }
@@ -104,14 +105,20 @@ export class Reaper {
     return record?.state === "ready" && record.generation === slot.generation && !(id in record.leases);
   }
 
-  /** Leases of ours whose row is gone, whoever removed it, and those without a row that nobody came back to. */
+  /**
+   * Leases of ours whose row is gone, whoever removed it, and those without a row that nobody came back to. As long as
+   * a row is there, somebody renews it, at whichever instance, also while its sandbox is lost to us.
+   */
   async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
-    const { world, leases, parkIfUnused } = this.#parts;
-    for (const lease of [...leases.all()]) {
-      const { ttlMs } = lease;
-      if (ttlMs === null) continue;
+    const { world, leases, membership, parkIfUnused } = this.#parts;
+    const remote = [...leases.all()].filter(({ ttlMs }) => ttlMs !== null);
+    const missing = remote.flatMap(({ id }) => (present.has(id) ? [] : [[id, true] as const]));
+    const missingFor = this.#missing.observe(missing, world.monotonicMs(), membership.sightSince());
+    for (const lease of remote) {
+      const ttlMs = lease.ttlMs ?? 0;
       const hasRow = () => lease.granted && !lease.slot.isLost();
-      const isForgotten = () => !hasRow() && !lease.granting && lease.unusedMs(world.monotonicMs()) >= ttlMs;
+      const isUnheardOf = () => Math.min(missingFor.get(lease.id) ?? 0, lease.unusedMs(world.monotonicMs())) >= ttlMs;
+      const isForgotten = () => !hasRow() && !lease.granting && isUnheardOf();
       const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
       // Asked again, because it may have been released, lost or restarted while the store was asked.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));

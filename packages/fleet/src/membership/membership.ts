@@ -4,14 +4,22 @@
  * Invariants
  * - `trusted()` is true only if the store confirmed every hold less than half a lifetime ago and no clock has jumped
  *   since. Whoever uses a slot asks first; when the answer is no, `validate()` asks the store.
- * - Each beat carries the full set of established holds, and the counter up to which that set is complete. A hold that
- *   is being asked for has a higher counter, so no beat can undo it.
+ * - Each beat carries every hold that the store is known to have given, also those that are still being connected, and
+ *   the counter up to which that set is complete. A hold that is being asked for has a higher counter, so no beat can
+ *   undo it.
  * - While in doubt, and for a lifetime after, this instance judges nobody (`mayJudge`).
  * - `sightSince()` is the moment from which on the store has answered every beat in time. What was seen earlier counts
  *   for nothing.
  */
 
-import { type Epoch, type InstanceId, SandlotError } from "@sandlot/contract";
+import {
+  type Epoch,
+  type Generation,
+  type InstanceId,
+  type LossReason,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Slots } from "../slot/slots.ts";
@@ -25,13 +33,19 @@ const REJOIN_MAX = 3;
 
 type Confirmed = Extract<BeatAnswer, { kind: "ok" }>;
 
-/** Under which counter, in which life of our session and when a hold was asked for. */
+type Hold = { readonly sandboxId: SandboxId; readonly generation: Generation };
+
+/** A hold from being asked for to being established: under which counter, and in which life of our session. */
 export interface Ask {
   readonly seq: number;
   readonly epoch: Epoch | null;
   readonly term: number;
-  /** On the monotonic clock: just before the store was asked. */
+  /** On the monotonic clock: just before the store was asked for it, or confirmed it last. */
   since: number;
+  /** What the store gave, and when that was heard. */
+  hold: (Hold & { readonly heardAt: number }) | null;
+  /** What has ended since it was asked for: the store's answer may be older than what we know. */
+  readonly ended: Set<SandboxId>;
 }
 
 export class Membership {
@@ -42,8 +56,8 @@ export class Membership {
   readonly #bus: EventBus;
   readonly #lifetimeMs: number;
   readonly #isCurrent: (slot: Slot) => Promise<boolean>;
-  /** Counters of holds that are being asked for, in the order they were taken. */
-  readonly #asking = new Set<number>();
+  /** Holds that are being asked for or connected, by counter, in the order these were taken. */
+  readonly #asking = new Map<number, Ask>();
   #seq = 0;
   #beat = 0;
   #epoch: Epoch | null = null;
@@ -66,7 +80,7 @@ export class Membership {
     slots: Slots;
     bus: EventBus;
     lifetimeMs: number;
-    /** Whether no later generation has used the thread's workspace. Only the engine knows, once the store was lost. */
+    /** Whether it lives and no later generation has used its workspace: only the engine knows, once the store is lost. */
     isCurrent: (slot: Slot) => Promise<boolean>;
   }) {
     this.instance = parts.instance;
@@ -107,17 +121,32 @@ export class Membership {
   /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
   asking(): Ask {
     this.#seq += 1;
-    this.#asking.add(this.#seq);
-    return { seq: this.#seq, epoch: this.#epoch, term: this.#term, since: this.#world.monotonicMs() };
+    const since = this.#world.monotonicMs();
+    const ask: Ask = { seq: this.#seq, epoch: this.#epoch, term: this.#term, since, hold: null, ended: new Set() };
+    this.#asking.set(ask.seq, ask);
+    return ask;
+  }
+
+  /** The store gave what was asked for. From now on beats ask about it like about every other hold. */
+  given(ask: Ask, { sandboxId, generation }: Hold): void {
+    ask.hold = { sandboxId, generation, heardAt: this.#world.monotonicMs() };
+    this.sawGeneration(generation);
   }
 
   asked({ seq }: Ask): void {
     this.#asking.delete(seq);
   }
 
-  /** Whether a hold can be relied on without asking again: no beat has confirmed it yet, so it must be young itself. */
-  stillHolds({ term, since }: Ask): boolean {
-    return this.trusted() && term === this.#term && this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
+  /** Whether a hold can be relied on without asking again. Perhaps no beat has confirmed it, so it is young itself. */
+  stillHolds({ term, since, hold, ended }: Ask): boolean {
+    if (hold === null || ended.has(hold.sandboxId) || term !== this.#term || !this.trusted()) return false;
+    return this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
+  }
+
+  /** What we hold has ended: its slot is lost, and whoever is still connecting to it must look again. */
+  ended(hold: Hold, reason: LossReason): void {
+    this.#forget(hold);
+    this.#slotOf(hold)?.lose(reason);
   }
 
   sawGeneration(generation: number): void {
@@ -181,7 +210,7 @@ export class Membership {
   }
 
   #send(register: boolean): Promise<BeatAnswer> {
-    const [oldestAsking] = this.#asking;
+    const [oldestAsking] = this.#asking.keys();
     this.#beat += 1;
     return this.#store.beat({
       instance: this.instance,
@@ -189,10 +218,15 @@ export class Membership {
       beat: this.#beat,
       epoch: this.#epoch,
       register,
-      held: this.#slots.held().map((slot) => ({ sandboxId: slot.sandboxId, generation: slot.generation })),
+      held: this.#held(),
       asOf: oldestAsking === undefined ? this.#seq : oldestAsking - 1,
       generationFloor: this.#generationFloor,
     });
+  }
+
+  #held(): readonly Hold[] {
+    const connecting = [...this.#asking.values()].flatMap(({ hold }) => hold ?? []);
+    return [...this.#slots.held(), ...connecting].map(({ sandboxId, generation }) => ({ sandboxId, generation }));
   }
 
   /** Brings the slots in line with what the store answered, until it confirms. */
@@ -218,9 +252,11 @@ export class Membership {
   /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
   async #rejoin(slots: readonly Slot[], newEpoch: boolean): Promise<void> {
     let restored = 0;
-    for (const slot of slots) {
+    // All at once: the session must not run out while the engine is asked.
+    const current = await Promise.all(slots.map((slot) => !newEpoch || this.#isCurrent(slot)));
+    for (const [index, slot] of slots.entries()) {
       if (slot.isLost()) continue;
-      if ((!newEpoch || (await this.#isCurrent(slot))) && (await this.#holdAgain(slot))) restored += 1;
+      if (current[index] === true && (await this.#holdAgain(slot))) restored += 1;
       else slot.lose("session-lost");
     }
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
@@ -246,14 +282,29 @@ export class Membership {
     }
   }
 
-  /** A hold the store does not know: taken again where the sandbox is still there, lost where it is not. */
-  async #recheck(answer: Confirmed): Promise<void> {
-    for (const { sandboxId, generation, reason } of answer.lost) {
-      const slot = this.#slots.byId(sandboxId);
-      if (slot === undefined || slot.generation !== generation || slot.isLost()) continue;
-      const final = reason !== "session-lost";
-      if (final || !(await this.#holdAgain(slot))) slot.lose(reason);
+  /**
+   * A hold the store does not know: taken again where the sandbox is still there, lost where it is not. What is final
+   * comes first, so that it waits for nothing.
+   */
+  async #recheck({ lost }: Confirmed): Promise<void> {
+    const isFinal = ({ reason }: Confirmed["lost"][number]) => reason !== "session-lost";
+    for (const hold of lost) {
+      if (isFinal(hold)) this.ended(hold, hold.reason);
+      else this.#forget(hold);
     }
+    for (const hold of lost) {
+      const slot = isFinal(hold) ? undefined : this.#slotOf(hold);
+      if (slot?.isLost() === false && !(await this.#holdAgain(slot))) slot.lose(hold.reason);
+    }
+  }
+
+  #forget({ sandboxId }: Hold): void {
+    for (const ask of this.#asking.values()) ask.ended.add(sandboxId);
+  }
+
+  #slotOf({ sandboxId, generation }: Hold): Slot | undefined {
+    const slot = this.#slots.byId(sandboxId);
+    return slot?.generation === generation ? slot : undefined;
   }
 
   #confirm(answer: Confirmed, sentAt: number, clockOffset: number): void {
@@ -262,6 +313,8 @@ export class Membership {
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
     this.#storeClock = { least: answer.now - this.#world.monotonicMs(), most: answer.now - sentAt };
+    for (const ask of this.#asking.values())
+      if (ask.hold !== null && ask.hold.heardAt <= sentAt) ask.since = Math.max(ask.since, sentAt);
     if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
     if (this.#storeLost) this.#bus.emit({ type: "store-recovered" });
     this.#storeLost = false;

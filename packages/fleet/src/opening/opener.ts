@@ -25,7 +25,7 @@ import { Slot } from "../slot/slot.ts";
 import type { Slots } from "../slot/slots.ts";
 import { type Arrival, isAnonymous, isParked, type SandboxRecord } from "../store/record.ts";
 import type { Refusal, Store } from "../store/store.ts";
-import { ensureBound } from "../workspace/binding.ts";
+import { BindingInDoubt, ensureBound } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { type Maker, newToken } from "./maker.ts";
@@ -52,6 +52,8 @@ export type Taken =
   | { readonly kind: "slot"; readonly slot: Slot | null }
   | { readonly kind: "record"; readonly record: SandboxRecord | null };
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
+/** A later generation has used its workspace; or our hold of it may be gone, so nothing was moved. */
+type Unreached = "overtaken" | "in doubt";
 
 export const SAME: Recovery = {
   kind: "same",
@@ -186,15 +188,16 @@ export class Opener {
   async #connect(record: SandboxRecord, ask: Ask, origin: Slot["origin"], signal: AbortSignal): Promise<Slot | null> {
     const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
-    membership.sawGeneration(record.generation);
+    membership.given(ask, record);
     let attachment: Attachment | null = null;
     try {
-      const reached = await this.#reach(record, signal);
+      const reached = await this.#reach(record, ask, signal);
       if (reached === null) return null;
       if (reached === "overtaken") return await this.#giveUp(record, ask);
-      attachment = reached.attachment;
+      attachment = reached === "in doubt" ? null : reached.attachment;
       signal.throwIfAborted();
-      if (membership.stillHolds(ask)) return this.#establish(record, ask, { origin, ...reached }, startedAt);
+      if (reached !== "in doubt" && membership.stillHolds(ask))
+        return this.#establish(record, ask, { origin, ...reached }, startedAt);
       // Our session may have ended meanwhile, and this hold with it. Look again.
       await membership.validate();
     } catch (error) {
@@ -259,16 +262,17 @@ export class Opener {
   }
 
   /** Binds what is bound only in the record, then attaches. `null`: it has ended meanwhile, or is dead and being stopped. */
-  async #reach(record: SandboxRecord, signal: AbortSignal): Promise<Reached | null | "overtaken"> {
+  async #reach(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Reached | null | Unreached> {
     const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
-      const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, signal);
+      const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
       return { attachment, recovery: arrival === null || isShared(record) ? SAME : RECOVERIES[arrival] };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";
+      if (error instanceof BindingInDoubt) return "in doubt";
       const dead = isSandlotError(error, "sandbox_lost");
       if (!dead && !(await this.#isPresent(record))) return null;
       // A daemon that answers to other credentials than its record can be reached by nobody.
@@ -279,12 +283,13 @@ export class Opener {
   }
 
   /** Every step may have been done before by somebody who then died; each of them can be done again. */
-  async #ensureBound(record: SandboxRecord, signal: AbortSignal): Promise<Arrival | null> {
-    const { backend, store } = this.#parts;
+  async #ensureBound(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Arrival | null> {
+    const { backend, store, membership } = this.#parts;
+    const isOurs = () => !signal.aborted && membership.stillHolds(ask);
     const { sandboxId, generation, boundFrom } = record;
     const spot = spotOf(record);
     const found =
-      spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot).catch(overtaken), signal);
+      spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot, isOurs).catch(overtaken), signal);
     if (boundFrom === null) return record.arrival;
     await abortable(backend.rebind(targetOf(record), boundFrom, signal), signal);
     const arrival = found === "existing" ? "restored" : "empty";

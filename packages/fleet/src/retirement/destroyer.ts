@@ -18,7 +18,6 @@ import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts
 import type { Membership } from "../membership/membership.ts";
 import { throwIfRecovering } from "../opening/opener.ts";
 import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
-import type { Slots } from "../slot/slots.ts";
 import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
@@ -32,7 +31,6 @@ export interface DestroyerParts {
   readonly store: Store;
   readonly changes: Changes;
   readonly membership: Membership;
-  readonly slots: Slots;
   readonly backend: Backend;
   readonly retirement: Retirement;
 }
@@ -101,15 +99,12 @@ export class Destroyer {
 
   /** False when the record changed meanwhile. */
   async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
-    const { retirement, slots } = this.#parts;
+    const { retirement } = this.#parts;
     const { sandboxId, generation, revision } = record;
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
     const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
     if (answer.kind === "held") throw inUse(answer.record);
-    if (answer.kind !== "stopping") return false;
-    const slot = slots.byId(sandboxId);
-    if (slot?.generation === generation) slot.lose("destroyed");
-    return true;
+    return answer.kind === "stopping";
   }
 
   /** It is ending anyway, for another reason: the workspace is to go too. */

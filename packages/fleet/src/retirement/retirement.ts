@@ -14,6 +14,7 @@ import {
   type EngineRef,
   type Generation,
   isSandlotError,
+  type LossReason,
   type SandboxId,
   SandlotError,
   type StopReason,
@@ -92,6 +93,7 @@ export class Retirement {
     const answer = await store.stop({ ...request, actor: membership.instance });
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind === "stopping") {
+      membership.ended(answer.record, lossBy(request.reason));
       bus.emit({ type: "sandbox-stopping", reason: request.reason, ...aboutRecord(answer.record) });
       void this.drive(answer.record);
     }
@@ -260,6 +262,11 @@ export class Retirement {
     const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });
     if (record !== null) await this.drive(record);
   }
+}
+
+/** What our own leases are told of our own stop. What was planned ends only what nobody, so not even we, hold any more. */
+function lossBy(reason: StopReason): LossReason {
+  return reason === "destroyed" || reason === "crashed" ? reason : "session-lost";
 }
 
 /** Where a record's workspace is; `null` when it has none. */

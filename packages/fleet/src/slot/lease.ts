@@ -48,8 +48,6 @@ export class LeaseHandle implements Lease {
   granted = false;
   /** Its row is being written. */
   granting = false;
-  /** On the monotonic clock: when its row was last seen in the store. */
-  rowSeenAt = Number.NEGATIVE_INFINITY;
   #slot: Slot;
   #recovery: Recovery;
   #sandbox: LeasedSandbox | null = null;
@@ -112,11 +110,6 @@ export class LeaseHandle implements Lease {
   /** In use now, or how long not, in milliseconds. */
   unusedMs(now: number): number {
     return this.#usesUnderWay > 0 ? 0 : now - this.lastUsedAt;
-  }
-
-  /** For how long nothing has shown that somebody still wants it, in milliseconds. */
-  unheardMs(now: number): number {
-    return Math.min(this.unusedMs(now), now - this.rowSeenAt);
   }
 
   release(): Promise<void> {

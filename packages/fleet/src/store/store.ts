@@ -43,7 +43,7 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
-import type { Arrival, Obituary, SandboxRecord } from "./record.ts";
+import type { Arrival, Obituary, RemoteLease, SandboxRecord } from "./record.ts";
 
 export interface Store {
   readonly kind: string;
@@ -96,8 +96,8 @@ export interface Store {
   findLease(leaseId: LeaseId): Promise<RemoteLeaseView | null>;
   /** The record the lease was on, or `null` when there was no such lease. */
   releaseLease(leaseId: LeaseId): Promise<SandboxRecord | null>;
-  /** Ends a lease if its beat is still the one that was judged over. */
-  expireLease(leaseId: LeaseId, beat: number): Promise<boolean>;
+  /** Ends a lease if it is still as it was when it was judged over. */
+  expireLease(leaseId: LeaseId, seen: LeaseSeen): Promise<boolean>;
 
   // After the store was lost.
   /**
@@ -313,6 +313,9 @@ export interface GrantLeaseRequest {
   readonly holder: string;
   readonly ttlMs: number;
 }
+
+/** What an observer has seen unchanged for so long that the lease is over. */
+export type LeaseSeen = Pick<RemoteLease, "generation" | "beat">;
 
 export interface RemoteLeaseView {
   readonly leaseId: LeaseId;

@@ -4,7 +4,7 @@
  */
 
 import type { SandboxId } from "@sandlot/contract";
-import type { Store } from "./store.ts";
+import type { LeaseSeen, Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as ending from "./transactions/ending.ts";
 import * as making from "./transactions/making.ts";
@@ -102,8 +102,8 @@ export abstract class TransactionalStore implements Store {
   releaseLease(leaseId: Argument<"releaseLease">) {
     return this.run("releaseLease", "write", (tables) => remoteLeases.releaseLease(tables, leaseId));
   }
-  expireLease(leaseId: Argument<"expireLease">, beat: number) {
-    return this.run("expireLease", "write", (tables) => remoteLeases.expireLease(tables, leaseId, beat));
+  expireLease(leaseId: Argument<"expireLease">, seen: LeaseSeen) {
+    return this.run("expireLease", "write", (tables) => remoteLeases.expireLease(tables, leaseId, seen));
   }
 
   restore(request: Argument<"restore">) {

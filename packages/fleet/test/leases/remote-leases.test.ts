@@ -169,6 +169,29 @@ describe("a remote lease whose sandbox crashed", () => {
     await stage.until(lease.release());
   });
 
+  test("is not expired by its instance as long as its row is renewed at another", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    const lease = await a.fleet.acquire({ thread: "t1", ttlMs: TTL_MS });
+    const reasons: string[] = [];
+    lease.onLost(({ reason }) => reasons.push(reason));
+    await using _other = await b.fleet.acquire({ thread: "t1" });
+    // Destroyed at the one, put back with its row by the other, because the store was lost in between.
+    const stopping = a.backend.hang("destroy");
+    const destroying = watched(a.fleet.destroy({ thread: "t1" }, { force: true }));
+    await stage.settle();
+    stage.tables.empty();
+    for (let round = 0; round < 6; round += 1) {
+      await stage.advance(TTL_MS / 2);
+      await stage.until(b.fleet.remoteLeases.renew(lease.id));
+    }
+    expect(reasons).toEqual(["destroyed"]);
+    await stage.advance(4 * TTL_MS);
+    expect(reasons).toEqual(["destroyed", "expired"]);
+    stopping.open();
+    await stage.until(destroying.promise.catch(() => undefined));
+  });
+
   test("and which nobody uses or renews again is forgotten after its time", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();

@@ -177,6 +177,40 @@ describe("after the store was emptied", () => {
     expect(await next.sandbox.files.readText("/mnt/user-data/workspace/x")).toBe("kept");
   });
 
+  test("what is held and dead is not put back, and its lease goes on in the next generation", async () => {
+    const stage = newStage(config);
+    const { fleet, backend, store, eventsOf } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.files.write("/mnt/user-data/workspace/x", "kept");
+    const before = lease.generation;
+    // The engine could not tell when it died; it can when the store turns out to be lost.
+    const answer = backend.on("probe", async () => "unknown" as const);
+    stage.engine.suspendEvents();
+    stage.killSandbox(lease.sandbox.id);
+    stage.tables.empty();
+    await stage.settle();
+    answer();
+    await stage.advance(LIFETIME_MS / 2);
+    expect(eventsOf("epoch-changed")).toMatchObject([{ restored: 0, lost: 1 }]);
+    expect(store.callsOf("restore")).toEqual([]);
+    await stage.advance(3 * LIFETIME_MS);
+    expect(await stage.until(lease.sandbox.files.readText("/mnt/user-data/workspace/x"))).toBe("kept");
+    expect(lease.generation).toBeGreaterThan(before);
+    await lease.release();
+  });
+
+  test("an engine that does not answer keeps nobody from putting back what it holds", async () => {
+    const stage = newStage(config);
+    const { fleet, backend } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1" });
+    const gate = backend.hang("probe", { deaf: true });
+    stage.tables.empty();
+    await stage.advance(LIFETIME_MS / 2);
+    expect(gate.arrived).toBe(1);
+    expect(await stage.recordOf("t1")).toMatchObject({ sandboxId: lease.sandbox.id, generation: lease.generation });
+    gate.open();
+  });
+
   test("a bound blank is adopted for its thread, with the workspace in its slot", async () => {
     const stage = newStage(config);
     const { fleet } = await stage.open({ pool: { default: 1 } });

@@ -122,6 +122,58 @@ describe("acquire and release at the same time", () => {
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
   });
 
+  test("a sandbox that is destroyed by force at the same instance while it is being connected is not handed out", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    const gate = backend.hang("attach", { when: "after", deaf: true });
+    const acquiring = watched(fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    const doomed = await stage.recordOf("t1");
+    const stopping = backend.hang("destroy");
+    const destroying = watched(fleet.destroy({ thread: "t1" }, { force: true }));
+    await stage.settle();
+    gate.open();
+    await stage.settle();
+    expect(acquiring.state).toBe("pending");
+    stopping.open();
+    expect(await stage.until(destroying.promise)).toBe("stopped");
+    await using lease = await stage.until(acquiring.promise);
+    expect(lease.generation).toBeGreaterThan(doomed?.generation ?? Number.POSITIVE_INFINITY);
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
+  test("a beat asks about what is still being connected: what was destroyed elsewhere is not handed out", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    const gate = a.backend.hang("attach", { when: "after", deaf: true });
+    const acquiring = watched(a.fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    const doomed = await stage.recordOf("t1");
+    // Its end is not confirmed before the connection is there.
+    const stopping = b.backend.hang("destroy");
+    const destroying = watched(b.fleet.destroy({ thread: "t1" }, { force: true }));
+    await stage.advance(5_000);
+    gate.open();
+    await stage.settle();
+    expect(acquiring.state).toBe("pending");
+    stopping.open();
+    await stage.until(destroying.promise);
+    await using lease = await stage.until(acquiring.promise);
+    expect(lease.generation).toBeGreaterThan(doomed?.generation ?? Number.POSITIVE_INFINITY);
+  });
+
+  test("connecting may take longer than half a session: beats confirm the hold meanwhile", async () => {
+    const stage = newStage();
+    const { fleet, backend, attachments } = await stage.open();
+    const gate = backend.hang("attach", { when: "after", deaf: true });
+    const acquiring = watched(fleet.acquire({ thread: "t1" }));
+    await stage.advance(20_000);
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect(attachments.openedCount).toBe(1);
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
   test("a thousand leases of one thread, taken and released in any order, end in one parked sandbox", async () => {
     const stage = newStage();
     const { fleet, backend, store } = await stage.open();

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { isUntouched, reasonNotToKeep } from "../../src/slot/keeping.ts";
 import { recordWith } from "../support/records.ts";
 
-const record = recordWith({ revision: 3 });
+const record = recordWith({ revision: 3, arrival: "empty" });
 const slot = {
   thread: "t",
   origin: "parked",
@@ -48,6 +48,15 @@ describe("a sandbox that nobody holds any more", () => {
     expect(isUntouched(record, { ...record, revision })).toBe(untouched);
     const abandoned = { ...slot, origin: "cold" as const, used: false };
     expect(reasonNotToKeep(abandoned, { ...record, revision }, 0)).toBe(untouched ? "create-abandoned" : null);
+  });
+
+  test("and that we have used under a later hold of our own is not untouched, however few writes that took", () => {
+    expect(isUntouched(record, { ...record, arrival: null, revision: 5 })).toBe(false);
+  });
+
+  test("and that is bound only in the record was used by nobody", () => {
+    const boundFrom = { generation: record.generation, token: record.token };
+    expect(isUntouched({ ...record, arrival: null }, { ...record, arrival: null, boundFrom })).toBe(true);
   });
 
   test("and that was put back into an emptied store under the same id is not the same any more", () => {

@@ -197,7 +197,7 @@ function perform(
     () => store.remove({ sandboxId, revision, actor: target.actor ?? actor } as never),
     () => store.grantLease({ leaseId, sandboxId, generation, purpose: "p", holder: "h", ttlMs: 9 } as never),
     () => store.renewLease(leaseId),
-    () => (flag ? store.releaseLease(leaseId) : store.expireLease(leaseId, seq)),
+    () => (flag ? store.releaseLease(leaseId) : store.expireLease(leaseId, { generation, beat: seq } as never)),
     () =>
       store.restore({
         record: { ...target, ...(known === undefined ? { ...fresh, ...restorable(key) } : {}) },

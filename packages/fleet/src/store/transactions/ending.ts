@@ -32,9 +32,12 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
 /** Nobody holds what is stopping. */
 const ENDED = { holders: {}, leases: {}, parkedAt: null } as const;
 
-/** The workspace is to go too: whoever stops it finds out, because its removal no longer has the right revision. */
+/**
+ * The workspace is to go too: whoever stops it finds out, because its removal no longer has the right revision. What
+ * belongs to no thread has no workspace, so a purge of it would promise what nobody does.
+ */
 function addPurge(tables: Tables, record: SandboxRecord, purge: boolean): SandboxRecord {
-  return purge && !record.purge ? change(tables, record, { purge: true }) : record;
+  return purge && !record.purge && record.thread !== null ? change(tables, record, { purge: true }) : record;
 }
 
 export function takeOver(tables: Tables, request: TakeOverRequest): SandboxRecord | null {

@@ -5,7 +5,7 @@
 
 import type { LeaseId } from "@sandlot/contract";
 import type { RemoteLease, SandboxRecord } from "../record.ts";
-import type { GrantLeaseRequest, RemoteLeaseView } from "../store.ts";
+import type { GrantLeaseRequest, LeaseSeen, RemoteLeaseView } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { change, parkingOf } from "./rows.ts";
 
@@ -43,10 +43,12 @@ export function releaseLease(tables: Tables, leaseId: LeaseId): SandboxRecord | 
   return record === null ? null : dropLease(tables, record, leaseId);
 }
 
-export function expireLease(tables: Tables, leaseId: LeaseId, beatSeen: number): boolean {
-  const found = findLease(tables, leaseId);
-  if (found === null || found.beat !== beatSeen) return false;
-  dropLease(tables, found.record, leaseId);
+export function expireLease(tables: Tables, leaseId: LeaseId, seen: LeaseSeen): boolean {
+  const record = tables.recordWithLease(leaseId);
+  const lease = record?.leases[leaseId];
+  // Granted anew on the next generation, a lease begins with its first beat again.
+  if (record === null || lease?.beat !== seen.beat || lease.generation !== seen.generation) return false;
+  dropLease(tables, record, leaseId);
   return true;
 }
 
