@@ -1,0 +1,64 @@
+/**
+ * The inner end of the way out: listens on the sandbox's own loopback and carries every connection to the proxy's socket.
+ *
+ *   node forwarder.mjs 3128 /run/sandlot/egress/proxy.sock
+ *
+ * Runs inside the sandbox, alone, on whatever Node the daemon has: it imports nothing but Node. It decides nothing, so a
+ * sandbox gains nothing by replacing it. The socket is opened anew for each connection: a proxy that was replaced is found
+ * at the same path. Prints one line when it listens.
+ */
+
+import { writeSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+
+/** More than one sandbox's proxy takes. */
+const CONNECTIONS_MAX = 512;
+const NO_PROXY =
+  "Sandlot: the proxy of this sandbox does not run at the moment, so nothing outside can be reached. " +
+  "It comes back when the sandbox is next used.\n";
+
+// What `pkill node` and `pkill -f node` look at.
+process.title = "sandlot-forwarder";
+main(process.argv[2], process.argv[3]);
+
+function main(port: string | undefined, socketPath: string | undefined): void {
+  if (port === undefined || socketPath === undefined || !/^\d+$/.test(port)) {
+    process.stderr.write("usage: forwarder <port> <socket path>\n");
+    process.exit(2);
+  }
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => carry(client, socketPath));
+  server.maxConnections = CONNECTIONS_MAX;
+  server.on("error", (error) => {
+    process.stderr.write(`sandlot-forwarder: ${error.message}\n`);
+    process.exit(1);
+  });
+  server.listen({ host: "127.0.0.1", port: Number(port) }, () => writeSync(1, "listening\n"));
+  // Whoever started us may be gone; that ends nothing here.
+  for (const name of ["SIGHUP", "SIGPIPE"] as const) process.on(name, () => {});
+}
+
+function carry(client: Socket, socketPath: string): void {
+  const proxy = connect({ path: socketPath, allowHalfOpen: true });
+  const endBoth = (): void => {
+    client.destroy();
+    proxy.destroy();
+  };
+  client.on("error", endBoth);
+  proxy.once("connect", () => {
+    proxy.off("error", explain);
+    proxy.on("error", endBoth);
+    client.pipe(proxy).pipe(client);
+    for (const side of [client, proxy]) {
+      // Ended in order means that both directions are through. Otherwise one side died.
+      side.once("close", () => {
+        if (!client.readableEnded || !proxy.readableEnded) endBoth();
+      });
+    }
+  });
+  const explain = (): void => {
+    const head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\nconnection: close\r\n";
+    client.end(`${head}content-length: ${Buffer.byteLength(NO_PROXY)}\r\n\r\n${NO_PROXY}`);
+    client.resume();
+  };
+  proxy.once("error", explain);
+}
