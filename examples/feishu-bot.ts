@@ -1,0 +1,28 @@
+/**
+ * A Feishu (Lark) bot that puts the files it is sent into the conversation's sandbox and lists what it has. Put your agent
+ * where the comment is. Needs FEISHU_APP_ID and FEISHU_APP_SECRET; ends with Ctrl-C.
+ */
+import { sandlotTools } from "@sandlot/client/tools";
+import { openFleet } from "sandlot";
+import { openFeishuChannel } from "sandlot/channels";
+
+const { FEISHU_APP_ID = "", FEISHU_APP_SECRET = "", FEISHU_DOMAIN } = process.env;
+
+await using fleet = await openFleet({ backend: "memory", store: { type: "memory" } });
+const channel = await openFeishuChannel({
+  source: fleet,
+  appId: FEISHU_APP_ID,
+  appSecret: FEISHU_APP_SECRET,
+  ...(FEISHU_DOMAIN === undefined ? {} : { domain: FEISHU_DOMAIN }),
+  async onMessage({ user, thread, text, reply }, signal) {
+    await using tools = sandlotTools(fleet, { user, thread, purpose: "bot", signal });
+    // Your agent goes here: `text` is what was said, with the paths of the files in it.
+    const { text: listing } = await tools.call("list_uploaded_files", {});
+    await reply(`You said: ${text}\n\nYour files:\n${listing}`);
+  },
+  onError: (error) => console.error("feishu:", error instanceof Error ? error.message : error),
+});
+await channel.start();
+console.log("the bot listens");
+await new Promise((resolve) => process.once("SIGINT", resolve).once("SIGTERM", resolve));
+await channel.stop();

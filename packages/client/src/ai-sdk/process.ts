@@ -1,0 +1,72 @@
+/**
+ * A process of a sandbox session: output as streams that are read at the reader's pace, and an input that can be written.
+ * Each stream follows the command by itself, so nobody has to read one of them to get on with the other.
+ */
+
+import { DEFAULT_CWD, type FollowEvent, SandlotError } from "@sandlot/contract";
+import type { Experimental_SandboxProcess } from "ai";
+import { absolutePath } from "../tools/paths.ts";
+import type { SandboxRun } from "../tools/run.ts";
+import { exitCodeOf } from "./session.ts";
+
+interface SpawnOptions {
+  readonly command: string;
+  readonly workingDirectory?: string;
+  readonly env?: Record<string, string>;
+  readonly abortSignal?: AbortSignal;
+  readonly stdin?: boolean;
+}
+
+export async function spawnProcess(run: SandboxRun, options: SpawnOptions): Promise<Experimental_SandboxProcess> {
+  const { command, workingDirectory, env, abortSignal, stdin = false } = options;
+  const { execId, pid } = await run.use(
+    (sandbox) =>
+      sandbox.spawn(command, {
+        cwd: absolutePath(workingDirectory ?? DEFAULT_CWD),
+        timeoutMs: 0,
+        keepStdinOpen: stdin,
+        ...(env === undefined ? {} : { env }),
+      }),
+    { signal: abortSignal },
+  );
+  const follow = () => run.stream(({ execs }) => execs.follow(execId));
+  const kill = async () => {
+    await run.use(({ execs }) => execs.kill(execId));
+  };
+  // An abort has nobody to report to; whoever waits sees how the process ended.
+  abortSignal?.addEventListener("abort", () => void kill().catch(() => undefined), { once: true });
+  if (abortSignal?.aborted) await kill();
+  return {
+    ...(pid === null ? {} : { pid }),
+    ...(stdin ? { stdin: inputOf(run, execId) } : {}),
+    stdout: ReadableStream.from(bytesOf(follow(), "stdout")),
+    stderr: ReadableStream.from(bytesOf(follow(), "stderr")),
+    wait: () => endOf(follow()),
+    kill,
+  };
+}
+
+async function* bytesOf(events: AsyncIterable<FollowEvent>, stream: "stdout" | "stderr"): AsyncGenerator<Uint8Array> {
+  for await (const event of events) {
+    if (event.type === "end" || event.stream !== stream) continue;
+    if (event.type === "output") yield event.bytes;
+    else throw new SandlotError("internal", { problem: dropped(event.toOffset - event.fromOffset, stream) });
+  }
+}
+
+function dropped(byteCount: number, stream: string): string {
+  return `${byteCount} bytes of ${stream} were dropped because nobody read them in time`;
+}
+
+async function endOf(events: AsyncIterable<FollowEvent>): Promise<{ exitCode: number }> {
+  for await (const event of events) if (event.type === "end") return { exitCode: exitCodeOf(event.end) };
+  throw new SandlotError("internal", { problem: "a followed command ended without saying so" });
+}
+
+function inputOf(run: SandboxRun, execId: string): WritableStream<Uint8Array> {
+  const write = (bytes: Uint8Array, end: boolean) => run.use(({ execs }) => execs.writeStdin(execId, bytes, { end }));
+  return new WritableStream({
+    write: (chunk: Uint8Array) => write(chunk, false),
+    close: () => write(new Uint8Array(), true),
+  });
+}

@@ -1,0 +1,169 @@
+/**
+ * A thread's sandbox as the AI SDK's sandbox session (version 7).
+ *
+ * Invariants
+ * - Relative paths and commands begin in `/mnt/user-data/workspace`, for the session's whole life.
+ * - What does not exist is `null` or `false`; all else that goes wrong rejects with a `SandlotError`.
+ * - The session is one run: one lease, taken at the first use, given back when it is disposed of or its signal fires.
+ */
+
+import { DEFAULT_CWD, type ExecResult, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import type { Experimental_SandboxSession } from "ai";
+import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
+import { absolutePath } from "../tools/paths.ts";
+import { type RunOptions, SandboxRun } from "../tools/run.ts";
+import type { SandboxSource } from "../tools/source.ts";
+import { spawnProcess } from "./process.ts";
+
+export type SandlotSession = Experimental_SandboxSession & AsyncDisposable & { end(): Promise<void> };
+
+interface PathOptions {
+  readonly path: string;
+  readonly abortSignal?: AbortSignal;
+}
+
+export function sandlotSession(source: SandboxSource, options: RunOptions): SandlotSession {
+  const run = new SandboxRun(source, { purpose: "ai-sdk", ...options });
+  const files = new SessionFiles(run);
+  const spawn: unknown = (options: Parameters<typeof spawnProcess>[1]) => spawnProcess(run, options);
+  return {
+    description: SANDBOX_INSTRUCTIONS,
+    readFile: (options: PathOptions) => files.readFile(options),
+    readBinaryFile: (options: PathOptions) => files.readBinaryFile(options),
+    readTextFile: (options: PathOptions & TextRange) => files.readTextFile(options),
+    writeFile: (options: PathOptions & { content: ReadableStream<Uint8Array> }) => files.writeFile(options),
+    writeBinaryFile: (options: PathOptions & { content: Uint8Array }) => files.writeWhole(options, options.content),
+    writeTextFile: (options: PathOptions & { content: string; encoding?: string }) =>
+      files.writeWhole(options, encode(options.content, options.encoding)),
+    stat: (options: PathOptions) => files.stat(options),
+    listDirectory: (options: PathOptions) => files.listDirectory(options),
+    deleteFile: (options: PathOptions) => files.deleteFile(options),
+    // Overloaded: with `stdin: true` the process has a `stdin`, which `spawnProcess` sees to.
+    spawn: spawn as SandlotSession["spawn"],
+    run: (options: RunCommandOptions) => runCommand(run, options),
+    end: () => run.end(),
+    [Symbol.asyncDispose]: () => run.end(),
+  };
+}
+
+interface RunCommandOptions {
+  readonly command: string;
+  readonly workingDirectory?: string;
+  readonly env?: Record<string, string>;
+  readonly abortSignal?: AbortSignal;
+}
+
+async function runCommand(run: SandboxRun, { command, workingDirectory, env, abortSignal }: RunCommandOptions) {
+  const result = await run.use(
+    (sandbox) =>
+      sandbox.exec(command, {
+        cwd: absolutePath(workingDirectory ?? DEFAULT_CWD),
+        ...(env === undefined ? {} : { env }),
+        ...(abortSignal === undefined ? {} : { signal: abortSignal }),
+      }),
+    { signal: abortSignal },
+  );
+  return { exitCode: exitCodeOf(result), stdout: result.stdout, stderr: result.stderr };
+}
+
+/** A number also for what did not exit by itself, as shells have it. */
+export function exitCodeOf({ status, exitCode }: Pick<ExecResult, "status" | "exitCode">): number {
+  return exitCode ?? (status === "timed_out" ? 124 : 137);
+}
+
+interface TextRange {
+  readonly encoding?: string;
+  readonly startLine?: number;
+  readonly endLine?: number;
+}
+
+class SessionFiles {
+  readonly #run: SandboxRun;
+
+  constructor(run: SandboxRun) {
+    this.#run = run;
+  }
+
+  async readFile({ path, abortSignal }: PathOptions): Promise<ReadableStream<Uint8Array> | null> {
+    if ((await this.stat({ path, ...(abortSignal ? { abortSignal } : {}) })) === null) return null;
+    const bytes = this.#run.stream(({ files }) => files.download(absolutePath(path)), abortSignal);
+    return ReadableStream.from(bytes);
+  }
+
+  readBinaryFile({ path, abortSignal }: PathOptions): Promise<Uint8Array | null> {
+    return this.#orNull(({ files }) => files.read(absolutePath(path)), abortSignal);
+  }
+
+  async readTextFile({ path, abortSignal, encoding, startLine, endLine }: PathOptions & TextRange) {
+    const bytes = await this.readBinaryFile({ path, ...(abortSignal ? { abortSignal } : {}) });
+    if (bytes === null) return null;
+    const text = new TextDecoder(encoding ?? "utf-8").decode(bytes);
+    if (startLine === undefined && endLine === undefined) return text;
+    return text
+      .split("\n")
+      .slice((startLine ?? 1) - 1, endLine)
+      .join("\n");
+  }
+
+  async writeFile({
+    path,
+    content,
+    abortSignal,
+  }: PathOptions & { content: ReadableStream<Uint8Array> }): Promise<void> {
+    await this.#run.use(({ files }) => files.upload(absolutePath(path), content), { signal: abortSignal });
+  }
+
+  async writeWhole({ path, abortSignal }: PathOptions, content: Uint8Array): Promise<void> {
+    await this.#run.use(({ files }) => files.write(absolutePath(path), content), { signal: abortSignal });
+  }
+
+  /** Links are followed. */
+  stat({ path, abortSignal }: PathOptions) {
+    return this.#orNull(async (sandbox) => {
+      const { kind, sizeBytes } = await sandbox.files.stat(await behindLinks(sandbox, absolutePath(path)));
+      return { type: kind === "file" || kind === "directory" ? kind : ("other" as const), size: sizeBytes };
+    }, abortSignal);
+  }
+
+  listDirectory({ path, abortSignal }: PathOptions) {
+    return this.#orNull(async ({ files }) => {
+      const { entries } = await files.list(absolutePath(path));
+      return entries.map((entry) => ({ name: entry.path.slice(entry.path.lastIndexOf("/") + 1), type: entry.kind }));
+    }, abortSignal);
+  }
+
+  async deleteFile({ path, abortSignal }: PathOptions): Promise<boolean> {
+    const absolute = absolutePath(path);
+    const deleted = await this.#orNull(async ({ files }) => {
+      if ((await files.stat(absolute)).kind === "directory")
+        throw new SandlotError("is_a_directory", { path: absolute });
+      await files.remove(absolute);
+      return true;
+    }, abortSignal);
+    return deleted ?? false;
+  }
+
+  async #orNull<T>(action: (sandbox: Sandbox) => Promise<T>, signal: AbortSignal | undefined): Promise<T | null> {
+    try {
+      return await this.#run.use(action, { signal, repeatable: true });
+    } catch (error) {
+      if (isSandlotError(error, "file_not_found")) return null;
+      throw error;
+    }
+  }
+}
+
+async function behindLinks(sandbox: Sandbox, path: string): Promise<string> {
+  if ((await sandbox.files.stat(path)).kind !== "symlink") return path;
+  const { stdout, exitCode } = await sandbox.exec(["readlink", "-f", path]);
+  if (exitCode !== 0) throw new SandlotError("file_not_found", { path });
+  return stdout.replace(/\n$/, "");
+}
+
+function encode(text: string, encoding = "utf-8"): Uint8Array {
+  if (/^utf-?8$/i.test(encoding)) return new TextEncoder().encode(text);
+  throw new SandlotError("invalid_request", {
+    field: "encoding",
+    problem: `only utf-8 can be written, not ${encoding}`,
+  });
+}

@@ -1,0 +1,264 @@
+/**
+ * A fleet as deepagents' `SandboxBackendProtocolV2`. Every method goes straight to the sandbox; none is a shell script.
+ *
+ * Invariants
+ * - What goes wrong with one file or command is an answer with `error`. What is wrong with the setup throws.
+ * - Directories that deepagents invents at the root (`/large_tool_results`, `/conversation_history`), where no sandbox lets anybody
+ *   write, lie in the workspace; their paths look to the agent as deepagents wrote them.
+ * - A search from the root means the thread's own files, not the operating system's.
+ */
+
+import {
+  DEFAULT_CWD,
+  type FileStat,
+  isSandlotError,
+  type Recovery,
+  type Sandbox,
+  WORKSPACE_ROOT,
+} from "@sandlot/contract";
+import type {
+  DeleteResult,
+  EditResult,
+  ExecuteResponse,
+  FileDownloadResponse,
+  FileInfo,
+  FileUploadResponse,
+  GlobResult,
+  GrepResult,
+  LsResult,
+  ReadRawResult,
+  ReadResult,
+  SandboxBackendProtocolV2,
+  WriteResult,
+} from "deepagents";
+import { absolutePath, isWithin } from "../tools/paths.ts";
+import { imageTypeOf } from "../tools/read-tool.ts";
+import type { SandboxSource } from "../tools/source.ts";
+import { countLines } from "../tools/text.ts";
+import { BackendRuns, type BackendRunsOptions } from "./runs.ts";
+
+const INVENTED = ["/large_tool_results", "/conversation_history"];
+const INVENTED_HOME = `${DEFAULT_CWD}/.deepagents`;
+const READ_LINES = 500;
+/** What a search gives back when nobody says how much. */
+const RESULTS_MAX = 1_000;
+
+export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable {
+  readonly id = "sandlot";
+  /** Give it to the agent: it says when a run is over, so that the lease is given back at once. */
+  readonly middleware: ReturnType<BackendRuns["middleware"]>;
+  readonly #runs: BackendRuns;
+
+  constructor(source: SandboxSource, options: BackendRunsOptions = {}) {
+    this.#runs = new BackendRuns(source, options);
+    this.middleware = this.#runs.middleware();
+  }
+
+  /** Output and errors in the order in which they were written. */
+  async execute(command: string): Promise<ExecuteResponse> {
+    const run = this.#runs.current();
+    try {
+      const result = await run.use((sandbox) => sandbox.exec(`{ ${command}\n} 2>&1`, { signal: run.ending }));
+      const { status, exitCode, stdout, stderr, stdoutDroppedBytes, durationMs } = result;
+      const cut = stdoutDroppedBytes > 0 ? `[the first ${stdoutDroppedBytes} bytes were dropped]\n` : "";
+      const end = status === "completed" ? "" : `\n[${status} after ${(durationMs / 1000).toFixed(1)} s]`;
+      const output = noticeOf(run.takeNotice()) + cut + stdout + stderr + end;
+      return { output, exitCode, truncated: stdoutDroppedBytes > 0 };
+    } catch (error) {
+      return { output: `Error: ${problemOf(error)}`, exitCode: null, truncated: false };
+    }
+  }
+
+  ls(path: string): Promise<LsResult> {
+    return this.#answer(async ({ files }) => ({ files: (await files.list(inside(path))).entries.map(infoOf) }));
+  }
+
+  read(filePath: string, offset = 0, limit = READ_LINES): Promise<ReadResult> {
+    return this.#answer(async ({ files }) => {
+      const bytes = await files.read(inside(filePath));
+      const text = textOf(bytes);
+      if (text === null) return { content: bytes, mimeType: mimeTypeOf(bytes) };
+      const totalLines = countLines(text);
+      if (offset > 0 && offset >= totalLines)
+        return { error: `Line offset ${offset} exceeds file length (${totalLines} lines)` };
+      const content = text
+        .split("\n")
+        .slice(offset, Math.min(offset + limit, totalLines))
+        .join("\n");
+      const endLine = Math.min(offset + limit, totalLines);
+      const more = endLine < totalLines ? { nextOffset: endLine } : {};
+      return { content, mimeType: "text/plain", totalLines, startLine: offset + 1, endLine, ...more };
+    });
+  }
+
+  readRaw(filePath: string): Promise<ReadRawResult> {
+    return this.#answer(async ({ files }) => {
+      const [bytes, { modifiedAt }] = await Promise.all([files.read(inside(filePath)), files.stat(inside(filePath))]);
+      const at = new Date(modifiedAt).toISOString();
+      const text = textOf(bytes);
+      const mimeType = text === null ? mimeTypeOf(bytes) : "text/plain";
+      return { data: { content: text ?? bytes, mimeType, created_at: at, modified_at: at } };
+    });
+  }
+
+  write(filePath: string, content: string): Promise<WriteResult> {
+    return this.#change(async ({ files }) => {
+      await files.write(inside(filePath), content);
+      return { path: filePath, filesUpdate: null };
+    });
+  }
+
+  edit(filePath: string, oldString: string, newString: string, replaceAll = false): Promise<EditResult> {
+    return this.#change(async ({ files }) => {
+      const path = inside(filePath);
+      const { version } = await files.stat(path);
+      const text = textOf(await files.read(path));
+      if (text === null) return { error: `${filePath} is not a text file` };
+      if (oldString === "") return { error: "The text to replace is empty" };
+      const occurrences = text.split(oldString).length - 1;
+      if (occurrences === 0) return { error: `String not found in file: '${oldString}'` };
+      if (occurrences > 1 && !replaceAll)
+        return {
+          error: `String occurs ${occurrences} times in ${filePath}. Use replace_all, or include more of its surroundings`,
+        };
+      await files.write(path, text.split(oldString).join(newString), { ifVersion: version });
+      return { path: filePath, filesUpdate: null, occurrences };
+    });
+  }
+
+  grep(pattern: string, path?: string | null, glob?: string | null, maxCount?: number | null): Promise<GrepResult> {
+    return this.#answer(async ({ files }) => {
+      const options = { literal: true, caseSensitive: true, maxResults: maxCount ?? RESULTS_MAX };
+      const filter = glob == null ? {} : { glob: glob.includes("/") ? glob : `**/${glob}` };
+      const { matches, truncated } = await files.grep(from(path), pattern, { ...options, ...filter });
+      return { matches: matches.map((m) => ({ path: outside(m.path), line: m.lineNumber, text: m.line })), truncated };
+    });
+  }
+
+  glob(pattern: string, path?: string): Promise<GlobResult> {
+    return this.#answer(async ({ files }) => {
+      const { paths, truncated } = await files.glob(from(path), pattern.replace(/^\//, ""), {
+        maxResults: RESULTS_MAX,
+      });
+      return { files: paths.map((found) => ({ path: outside(found), is_dir: false })), truncated };
+    });
+  }
+
+  delete(filePath: string): Promise<DeleteResult> {
+    return this.#change(async ({ files }) => {
+      await files.remove(inside(filePath), { recursive: true });
+      return { path: filePath, filesUpdate: null };
+    });
+  }
+
+  uploadFiles(uploads: Array<[string, Uint8Array]>): Promise<FileUploadResponse[]> {
+    const run = this.#runs.current();
+    const one = async (path: string, content: Uint8Array): Promise<FileUploadResponse> => {
+      try {
+        await run.use(({ files }) => files.write(inside(path), content));
+        return { path, error: null };
+      } catch (error) {
+        return { path, error: fileErrorOf(error) };
+      }
+    };
+    return Promise.all(uploads.map(([path, content]) => one(path, content)));
+  }
+
+  downloadFiles(paths: string[]): Promise<FileDownloadResponse[]> {
+    const run = this.#runs.current();
+    const one = async (path: string): Promise<FileDownloadResponse> => {
+      try {
+        return {
+          path,
+          content: await run.use(({ files }) => files.read(inside(path)), { repeatable: true }),
+          error: null,
+        };
+      } catch (error) {
+        return { path, content: null, error: fileErrorOf(error) };
+      }
+    };
+    return Promise.all(paths.map(one));
+  }
+
+  /** Ends every run and gives their leases back. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#runs.endAll();
+  }
+
+  #answer<T>(action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
+    return this.#try(action, true);
+  }
+
+  #change<T>(action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
+    return this.#try(action, false);
+  }
+
+  async #try<T>(action: (sandbox: Sandbox) => Promise<T>, repeatable: boolean): Promise<T | { error: string }> {
+    const run = this.#runs.current();
+    try {
+      return await run.use(action, { repeatable });
+    } catch (error) {
+      return { error: problemOf(error) };
+    }
+  }
+}
+
+/** Where a path of the agent's is. */
+function inside(path: string): string {
+  const absolute = absolutePath(path);
+  return INVENTED.some((root) => isWithin(absolute, root)) ? INVENTED_HOME + absolute : absolute;
+}
+
+/** What the agent calls a path. */
+function outside(path: string): string {
+  return isWithin(path, INVENTED_HOME) && path !== INVENTED_HOME ? path.slice(INVENTED_HOME.length) : path;
+}
+
+function from(path: string | null | undefined): string {
+  return path == null || path === "/" || path === "" ? WORKSPACE_ROOT : inside(path);
+}
+
+function infoOf({ path, kind, sizeBytes, modifiedAt }: FileStat): FileInfo {
+  const isDirectory = kind === "directory";
+  const modified = new Date(modifiedAt).toISOString();
+  return {
+    path: outside(path) + (isDirectory ? "/" : ""),
+    is_dir: isDirectory,
+    size: sizeBytes,
+    modified_at: modified,
+  };
+}
+
+function textOf(bytes: Uint8Array): string | null {
+  if (bytes.includes(0)) return null;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
+}
+
+function mimeTypeOf(bytes: Uint8Array): string {
+  return imageTypeOf(bytes) ?? "application/octet-stream";
+}
+
+/** One line for a model. A setup that cannot work is thrown to whoever set it up. */
+function problemOf(error: unknown): string {
+  if (isSandlotError(error) && error.code !== "invalid_request" && error.code !== "lease_released")
+    return error.message;
+  throw error;
+}
+
+function fileErrorOf(error: unknown): NonNullable<FileUploadResponse["error"]> {
+  if (isSandlotError(error, "file_not_found")) return "file_not_found";
+  if (isSandlotError(error, "is_a_directory")) return "is_directory";
+  if (isSandlotError(error, "permission_denied") || isSandlotError(error, "read_only_path")) return "permission_denied";
+  if (isSandlotError(error, "invalid_path") || isSandlotError(error, "not_a_directory")) return "invalid_path";
+  throw error;
+}
+
+function noticeOf(notice: Recovery | null): string {
+  if (notice === null) return "";
+  return `[The sandbox was replaced by a new one. Lost: ${notice.lost.join(", ")}. Kept: ${notice.survived.join(", ")}.]\n`;
+}

@@ -1,0 +1,194 @@
+/**
+ * One run's sandbox as the OpenAI Agents SDK sees it: commands that go on in the background when they take long, files, patches.
+ *
+ * Invariants
+ * - Paths are absolute or below the workspace. What goes wrong inside the sandbox is told to the model; it ends nothing.
+ * - Ending the session, in whichever of the SDK's ways, gives the lease back, once.
+ */
+
+import { applyDiff, type Editor, type ToolOutputImage } from "@openai/agents";
+import type {
+  ExecCommandArgs,
+  SandboxDirectoryEntry,
+  SandboxExecResult,
+  SandboxSession,
+  WriteStdinArgs,
+} from "@openai/agents/sandbox";
+import { DEFAULT_CWD, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import { TOOL_LIMITS } from "../tools/limits.ts";
+import { absolutePath } from "../tools/paths.ts";
+import { decodeText, imageTypeOf } from "../tools/read-tool.ts";
+import type { SandboxRun } from "../tools/run.ts";
+import type { SandlotSessionState } from "./client.ts";
+import { inWords, RunningCommands } from "./commands.ts";
+import { writeEntry, writeManifest } from "./manifest-files.ts";
+
+export class SandlotSandboxSession implements SandboxSession<SandlotSessionState> {
+  state: SandlotSessionState;
+  readonly #run: SandboxRun;
+  readonly #commands: RunningCommands;
+
+  constructor(run: SandboxRun, state: SandlotSessionState) {
+    this.state = state;
+    this.#run = run;
+    this.#commands = new RunningCommands(run);
+  }
+
+  /** Only a manifest with files needs the sandbox this early. */
+  async start(): Promise<void> {
+    const { manifest, workspaceReady } = this.state;
+    if (!workspaceReady && Object.keys(manifest.entries).length > 0)
+      await this.#run.use(({ files }) => writeManifest(files, manifest), { repeatable: true });
+    this.state.workspaceReady = true;
+  }
+
+  async running(): Promise<boolean> {
+    return !this.#run.isEnded() && this.state.workspaceReady === true;
+  }
+
+  stop(): Promise<void> {
+    return this.#run.end();
+  }
+
+  close(): Promise<void> {
+    return this.#run.end();
+  }
+
+  exec(args: ExecCommandArgs): Promise<SandboxExecResult> {
+    refuseUnsupported(args);
+    const { environment = {} } = this.state;
+    return this.#commands.start({ ...args, workdir: absolutePath(args.workdir ?? DEFAULT_CWD) }, environment);
+  }
+
+  execCommand(args: ExecCommandArgs): Promise<string> {
+    return toldToModel(async () => inWords(await this.exec(args), this.#run.takeNotice()));
+  }
+
+  writeStdin(args: WriteStdinArgs): Promise<string> {
+    return toldToModel(async () => inWords(await this.#commands.write(args), null));
+  }
+
+  /** What decides whether the model gets `write_stdin`, which follows and feeds commands that go on. */
+  supportsPty(): boolean {
+    return true;
+  }
+
+  createEditor(): Editor {
+    return new SandboxEditor(this.#run);
+  }
+
+  async viewImage({ path }: { readonly path: string }): Promise<ToolOutputImage> {
+    const bytes = await this.#read(({ files }) =>
+      files.read(absolutePath(path), { length: TOOL_LIMITS.imageMaxBytes + 1 }),
+    );
+    const mediaType = imageTypeOf(bytes);
+    // The SDK recognises these words, and tells the model in its own.
+    if (mediaType === null) throw new Error("unsupported image format");
+    if (bytes.length > TOOL_LIMITS.imageMaxBytes) throw new Error("exceeded the allowed size");
+    return { type: "image", image: { data: new Uint8Array(bytes), mediaType } };
+  }
+
+  readFile({ path, maxBytes }: { readonly path: string; readonly maxBytes?: number }): Promise<Uint8Array> {
+    const range = maxBytes === undefined ? {} : { length: maxBytes };
+    return this.#read(({ files }) => files.read(absolutePath(path), range));
+  }
+
+  async listDir({ path }: { readonly path: string }): Promise<SandboxDirectoryEntry[]> {
+    const { entries } = await this.#read(({ files }) => files.list(absolutePath(path)));
+    return entries.map(({ path: entry, kind }) => ({
+      name: entry.slice(entry.lastIndexOf("/") + 1),
+      path: entry,
+      type: kind === "directory" ? "dir" : kind === "file" ? "file" : "other",
+    }));
+  }
+
+  async pathExists(path: string): Promise<boolean> {
+    return (await this.#kindOf(path)) !== null;
+  }
+
+  async directoryExists(path: string): Promise<boolean> {
+    return (await this.#kindOf(path)) === "directory";
+  }
+
+  async materializeEntry({
+    path,
+    entry,
+  }: Parameters<NonNullable<SandboxSession["materializeEntry"]>>[0]): Promise<void> {
+    await this.#run.use(({ files }) => writeEntry(files, path, entry));
+  }
+
+  async applyManifest(manifest: SandlotSessionState["manifest"]): Promise<void> {
+    await this.#run.use(({ files }) => writeManifest(files, manifest));
+  }
+
+  async #kindOf(path: string): Promise<string | null> {
+    try {
+      return (await this.#read(({ files }) => files.stat(absolutePath(path)))).kind;
+    } catch (error) {
+      if (isSandlotError(error, "file_not_found")) return null;
+      throw error;
+    }
+  }
+
+  #read<T>(action: (sandbox: Sandbox) => Promise<T>): Promise<T> {
+    return this.#run.use(action, { repeatable: true });
+  }
+}
+
+/** Patches as the SDK understands them, applied to what is in the sandbox at that moment. */
+class SandboxEditor implements Editor {
+  readonly #run: SandboxRun;
+
+  constructor(run: SandboxRun) {
+    this.#run = run;
+  }
+
+  createFile({ path, diff }: Parameters<Editor["createFile"]>[0]) {
+    return this.#edit(`Created ${path}`, async ({ files }) => {
+      await files.write(absolutePath(path), applyDiff("", diff, "create"), { ifVersion: null });
+    });
+  }
+
+  updateFile({ path, diff, moveTo }: Parameters<Editor["updateFile"]>[0]) {
+    return this.#edit(`Updated ${path}`, async ({ files }) => {
+      const from = absolutePath(path);
+      const { version } = await files.stat(from);
+      const text = decodeText(from, await files.read(from));
+      await files.write(from, applyDiff(text, diff), { ifVersion: version });
+      if (moveTo !== undefined) await files.rename(from, absolutePath(moveTo));
+    });
+  }
+
+  deleteFile({ path }: Parameters<Editor["deleteFile"]>[0]) {
+    return this.#edit(`Deleted ${path}`, async ({ files }) => files.remove(absolutePath(path)));
+  }
+
+  async #edit(done: string, action: (sandbox: Sandbox) => Promise<void>) {
+    try {
+      await this.#run.use(action);
+      return { status: "completed" as const, output: done };
+    } catch (error) {
+      if (this.#run.isEnded() || !(error instanceof Error)) throw error;
+      return { status: "failed" as const, output: error.message };
+    }
+  }
+}
+
+function refuseUnsupported({ tty, runAs }: ExecCommandArgs): void {
+  if (tty === true)
+    throw new SandlotError("invalid_request", {
+      field: "tty",
+      problem: "there is no terminal here; run the command without one",
+    });
+  if (runAs !== undefined)
+    throw new SandlotError("invalid_request", { field: "runAs", problem: "a sandbox has one user; leave it out" });
+}
+
+async function toldToModel(action: () => Promise<string>): Promise<string> {
+  try {
+    return await action();
+  } catch (error) {
+    if (isSandlotError(error) && error.code !== "lease_released") return `Error: ${error.message} ${error.remedy}`;
+    throw error;
+  }
+}

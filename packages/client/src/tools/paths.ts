@@ -1,0 +1,29 @@
+/** Paths as a model writes them. */
+
+import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+
+export const pathInput = (what: string) =>
+  z.string().min(1).describe(`${what} Absolute; a relative path is below ${DEFAULT_CWD}.`);
+
+/** First argument of every tool: makes the model say what it is about, which people read in transcripts. */
+export const descriptionInput = z
+  .string()
+  .optional()
+  .describe("Why you make this call, in a few words. Give it first.");
+
+/** An absolute path without `.` and `..`. */
+export function absolutePath(path: string): string {
+  if (path.includes("\0")) throw new SandlotError("invalid_path", { path, problem: "it contains a NUL byte" });
+  const parts: string[] = [];
+  for (const part of (path.startsWith("/") ? path : `${DEFAULT_CWD}/${path}`).split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
+}
+
+/** Whether a tidy path is the directory or below it. */
+export function isWithin(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(`${directory}/`);
+}

@@ -1,0 +1,94 @@
+/** `read_file`: a text by lines, or an image as an image. Having read a file is what allows to change it. */
+
+import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import { TOOL_LIMITS } from "./limits.ts";
+import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
+import { countLines, headOf } from "./text.ts";
+import { defineTool, type ToolAnswer, ToolRefusal } from "./tool.ts";
+
+export const readFileTool = defineTool({
+  name: "read_file",
+  title: "Read a file",
+  description:
+    "Reads a text file, whole or by lines, both counted from 1 and included. Images (PNG, JPEG, GIF, WebP) are shown as images.",
+  input: z.object({
+    description: descriptionInput,
+    path: pathInput("The file."),
+    start_line: z.int().optional(),
+    end_line: z.int().optional(),
+  }),
+  readOnly: true,
+  ownLimit: true,
+  async run(input, { run, marks, signal }): Promise<ToolAnswer> {
+    const { start_line: startLine, end_line: endLine } = input;
+    if (startLine !== undefined && startLine < 1) return { text: "(start_line must be >= 1)" };
+    if (endLine !== undefined && endLine < 1) return { text: "(end_line must be >= 1)" };
+    if (startLine !== undefined && endLine !== undefined && startLine > endLine)
+      return { text: "(start_line > end_line: no lines in range)" };
+    const path = absolutePath(input.path);
+    const bytes = await run.use((sandbox) => wholeFile(sandbox.files, path), { signal, repeatable: true });
+    const image = imageTypeOf(bytes);
+    if (image !== null) return imageAnswer(path, image, bytes);
+    const text = decodeText(path, bytes);
+    await marks.saw(path, bytes);
+    return { text: linesOf(text, startLine ?? 1, endLine), facts: { lineCount: countLines(text) } };
+  },
+});
+
+/** The file in one piece: a hash of it is needed whatever range is shown. */
+async function wholeFile(files: SandboxFiles, path: string): Promise<Uint8Array> {
+  const { kind, sizeBytes } = await files.stat(path);
+  const maxBytes = TOOL_LIMITS.readFileMaxBytes;
+  if (kind === "directory") throw new SandlotError("is_a_directory", { path });
+  if (sizeBytes > maxBytes) throw new SandlotError("file_too_large", { path, sizeBytes, maxBytes });
+  // What is behind a link, or grows meanwhile, is limited too.
+  const bytes = await files.read(path, { length: maxBytes + 1 });
+  if (bytes.length > maxBytes) throw new SandlotError("file_too_large", { path, sizeBytes: bytes.length, maxBytes });
+  return bytes;
+}
+
+function imageAnswer(path: string, mimeType: string, bytes: Uint8Array): ToolAnswer {
+  if (bytes.length > TOOL_LIMITS.imageMaxBytes)
+    throw new SandlotError("file_too_large", { path, sizeBytes: bytes.length, maxBytes: TOOL_LIMITS.imageMaxBytes });
+  return { text: `${path}: ${mimeType}, ${bytes.length} bytes`, images: [{ mimeType, bytes }] };
+}
+
+/** Judged by content: names lie. */
+export function imageTypeOf(bytes: Uint8Array): string | null {
+  const starts = (...head: number[]) => head.every((byte, index) => bytes[index] === byte);
+  if (starts(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return "image/png";
+  if (starts(0xff, 0xd8, 0xff)) return "image/jpeg";
+  if (starts(0x47, 0x49, 0x46, 0x38)) return "image/gif";
+  const isWebp = bytes[8] === 0x57 && bytes[9] === 0x45 && bytes[10] === 0x42 && bytes[11] === 0x50;
+  return starts(0x52, 0x49, 0x46, 0x46) && isWebp ? "image/webp" : null;
+}
+
+export function decodeText(path: string, bytes: Uint8Array): string {
+  try {
+    if (!bytes.includes(0)) return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+  }
+  throw new ToolRefusal(
+    "binary_file",
+    `${path} is not UTF-8 text (${bytes.length} bytes). Look at it with bash, for example \`file\`, \`xxd | head\` or a program for its format.`,
+  );
+}
+
+function linesOf(text: string, startLine: number, endLine: number | undefined): string {
+  if (text === "") return "(empty)";
+  const lineCount = countLines(text);
+  if (startLine > lineCount) return `(start_line exceeds file length: ${lineCount} lines)`;
+  const lines = text.split("\n").slice(startLine - 1, Math.min(endLine ?? lineCount, lineCount));
+  const wanted = lines.join("\n");
+  if (wanted.length <= TOOL_LIMITS.readMaxChars) return wanted;
+  const shown = headOf(wanted, TOOL_LIMITS.readMaxChars);
+  const last = startLine + countLines(shown) - 1;
+  return `${shown}${shown.endsWith("\n") ? "" : "\n"}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
+}
+
+/** Whether the path leads nowhere, as opposed to somewhere unreadable. */
+export function isMissing(error: unknown): boolean {
+  return isSandlotError(error, "file_not_found");
+}

@@ -1,0 +1,239 @@
+/**
+ * One execution of an agent or a sub-agent, and the one lease it has.
+ *
+ *   idle ──(first use)──▶ leased ──(release, or nothing used for a while)──▶ idle
+ *     └───────────────────────┴──(end: the execution is over, or was aborted)──▶ ended
+ *
+ * Invariants
+ * - No sandbox is asked for before something needs it, and at most one lease is held at a time.
+ * - Whatever happens, the lease is given back: by `end`, by the run's signal, and, where a framework tells neither of
+ *   an error nor of an end, after `idleReleaseMs` without a use. What died with its process is given back by the
+ *   fleet, or by the lease's time to live.
+ * - A lost sandbox is replaced by the next use. A use that certainly had no effect is repeated unasked; one that was
+ *   under way fails with `sandbox_lost`, because nobody knows how far it got.
+ * - A change of generation is told exactly once, through `takeNotice`.
+ */
+
+import { isSandlotError, type Recovery, type Sandbox, SandlotError } from "@sandlot/contract";
+import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
+import { threadFrom, userFrom } from "./thread-identity.ts";
+import { anySignal, later, unlessAborted } from "./waiting.ts";
+
+/** Longer than a model thinks, shorter than anybody wants to pay for a forgotten lease. */
+const IDLE_RELEASE_MS = 600_000;
+/** A use is repeated this often: once for the loss, once more for a loss right after it. */
+const ATTEMPTS_MAX = 3;
+
+export interface RunOptions {
+  /** Any text; what does not fit the pattern of our ids is mapped one to one. */
+  readonly thread: string;
+  readonly user?: string;
+  readonly purpose?: string;
+  readonly blueprint?: string;
+  readonly acquireTimeoutMs?: number;
+  /** For a source that asks for it; a fleet in this process needs none. */
+  readonly ttlMs?: number;
+  /** Ends the run. */
+  readonly signal?: AbortSignal;
+  readonly idleReleaseMs?: number;
+}
+
+export interface UseOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** The use changes nothing, so it may be made again after a loss. */
+  readonly repeatable?: boolean;
+}
+
+export class SandboxRun implements AsyncDisposable {
+  readonly source: SandboxSource;
+  readonly #options: RunOptions;
+  readonly #ending = new AbortController();
+  readonly #beforeRelease = new Set<(sandbox: Sandbox) => Promise<void>>();
+  #leasing: Promise<SandboxLease> | null = null;
+  #lease: SandboxLease | null = null;
+  #ended: Promise<void> | null = null;
+  #generation: number | null = null;
+  #notice: Recovery | null = null;
+  #usesUnderWay = 0;
+  #useCount = 0;
+  #idleArmed = false;
+
+  constructor(source: SandboxSource, options: RunOptions) {
+    this.source = source;
+    this.#options = options;
+    const { signal } = options;
+    if (signal?.aborted) void this.end();
+    else signal?.addEventListener("abort", () => void this.end(), { once: true, signal: this.#ending.signal });
+  }
+
+  /** Fires when the run is over. */
+  get ending(): AbortSignal {
+    return this.#ending.signal;
+  }
+
+  isLeased(): boolean {
+    return this.#lease !== null;
+  }
+
+  isEnded(): boolean {
+    return this.#ended !== null;
+  }
+
+  /** Which sandbox in which life was used last; `null` before the first use. */
+  get generation(): number | null {
+    return this.#generation;
+  }
+
+  /** What was lost since the model was last told, once. */
+  takeNotice(): Recovery | null {
+    const notice = this.#notice;
+    this.#notice = null;
+    return notice;
+  }
+
+  /** Uses the sandbox, taking a lease first where there is none. */
+  async use<T>(action: (sandbox: Sandbox) => Promise<T>, options: UseOptions = {}): Promise<T> {
+    const signal = anySignal(this.#options.signal, options.signal);
+    this.#usesUnderWay += 1;
+    this.#useCount += 1;
+    try {
+      for (let attempt = 1; ; attempt++) {
+        signal?.throwIfAborted();
+        const lease = await unlessAborted(this.#leased(), signal);
+        try {
+          return await action(lease.sandbox);
+        } catch (error) {
+          if (isGone(error)) await this.#drop(lease);
+          if (attempt === ATTEMPTS_MAX || this.isEnded() || !mayRepeat(error, options.repeatable ?? false)) throw error;
+        } finally {
+          this.#see(lease);
+        }
+      }
+    } finally {
+      this.#usesUnderWay -= 1;
+      this.#armIdle();
+    }
+  }
+
+  /** Uses the sandbox for as long as somebody reads. Not repeated: what was read cannot be unread. */
+  async *stream<T>(iterate: (sandbox: Sandbox) => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T> {
+    this.#usesUnderWay += 1;
+    this.#useCount += 1;
+    try {
+      const lease = await unlessAborted(this.#leased(), anySignal(this.#options.signal, signal));
+      yield* iterate(lease.sandbox);
+    } finally {
+      this.#usesUnderWay -= 1;
+      this.#armIdle();
+    }
+  }
+
+  /** Called with the sandbox before its lease is given back, for what should not outlive it. */
+  beforeRelease(tidy: (sandbox: Sandbox) => Promise<void>): void {
+    this.#beforeRelease.add(tidy);
+  }
+
+  /** Gives the lease back for now. The next use takes another. */
+  async release(): Promise<void> {
+    const leasing = this.#leasing;
+    this.#leasing = null;
+    this.#lease = null;
+    const lease = await leasing?.catch(() => null);
+    if (!lease) return;
+    // What cannot be tidied ends with the sandbox; the lease must not wait for it to succeed.
+    for (const tidy of this.#beforeRelease) await tidy(lease.sandbox).catch(() => undefined);
+    await lease.release();
+  }
+
+  /** The execution is over. Idempotent; also ends what is still waiting for a sandbox. */
+  end(): Promise<void> {
+    this.#ended ??= (async () => {
+      this.#ending.abort(new SandlotError("lease_released", { leaseId: this.#lease?.id ?? "none" }));
+      await this.release();
+    })();
+    return this.#ended;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.end();
+  }
+
+  #leased(): Promise<SandboxLease> {
+    if (this.isEnded()) return Promise.reject(this.#ending.signal.reason);
+    if (this.#leasing !== null) return this.#leasing;
+    const leasing = this.#acquire();
+    this.#leasing = leasing;
+    leasing.then(
+      (lease) => {
+        if (this.#leasing === leasing) this.#lease = lease;
+      },
+      () => {
+        if (this.#leasing === leasing) this.#leasing = null;
+      },
+    );
+    return leasing;
+  }
+
+  async #acquire(): Promise<SandboxLease> {
+    const { user, thread, purpose = "tools", blueprint, acquireTimeoutMs, ttlMs } = this.#options;
+    const request: SandboxRequest = {
+      thread: await threadFrom(thread),
+      purpose,
+      signal: this.#ending.signal,
+      ...(user === undefined ? {} : { user: await userFrom(user) }),
+      ...(blueprint === undefined ? {} : { blueprint }),
+      ...(acquireTimeoutMs === undefined ? {} : { timeoutMs: acquireTimeoutMs }),
+      ...(ttlMs === undefined ? {} : { ttlMs }),
+    };
+    return this.source.acquire(request);
+  }
+
+  /** Lets go of a lease whose sandbox is no more, unless another use did so already. */
+  async #drop(lease: SandboxLease): Promise<void> {
+    if (this.#lease === lease) {
+      this.#lease = null;
+      this.#leasing = null;
+    }
+    await lease.release();
+  }
+
+  #see(lease: SandboxLease): void {
+    const { generation, recovery } = lease;
+    // A use that ends late may still speak of an older generation.
+    if (this.#generation !== null && generation <= this.#generation) return;
+    const first = this.#generation === null;
+    this.#generation = generation;
+    if (recovery.lost.length > 0 && (!first || recovery.kind === "restored")) this.#notice = recovery;
+  }
+
+  /** One timer at a time: when it fires and the run was used since, it is set again. */
+  #armIdle(): void {
+    if (this.#idleArmed || this.#lease === null || this.isEnded()) return;
+    this.#idleArmed = true;
+    const seen = this.#useCount;
+    later(this.#options.idleReleaseMs ?? IDLE_RELEASE_MS, () => {
+      this.#idleArmed = false;
+      if (this.#usesUnderWay > 0 || this.#useCount !== seen) this.#armIdle();
+      else void this.release();
+    });
+  }
+}
+
+/** The lease will answer nothing any more. */
+function isGone(error: unknown): boolean {
+  return (
+    isSandlotError(error, "sandbox_lost") ||
+    isSandlotError(error, "lease_not_found") ||
+    isSandlotError(error, "lease_released")
+  );
+}
+
+/** Whether the use had no effect, or none that matters. */
+function mayRepeat(error: unknown, repeatable: boolean): boolean {
+  if (isSandlotError(error, "sandbox_lost")) return repeatable;
+  return (
+    isSandlotError(error, "stale_generation") ||
+    isSandlotError(error, "lease_not_found") ||
+    isSandlotError(error, "lease_released")
+  );
+}

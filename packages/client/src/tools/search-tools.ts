@@ -1,0 +1,108 @@
+/** `ls`, `glob`, `grep`: finding files and lines. What a limit left out is said, with how to see it. */
+
+import type { FileStat } from "@sandlot/contract";
+import { z } from "zod";
+import { TOOL_LIMITS } from "./limits.ts";
+import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
+import { plural } from "./text.ts";
+import { defineTool } from "./tool.ts";
+
+/** Shown as directories, not descended into: there is much in them, and nothing that somebody wrote. */
+const NOT_DESCENDED = new Set([".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache"]);
+
+export const lsTool = defineTool({
+  name: "ls",
+  title: "List a directory",
+  description: `Lists a directory, ${TOOL_LIMITS.listDepth} levels deep. Directories end with a slash.`,
+  input: z.object({ description: descriptionInput, path: pathInput("The directory.") }),
+  readOnly: true,
+  ownLimit: false,
+  async run(input, { run, signal }) {
+    const path = absolutePath(input.path);
+    const { entries, truncated } = await run.use(
+      (sandbox) => sandbox.files.list(path, { depth: TOOL_LIMITS.listDepth, maxResults: TOOL_LIMITS.listMaxEntries }),
+      { signal, repeatable: true },
+    );
+    const shown = entries.filter((entry) => !isHidden(entry, path));
+    const lines = shown.map(({ path: entry, kind }) => (kind === "directory" ? `${entry}/` : entry));
+    if (truncated) lines.push(`[only the first ${TOOL_LIMITS.listMaxEntries} entries; list a directory further down]`);
+    return {
+      text: lines.length === 0 ? "(empty)" : lines.join("\n"),
+      facts: { paths: shown.map((e) => e.path), truncated },
+    };
+  },
+});
+
+/** Inside a directory that is not descended into, seen from where the listing began. */
+function isHidden({ path }: FileStat, root: string): boolean {
+  const inner = path.slice(root === "/" ? 1 : root.length + 1).split("/");
+  return inner.slice(0, -1).some((part) => NOT_DESCENDED.has(part));
+}
+
+export const globTool = defineTool({
+  name: "glob",
+  title: "Find files",
+  description: "Finds files by a pattern: `*` within a name, `**` across directories, `?`, `[abc]`, `{a,b}`.",
+  input: z.object({
+    description: descriptionInput,
+    pattern: z.string().min(1).describe("For example `**/*.py`."),
+    path: pathInput("Where to begin."),
+    include_dirs: z.boolean().default(false).describe("Whether directories are found too."),
+    max_results: z.int().default(TOOL_LIMITS.globResults).describe(`At most ${TOOL_LIMITS.globMaxResults}.`),
+  }),
+  readOnly: true,
+  ownLimit: false,
+  async run({ pattern, path: where, include_dirs, max_results }, { run, signal }) {
+    const path = absolutePath(where);
+    const maxResults = clamp(max_results, TOOL_LIMITS.globResults, TOOL_LIMITS.globMaxResults);
+    const { paths, truncated } = await run.use(
+      (sandbox) => sandbox.files.glob(path, pattern, { includeDirectories: include_dirs, maxResults }),
+      { signal, repeatable: true },
+    );
+    if (paths.length === 0) return { text: `No files matched under ${path}`, facts: { paths, truncated } };
+    const head = `Found ${plural(paths.length, "path")} under ${path}${truncated ? ` (showing first ${paths.length})` : ""}`;
+    const lines = paths.map((found, index) => `${index + 1}. ${found}`);
+    if (truncated) lines.push("[there are more; use a narrower pattern or path]");
+    return { text: [head, ...lines].join("\n"), facts: { paths, truncated } };
+  },
+});
+
+export const grepTool = defineTool({
+  name: "grep",
+  title: "Find lines",
+  description:
+    "Finds lines in files below a path: by a regular expression, or literally. Ignores case unless told otherwise.",
+  input: z.object({
+    description: descriptionInput,
+    pattern: z.string().min(1),
+    path: pathInput("A directory or a file."),
+    glob: z.string().optional().describe("Only files whose path matches, for example `**/*.ts`."),
+    literal: z.boolean().default(false).describe("The pattern is a text, not a regular expression."),
+    case_sensitive: z.boolean().default(false),
+    max_results: z.int().default(TOOL_LIMITS.grepResults).describe(`At most ${TOOL_LIMITS.grepMaxResults}.`),
+  }),
+  readOnly: true,
+  ownLimit: false,
+  async run(input, { run, signal }) {
+    const path = absolutePath(input.path);
+    const options = {
+      literal: input.literal,
+      caseSensitive: input.case_sensitive,
+      maxResults: clamp(input.max_results, TOOL_LIMITS.grepResults, TOOL_LIMITS.grepMaxResults),
+      ...(input.glob === undefined ? {} : { glob: input.glob }),
+    };
+    const { matches, truncated } = await run.use((sandbox) => sandbox.files.grep(path, input.pattern, options), {
+      signal,
+      repeatable: true,
+    });
+    if (matches.length === 0) return { text: `No matches found under ${path}`, facts: { matches, truncated } };
+    const head = `Found ${plural(matches.length, "match")} under ${path}${truncated ? ` (showing first ${matches.length})` : ""}`;
+    const lines = matches.map((match) => `${match.path}:${match.lineNumber}: ${match.line}`);
+    if (truncated) lines.push("[there are more; use a narrower pattern, path or glob]");
+    return { text: [head, ...lines].join("\n"), facts: { matches, truncated } };
+  },
+});
+
+function clamp(wanted: number, standard: number, max: number): number {
+  return wanted <= 0 ? standard : Math.min(wanted, max);
+}

@@ -1,0 +1,229 @@
+/**
+ * The tools of one run, and the edge at which everything becomes words: arguments are parsed, policies applied, errors
+ * rendered, secrets taken out and long output put aside, each in this one place.
+ *
+ *   parse → audit → the tool → (error → words) → notice of a replaced sandbox → redact → budget
+ *
+ * Invariants
+ * - `call` rejects only when it is aborted, when the run is over, or when there is a bug. All else is an output.
+ * - No text leaves, and no file is written by us, before it was redacted.
+ */
+
+import { isSandlotError, type Recovery, type SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import { bashTool } from "./bash-tool.ts";
+import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
+import { type AuditEntry, auditCommand } from "./policy/command-audit.ts";
+import { scrubEnvironment } from "./policy/environment.ts";
+import { Redactor } from "./policy/redaction.ts";
+import { ReadMarks } from "./read-marks.ts";
+import { readFileTool } from "./read-tool.ts";
+import { type RunOptions, SandboxRun } from "./run.ts";
+import { globTool, grepTool, lsTool } from "./search-tools.ts";
+import { RunShell } from "./shell.ts";
+import type { SandboxSource } from "./source.ts";
+import { countLines, headOf, tailOf } from "./text.ts";
+import { type SandboxTool, type ToolAnswer, type ToolOutput, ToolRefusal } from "./tool.ts";
+import { listUploadedFilesTool, presentFilesTool } from "./user-file-tools.ts";
+import { anySignal } from "./waiting.ts";
+import { strReplaceTool, writeFileTool } from "./write-tools.ts";
+
+/** Every tool, in the order in which models read them. */
+export const SANDBOX_TOOLS = [
+  bashTool,
+  lsTool,
+  globTool,
+  grepTool,
+  readFileTool,
+  writeFileTool,
+  strReplaceTool,
+  presentFilesTool,
+  listUploadedFilesTool,
+] as unknown as readonly SandboxTool[];
+
+type Secrets = Readonly<Record<string, string>>;
+
+export interface ToolPolicy {
+  /** Variables of every command. Names that look like credentials are left out. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Variables with secret values, or who gives them before each call. Their values are taken out of every output. */
+  readonly secrets?: Secrets | (() => Secrets | Promise<Secrets>);
+  /** `enforce` (default) blocks and warns, `report` only tells `onAudit`, `off` does neither. */
+  readonly audit?: "enforce" | "report" | "off";
+  readonly onAudit?: (entry: AuditEntry) => void;
+  /** Default `true`. */
+  readonly readBeforeWrite?: boolean;
+  /** Default `true`. */
+  readonly redact?: boolean;
+  /** Default `TOOL_LIMITS.outputBudgetChars`. */
+  readonly outputBudgetChars?: number;
+}
+
+export interface ToolBoxOptions extends RunOptions, ToolPolicy {
+  /** Which tools, by name. Default all. */
+  readonly tools?: readonly string[];
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+
+export class ToolBox implements AsyncDisposable {
+  readonly run: SandboxRun;
+  readonly tools: readonly SandboxTool[];
+  readonly #options: ToolBoxOptions;
+  readonly #shell: RunShell;
+  readonly #marks: ReadMarks;
+  readonly #environment: Readonly<Record<string, string>>;
+  /** Every value ever given: a token that was replaced may still stand in a file. */
+  readonly #secretValues = new Set<string>();
+  #redactor = new Redactor([]);
+
+  constructor(source: SandboxSource, options: ToolBoxOptions) {
+    const { user = "", thread, tools, readBeforeWrite = true, environment = {} } = options;
+    this.run = new SandboxRun(source, options);
+    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name));
+    this.#options = options;
+    this.#shell = new RunShell(this.run);
+    this.#marks = new ReadMarks({ source, user, thread, required: readBeforeWrite });
+    this.#environment = scrubEnvironment(environment);
+  }
+
+  async call(name: string, input: unknown, options: CallOptions = {}): Promise<ToolOutput> {
+    const tool = this.tools.find((candidate) => candidate.name === name);
+    // What is still under way when the run ends is ended with it.
+    const signal = anySignal(options.signal, this.#options.signal, this.run.ending);
+    signal?.throwIfAborted();
+    let answer: ToolAnswer;
+    let isError = false;
+    try {
+      if (tool === undefined) throw new ToolRefusal("unknown_tool", `There is no tool ${name}.`);
+      answer = await this.#run(tool, input, signal);
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      answer = inWords(error);
+      isError = true;
+    }
+    return this.#output(tool, answer, isError, signal);
+  }
+
+  /** Takes the values of this run's secrets out of a text. */
+  redact(text: string): string {
+    return (this.#options.redact ?? true) ? this.#redactor.redact(text) : text;
+  }
+
+  /** Ends the run: its lease is given back. */
+  end(): Promise<void> {
+    return this.run.end();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.end();
+  }
+
+  async #run(tool: SandboxTool, input: unknown, signal: AbortSignal | undefined): Promise<ToolAnswer> {
+    const parsed = tool.input.safeParse(input);
+    if (!parsed.success) throw new ToolRefusal("invalid_arguments", z.prettifyError(parsed.error));
+    const secrets = await this.#secrets();
+    const warning = tool.name === bashTool.name ? this.#audit(String(parsed.data.command)) : null;
+    const answer = await tool.run(parsed.data, {
+      run: this.run,
+      shell: this.#shell,
+      marks: this.#marks,
+      environment: { ...this.#environment, ...secrets },
+      signal,
+    });
+    return warning === null ? answer : { ...answer, text: `${answer.text}\n${warning}` };
+  }
+
+  async #secrets(): Promise<Secrets> {
+    const { secrets = {} } = this.#options;
+    const values = typeof secrets === "function" ? await secrets() : secrets;
+    const known = this.#secretValues.size;
+    for (const value of Object.values(values)) this.#secretValues.add(value);
+    if (this.#secretValues.size > known) this.#redactor = new Redactor(this.#secretValues);
+    return values;
+  }
+
+  /** Throws for a blocked command; answers with the warning to add. */
+  #audit(command: string): string | null {
+    const { audit = "enforce", onAudit, thread } = this.#options;
+    if (audit === "off") return null;
+    const finding = auditCommand(command);
+    onAudit?.({ ...finding, thread, command: this.redact(command) });
+    if (audit === "report" || finding.verdict === "pass") return null;
+    if (finding.verdict === "warn")
+      return `[warning: this command ${finding.reason}. Make sure that this is what was asked for.]`;
+    const problem = finding.rule === "malformed" ? finding.reason : `it ${finding.reason}`;
+    throw new ToolRefusal("command_blocked", `Command blocked: ${problem}. Please use a safer alternative approach.`);
+  }
+
+  async #output(tool: SandboxTool | undefined, answer: ToolAnswer, isError: boolean, signal: AbortSignal | undefined) {
+    const notice = this.run.takeNotice();
+    const text = this.redact(answer.text);
+    const shown = tool === undefined || tool.ownLimit ? text : await this.#withinBudget(tool.name, text, signal);
+    return {
+      text: notice === null ? shown : `${noticeInWords(notice)}\n\n${shown}`,
+      images: answer.images ?? [],
+      facts: this.#redactFacts(answer.facts ?? {}),
+      isError: isError || answer.code !== undefined,
+      code: answer.code ?? null,
+    };
+  }
+
+  #redactFacts(facts: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+    const redacted = (value: unknown): unknown => {
+      if (typeof value === "string") return this.redact(value);
+      if (Array.isArray(value)) return value.map(redacted);
+      if (typeof value !== "object" || value === null) return value;
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, redacted(inner)]));
+    };
+    return redacted(facts) as Readonly<Record<string, unknown>>;
+  }
+
+  /** Long output goes to a file that the agent can read; what is shown says so. */
+  async #withinBudget(name: string, text: string, signal: AbortSignal | undefined): Promise<string> {
+    const budget = this.#options.outputBudgetChars ?? TOOL_LIMITS.outputBudgetChars;
+    if (text.length <= budget) return text;
+    const path = `${TOOL_RESULTS_DIRECTORY}/${name}-${crypto.randomUUID().replaceAll("-", "").slice(0, 12)}.log`;
+    const head = headOf(text, Math.min(TOOL_LIMITS.synopsisHeadChars, Math.floor(budget * 0.7)));
+    const tail = tailOf(text, Math.min(TOOL_LIMITS.synopsisTailChars, Math.floor(budget * 0.25)));
+    const omitted = text.length - head.length - tail.length;
+    const where = await this.run
+      .use((sandbox) => sandbox.files.write(path, text), { signal })
+      .then(
+        () =>
+          `All ${countLines(text)} lines are in ${path}; read them with read_file and a range, or search them with grep.`,
+      )
+      .catch((error: unknown) => {
+        if (!isSandlotError(error)) throw error;
+        return `It could not be kept (${error.code}); run the command again with less output.`;
+      });
+    return `${head}\n\n[${omitted} of ${text.length} characters left out here. ${where}]\n\n${tail}`;
+  }
+}
+
+/** The tools of one run over a fleet or a gateway's client. Dispose it, or `end()` it, when the run is over. */
+export function sandlotTools(source: SandboxSource, options: ToolBoxOptions): ToolBox {
+  return new ToolBox(source, options);
+}
+
+function inWords(error: unknown): ToolAnswer {
+  if (error instanceof ToolRefusal) return { text: `Error: ${error.message}`, code: error.code };
+  if (isSandlotError(error, "lease_released")) throw error;
+  if (isSandlotError(error, "sandbox_lost")) return { text: lossInWords(error), code: error.code };
+  if (isSandlotError(error)) return { text: `Error: ${error.message} ${error.remedy}`, code: error.code };
+  throw error;
+}
+
+function lossInWords({ details }: SandlotError<"sandbox_lost">): string {
+  return (
+    `Error: The sandbox was lost while this call was under way (${details.reason}), so it is not known how far it got. ` +
+    "The next call gets a new sandbox with the files below /mnt/user-data; look at what is there before you repeat this."
+  );
+}
+
+function noticeInWords({ kind, lost, survived }: Recovery): string {
+  const kept = survived.length > 0 ? ` Kept: ${survived.join(", ")}.` : kind === "empty" ? " Nothing was kept." : "";
+  return `[The sandbox was replaced by a new one. Lost: ${lost.join(", ")}.${kept}]`;
+}

@@ -1,0 +1,193 @@
+/** The AI SDK: our tools on versions 6 and 7, driven by its mock models, and the sandbox session of version 7. */
+
+import { generateText, isStepCount, tool } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
+import { generateText as generateText6, stepCountIs as stepCountIs6 } from "ai-6";
+import { MockLanguageModelV3 } from "ai-6/test";
+import { describe, expect, test, vi } from "vitest";
+import { z } from "zod";
+import { sandlotSession, sandlotTools } from "../../src/ai-sdk/index.ts";
+import type { ToolPolicy } from "../../src/tools/index.ts";
+import { openToolStage, type ToolStage } from "../tools/tool-stage.ts";
+import { puppeteer } from "./ai-puppeteer.ts";
+import { Puppet } from "./puppet.ts";
+import { describeTools, type ToolReply } from "./tool-suite.ts";
+
+function start7(stage: ToolStage, thread: string, policy: ToolPolicy = {}, signal?: AbortSignal) {
+  const puppet = new Puppet<ToolReply>();
+  const turn = puppeteer(puppet);
+  const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
+  const set = sandlotTools(stage.fleet, { thread, ...policy, ...(signal ? { signal } : {}) });
+  const run = generateText({
+    ...{ model, tools: set.tools, prompt: "go", stopWhen: isStepCount(1_000), maxRetries: 0 },
+    ...(signal ? { abortSignal: signal } : {}),
+  }).finally(() => set.end());
+  puppet.watch(run);
+  return { puppet, run };
+}
+
+function start6(stage: ToolStage, thread: string, policy: ToolPolicy = {}) {
+  const puppet = new Puppet<ToolReply>();
+  const turn = puppeteer(puppet);
+  const model = new MockLanguageModelV3({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
+  const set = sandlotTools(stage.fleet, { thread, sdkVersion: 6, ...policy });
+  const run = generateText6({
+    model,
+    // Both versions cannot be `ai` at once, so one of them has to believe us.
+    tools: set.tools as never,
+    prompt: "go",
+    stopWhen: stepCountIs6(1_000) as never,
+    maxRetries: 0,
+  }).finally(() => set.end());
+  puppet.watch(run);
+  return { puppet, run };
+}
+
+for (const [name, start] of [
+  ["AI SDK 7", start7],
+  ["AI SDK 6", start6],
+] as const)
+  describeTools({
+    name,
+    async open(stage, thread, policy) {
+      const { puppet, run } = start(stage, thread, policy);
+      return {
+        call: (tool, input) => puppet.call(tool, input),
+        async [Symbol.asyncDispose]() {
+          puppet.end();
+          await run;
+        },
+      };
+    },
+  });
+
+describe("tools of the AI SDK", () => {
+  test("give the lease back when the model fails", async () => {
+    await using stage = await openToolStage();
+    const { puppet, run } = start7(stage, "t1");
+    await puppet.call("bash", { command: "true" });
+    puppet.fail(new Error("model is down"));
+    await expect(run).rejects.toThrow("model is down");
+    expect(stage.leaseCount()).toBe(0);
+  });
+
+  test("give the lease back when the run is aborted under a command", async () => {
+    await using stage = await openToolStage();
+    const abort = new AbortController();
+    const { puppet, run } = start7(stage, "t1", {}, abort.signal);
+    await puppet.call("bash", { command: "true" });
+    puppet.call("bash", { command: "sleep 60" }).catch(() => undefined);
+    abort.abort();
+    await expect(run).rejects.toThrow();
+    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+  });
+});
+
+const text = (bytes: Uint8Array | null) => new TextDecoder().decode(bytes ?? new Uint8Array());
+
+async function readAll(stream: ReadableStream<Uint8Array> | null | undefined): Promise<string> {
+  let all = "";
+  for await (const piece of stream ?? []) all += text(piece);
+  return all;
+}
+
+describe("the sandbox session of AI SDK 7", () => {
+  test("runs commands", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    expect(await session.run({ command: "pwd; echo err >&2; exit 3" })).toEqual({
+      exitCode: 3,
+      stdout: "/mnt/user-data/workspace\n",
+      stderr: "err\n",
+    });
+    const { stdout } = await session.run({ command: 'pwd; echo "$X"', workingDirectory: "/tmp", env: { X: "y" } });
+    expect(stdout).toBe("/tmp\ny\n");
+    await expect(session.run({ command: "sleep 9", abortSignal: AbortSignal.timeout(50) })).rejects.toThrow();
+  });
+
+  test("reads and writes files; what is missing is null", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    await session.writeTextFile({ path: "a/b.txt", content: "one\ntwo\nthree\n" });
+    expect(await session.readTextFile({ path: "/mnt/user-data/workspace/a/b.txt" })).toBe("one\ntwo\nthree\n");
+    expect(await session.readTextFile({ path: "a/b.txt", startLine: 2, endLine: 2 })).toBe("two");
+    expect(await session.readTextFile({ path: "a/b.txt", startLine: 3, endLine: 99 })).toBe("three\n");
+    expect(text(await session.readBinaryFile({ path: "a/b.txt" }))).toContain("two");
+    expect(await readAll(await session.readFile({ path: "a/b.txt" }))).toBe("one\ntwo\nthree\n");
+    await session.writeFile({ path: "c", content: ReadableStream.from([new Uint8Array([1]), new Uint8Array([2])]) });
+    expect([...((await session.readBinaryFile({ path: "c" })) ?? [])]).toEqual([1, 2]);
+    await session.writeBinaryFile({ path: "c", content: new Uint8Array([3]) });
+    expect(await session.stat({ path: "c" })).toEqual({ type: "file", size: 1 });
+    await session.run({ command: "ln -s a link; ln -s nowhere broken" });
+    expect(await session.stat({ path: "link" })).toMatchObject({ type: "directory" });
+    expect(await session.listDirectory({ path: "." })).toEqual(
+      expect.arrayContaining([
+        { name: "a", type: "directory" },
+        { name: "c", type: "file" },
+        { name: "link", type: "symlink" },
+      ]),
+    );
+    expect(await session.deleteFile({ path: "link" })).toBe(true);
+    expect(await session.deleteFile({ path: "link" })).toBe(false);
+    expect(await session.stat({ path: "a/b.txt" })).toMatchObject({ type: "file" });
+    for (const missing of ["readFile", "readBinaryFile", "readTextFile", "stat", "listDirectory"] as const)
+      expect(await session[missing]({ path: "none" }), missing).toBeNull();
+    expect(await session.stat({ path: "broken" })).toBeNull();
+    await expect(session.deleteFile({ path: "a" })).rejects.toMatchObject({ code: "is_a_directory" });
+    await expect(session.writeTextFile({ path: "a", content: "x" })).rejects.toThrow();
+    await expect(session.listDirectory({ path: "c" })).rejects.toMatchObject({ code: "not_a_directory" });
+  });
+
+  test("spawns processes, with streams and with an input", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    const plain = await session.spawn({ command: "echo one; echo two >&2; exit 5" });
+    expect(await readAll(plain.stdout)).toBe("one\n");
+    expect(await readAll(plain.stderr)).toBe("two\n");
+    expect(await plain.wait()).toEqual({ exitCode: 5 });
+    expect("stdin" in plain).toBe(false);
+    const cat = await session.spawn({ command: "cat", stdin: true });
+    const writer = cat.stdin.getWriter();
+    await writer.write(new TextEncoder().encode("hello "));
+    await writer.write(new TextEncoder().encode("there"));
+    await writer.close();
+    expect(await readAll(cat.stdout)).toBe("hello there");
+    const sleeper = await session.spawn({ command: "sleep 60" });
+    await sleeper.kill();
+    await sleeper.kill();
+    expect((await sleeper.wait()).exitCode).toBe(137);
+    const abort = new AbortController();
+    const aborted = await session.spawn({ command: "sleep 60", abortSignal: abort.signal });
+    abort.abort();
+    expect((await aborted.wait()).exitCode).toBe(137);
+  });
+
+  test("is what tools of version 7 get, survives a lost sandbox, and leaves no lease", async () => {
+    await using stage = await openToolStage();
+    {
+      await using session = sandlotSession(stage.fleet, { thread: "t1" });
+      await session.writeTextFile({ path: "kept", content: "kept" });
+      await stage.kill("t1");
+      const cat = tool({
+        inputSchema: z.object({ path: z.string() }),
+        execute: async ({ path }, { experimental_sandbox: sandbox }) =>
+          (await sandbox?.readTextFile({ path })) ?? "missing",
+      });
+      const puppet = new Puppet<ToolReply>();
+      const turn = puppeteer(puppet);
+      const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
+      const run = generateText({
+        model,
+        tools: { cat },
+        prompt: "go",
+        stopWhen: isStepCount(5),
+        experimental_sandbox: session,
+      });
+      expect((await puppet.call("cat", { path: "kept" })).text).toBe("kept");
+      puppet.end();
+      await run;
+      expect(stage.leaseCount()).toBe(1);
+    }
+    expect(stage.leaseCount()).toBe(0);
+  });
+});

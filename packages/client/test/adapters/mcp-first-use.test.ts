@@ -1,0 +1,97 @@
+/**
+ * MCP as a new user meets it: a client starts `sandlot mcp` as its child and has a small program written, run and mended. What is
+ * said stands in docs/guides/mcp.md; with UPDATE_DOCS=1 this test writes it there.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { connectMcp, GENERATIONS, type McpConnection, type McpGeneration } from "./mcp-clients.ts";
+
+const GUIDE = join(import.meta.dirname, "../../../../docs/guides/mcp.md");
+const [BEGIN, END] = ["<!-- transcript: written by mcp-first-use.test.ts -->", "<!-- end of transcript -->"];
+
+const ROOT = join(import.meta.dirname, "../../../..");
+/** The Node of this repository, also where the tests run on an older one: sources need its syntax. */
+const PINNED_NODE = join(ROOT, "node_modules/.bin/node");
+const NODE = existsSync(PINNED_NODE) ? PINNED_NODE : process.execPath;
+
+async function withServer(generation: McpGeneration, use: (client: McpConnection, child: Server) => Promise<void>) {
+  const home = mkdtempSync(join(tmpdir(), "sandlot-mcp-"));
+  const config = join(home, "sandlot.json");
+  writeFileSync(config, JSON.stringify({ backend: "memory", store: { type: "memory" } }));
+  const args = ["--conditions=sandlot-source", join(ROOT, "packages/fleet/src/cli/main.ts"), "mcp", "--config", config];
+  const { SANDLOT_URL: _, ...environment } = process.env;
+  const child = spawn(NODE, args, { stdio: "pipe", env: { ...environment, SANDLOT_HOME: home } });
+  try {
+    await use(await connectMcp(generation, { stdin: child.stdin, stdout: child.stdout }), child);
+    expect(await ended(child)).toBe(0);
+  } finally {
+    child.kill("SIGKILL");
+    rmSync(home, { recursive: true, force: true });
+  }
+}
+
+type Server = ReturnType<typeof spawn> & { readonly stdin: Writable; readonly stdout: Readable };
+
+function ended(child: ChildProcess): Promise<number | null> {
+  return new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve(child.exitCode)));
+}
+
+/** It takes squares for primes. */
+const PROGRAM = `# Prints the primes up to $1.
+n=2
+while [ $n -le $1 ]; do
+  d=2; prime=1
+  while [ $((d * d)) -lt $n ]; do
+    if [ $((n % d)) -eq 0 ]; then prime=0; fi
+    d=$((d + 1))
+  done
+  if [ $prime -eq 1 ]; then echo $n; fi
+  n=$((n + 1))
+done
+`;
+
+const STEPS: readonly (readonly [string, Record<string, unknown>])[] = [
+  ["write_file", { path: "primes.sh", content: PROGRAM }],
+  ["bash", { command: "sh primes.sh 20" }],
+  ["read_file", { path: "primes.sh", start_line: 4, end_line: 7 }],
+  [
+    "str_replace",
+    { path: "primes.sh", old_str: "while [ $((d * d)) -lt $n ]", new_str: "while [ $((d * d)) -le $n ]" },
+  ],
+  ["bash", { command: "sh primes.sh 20 | tee /mnt/user-data/outputs/primes.txt" }],
+  ["present_files", { filepaths: ["/mnt/user-data/outputs/primes.txt"] }],
+];
+
+describe.each(GENERATIONS)("a first use of MCP %s", (generation) => {
+  test("write, run and mend a program", async () => {
+    const transcript: string[] = [];
+    await withServer(generation, async (client) => {
+      for (const [tool, input] of STEPS) {
+        const { text, isError } = await client.call(tool, input);
+        expect(isError, text).toBe(false);
+        transcript.push(`> ${tool} ${JSON.stringify(input, null, 1).replace(/\n */g, " ")}`, text, "");
+      }
+      await client[Symbol.asyncDispose]();
+    });
+    expect(transcript[4]).toContain("4\n5\n7\n9\n11");
+    expect(transcript[13]).toBe("2\n3\n5\n7\n11\n13\n17\n19\n[exit code: 0]");
+    const block = `${BEGIN}\n\n\`\`\`text\n${transcript.join("\n").trimEnd()}\n\`\`\`\n\n${END}`;
+    const guide = readFileSync(GUIDE, "utf8");
+    const [from, to] = [guide.indexOf(BEGIN), guide.indexOf(END) + END.length];
+    if (process.env.UPDATE_DOCS === "1") writeFileSync(GUIDE, guide.slice(0, from) + block + guide.slice(to));
+    else expect(guide.slice(from, to), "run this test with UPDATE_DOCS=1").toBe(block);
+  });
+
+  test("a client that is killed leaves no server behind", () =>
+    withServer(generation, async (client, child) => {
+      client.call("bash", { command: "sleep 60" }).catch(() => undefined);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      child.stdin.destroy();
+      child.stdout.destroy();
+    }));
+});

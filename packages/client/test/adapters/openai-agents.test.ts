@@ -1,0 +1,164 @@
+/** Sandboxes for the OpenAI Agents SDK, driven by its scripted model through its own shell and file tools. */
+
+import { run, setTracingDisabled } from "@openai/agents";
+import { dir, file, filesystem, Manifest, SandboxAgent, shell } from "@openai/agents/sandbox";
+import { assistantMessage, functionCall, modelResponder, ScriptedModel } from "@openai/agents/testing";
+import { describe, expect, test, vi } from "vitest";
+import { SandlotSandboxClient } from "../../src/openai-agents/index.ts";
+import { openToolStage } from "../tools/tool-stage.ts";
+import { Puppet } from "./puppet.ts";
+import { describeSandbox } from "./sandbox-suite.ts";
+
+setTracingDisabled(true);
+
+function startAgent(client: SandlotSandboxClient, thread: string, signal?: AbortSignal, manifest?: Manifest) {
+  const puppet = new Puppet<string>();
+  let calls = 0;
+  const respond = modelResponder(async ({ request }) => {
+    const last = Array.isArray(request.input) ? request.input.at(-1) : undefined;
+    const isResult = last?.type === "function_call_result" || last?.type === "apply_patch_call_output";
+    const move = await puppet.turn(isResult ? textOf(last.output) : null);
+    if (move.type === "fail") throw move.error;
+    if (move.type === "end") return [assistantMessage("done")];
+    if (move.name === "apply_patch")
+      return [
+        { type: "apply_patch_call", callId: `call-${++calls}`, status: "completed", operation: move.input as never },
+      ];
+    return [functionCall(move.name, move.input, { callId: `call-${++calls}` })];
+  });
+  const model = new ScriptedModel(Array.from({ length: 100 }, () => respond));
+  const agent = new SandboxAgent({ name: "coder", model, capabilities: [shell(), filesystem()] });
+  const running = run(agent, "go", {
+    maxTurns: 100,
+    sandbox: { client, options: { thread, ...(signal ? { signal } : {}) }, ...(manifest ? { manifest } : {}) },
+    ...(signal ? { signal } : {}),
+  });
+  puppet.watch(running);
+  return { puppet, running };
+}
+
+function textOf(output: unknown): string {
+  if (typeof output === "string") return output;
+  const { text, type } = output as { text?: string; type?: string };
+  return text ?? `${type}: ${JSON.stringify(output)}`;
+}
+
+const lines = (text: string, sign: string) =>
+  text
+    .replace(/\n$/, "")
+    .split("\n")
+    .map((line) => sign + line)
+    .join("\n");
+
+describeSandbox({
+  name: "OpenAI Agents",
+  async open(stage, thread, signal) {
+    const { puppet, running } = startAgent(new SandlotSandboxClient(stage.fleet), thread, signal);
+    return {
+      run: (cmd) => puppet.call("exec_command", { cmd }),
+      write: (path, content) => puppet.call("apply_patch", { type: "create_file", path, diff: lines(content, "+") }),
+      read: (path) => puppet.call("exec_command", { cmd: `cat ${path}` }),
+      edit: (path, before, after) =>
+        puppet.call("apply_patch", {
+          type: "update_file",
+          path,
+          diff: `@@
+${lines(before, "-")}
+${lines(after, "+")}`,
+        }),
+      async fail() {
+        puppet.fail(new Error("model is down"));
+        await expect(running).rejects.toThrow("model is down");
+      },
+      async [Symbol.asyncDispose]() {
+        puppet.end();
+        await running;
+      },
+    };
+  },
+});
+
+describe("the OpenAI Agents client", () => {
+  test("lets a long command go on, to be read and written to", async () => {
+    await using stage = await openToolStage();
+    const { puppet, running } = startAgent(new SandlotSandboxClient(stage.fleet), "t1");
+    const begun = await puppet.call("exec_command", { cmd: "echo ready; cat; echo bye", yield_time_ms: 100 });
+    expect(begun).toContain("Output:\nready\n");
+    const session_id = Number(/session ID (\d+)/.exec(begun)?.[1]);
+    expect(await puppet.call("write_stdin", { session_id, chars: "hello\n", yield_time_ms: 100 })).toMatch(
+      /ID \d+\nOutput:\nhello\n$/,
+    );
+    expect(await puppet.call("write_stdin", { session_id, yield_time_ms: 20 })).toMatch(/Output:\n$/);
+    expect(await puppet.call("write_stdin", { session_id: 99 })).toContain("There is no exec 99");
+    const slow = await puppet.call("exec_command", { cmd: "sleep 0.3; echo slept", yield_time_ms: 50 });
+    const slowId = Number(/session ID (\d+)/.exec(slow)?.[1]);
+    expect(await puppet.call("write_stdin", { session_id: slowId, yield_time_ms: 5_000 })).toMatch(
+      /code 0\nOutput:\nslept\n$/,
+    );
+    const long = await puppet.call("exec_command", { cmd: "seq 1 10000", max_output_tokens: 100 });
+    expect(long.length).toBeLessThan(700);
+    expect(long).toMatch(/characters left out/);
+    puppet.end();
+    await running;
+  });
+
+  test("puts an application's files into the workspace, and refuses what it cannot fetch", async () => {
+    await using stage = await openToolStage();
+    const client = new SandlotSandboxClient(stage.fleet);
+    const manifest = new Manifest({
+      entries: {
+        "notes.md": file({ content: "# Notes" }),
+        src: dir({ children: { "a.py": file({ content: "print(1)" }) } }),
+      },
+      environment: { GREETING: "hello" },
+    });
+    const { puppet, running } = startAgent(client, "t1", undefined, manifest);
+    expect(await puppet.call("exec_command", { cmd: 'cat notes.md src/a.py; echo " $GREETING"' })).toContain(
+      "# Notesprint(1) hello",
+    );
+    puppet.end();
+    await running;
+    const foreign = new Manifest({ entries: { repo: { type: "git_repo", repo: "a/b" } } });
+    await expect(client.create({ manifest: foreign, options: { thread: "t2" } })).rejects.toMatchObject({
+      code: "invalid_request",
+    });
+    await expect(client.create({})).rejects.toMatchObject({ code: "invalid_request" });
+  });
+
+  test("answers what the SDK asks of a session, and comes back from what was kept of it", async () => {
+    await using stage = await openToolStage();
+    const client = new SandlotSandboxClient(stage.fleet, { user: "ann" });
+    const session = await client.create({ options: { thread: "t1" } });
+    const png = Buffer.from(
+      "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+      "base64",
+    );
+    await session.materializeEntry({ path: "dot.png", entry: file({ content: png }) });
+    expect(await session.viewImage({ path: "dot.png" })).toMatchObject({
+      type: "image",
+      image: { mediaType: "image/png" },
+    });
+    await session.execCommand({ cmd: "mkdir d; echo x > d/f" });
+    await expect(session.viewImage({ path: "d/f" })).rejects.toThrow("unsupported image format");
+    expect(new TextDecoder().decode(await session.readFile({ path: "d/f" }))).toBe("x\n");
+    expect(await session.listDir({ path: "." })).toContainEqual({
+      name: "d",
+      path: "/mnt/user-data/workspace/d",
+      type: "dir",
+    });
+    expect([
+      await session.pathExists("d/f"),
+      await session.pathExists("none"),
+      await session.directoryExists("d"),
+    ]).toEqual([true, false, true]);
+    expect(await session.execCommand({ cmd: "true", tty: true })).toContain("there is no terminal here");
+    const kept = await client.serializeSessionState(session.state);
+    await session.stop();
+    await session.close();
+    expect(stage.leaseCount()).toBe(0);
+    const again = await client.resume(await client.deserializeSessionState(JSON.parse(JSON.stringify(kept))));
+    expect((await again.exec({ cmd: "cat d/f" })).stdout).toBe("x\n");
+    await again.close();
+    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+  });
+});

@@ -1,0 +1,131 @@
+/**
+ * What a sandbox means to a framework that brings its own tools for it. The framework's fake model uses the framework's
+ * tools; a driver says which of them runs a command and which reads, writes and edits a file.
+ */
+
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { openToolStage, STAGE_BACKENDS, type ToolStage } from "../tools/tool-stage.ts";
+
+/** One run of an agent. Each action is a tool call; its answer is what the model is told. */
+export interface SandboxAgent extends AsyncDisposable {
+  run(command: string): Promise<string>;
+  write(path: string, content: string): Promise<string>;
+  read(path: string): Promise<string>;
+  edit(path: string, before: string, after: string): Promise<string>;
+  /** The model throws; resolves when the run has failed. */
+  fail(): Promise<void>;
+}
+
+export interface SandboxDriver {
+  readonly name: string;
+  open(stage: ToolStage, thread: string, signal?: AbortSignal): Promise<SandboxAgent>;
+}
+
+const WORKSPACE = "/mnt/user-data/workspace";
+
+export function describeSandbox(driver: SandboxDriver): void {
+  describe.each(STAGE_BACKENDS)(`${driver.name} on %s`, (backend) => {
+    let threads = 0;
+    let thread = "";
+    beforeEach(() => {
+      thread = `sandbox-${++threads}`;
+    });
+
+    async function withAgent(use: (agent: SandboxAgent, stage: ToolStage) => Promise<void>) {
+      await using stage = await openToolStage(backend);
+      {
+        await using agent = await driver.open(stage, thread);
+        await use(agent, stage);
+      }
+      expect(stage.leaseCount(), "leases after the run").toBe(0);
+    }
+
+    test("runs commands and shows output, errors and exit codes", () =>
+      withAgent(async (agent) => {
+        const answer = await agent.run("echo out; echo err >&2; pwd; exit 3");
+        expect(answer).toContain("out\n");
+        expect(answer).toContain("err\n");
+        expect(answer).toContain(WORKSPACE);
+        expect(answer).toMatch(/\b3\b/);
+      }));
+
+    test("files and commands see the same", () =>
+      withAgent(async (agent) => {
+        await agent.write(`${WORKSPACE}/dir/a.txt`, "from the tool\n");
+        expect(await agent.run("cat dir/a.txt")).toContain("from the tool");
+        await agent.run("echo from a command > b.txt");
+        expect(await agent.read(`${WORKSPACE}/b.txt`)).toContain("from a command");
+      }));
+
+    test("edits a file", () =>
+      withAgent(async (agent) => {
+        const path = `${WORKSPACE}/code.py`;
+        await agent.write(path, "a = 1\nb = 2\n");
+        await agent.edit(path, "a = 1\n", "a = 3\n");
+        expect(await agent.run("cat code.py")).toContain("a = 3\nb = 2");
+      }));
+
+    test("a missing file is an answer, not the end", () =>
+      withAgent(async (agent) => {
+        expect(await agent.read(`${WORKSPACE}/none.txt`)).toMatch(/not found|not exist|No such/i);
+        expect(await agent.run("echo on")).toContain("on");
+      }));
+
+    test("each thread has its own files, and two runs of one thread the same", () =>
+      withAgent(async (agent, stage) => {
+        await agent.write(`${WORKSPACE}/mine.txt`, "mine\n");
+        await using same = await driver.open(stage, thread);
+        await using other = await driver.open(stage, `${thread}-other`);
+        expect(await same.run("cat mine.txt")).toContain("mine");
+        expect(await other.run("ls | wc -l")).toMatch(/\b0\b/);
+      }));
+
+    test("a sandbox that dies between two calls is replaced, with its files", () =>
+      withAgent(async (agent, stage) => {
+        await agent.write(`${WORKSPACE}/kept.txt`, "kept\n");
+        await agent.run("echo lost > /tmp/lost");
+        await stage.kill(thread);
+        expect(await agent.read(`${WORKSPACE}/kept.txt`)).toContain("kept");
+        expect(await agent.run("test -e /tmp/lost || echo new")).toContain("new");
+      }));
+
+    test("a sandbox that dies under a command is told, and the next call works", () =>
+      withAgent(async (agent, stage) => {
+        await agent.run("true");
+        const call = agent.run("sleep 60");
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        await stage.kill(thread);
+        expect(await call).toMatch(/gone|lost/);
+        expect(await agent.run("echo on")).toContain("on");
+      }));
+
+    test("the lease is taken at the first use", async () => {
+      await using stage = await openToolStage(backend);
+      {
+        await using _agent = await driver.open(stage, thread);
+      }
+      expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
+    });
+
+    test("the lease is given back when the model fails", async () => {
+      await using stage = await openToolStage(backend);
+      const agent = await driver.open(stage, thread);
+      await agent.run("true");
+      expect(stage.leaseCount()).toBe(1);
+      await agent.fail();
+      await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    });
+
+    test("the lease is given back when the run is aborted under a command", async () => {
+      await using stage = await openToolStage(backend);
+      const abort = new AbortController();
+      const agent = await driver.open(stage, thread, abort.signal);
+      await agent.run("true");
+      const call = agent.run("sleep 60").catch(() => "aborted");
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      abort.abort(new Error("enough"));
+      await call;
+      await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    });
+  });
+}

@@ -1,0 +1,11 @@
+/** What the tools ask of a source is what a fleet and the client of a gateway both are. */
+
+import { expectTypeOf, test } from "vitest";
+import type { Fleet } from "../../../fleet/src/index.ts";
+import type { SandlotClient } from "../../src/index.ts";
+import type { SandboxSource } from "../../src/tools/index.ts";
+
+test("a fleet and a gateway's client are sources", () => {
+  expectTypeOf<Fleet>().toExtend<SandboxSource>();
+  expectTypeOf<SandlotClient>().toExtend<SandboxSource>();
+});

@@ -1,0 +1,189 @@
+/**
+ * The open platform of Feishu (Lark), through its SDK: fetching files, answering messages.
+ *
+ * Invariants
+ * - What the platform asks to try again later is tried again, a few times, no sooner than it asked for. A token that it
+ *   no longer takes is replaced at once.
+ * - An answer carries an id of its own, so that one that was sent and not confirmed is not shown twice.
+ * - Nothing of the SDK is printed: its errors carry tokens.
+ */
+
+import type { Readable } from "node:stream";
+import type { Client } from "@larksuiteoapi/node-sdk";
+import { z } from "zod";
+import type { World } from "../../world/world.ts";
+import type { OpenedFile } from "../channel.ts";
+import type { FeishuFile } from "./message.ts";
+
+export interface FeishuPlatform {
+  open(file: FeishuFile, signal: AbortSignal): Promise<OpenedFile>;
+  reply(messageId: string, text: string, signal: AbortSignal): Promise<void>;
+}
+
+const ATTEMPTS_MAX = 4;
+const RETRY_MS = 500;
+const RETRY_MAX_MS = 30_000;
+/** The codes of a token that is missing, wrong or no longer valid. */
+const TOKEN_CODES = new Set([99_991_661, 99_991_663, 99_991_664, 99_991_665, 99_991_668, 99_991_671]);
+/** The codes of "too often" and "not now". */
+const BUSY_CODES = new Set([99_991_400, 230_020, 11_232, 1_000_004, 1_000_005]);
+
+export const SILENT_LOGGER = { error() {}, warn() {}, info() {}, debug() {}, trace() {} };
+
+/** Where the SDK keeps its tokens: forgets them when they turn out to be refused. */
+export class TokenCache {
+  readonly #world: World;
+  readonly #values = new Map<string, { readonly value: unknown; readonly expiresAt: number }>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  async get(key: unknown, options?: { namespace?: string }): Promise<unknown> {
+    const kept = this.#values.get(nameOf(key, options));
+    return kept !== undefined && kept.expiresAt > this.#world.wallMs() ? kept.value : undefined;
+  }
+
+  async set(key: unknown, value: unknown, expiresAt?: number, options?: { namespace?: string }): Promise<boolean> {
+    this.#values.set(nameOf(key, options), { value, expiresAt: expiresAt ?? Number.POSITIVE_INFINITY });
+    return true;
+  }
+
+  clear(): void {
+    this.#values.clear();
+  }
+}
+
+function nameOf(key: unknown, options: { namespace?: string } = {}): string {
+  return `${options.namespace ?? ""}/${String(key)}`;
+}
+
+export function feishuPlatform(client: Client, cache: TokenCache, world: World): FeishuPlatform {
+  const persistent = <T>(signal: AbortSignal, action: () => Promise<T>) => trying(action, cache, world, signal);
+  return {
+    open: ({ messageId, key, kind }, signal) =>
+      persistent(signal, async () => {
+        const payload = { path: { message_id: messageId, file_key: key }, params: { type: kind } };
+        const { getReadableStream, headers } = await client.im.v1.messageResource.get(payload);
+        return openedFile(getReadableStream(), headersSchema.parse(headers));
+      }),
+    reply(messageId, text, signal) {
+      const uuid = world.randomHex(16);
+      return persistent(signal, async () => {
+        const data = { msg_type: "text", content: JSON.stringify({ text }), reply_in_thread: true, uuid };
+        const { code = 0, msg = "" } = await client.im.v1.message.reply({ path: { message_id: messageId }, data });
+        if (code !== 0) throw new PlatformError(code, msg, null);
+      });
+    },
+  };
+}
+
+const headersSchema = z.object({
+  "content-length": z.string().optional(),
+  "content-disposition": z.string().optional(),
+});
+
+function openedFile(content: Readable, headers: z.infer<typeof headersSchema>): OpenedFile {
+  const length = Number(headers["content-length"]);
+  return {
+    content,
+    name: nameFrom(headers["content-disposition"]),
+    sizeBytes: Number.isSafeInteger(length) ? length : null,
+  };
+}
+
+/** `filename*` (RFC 5987) before `filename`. */
+function nameFrom(disposition: string | undefined): string | null {
+  const encoded = /filename\*=(?:UTF-8|utf-8)''([^;]+)/.exec(disposition ?? "")?.[1];
+  if (encoded !== undefined && !/%(?![0-9a-fA-F]{2})/.test(encoded)) {
+    const bytes = Buffer.from(
+      encoded.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+      "latin1",
+    );
+    return bytes.toString("utf8");
+  }
+  return /filename="?([^";]+)"?/.exec(disposition ?? "")?.[1] ?? null;
+}
+
+/** What the platform answered, without what was sent to it. */
+export class PlatformError extends Error {
+  override readonly name = "PlatformError";
+  readonly code: number;
+  readonly retryAfterMs: number | null;
+
+  constructor(code: number, message: string, retryAfterMs: number | null) {
+    super(`the platform answered ${code}${message === "" ? "" : `: ${message}`}`);
+    this.code = code;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+async function trying<T>(action: () => Promise<T>, cache: TokenCache, world: World, signal: AbortSignal): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    signal.throwIfAborted();
+    try {
+      return await action();
+    } catch (caught) {
+      const error = await asPlatformError(caught);
+      if (attempt === ATTEMPTS_MAX) throw error;
+      if (TOKEN_CODES.has(error.code)) cache.clear();
+      else if (isTemporary(error)) await pause(world, error.retryAfterMs ?? RETRY_MS * 2 ** (attempt - 1), signal);
+      else throw error;
+    }
+  }
+}
+
+function isTemporary({ code }: PlatformError): boolean {
+  return BUSY_CODES.has(code) || code === 429 || (code >= 500 && code < 600) || code === 0;
+}
+
+const failureSchema = z.object({
+  response: z.object({ status: z.number(), headers: z.looseObject({}), data: z.unknown() }),
+});
+const bodySchema = z.object({ code: z.number(), msg: z.string().default("") });
+
+/** The SDK throws what its HTTP library throws: request, headers, token and all. This keeps what may be told. */
+async function asPlatformError(error: unknown): Promise<PlatformError> {
+  if (error instanceof PlatformError) return error;
+  const failure = failureSchema.safeParse(error);
+  if (!failure.success) return new PlatformError(0, error instanceof Error ? error.message : "no answer", null);
+  const { status, headers, data } = failure.data.response;
+  const body = bodySchema.safeParse(await bodyOf(data));
+  const resetSeconds = Number(headers["x-ogw-ratelimit-reset"]);
+  const retryAfterMs = Number.isFinite(resetSeconds) ? Math.min(resetSeconds * 1000, RETRY_MAX_MS) : null;
+  return body.success
+    ? new PlatformError(body.data.code, body.data.msg, retryAfterMs)
+    : new PlatformError(status, "", retryAfterMs);
+}
+
+const BODY_MAX_BYTES = 65_536;
+
+/** Where a file was asked for, the body of a refusal is a stream too. */
+async function bodyOf(data: unknown): Promise<unknown> {
+  if (typeof data !== "object" || data === null || !(Symbol.asyncIterator in data)) return data;
+  let text = "";
+  try {
+    for await (const piece of data as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(piece).toString("utf8");
+      if (text.length > BODY_MAX_BYTES) return null;
+    }
+    return JSON.parse(text);
+  } catch {
+    // Neither readable nor JSON: the status alone has to do.
+    return null;
+  }
+}
+
+function pause(world: World, delayMs: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      timer.cancel();
+      reject(signal.reason);
+    };
+    const timer = world.timer(delayMs, () => {
+      signal.removeEventListener("abort", abort);
+      resolve();
+    });
+    signal.addEventListener("abort", abort, { once: true });
+  });
+}

@@ -1,0 +1,140 @@
+/**
+ * Puts the files of a message into the thread's uploads, through the sandbox, so that they are where every backend has them.
+ *
+ * Invariants
+ * - One temporary lease per message, given back on every path. A message without files takes none.
+ * - Nothing is overwritten: a name that is taken, by a file or by a link that somebody planted, is passed over.
+ * - No more than `maxBytes` of a file is read, whatever its announced size; what is too large leaves nothing behind.
+ * - Placeholders are replaced in the order of the files, each by one path or one failure.
+ */
+
+import { SandboxRun, type SandboxSource } from "@sandlot/client/tools";
+import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contract";
+import type { AnnouncedFile, OpenedFile, ReceivedFile } from "./channel.ts";
+import { numberedName, safeName } from "./file-names.ts";
+
+export const UPLOADS = "/mnt/user-data/uploads";
+
+export interface ReceivingOptions {
+  readonly source: SandboxSource;
+  readonly user: string;
+  readonly thread: string;
+  readonly maxBytes: number;
+  readonly maxFiles: number;
+  readonly signal: AbortSignal;
+}
+
+/** A name is tried this often with another number. */
+const NUMBERS_MAX = 1_000;
+/** The same file is fetched again when its name was taken at the last moment, or its download broke. */
+const ATTEMPTS_MAX = 3;
+
+export async function receiveFiles(
+  files: readonly AnnouncedFile[],
+  options: ReceivingOptions,
+): Promise<ReceivedFile[]> {
+  if (files.length === 0) return [];
+  const { source, user, thread, signal } = options;
+  await using run = new SandboxRun(source, { user, thread, purpose: "upload", signal });
+  const received: ReceivedFile[] = [];
+  for (const [index, file] of files.entries()) {
+    const problem = index < options.maxFiles ? null : `a message may have at most ${options.maxFiles} files`;
+    received.push(problem === null ? await receive(run, file, options) : failure(file, problem));
+  }
+  return received;
+}
+
+/** The text with each `[file]` and `[image]` replaced, in order, by what became of the files. */
+export function fillPlaceholders(text: string, files: readonly ReceivedFile[]): string {
+  let next = 0;
+  const filled = text.replace(/\[(?:file|image)\]/g, (placeholder) => {
+    const file = files[next];
+    next += 1;
+    return file === undefined ? placeholder : inWords(file);
+  });
+  const rest = files.slice(next).map(inWords);
+  return [filled, ...rest].filter((part) => part !== "").join("\n");
+}
+
+function inWords({ kind, path, problem }: ReceivedFile): string {
+  return path ?? `Failed to obtain the [${kind}]${problem === null ? "" : `: ${problem}`}`;
+}
+
+async function receive(run: SandboxRun, file: AnnouncedFile, options: ReceivingOptions): Promise<ReceivedFile> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await fetchOnce(run, file, options);
+    } catch (error) {
+      options.signal.throwIfAborted();
+      const isFinal = isSandlotError(error, "payload_too_large") || attempt === ATTEMPTS_MAX;
+      if (isFinal) return failure(file, problemOf(error));
+    }
+  }
+}
+
+async function fetchOnce(
+  run: SandboxRun,
+  file: AnnouncedFile,
+  { maxBytes, signal }: ReceivingOptions,
+): Promise<ReceivedFile> {
+  const opened = await file.open(signal);
+  checkSize(opened.sizeBytes ?? 0, maxBytes);
+  const name = safeName(file.name ?? opened.name ?? "", file.fallbackName);
+  const path = await run.use(({ files }) => freePath(files, name), { signal, repeatable: true });
+  const counted = new CountedContent(opened, maxBytes);
+  await run.use(({ files }) => files.upload(path, counted, { ifVersion: null }), { signal });
+  return { kind: file.kind, path, sizeBytes: counted.sizeBytes, problem: null };
+}
+
+/** A path at which there is nothing, not even a link that leads nowhere. */
+async function freePath(files: SandboxFiles, name: string): Promise<string> {
+  if ((await files.stat(UPLOADS)).kind !== "directory") throw new SandlotError("not_a_directory", { path: UPLOADS });
+  for (let number = 0; number < NUMBERS_MAX; number++) {
+    const path = `${UPLOADS}/${numberedName(name, number)}`;
+    try {
+      await files.stat(path);
+    } catch (error) {
+      if (isSandlotError(error, "file_not_found")) return path;
+      throw error;
+    }
+  }
+  throw new SandlotError("file_exists", { path: `${UPLOADS}/${name}` });
+}
+
+class CountedContent implements AsyncIterable<Uint8Array> {
+  readonly #opened: OpenedFile;
+  readonly #maxBytes: number;
+  sizeBytes = 0;
+
+  constructor(opened: OpenedFile, maxBytes: number) {
+    this.#opened = opened;
+    this.#maxBytes = maxBytes;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    for await (const piece of this.#opened.content) {
+      this.sizeBytes += piece.length;
+      checkSize(this.sizeBytes, this.#maxBytes);
+      yield piece;
+    }
+    const announced = this.#opened.sizeBytes;
+    if (announced !== null && announced !== this.sizeBytes)
+      throw new Error(`the download ended after ${this.sizeBytes} of ${announced} bytes`);
+  }
+}
+
+function checkSize(sizeBytes: number, maxBytes: number): void {
+  if (sizeBytes > maxBytes) throw new SandlotError("payload_too_large", { what: "The file", maxBytes });
+}
+
+function failure({ kind }: AnnouncedFile, problem: string): ReceivedFile {
+  return { kind, path: null, sizeBytes: null, problem };
+}
+
+/** For the person who sent the file and for the model: what, not how. */
+function problemOf(error: unknown): string {
+  if (isSandlotError(error, "payload_too_large")) return `it is larger than ${error.details.maxBytes} bytes`;
+  if (isSandlotError(error, "disk_limit_exceeded")) return "there is no room left";
+  if (isSandlotError(error)) return "the sandbox could not take it";
+  return "it could not be downloaded";
+}

@@ -1,0 +1,99 @@
+/**
+ * The thread's uploads and outputs as MCP resources: `sandlot://files/mnt/user-data/…`. What is listed are files of the
+ * user; what can be read is everything below `/mnt/user-data`.
+ */
+
+import { type McpServer, ResourceNotFoundError, ResourceTemplate } from "@modelcontextprotocol/server";
+import { TOOL_LIMITS, type ToolBox } from "@sandlot/client/tools";
+import { type FileStat, isSandlotError, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import { lookup } from "mrmime";
+
+const SCHEME = "sandlot://files";
+/** What is listed; more is found with the tools. */
+const LISTED_MAX = 1_000;
+const LISTED_DEPTH = 8;
+
+export function registerFiles(server: McpServer, toolBox: ToolBox): void {
+  const template = new ResourceTemplate(`${SCHEME}{+path}`, {
+    list: async ({ mcpReq }) => ({ resources: await listed(toolBox, mcpReq.signal) }),
+  });
+  const config = {
+    title: "Files of this conversation",
+    description:
+      "What the user uploaded (/mnt/user-data/uploads) and what was made for the user (/mnt/user-data/outputs).",
+  };
+  server.registerResource("files", template, config, async (uri, _variables, { mcpReq }) => ({
+    contents: [await contentOf(toolBox, uri, mcpReq.signal)],
+  }));
+}
+
+/** Empty before the first use: nothing is started merely to list. */
+async function listed(toolBox: ToolBox, signal: AbortSignal) {
+  if (toolBox.run.generation === null) return [];
+  const listings = await toolBox.run.use(
+    ({ files }) =>
+      Promise.all(
+        ["uploads", "outputs"].map((directory) =>
+          files.list(`${WORKSPACE_ROOT}/${directory}`, { depth: LISTED_DEPTH, maxResults: LISTED_MAX }),
+        ),
+      ),
+    { signal, repeatable: true },
+  );
+  return listings.flatMap(({ entries }) => entries.filter(isListed).map(resourceOf)).slice(0, LISTED_MAX);
+}
+
+function isListed({ path, kind }: FileStat): boolean {
+  return kind === "file" && !path.split("/").some((part) => part.startsWith("."));
+}
+
+function resourceOf({ path, sizeBytes }: FileStat) {
+  const mimeType = lookup(path);
+  return {
+    uri: SCHEME + path.split("/").map(encodeURIComponent).join("/"),
+    name: path.slice(WORKSPACE_ROOT.length + 1),
+    size: sizeBytes,
+    ...(mimeType === undefined ? {} : { mimeType }),
+  };
+}
+
+async function contentOf(toolBox: ToolBox, uri: URL, signal: AbortSignal) {
+  const path = pathOf(uri);
+  const bytes = await toolBox.run
+    .use(
+      async ({ files }) => {
+        const maxBytes = TOOL_LIMITS.readFileMaxBytes;
+        const found = await files.read(path, { length: maxBytes + 1 });
+        if (found.length > maxBytes)
+          throw new SandlotError("file_too_large", { path, sizeBytes: (await files.stat(path)).sizeBytes, maxBytes });
+        return found;
+      },
+      { signal, repeatable: true },
+    )
+    .catch((error: unknown) => {
+      throw isSandlotError(error, "file_not_found") ? new ResourceNotFoundError(uri.href) : error;
+    });
+  const mimeType = lookup(path);
+  const about = { uri: uri.href, ...(mimeType === undefined ? {} : { mimeType }) };
+  const text = textOf(bytes);
+  if (text === null) return { ...about, blob: Buffer.from(bytes).toString("base64") };
+  return { ...about, text: toolBox.redact(text) };
+}
+
+/** The path that a URI means, if it is one that may be read this way. */
+function pathOf(uri: URL): string {
+  // `sandlot://files/mnt/x` has `files` for its host, so the rest is the path, with `..` already resolved.
+  const path = decodeURIComponent(uri.pathname);
+  const isBelow = path.startsWith(`${WORKSPACE_ROOT}/`) && !path.split("/").includes("..") && !path.includes("\0");
+  if (uri.host !== "files" || !isBelow) throw new ResourceNotFoundError(uri.href);
+  return path;
+}
+
+function textOf(bytes: Uint8Array): string | null {
+  if (bytes.includes(0)) return null;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
+}

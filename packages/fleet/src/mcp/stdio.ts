@@ -1,0 +1,68 @@
+/**
+ * `sandlot mcp`: an MCP server over standard input and output, for an agent that starts it as its child. One connection
+ * is one run: it has one lease, and gives it back when the client closes the connection.
+ *
+ * Nothing but the protocol may be written to standard output.
+ */
+
+import type { Readable, Writable } from "node:stream";
+import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/client/tools";
+import { systemWorld } from "../world/system-world.ts";
+import type { World } from "../world/world.ts";
+import { checkToolNames, createMcpServer } from "./server.ts";
+
+export interface McpStdioOptions extends Omit<ToolBoxOptions, "thread"> {
+  /** A fleet, or the client of a gateway. */
+  readonly source: SandboxSource;
+  /** Time and chance. Default: the machine's own. */
+  readonly world?: World;
+  readonly version: string;
+  /** Default: a thread of its own for this connection. */
+  readonly thread?: string;
+  readonly progressIntervalMs?: number;
+  readonly stdin?: Readable;
+  readonly stdout?: Writable;
+  /** Told before the first message is served. */
+  readonly onReady?: (about: { readonly thread: string }) => void;
+  /** What went wrong without concerning one call. */
+  readonly onError?: (error: Error) => void;
+}
+
+/** Serves until the client closes its end, or the signal fires. Leaves no lease behind. */
+export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
+  const { source, version, progressIntervalMs, stdin = process.stdin, stdout = process.stdout } = options;
+  checkToolNames(options.tools);
+  const world = options.world ?? systemWorld();
+  const { serveStdio, StdioServerTransport } = await import("@modelcontextprotocol/server/stdio");
+  const thread = options.thread ?? `mcp-${world.randomHex(8)}`;
+  const toolBox = sandlotTools(source, { purpose: "mcp", ...options, thread });
+  const closed = untilClosed(stdin, stdout, options.signal);
+  const progress = progressIntervalMs === undefined ? {} : { progressIntervalMs };
+  const handle = serveStdio(() => createMcpServer({ toolBox, world, version, ...progress }), {
+    transport: new StdioServerTransport(stdin, stdout),
+    ...(options.onError === undefined ? {} : { onerror: options.onError }),
+  });
+  try {
+    options.onReady?.({ thread });
+    await closed;
+  } finally {
+    await handle.close();
+    await toolBox.end();
+  }
+}
+
+function untilClosed(stdin: Readable, stdout: Writable, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      for (const name of ["end", "close", "error"] as const) stdin.off(name, done);
+      for (const name of ["close", "error"] as const) stdout.off(name, done);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    for (const name of ["end", "close", "error"] as const) stdin.on(name, done);
+    // A client that died shows as a broken pipe.
+    for (const name of ["close", "error"] as const) stdout.on(name, done);
+    signal?.addEventListener("abort", done, { once: true });
+    if (signal?.aborted || stdin.readableEnded || stdin.destroyed) done();
+  });
+}
