@@ -14,10 +14,16 @@ import { NODE_FLOOR, ROOT } from "./runtime.mjs";
 const ALLOWED_INSTALL_SCRIPTS = [
   "node_modules/@mongodb-js/zstd",
   "node_modules/node-liblzma",
+  // Optional natives and a notice below dockerode, the Feishu SDK and officeparser; each works without its script.
+  "node_modules/cpu-features",
+  "node_modules/protobufjs",
+  "node_modules/ssh2",
+  "node_modules/tesseract.js",
   // Its script only checks what a platform package of its own already brought.
   "node_modules/esbuild",
 ];
-const EXACT = /^\d+\.\d+\.\d+(-[\w.]+)?$/;
+/** Also under another name: `npm:name@1.2.3`. */
+const EXACT = /^(?:npm:(?:@[\w-]+\/)?[\w.-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/;
 const REGISTRY_ADDRESS = /\bregistry\.[\w-]+\.\w+|^registry\s*=/m;
 
 interface Manifest {

@@ -19,6 +19,7 @@ const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services
 const MAY_USE_SYSTEM_TIME = [
   "packages/fleet/src/world/system-world.ts",
   "packages/sandboxd/src/clock.ts",
+  "packages/client/src/wire/clock.ts",
   "packages/fleet/src/cli/", // Talks to a person, in a person's time.
 ];
 const SYSTEM_TIME =

@@ -15,7 +15,7 @@ import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
 
 /** Looked for in the fleet's home when no file is named. */
-export const CONFIG_FILE_NAME = "sandlot.yaml";
+const CONFIG_FILE_NAME = "sandlot.yaml";
 
 export interface LoadedConfig {
   /** The file it came from; `null` for the defaults. */

@@ -1,0 +1,223 @@
+/** Errors of having sandboxes: asking for one, making it, losing it, the store. */
+
+import type { ErrorSpecs } from "./spec.ts";
+
+/** Why a lease's sandbox is no longer there. */
+export type LossReason = "crashed" | "destroyed" | "expired" | "session-lost" | "superseded";
+
+/** How a fleet's sandboxes divide, as far as the store knows. */
+export interface CapacityCounts {
+  leased: number;
+  parked: number;
+  blank: number;
+  creating: number;
+  stopping: number;
+  queued: number;
+}
+
+/** The facts that each code carries. */
+export interface FleetErrorDetails {
+  invalid_thread_id: { value: string; pattern: string };
+  invalid_user_id: { value: string; pattern: string };
+  config_invalid: { path: string; problem: string; suggestion?: string };
+  blueprint_unknown: { blueprint: string; known: readonly string[] };
+  blueprint_mismatch: { thread: string; wanted: string; actual: string };
+  capability_missing: { backend: string; capability: string; neededBy: string };
+  dependency_missing: { package: string; neededBy: string; install: string };
+  capacity_exhausted: CapacityCounts & { scope: "fleet" | "user" | "queue"; max: number; retryAfterMs: number };
+  acquire_timeout: { stage: string; timeoutMs: number };
+  create_failed: { backend: string; problem: string };
+  isolation_unavailable: { backend: string; problem: string; fix: string };
+  engine_unavailable: { engine: string; problem: string; tried: readonly string[]; retryAfterMs: number };
+  image_unavailable: { image: string; problem: string };
+  mount_refused: { hostPath: string; sandboxPath: string; problem: string };
+  sandbox_lost: { sandboxId: string; generation: number; reason: LossReason };
+  sandbox_in_use: { sandboxId: string; holders: readonly string[] };
+  sandbox_unreachable: { sandboxId: string; problem: string; retryAfterMs: number };
+  sandbox_not_found: { id: string };
+  sandbox_expired: { sandboxId: string; maxLifetimeMs: number; retryAfterMs: number };
+  stale_generation: { sandboxId: string; generation: number; current: number | null };
+  lease_released: { leaseId: string };
+  lease_not_found: { leaseId: string };
+  workspace_conflict: { user: string; thread: string; sandboxId: string };
+  store_corrupt: { path: string; problem: string };
+  store_unavailable: { operation: string; problem: string; retryAfterMs: number };
+  store_recovering: { epoch: string; retryAfterMs: number };
+  fleet_closed: { operation: string };
+}
+
+export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
+  invalid_thread_id: {
+    status: 422,
+    retryable: false,
+    message: ({ value, pattern }) => `The thread id ${value} does not match ${pattern}.`,
+    remedy: "Use 1 to 64 letters, digits, underscores or hyphens. Map foreign ids (for example by hashing) first.",
+  },
+  invalid_user_id: {
+    status: 422,
+    retryable: false,
+    message: ({ value, pattern }) => `The user id ${value} does not match ${pattern}.`,
+    remedy: "Use 1 to 128 letters, digits, underscores or hyphens. Map foreign ids (for example by hashing) first.",
+  },
+  config_invalid: {
+    status: 500,
+    retryable: false,
+    message: ({ path, problem, suggestion }) =>
+      `Configuration${path === "" ? "" : ` at ${path}`}: ${problem}.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
+    remedy: "Correct the named key. `sandlot config schema` prints every key with its meaning.",
+  },
+  blueprint_unknown: {
+    status: 422,
+    retryable: false,
+    message: ({ blueprint, known }) => `There is no blueprint ${blueprint}; configured are ${known.join(", ")}.`,
+    remedy: "Ask for a configured blueprint, or add this one to `blueprints` in the configuration.",
+  },
+  blueprint_mismatch: {
+    status: 409,
+    retryable: false,
+    message: ({ thread, wanted, actual }) =>
+      `Thread ${thread} lives on blueprint ${actual}; it was asked for on ${wanted}.`,
+    remedy: "Ask without a blueprint, or destroy the thread's sandbox first; its workspace stays.",
+  },
+  capability_missing: {
+    status: 501,
+    retryable: false,
+    message: ({ backend, capability, neededBy }) =>
+      `The ${backend} backend cannot do ${capability}, which ${neededBy} needs.`,
+    remedy: "Use a backend that declares the capability, or do without what needs it.",
+  },
+  dependency_missing: {
+    status: 501,
+    retryable: false,
+    message: ({ package: name, neededBy }) => `${neededBy} needs the package ${name}, which is not installed.`,
+    remedy: "Install the package that the error names; it is an optional peer dependency.",
+  },
+  capacity_exhausted: {
+    status: 429,
+    retryable: true,
+    message: ({ scope, max, leased, parked, blank, creating, stopping, queued }) =>
+      `No room (${scope} limit ${max}): ${leased} leased, ${parked} parked, ${blank} blank, ${creating} creating, ` +
+      `${stopping} stopping, ${queued} waiting.`,
+    remedy: "Wait for `retryAfterMs`, release leases that are no longer used, or raise `limits`.",
+  },
+  acquire_timeout: {
+    status: 504,
+    retryable: true,
+    message: ({ stage, timeoutMs }) => `No sandbox within ${timeoutMs} ms; it was still at: ${stage}.`,
+    remedy: "Try again, or allow more time with `timeoutMs` or `acquireTimeoutMs`.",
+  },
+  create_failed: {
+    status: 503,
+    retryable: true,
+    message: ({ backend, problem }) => `The ${backend} backend could not make a sandbox: ${problem}.`,
+    remedy: "Look at the engine; what was half-made has been removed, so trying again is safe.",
+  },
+  isolation_unavailable: {
+    status: 501,
+    retryable: false,
+    message: ({ backend, problem }) => `The ${backend} backend cannot isolate sandboxes on this machine: ${problem}.`,
+    remedy: "Do what `fix` in the details says; `sandlot doctor` shows everything that is missing.",
+  },
+  engine_unavailable: {
+    status: 503,
+    retryable: true,
+    message: ({ engine, problem, tried }) =>
+      `The ${engine} engine does not answer: ${problem} (tried ${tried.join(", ")}).`,
+    remedy: "Start the engine, or name its address in the configuration. Nothing was destroyed.",
+  },
+  image_unavailable: {
+    status: 422,
+    retryable: false,
+    message: ({ image, problem }) => `The image ${image} cannot be used: ${problem}.`,
+    remedy: "Correct the image's name, make it available to the engine, or use an image that has what is missing.",
+  },
+  mount_refused: {
+    status: 422,
+    retryable: false,
+    message: ({ hostPath, sandboxPath, problem }) => `${hostPath} cannot be mounted at ${sandboxPath}: ${problem}.`,
+    remedy: "Correct the mount in the blueprint; reserved paths cannot be shadowed and host paths must exist.",
+  },
+  sandbox_lost: {
+    status: 410,
+    retryable: true,
+    message: ({ sandboxId, generation, reason }) =>
+      `Sandbox ${sandboxId} (generation ${generation}) is gone: ${reason}.`,
+    remedy: "Acquire again: the workspace is kept, processes and temporary files are not.",
+  },
+  sandbox_in_use: {
+    status: 409,
+    retryable: true,
+    message: ({ sandboxId, holders }) => `Sandbox ${sandboxId} is in use by ${holders.join(", ")}.`,
+    remedy: "Wait until the leases end, or destroy with `force` to end them.",
+  },
+  sandbox_unreachable: {
+    status: 503,
+    retryable: true,
+    message: ({ sandboxId, problem }) => `Sandbox ${sandboxId} does not answer: ${problem}.`,
+    remedy: "Try again: not reachable is not dead, so nothing was destroyed.",
+  },
+  sandbox_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ id }) => `There is no sandbox ${id}.`,
+    remedy: "List the fleet to see what exists; a sandbox that ended has a short obituary in `explain`.",
+  },
+  sandbox_expired: {
+    status: 503,
+    retryable: true,
+    message: ({ sandboxId, maxLifetimeMs }) =>
+      `Sandbox ${sandboxId} is past its maximum lifetime of ${maxLifetimeMs} ms and takes no new leases.`,
+    remedy: "Try again when its present leases have ended; the thread then gets a fresh sandbox.",
+  },
+  stale_generation: {
+    status: 409,
+    retryable: false,
+    message: ({ sandboxId, generation, current }) =>
+      `Generation ${generation} of sandbox ${sandboxId} is stale${current === null ? "" : `; current is ${current}`}.`,
+    remedy: "Take the sandbox from the lease again (`lease.sandbox`), or acquire anew.",
+  },
+  lease_released: {
+    status: 409,
+    retryable: false,
+    message: ({ leaseId }) => `Lease ${leaseId} was released; its sandbox can no longer be used through it.`,
+    remedy: "Acquire a lease of its own for each piece of work, and release it when that work is done.",
+  },
+  lease_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ leaseId }) => `There is no lease ${leaseId}; it was released or has expired.`,
+    remedy: "Acquire a new lease, and renew it well before its `ttlMs` runs out.",
+  },
+  workspace_conflict: {
+    status: 409,
+    retryable: false,
+    message: ({ user, thread, sandboxId }) =>
+      `The workspace of thread ${thread} of user ${user} exists twice: at home and in the slot of sandbox ${sandboxId}.`,
+    remedy: "Nothing was touched. Compare the two directories, keep one, move the other away, and try again.",
+  },
+  store_corrupt: {
+    status: 500,
+    retryable: false,
+    message: ({ path, problem }) => `The store at ${path} cannot be used: ${problem}.`,
+    remedy:
+      "Restore the file from a backup, or move it away on purpose together with its `.epoch` file to start empty.",
+  },
+  store_unavailable: {
+    status: 503,
+    retryable: true,
+    message: ({ operation, problem }) => `The store did not answer ${operation}: ${problem}.`,
+    remedy: "Try again; leases that are held keep working meanwhile. Look at the store if it persists.",
+  },
+  store_recovering: {
+    status: 503,
+    retryable: true,
+    message: ({ epoch }) => `The store was lost and begins again (epoch ${epoch}); holders are re-registering.`,
+    remedy: "Wait for `retryAfterMs`; recovery lasts one session lifetime.",
+  },
+  fleet_closed: {
+    status: 503,
+    retryable: false,
+    message: ({ operation }) => `The fleet is closed; ${operation} is no longer possible.`,
+    remedy: "Open a fleet again.",
+  },
+};

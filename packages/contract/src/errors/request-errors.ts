@@ -1,0 +1,80 @@
+/** Errors of asking: who may, what, how much, how often. */
+
+import type { ErrorSpecs } from "./spec.ts";
+
+/** The facts that each code carries. */
+export interface RequestErrorDetails {
+  unauthorized: { problem: string };
+  forbidden: { problem: string };
+  rate_limited: { scope: string; max: number; retryAfterMs: number };
+  route_not_found: { method: string; path: string };
+  thread_exists: { thread: string };
+  payload_too_large: { what: string; maxBytes: number };
+  range_not_satisfiable: { path: string; sizeBytes: number };
+  unsupported_media: { mediaType: string; problem: string };
+  invalid_request: { field: string; problem: string };
+  internal: { problem: string };
+}
+
+export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
+  unauthorized: {
+    status: 401,
+    retryable: false,
+    message: ({ problem }) => `The request was refused: ${problem}.`,
+    remedy: "Send the sandbox's id, generation and token with every request.",
+  },
+  forbidden: {
+    status: 403,
+    retryable: false,
+    message: ({ problem }) => `Not allowed: ${problem}.`,
+    remedy: "Use a key whose scope covers the request.",
+  },
+  rate_limited: {
+    status: 429,
+    retryable: true,
+    message: ({ scope, max }) => `Too many requests (${scope}): at most ${max}.`,
+    remedy: "Wait for `retryAfterMs`.",
+  },
+  route_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ method, path }) => `There is no ${method} ${path}.`,
+    remedy: "See `/docs` for every route.",
+  },
+  thread_exists: {
+    status: 409,
+    retryable: false,
+    message: ({ thread }) => `Thread ${thread} already has a workspace.`,
+    remedy: "Choose a thread that does not exist yet, or delete it first.",
+  },
+  payload_too_large: {
+    status: 413,
+    retryable: false,
+    message: ({ what, maxBytes }) => `${what} is larger than ${maxBytes} bytes.`,
+    remedy: "Send less, or raise the limit in the configuration.",
+  },
+  range_not_satisfiable: {
+    status: 416,
+    retryable: false,
+    message: ({ path, sizeBytes }) => `The range lies outside ${path}, which has ${sizeBytes} bytes.`,
+    remedy: "Ask for a range within the file.",
+  },
+  unsupported_media: {
+    status: 415,
+    retryable: false,
+    message: ({ mediaType, problem }) => `${mediaType} cannot be used here: ${problem}.`,
+    remedy: "Send the content in a type that the route documents.",
+  },
+  invalid_request: {
+    status: 422,
+    retryable: false,
+    message: ({ field, problem }) => `${field}: ${problem}.`,
+    remedy: "Correct the named field and call again.",
+  },
+  internal: {
+    status: 500,
+    retryable: false,
+    message: ({ problem }) => `Something that should not happen did: ${problem}.`,
+    remedy: "Report it with the message and what led to it.",
+  },
+};
