@@ -1,9 +1,13 @@
 /**
- * Makes `dist/sandboxd.cjs`: the daemon and everything it needs, in one file for Node 20 and newer.
+ * Makes `dist/sandboxd.cjs`: the daemon and everything it needs, in one file for Node 20 and newer. Beside it lie what
+ * cannot be in that file: the supervisor, which a shell runs, and the native part of terminals for this platform.
  *
  *   node bundle.mjs [output]
  */
 
+import { copyFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -11,27 +15,65 @@ import { build } from "esbuild";
 const MAX_BYTES = 150 * 1024;
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 
+const SETTINGS = {
+  absWorkingDir: HERE,
+  bundle: true,
+  platform: "node",
+  target: "node20",
+  format: "cjs",
+  // The contract's source: only what the daemon uses of it comes along, which leaves its schemas and zod out.
+  conditions: ["sandlot-source"],
+  // What `ws` would use if somebody had installed it.
+  external: ["bufferutil", "utf-8-validate"],
+  treeShaking: true,
+  minify: true,
+  legalComments: "none",
+  logLevel: "warning",
+};
+
 export async function bundle(outfile = `${HERE}dist/sandboxd.cjs`) {
   const { metafile } = await build({
-    absWorkingDir: HERE,
+    ...SETTINGS,
     entryPoints: ["src/main.ts"],
     outfile,
-    bundle: true,
-    platform: "node",
-    target: "node20",
-    format: "cjs",
-    // The contract's source: only what the daemon uses of it comes along, which leaves its schemas and zod out.
-    conditions: ["sandlot-source"],
-    treeShaking: true,
-    minifySyntax: true,
-    minifyWhitespace: true,
-    legalComments: "none",
+    plugins: [keptAsText("ws")],
     metafile: true,
-    logLevel: "warning",
   });
   const [output] = Object.values(metafile.outputs);
   if (output.bytes > MAX_BYTES) throw new Error(`${outfile} has ${output.bytes} bytes; at most ${MAX_BYTES}`);
+  copyFileSync(join(HERE, "src/supervision/supervisor.sh"), join(dirname(outfile), "supervisor.sh"));
+  const pty = nativePty();
+  if (pty !== null) copyFileSync(pty, join(dirname(outfile), "pty.node"));
   return { outfile, bytes: output.bytes, inputs: Object.keys(output.inputs) };
+}
+
+/**
+ * A package that only few sandboxes need, as a text that becomes a program when it is first imported: every start reads
+ * the whole file, and reading a text takes no time.
+ */
+function keptAsText(name) {
+  return {
+    name: "kept-as-text",
+    setup(builder) {
+      builder.onResolve({ filter: new RegExp(`^${name}$`) }, () => ({ path: name, namespace: "kept-as-text" }));
+      builder.onLoad({ filter: /.*/, namespace: "kept-as-text" }, async () => {
+        const stdin = { contents: `module.exports = require("${name}")`, resolveDir: HERE };
+        const { outputFiles } = await build({ ...SETTINGS, stdin, write: false });
+        const program = JSON.stringify(outputFiles[0].text);
+        return { contents: `new Function("require", "module", "exports", ${program})(require, module, exports)` };
+      });
+    },
+  };
+}
+
+/** Comes with an optional package per platform. */
+function nativePty() {
+  try {
+    const near = createRequire(createRequire(import.meta.url).resolve("@lydell/node-pty"));
+    return near.resolve(`@lydell/node-pty-${process.platform}-${process.arch}/pty.node`);
+  } catch {
+    return null;
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -5,40 +5,76 @@
 
 import { closeSync, readFileSync } from "node:fs";
 import { type DaemonConfig, type DaemonListen, ENV_NAME_PATTERN, SOCKET_PATH_MAX_BYTES } from "@sandlot/contract";
+import type { Secret } from "./wire/credentials.ts";
+import { sha256 } from "./wire/sha256.ts";
 
 /** The daemon cannot start with this configuration. The message is for whoever starts it. */
 export class ConfigProblem extends Error {
   override readonly name = "ConfigProblem";
 }
 
-export function readConfig(args: readonly string[]): DaemonConfig {
-  const at = args.indexOf("--config-fd");
-  const fd = at < 0 ? 0 : Number(args[at + 1]);
-  if (!Number.isInteger(fd) || fd < 0) throw new ConfigProblem("--config-fd needs the number of a descriptor");
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileSync(fd, "utf8"));
-    if (fd > 2) closeSync(fd);
-  } catch (error) {
-    throw new ConfigProblem(`descriptor ${fd} holds no configuration: ${(error as Error).message}`);
-  }
-  return checkConfig(value);
+/** A configuration as the daemon keeps it: whose token it is can be checked, and the token itself is not there. */
+export type HeldConfig = Omit<DaemonConfig, "token"> & Secret;
+
+export interface Startup {
+  readonly config: HeldConfig;
+  /** Where a supervisor keeps what the next run of the daemon must know. */
+  readonly supervisorFd: number | null;
+  /** Another run of the daemon was here before, in the same sandbox. */
+  readonly restarted: boolean;
 }
 
-function checkConfig(value: unknown): DaemonConfig {
+export function readStartup(args: readonly string[]): Startup {
+  const configFd = descriptor(args, "--config-fd") ?? 0;
+  const supervisorFd = descriptor(args, "--supervisor-fd");
+  let config: HeldConfig;
+  let rebound: Secret | null = null;
+  try {
+    const text = readFileSync(configFd, "utf8");
+    if (configFd > 2) closeSync(configFd);
+    // A supervisor adds a line: what a rebind has left.
+    const [line = "", left = ""] = supervisorFd === null ? [text] : text.split("\n");
+    config = checkConfig(JSON.parse(line));
+    if (left !== "") rebound = checkSecret(JSON.parse(left));
+  } catch (error) {
+    if (error instanceof ConfigProblem) throw error;
+    throw new ConfigProblem(`descriptor ${configFd} holds no configuration: ${(error as Error).message}`);
+  }
+  return { config: { ...config, ...rebound }, supervisorFd, restarted: args.includes("--restarted") };
+}
+
+function descriptor(args: readonly string[], name: string): number | null {
+  const at = args.indexOf(name);
+  if (at < 0) return null;
+  const fd = Number(args[at + 1]);
+  if (Number.isInteger(fd) && fd >= 0) return fd;
+  throw new ConfigProblem(`${name} needs the number of a descriptor`);
+}
+
+function checkConfig(value: unknown): HeldConfig {
   const fields = object(value, "the configuration");
-  const { sandboxId, generation, token, ready, orphanTimeoutMs, environment, defaultCwd, killGraceMs } = fields;
+  const { sandboxId, ready, orphanTimeoutMs, environment, defaultCwd, killGraceMs, execMax, commandPrefix } = fields;
   return {
     sandboxId: filled(sandboxId, "sandboxId"),
-    generation: whole(generation, "generation"),
-    token: filled(token, "token"),
+    ...checkSecret(fields),
     listen: checkListen(fields.listen),
     ...(ready !== undefined && { ready: checkReady(ready) }),
     ...(orphanTimeoutMs !== undefined && { orphanTimeoutMs: whole(orphanTimeoutMs, "orphanTimeoutMs") }),
     ...(environment !== undefined && { environment: checkEnvironment(environment) }),
     ...(defaultCwd !== undefined && { defaultCwd: filled(defaultCwd, "defaultCwd") }),
     ...(killGraceMs !== undefined && { killGraceMs: whole(killGraceMs, "killGraceMs") }),
+    ...(execMax !== undefined && { execMax: whole(execMax, "execMax") }),
+    ...(commandPrefix !== undefined && { commandPrefix: texts(commandPrefix, "commandPrefix") }),
+    ...(fields.forward !== undefined && { forward: checkForward(fields.forward) }),
     ownsPidNamespace: fields.ownsPidNamespace === true,
+  };
+}
+
+function checkSecret(value: unknown): Secret {
+  const { generation, token, tokenHash } = object(value, "the credentials");
+  return {
+    generation: whole(generation, "generation"),
+    tokenHash: tokenHash === undefined ? sha256(filled(token, "token")) : filled(tokenHash, "tokenHash"),
   };
 }
 
@@ -53,6 +89,14 @@ function checkReady(value: unknown): { fd: number } | { path: string } {
   const fields = object(value, "ready");
   if (fields.path !== undefined) return { path: checkSocketPath(filled(fields.path, "ready.path")) };
   return { fd: whole(fields.fd, "ready.fd") };
+}
+
+function checkForward(value: unknown): { port: number; socketPath: string } {
+  const { port, socketPath } = object(value, "forward");
+  return {
+    port: whole(port, "forward.port"),
+    socketPath: checkSocketPath(filled(socketPath, "forward.socketPath")),
+  };
 }
 
 /** The kernel takes 107 bytes; Node 20 cuts longer ones silently and reaches another socket. */
@@ -81,6 +125,11 @@ function object(value: unknown, name: string): Readonly<Record<string, unknown>>
 function filled(value: unknown, name: string): string {
   if (typeof value === "string" && value !== "") return value;
   throw new ConfigProblem(`${name} is not a text`);
+}
+
+function texts(value: unknown, name: string): readonly string[] {
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value;
+  throw new ConfigProblem(`${name} is not a list of texts`);
 }
 
 function whole(value: unknown, name: string): number {

@@ -1,9 +1,58 @@
 /**
- * `@sandlot/sandboxd`: where the daemon is. It is one file without dependencies, made by `bundle.mjs`, and runs on Node 20
- * and newer, whatever runs the fleet.
+ * `@sandlot/sandboxd`: where the daemon is and how a backend starts it. The daemon is one file without dependencies, made
+ * by `bundle.mjs`, and runs on Node 20 and newer, whatever runs the fleet.
+ *
+ * In a pid namespace of its own a sandbox begins with the supervisor, as pid 1 (`bwrap --as-pid-1`, a container without an
+ * init of the engine's):
+ *
+ *   argv          supervisedCommand({ node, bundle, supervisor })     paths as they are inside the sandbox
+ *   descriptor 3  configText(config), then the end
+ *   descriptor 4  where the ready line comes; in the configuration `ready: { fd: 4 }`
+ *   descriptor 5  a listening socket; in the configuration `listen: { fd: 5 }`. Not needed with a path or a port
+ *
+ * `node` is a link to Node that is not called `node`, with no `node` in its path. The environment is clean, with `PATH`
+ * and `TMPDIR`. Elsewhere the daemon runs by itself, with `--config-fd 3` instead of the supervisor.
  */
 
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import type { DaemonConfig } from "@sandlot/contract";
+
+/** Which descriptors the first process of a sandbox is given. */
+export const SUPERVISED_DESCRIPTORS = { config: 3, ready: 4, listen: 5 } as const;
 
 /** The daemon, as a file to mount into a sandbox and run. The same from source and from the build. */
 export const SANDBOXD_FILE: string = fileURLToPath(new URL("../dist/sandboxd.cjs", import.meta.url));
+
+/** What a sandbox needs, on this machine. */
+export interface SandboxdFiles {
+  /** The daemon: run by Node. */
+  readonly bundle: string;
+  /** The first process: run by `sh`. */
+  readonly supervisor: string;
+  /** Terminals: must lie beside the bundle, under this name. `null` where there is none for this platform. */
+  readonly pty: string | null;
+}
+
+export function sandboxdFiles(): SandboxdFiles {
+  const beside = (name: string): string => fileURLToPath(new URL(`../dist/${name}`, import.meta.url));
+  const pty = beside("pty.node");
+  return { bundle: SANDBOXD_FILE, supervisor: beside("supervisor.sh"), pty: existsSync(pty) ? pty : null };
+}
+
+/** What to run as the first process of a sandbox. All paths as they are inside. */
+export function supervisedCommand(paths: {
+  readonly node: string;
+  readonly bundle: string;
+  readonly supervisor: string;
+  /** Default `/bin/sh`. */
+  readonly shell?: string;
+}): readonly string[] {
+  return [paths.shell ?? "/bin/sh", paths.supervisor, paths.node, paths.bundle];
+}
+
+/** A configuration as the daemon reads it: one line, and of the token only what it takes to check one. */
+export function configText({ token, ...config }: DaemonConfig): string {
+  return `${JSON.stringify({ ...config, tokenHash: createHash("sha256").update(token).digest("hex") })}\n`;
+}

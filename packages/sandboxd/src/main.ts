@@ -8,15 +8,22 @@
  * `sandboxd`, with no `node` in the path of this file.
  */
 
-import { chmodSync, closeSync, rmSync, writeSync } from "node:fs";
+import { chmodSync, closeSync, readdirSync, rmSync, writeSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import type { Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import type { DaemonConfig, DaemonListen, ReadyLine } from "@sandlot/contract";
-import { ConfigProblem, readConfig } from "./config.ts";
+import type { DaemonListen, ReadyLine } from "@sandlot/contract";
+import { bootTicks } from "./clock.ts";
+import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
 import { ExecTable } from "./exec/exec-table.ts";
+import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
 import { watchForOrphanhood } from "./orphan-watch.ts";
+import { rehearse } from "./rehearsal.ts";
+import { SessionTable } from "./sessions/session-table.ts";
+import { SupervisorMemory } from "./supervision/memory.ts";
+import { TerminalTable } from "./terminals/terminal-table.ts";
 import { CredentialCheck } from "./wire/credentials.ts";
 import { daemonServer } from "./wire/server.ts";
 
@@ -28,28 +35,39 @@ main().catch((error: unknown) => {
 });
 
 async function main(): Promise<void> {
-  const config = readConfig(process.argv.slice(2));
-  closeInherited([config.listen, config.ready].flatMap((where) => (where && "fd" in where ? [where.fd] : [])));
+  const { config, supervisorFd, restarted } = readStartup(process.argv.slice(2));
+  const given = [config.listen, config.ready].flatMap((where) => (where && "fd" in where ? [where.fd] : []));
+  closeInherited(supervisorFd === null ? given : [...given, supervisorFd]);
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
+  if (restarted) removeRemains(temporaryDirectory);
   const execs = new ExecTable({ ...settings, environment, temporaryDirectory });
-  const activity = new ActivityMonitor(execs);
-  const credentials = new CredentialCheck(config.sandboxId, config);
-  const server = daemonServer(credentials, execs, activity);
+  const sessions = new SessionTable(execs);
+  const terminals = new TerminalTable(execs);
+  const activity = new ActivityMonitor(execs, terminals);
+  const memory = new SupervisorMemory(supervisorFd);
+  const credentials = new CredentialCheck(config.sandboxId, config, (secret) => memory.rebound(secret));
+  const run = `${process.pid}.${bootTicks()}`;
+  const server = daemonServer(credentials, { execs, sessions, terminals, activity, memory, run });
+  // Makes the threads for file work now: later, in a sandbox full of processes, it could not, and would abort.
+  const threads = stat("/");
+  if (config.forward !== undefined) await forward(config.forward);
   await listen(server.http, config.listen);
-  announce(config, server.http);
+  await threads;
+  announce(config, server.http, restarted);
   execs.prepare();
+  void rehearse(server.http, execs, server.isInUse);
 
   const end = async (): Promise<void> => {
     if ("path" in config.listen) rmSync(config.listen.path, { force: true });
     await execs.close();
     process.exit(0);
   };
-  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => void end());
-  // The terminal or the pipe of whoever started us is not ours to end with.
-  for (const name of ["SIGHUP", "SIGPIPE"] as const) process.on(name, () => {});
+  handleSignals(supervisorFd === null ? end : null);
   // One call's accident must not end everybody's commands.
-  process.on("uncaughtException", (error) => process.stderr.write(`sandboxd: ${error.stack ?? error.message}\n`));
+  process.on("uncaughtException", (error) => {
+    process.stderr.write(`sandboxd: ${error.stack ?? error.message}\n`);
+  });
   if (config.orphanTimeoutMs !== undefined && config.orphanTimeoutMs > 0) {
     watchForOrphanhood({
       timeoutMs: config.orphanTimeoutMs,
@@ -58,6 +76,24 @@ async function main(): Promise<void> {
       isBusy: () => execs.runningCount() > 0,
       end: () => void end(),
     });
+  }
+}
+
+/**
+ * Below a supervisor the daemon ends only by itself or by force: what sends TERM there is a command that means everybody
+ * (`kill -- -1`), and whoever may end the sandbox ends its first process.
+ */
+function handleSignals(end: (() => Promise<void>) | null): void {
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => void end?.());
+  // The terminal or the pipe of whoever started us is not ours to end with; and Node would open a debugger on USR1.
+  for (const name of ["SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM"] as const)
+    process.on(name, () => {});
+}
+
+/** What the run before had no time to remove. Its commands are gone, so nobody uses it. */
+function removeRemains(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    if (name.startsWith(".sandboxd-")) rmSync(`${directory}/${name}`, { recursive: true, force: true });
   }
 }
 
@@ -96,8 +132,9 @@ function answers(path: string): Promise<boolean> {
 }
 
 /** Whoever waits for it hears it as soon as there is something to connect to. */
-function announce({ ready, sandboxId, generation }: DaemonConfig, server: Server): void {
-  if (ready === undefined) return;
+function announce({ ready, sandboxId, generation }: HeldConfig, server: Server, restarted: boolean): void {
+  // A descriptor to announce on is there for the first run only.
+  if (ready === undefined || (restarted && "fd" in ready)) return;
   const address = server.address() as AddressInfo | string | null;
   const port = typeof address === "object" && address !== null ? (address.port ?? null) : null;
   const line: ReadyLine = { ready: true, pid: process.pid, sandboxId, generation, port };

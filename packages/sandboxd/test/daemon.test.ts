@@ -208,6 +208,20 @@ describe("the start", () => {
   });
 });
 
+describe("a daemon that waits", () => {
+  test("rehearses its first call, which is nobody's", async () => {
+    const file = join(temporaryDirectory(), "runs");
+    const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; exec "$@"`, "sh"];
+    const { socketPath } = await startDaemon({ config: { commandPrefix } });
+    await expect.poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0)).toBe(4);
+    expect((await ask({ socketPath }, "/sandlot/execs")).body).toEqual([]);
+    expect((await ask({ socketPath }, "/sandlot/activity")).body).toMatchObject({ runningExecs: 0 });
+    // The same goes before whatever is asked for.
+    expect((await exec({ socketPath }, "echo real")).body).toMatchObject({ stdout: "real\n" });
+    expect(readFileSync(file, "utf8")).toContain("echo real");
+  });
+});
+
 describe("the daemon", () => {
   test("is not called node, in its name or in its arguments", async () => {
     const { pid } = await startDaemon();

@@ -4,13 +4,15 @@
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { DaemonConfig } from "@sandlot/contract";
 import { afterAll, onTestFinished } from "vitest";
 import { bundle } from "../bundle.mjs";
+import { configText, SUPERVISED_DESCRIPTORS, supervisedCommand } from "../src/index.ts";
 
 export interface StartedDaemon {
   readonly process: ChildProcess;
@@ -25,11 +27,13 @@ export interface StartedDaemon {
 
 export interface StartOptions {
   readonly config?: Partial<DaemonConfig>;
-  /** Which Node runs it; default the one that runs the test. */
+  /** Which Node runs it; default the one in `SANDLOT_TEST_DAEMON_NODE`, or the one that runs the test. */
   readonly node?: string;
   readonly environment?: Readonly<Record<string, string>>;
   /** In a pid namespace of its own, below an init that reaps. */
   readonly ownPidNamespace?: boolean;
+  /** In a pid namespace of its own, below the supervisor, with a listening socket that was handed over. */
+  readonly supervised?: boolean | { readonly shell: string };
 }
 
 /** Why the tests that need a pid namespace cannot run here; `null` when they can. */
@@ -38,18 +42,9 @@ export function noNamespaceReason(): string | null {
   return probe.status === 0 ? null : "this user may not make a pid namespace with unshare";
 }
 
+const NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"];
 /** The shell is pid 1: it waits for whatever loses its parent. */
-const NAMESPACE = [
-  "unshare",
-  "--pid",
-  "--fork",
-  "--mount-proc",
-  "--kill-child=SIGKILL",
-  "sh",
-  "-c",
-  '"$@" & wait',
-  "sh",
-];
+const REAPER = ["sh", "-c", '"$@" & wait', "sh"];
 
 let built: Promise<string> | undefined;
 
@@ -75,39 +70,57 @@ export async function startDaemon(options: StartOptions = {}): Promise<StartedDa
   const workspace = join(directory, "workspace");
   mkdirSync(workspace);
   const socketPath = join(directory, "s");
+  const { supervised } = options;
+  const listener = supervised ? await listenAt(socketPath) : null;
   const config: DaemonConfig = {
     sandboxId: "sandbox-1",
     generation: 7,
     token: "the-token",
-    listen: { path: socketPath },
-    ready: { fd: 4 },
+    listen: listener === null ? { path: socketPath } : { fd: SUPERVISED_DESCRIPTORS.listen },
+    ready: { fd: SUPERVISED_DESCRIPTORS.ready },
     defaultCwd: workspace,
     killGraceMs: 300,
     environment: { HOME: directory },
     ...options.config,
   };
   const link = join(directory, "sandboxd");
-  symlinkSync(options.node ?? process.execPath, link);
-  const command = [link, file, "--config-fd", "3"];
-  if (options.ownPidNamespace === true) command.unshift(...NAMESPACE);
+  symlinkSync(options.node ?? process.env.SANDLOT_TEST_DAEMON_NODE ?? process.execPath, link);
+  const supervisor = join(dirname(file), "supervisor.sh");
+  const shell = typeof supervised === "object" ? supervised : {};
+  const command = supervised
+    ? [...NAMESPACE, ...supervisedCommand({ node: link, bundle: file, supervisor, ...shell })]
+    : [link, file, "--config-fd", "3"];
+  if (options.ownPidNamespace === true) command.unshift(...NAMESPACE, ...REAPER);
   const [program = "", ...args] = command;
   const child = spawn(program, args, {
     env: { PATH: "/usr/local/bin:/usr/bin:/bin", TMPDIR: directory, ...options.environment },
-    stdio: ["ignore", "ignore", "inherit", "pipe", "pipe"],
+    // A supervisor's shell says who was killed, which is what its tests do.
+    stdio: ["ignore", "ignore", supervised ? "ignore" : "inherit", "pipe", "pipe", listener?.fd ?? "ignore"],
   });
+  // From here on the daemon accepts, and nobody else may.
+  listener?.close();
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(async () => {
     // Asked first, so that it ends what it has started.
-    child.kill(options.ownPidNamespace === true ? "SIGKILL" : "SIGTERM");
+    child.kill(options.ownPidNamespace === true || supervised ? "SIGKILL" : "SIGTERM");
     const forced = setTimeout(() => child.kill("SIGKILL"), 3_000);
     await exited;
     clearTimeout(forced);
   });
-  (child.stdio[3] as Writable).end(JSON.stringify(config));
+  (child.stdio[3] as Writable).end(supervised ? configText(config) : JSON.stringify(config));
   const line = await Promise.race([firstLine(child.stdio[4] as Readable), exited.then(() => null)]);
   if (line === null) throw new Error("the daemon ended before it was ready");
   const ready = JSON.parse(line) as { port: number | null };
   return { process: child, pid: child.pid ?? 0, directory, workspace, socketPath, config, ready, exited };
+}
+
+/** Node removes the path it has listened on when it closes. So it is given another name meanwhile. */
+async function listenAt(path: string): Promise<{ fd: number; close(): void }> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(`${path}.0`, resolve));
+  renameSync(`${path}.0`, path);
+  const { fd } = (server as unknown as { _handle: { fd: number } })._handle;
+  return { fd, close: () => void server.close() };
 }
 
 export async function firstLine(source: Readable): Promise<string> {

@@ -2,11 +2,13 @@
  * How a backend talks to the daemon of a sandbox: attach to it, rebind it, look inside without holding it.
  */
 
+import type { Duplex } from "node:stream";
 import { type DaemonActivity, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
+import { Calls } from "./calls.ts";
 import { DaemonSandbox } from "./daemon-sandbox.ts";
 import { type Hold, openHold } from "./hold.ts";
-import { activitySchema, nothingSchema } from "./replies.ts";
+import { activitySchema, nothingSchema, renewReplySchema } from "./replies.ts";
 import { type DaemonTarget, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
@@ -16,11 +18,13 @@ export class DaemonAttachment {
   readonly sandbox: DaemonSandbox;
   readonly #wire: Wire;
   readonly #hold: Hold;
+  readonly #calls: Calls;
 
   private constructor(wire: Wire, hold: Hold, world: World) {
     this.#wire = wire;
     this.#hold = hold;
-    this.sandbox = new DaemonSandbox(wire, hold, world);
+    this.#calls = new Calls(wire, hold, world);
+    this.sandbox = new DaemonSandbox(this.#calls);
   }
 
   /** Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says. */
@@ -41,6 +45,11 @@ export class DaemonAttachment {
 
   get daemonPid(): number {
     return this.#hold.daemonPid;
+  }
+
+  /** A connection to what listens on a port inside. Nobody there is `sandbox_unreachable`, and says so. */
+  connect(port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.#calls.attempt((wire) => wire.tunnel(port, signal), signal);
   }
 
   async close(): Promise<void> {
@@ -67,7 +76,7 @@ export function readActivity(target: DaemonTarget, signal?: AbortSignal): Promis
 
 /** Tells a daemon that somebody still wants its sandbox. */
 export async function renewDaemon(target: DaemonTarget, signal?: AbortSignal): Promise<void> {
-  await once(target, signal, (wire) => wire.post(nothingSchema, "/sandlot/renew", {}, signal));
+  await once(target, signal, (wire) => wire.post(renewReplySchema, "/sandlot/renew", {}, signal));
 }
 
 async function once<T>(

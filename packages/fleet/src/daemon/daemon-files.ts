@@ -1,8 +1,9 @@
 /**
- * The files of a sandbox, through its daemon. `SandboxFiles`, and streams for what does not fit in memory.
+ * The files of a sandbox, through its daemon.
  */
 
 import {
+  type FileChange,
   type FileListing,
   type FileStat,
   type GlobOptions,
@@ -12,22 +13,33 @@ import {
   SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
+  type WatchOptions,
+  type WriteOptions,
 } from "@sandlot/contract";
 import type { z } from "zod";
-import { fileListingSchema, fileStatSchema, globResultSchema, grepResultSchema, nothingSchema } from "./replies.ts";
-import type { Wire } from "./wire.ts";
+import type { Calls } from "./calls.ts";
+import { encode } from "./encoding.ts";
+import {
+  fileChangeSchema,
+  fileListingSchema,
+  fileStatSchema,
+  globResultSchema,
+  grepResultSchema,
+  nothingSchema,
+  parseReply,
+} from "./replies.ts";
+import type { Call } from "./wire.ts";
 
-/** Runs a request; what breaks becomes an error of the contract. */
-export type Attempt = <T>(work: (wire: Wire) => Promise<T>) => Promise<T>;
+type Range = { readonly offset?: number; readonly length?: number };
 
 export class DaemonFiles implements SandboxFiles {
-  readonly #attempt: Attempt;
+  readonly #calls: Calls;
 
-  constructor(attempt: Attempt) {
-    this.#attempt = attempt;
+  constructor(calls: Calls) {
+    this.#calls = calls;
   }
 
-  async read(path: string, range: { readonly offset?: number; readonly length?: number } = {}): Promise<Uint8Array> {
+  async read(path: string, range: Range = {}): Promise<Uint8Array> {
     const bytes = await this.#read({ path, offset: range.offset, length: range.length });
     return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
   }
@@ -38,31 +50,33 @@ export class DaemonFiles implements SandboxFiles {
     return (await this.#read({ path, ...range })).toString("utf8");
   }
 
-  write(path: string, content: string | Uint8Array, options: { readonly mode?: number } = {}): Promise<void> {
-    return this.#send("PUT", "write", { path, mode: options.mode }, encode(content));
+  write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
+    return this.#send("PUT", "write", { path, ...writeQuery(options) }, encode(content));
   }
 
   append(path: string, content: string | Uint8Array): Promise<void> {
     return this.#send("POST", "append", { path }, encode(content));
   }
 
-  /** Writes what comes, atomically, however much it is. */
-  upload(path: string, content: AsyncIterable<Uint8Array>, options: { readonly mode?: number } = {}): Promise<void> {
-    return this.#send("PUT", "write", { path, mode: options.mode }, content);
+  upload(path: string, content: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<void> {
+    return this.#send("PUT", "write", { path, ...writeQuery(options) }, content);
   }
 
-  /** All of a file, however large. A file that cannot be sent whole ends with an error, never early. */
-  async *download(path: string): AsyncGenerator<Uint8Array> {
-    const query = { path: checked(path) };
-    const response = await this.#attempt((wire) =>
-      wire.open({ method: "GET", path: "/sandlot/files/download", query }),
-    );
-    try {
-      for await (const chunk of response) yield chunk as Uint8Array;
-    } catch (error) {
-      throw await this.#attempt(() => Promise.reject(error)).catch((known: unknown) => known);
-    } finally {
-      response.destroy();
+  async *download(path: string, range: Range = {}): AsyncGenerator<Uint8Array> {
+    const query = { path: checked(path), offset: range.offset, length: range.length };
+    yield* this.#stream({ method: "GET", path: "/sandlot/files/download", query });
+  }
+
+  async *watch(path: string, options: WatchOptions = {}): AsyncGenerator<FileChange> {
+    const { recursive = true, signal } = options;
+    const query = { path: checked(path), recursive: recursive ? 1 : 0 };
+    const lines = this.#stream({ method: "GET", path: "/sandlot/files/watch", query, ...(signal && { signal }) });
+    let held = "";
+    const decoder = new TextDecoder();
+    for await (const chunk of lines) {
+      const parts = (held + decoder.decode(chunk, { stream: true })).split("\n");
+      held = parts.pop() ?? "";
+      for (const line of parts) yield parseReply(fileChangeSchema, Buffer.from(line));
     }
   }
 
@@ -101,21 +115,34 @@ export class DaemonFiles implements SandboxFiles {
       path: "/sandlot/files/read",
       query: { ...query, path: checked(query.path) },
     } as const;
-    return this.#attempt((wire) => wire.bytes(call, SANDBOX_LIMITS.readMaxBytes));
+    return this.#calls.attempt((wire) => wire.bytes(call, SANDBOX_LIMITS.readMaxBytes));
   }
 
   async #send(
     method: "PUT" | "POST",
     name: string,
-    query: { path: string; mode?: number | undefined },
+    query: { path: string } & Record<string, string | number | undefined>,
     body: Uint8Array | AsyncIterable<Uint8Array>,
   ): Promise<void> {
     const call = { method, path: `/sandlot/files/${name}`, query: { ...query, path: checked(query.path) }, body };
-    await this.#attempt((wire) => wire.ask(nothingSchema, call));
+    await this.#calls.attempt((wire) => wire.ask(nothingSchema, call));
+  }
+
+  async *#stream(call: Call): AsyncGenerator<Uint8Array> {
+    const { signal } = call;
+    const response = await this.#calls.attempt((wire) => wire.open(call), signal);
+    try {
+      for await (const chunk of response) yield chunk as Uint8Array;
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw (await this.#calls.explain(error)).error;
+    } finally {
+      response.destroy();
+    }
   }
 
   async #post<T>(schema: z.ZodType<T>, name: string, fields: object): Promise<T> {
-    return this.#attempt((wire) => wire.post(schema, `/sandlot/files/${name}`, fields));
+    return this.#calls.post(schema, `/sandlot/files/${name}`, fields);
   }
 }
 
@@ -125,6 +152,6 @@ function checked(path: string): string {
   throw new SandlotError("invalid_path", { path: String(path), problem: "it is not well-formed text" });
 }
 
-function encode(content: string | Uint8Array): Uint8Array {
-  return typeof content === "string" ? Buffer.from(content, "utf8") : content;
+function writeQuery({ mode, ifVersion }: WriteOptions): Record<string, string | number | undefined> {
+  return ifVersion === null ? { mode, ifAbsent: 1 } : { mode, ifVersion };
 }

@@ -4,24 +4,8 @@
  * Invariant: for each stream, the pieces of output and the gaps cover every byte once, in order.
  */
 
-import { type FollowEnd, FRAME, FRAME_HEADER_BYTES, SandlotError } from "@sandlot/contract";
+import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, SandlotError } from "@sandlot/contract";
 import { followEndSchema, parseReply } from "./replies.ts";
-
-export type FollowEvent =
-  | {
-      readonly type: "output";
-      readonly stream: "stdout" | "stderr";
-      readonly offset: number;
-      readonly bytes: Uint8Array;
-    }
-  /** The bytes from `fromOffset` to `toOffset` are no longer held. */
-  | {
-      readonly type: "gap";
-      readonly stream: "stdout" | "stderr";
-      readonly fromOffset: number;
-      readonly toOffset: number;
-    }
-  | { readonly type: "end"; readonly end: FollowEnd };
 
 export interface Offsets {
   stdout: number;

@@ -9,6 +9,8 @@ import { ConnectionLost, type Wire } from "./wire.ts";
 export interface Hold {
   /** The daemon's pid, in its own namespace. */
   readonly daemonPid: number;
+  /** Which run of the daemon it is. */
+  readonly run: string;
   /** Resolves when the connection ended, for whatever reason. */
   readonly closed: Promise<void>;
   /** `here`: we have closed it. `there`: the daemon has, or the network between. */
@@ -39,7 +41,7 @@ export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> 
     if (ended === "no") ended = "here";
     response.destroy();
   };
-  return { daemonPid: parsed.data.pid, closed, ended: () => ended, close };
+  return { daemonPid: parsed.data.pid, run: parsed.data.run, closed, ended: () => ended, close };
 }
 
 async function firstLine(response: NodeJS.ReadableStream): Promise<unknown> {

@@ -3,7 +3,6 @@
  */
 
 export { DaemonAttachment, readActivity, rebindDaemon, renewDaemon } from "./daemon-client.ts";
-export type { DaemonSandbox, FollowOptions } from "./daemon-sandbox.ts";
-export type { FollowEvent } from "./frames.ts";
+export type { DaemonSandbox } from "./daemon-sandbox.ts";
 export { readReadyLine } from "./ready.ts";
 export type { DaemonTarget } from "./wire.ts";

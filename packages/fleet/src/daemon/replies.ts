@@ -12,6 +12,12 @@ export const fileStatSchema = z.object({
   sizeBytes: z.number(),
   mode: z.int(),
   modifiedAt: z.number(),
+  version: z.string(),
+});
+
+export const fileChangeSchema = z.object({
+  type: z.enum(["ready", "created", "modified", "removed", "overflow"]),
+  path: z.string(),
 });
 
 export const fileListingSchema = z.object({ entries: z.array(fileStatSchema), truncated: z.boolean() });
@@ -25,9 +31,49 @@ export const grepResultSchema = z.object({
 
 export const nothingSchema = z.object({});
 
-export const spawnReplySchema = z.object({ execId: z.string(), pid: z.int().nullable() });
+export const spawnedExecSchema = z.object({ execId: z.string(), pid: z.int().nullable() });
 
-export const killReplySchema = z.object({ found: z.boolean() });
+export const foundSchema = z.object({ found: z.boolean() });
+
+export const execsSchema = z.array(
+  z.object({
+    execId: z.string(),
+    command: z.union([z.string(), z.array(z.string())]),
+    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
+    exitCode: z.int().nullable(),
+    pid: z.int().nullable(),
+    startedAt: z.number(),
+    stdoutBytes: z.int(),
+    stderrBytes: z.int(),
+  }),
+);
+
+export const sessionInfoSchema = z.object({
+  sessionId: z.string(),
+  cwd: z.string(),
+  createdAt: z.number(),
+  busy: z.boolean(),
+});
+
+export const sessionsSchema = z.array(sessionInfoSchema);
+
+export const sessionExecResultSchema = execResultSchema.extend({ cwd: z.string(), shellEnded: z.boolean() });
+
+export const terminalInfoSchema = z.object({
+  terminalId: z.string(),
+  command: z.array(z.string()),
+  columns: z.int(),
+  rows: z.int(),
+  createdAt: z.number(),
+  attachedCount: z.int(),
+});
+
+export const terminalsSchema = z.array(terminalInfoSchema);
+
+export const terminalNoticeSchema = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("position"), offset: z.int(), droppedBytes: z.int() }),
+  z.object({ type: z.literal("exit"), exitCode: z.int().nullable(), signal: z.string().nullable() }),
+]);
 
 export const waitForOutputReplySchema = z.union([
   z.object({ matched: z.literal(true), stream: z.enum(["stdout", "stderr"]), line: z.string() }),
@@ -38,7 +84,9 @@ export const followEndSchema = execResultSchema
   .pick({ execId: true, status: true, exitCode: true, signal: true, durationMs: true })
   .extend({ stdoutBytes: z.int(), stderrBytes: z.int() });
 
-export const holdGreetingSchema = z.object({ pid: z.int(), generation: z.int() });
+export const holdGreetingSchema = z.object({ pid: z.int(), generation: z.int(), run: z.string() });
+
+export const renewReplySchema = z.object({ run: z.string() });
 
 export const readyLineSchema = z.object({
   ready: z.literal(true),

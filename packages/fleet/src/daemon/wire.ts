@@ -6,7 +6,9 @@
  */
 
 import { Agent, type IncomingMessage, type RequestOptions, request } from "node:http";
-import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES } from "@sandlot/contract";
+import { connect } from "node:net";
+import type { Duplex } from "node:stream";
+import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
 import { errorOf, parseReply } from "./replies.ts";
 
@@ -84,6 +86,41 @@ export class Wire {
     const status = response.statusCode ?? 0;
     if (status === 200) return response;
     throw errorOf(status, await collect(response, REPLY_MAX_BYTES));
+  }
+
+  /** What a connection that becomes something else than HTTP begins with. */
+  upgrade(path: string, query: Call["query"]) {
+    const { address } = this.target;
+    return {
+      url: `ws://sandbox${path}${search(query)}`,
+      headers: this.#where.headers as Record<string, string>,
+      createConnection: () => ("path" in address ? connect(address.path) : connect(address.port, address.host)),
+    };
+  }
+
+  /** A connection to a port inside. Not one of those that are kept. */
+  tunnel(port: number, signal?: AbortSignal): Promise<Duplex> {
+    signal?.throwIfAborted();
+    return new Promise((resolve, reject) => {
+      const headers = { ...this.#where.headers, connection: "Upgrade", upgrade: TUNNEL_PROTOCOL };
+      const path = `/sandlot/connect${search({ port })}`;
+      const outgoing = request({ ...this.#where, agent: false, method: "GET", path, headers });
+      const onAbort = () => {
+        outgoing.destroy();
+        reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
+      outgoing.once("upgrade", (_response, socket, head) => {
+        if (head.length > 0) socket.unshift(head);
+        resolve(socket);
+      });
+      outgoing.once("response", (response) => {
+        collect(response, REPLY_MAX_BYTES).then((body) => reject(errorOf(response.statusCode ?? 0, body)), reject);
+      });
+      outgoing.once("error", (error) => reject(lost(error)));
+      outgoing.end();
+    });
   }
 
   close(): void {

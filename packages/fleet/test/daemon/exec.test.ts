@@ -123,6 +123,54 @@ describe("a command", () => {
     }
   });
 
+  test("keeps its output apart also when the daemon learns of everything at once", async () => {
+    const { sandbox, daemon } = await attached();
+    const wave = (name: string) =>
+      Array.from({ length: 40 }, async (_, i) => {
+        const { stdout, stderr } = await sandbox.exec(`echo ${name}${i}; echo e${i} >&2; sleep 0.15; echo ${name}${i}`);
+        return [stdout, stderr, `${name}${i}\n${name}${i}\n`, `e${i}\n`];
+      });
+    for (let round = 0; round < 3; round++) {
+      const first = wave("first");
+      await sleep(100);
+      process.kill(daemon.pid, "SIGSTOP");
+      const second = wave("second");
+      // All of the first end while nobody looks.
+      await sleep(700);
+      process.kill(daemon.pid, "SIGCONT");
+      const results = await Promise.all([...first, ...second]);
+      for (const [stdout, stderr, wantedOut, wantedError] of results)
+        expect([stdout, stderr]).toEqual([wantedOut, wantedError]);
+    }
+  });
+
+  test("is what the kernel takes first when memory runs out, in every kind of shell", async () => {
+    const { sandbox } = await attached();
+    const look = "sleep 0.05; cat /proc/self/oom_score_adj";
+    expect((await sandbox.exec(look)).stdout).toBe("1000\n");
+    await sandbox.sessions.open({ sessionId: "s" });
+    expect((await sandbox.sessions.exec("s", look)).stdout).toBe("1000\n");
+    const terminal = await sandbox.terminals.open({ command: ["sh", "-c", look], columns: 80, rows: 24 });
+    let shown = "";
+    for await (const { bytes } of terminal.output) shown += Buffer.from(bytes).toString();
+    expect(shown).toBe("1000\r\n");
+  });
+
+  test("has what the sandbox puts before it, in every kind of shell", async () => {
+    const prefix = ["/bin/sh", "-c", 'ulimit -n 99; exec "$@"', "sh"];
+    const { sandbox } = await attached({ config: { commandPrefix: prefix } });
+    const look = "ulimit -n";
+    expect((await sandbox.exec(look)).stdout).toBe("99\n");
+    expect(await sandbox.exec(["sh", "-c", `${look}; exit 5`])).toMatchObject({ stdout: "99\n", exitCode: 5 });
+    expect(await sandbox.exec(["no-such-program"])).toMatchObject({ exitCode: 127 });
+    await sandbox.sessions.open({ sessionId: "s" });
+    expect((await sandbox.sessions.exec("s", look)).stdout).toBe("99\n");
+    const terminal = await sandbox.terminals.open({ command: ["sh", "-c", look], columns: 80, rows: 24 });
+    let shown = "";
+    for await (const { bytes } of terminal.output) shown += Buffer.from(bytes).toString();
+    expect(shown).toBe("99\r\n");
+  });
+
   test("gets nothing of the daemon's but its streams", async () => {
     const { sandbox } = await attached();
     const result = await sandbox.exec(["sh", "-c", "ls /proc/self/fd"], { stdin: "" });
@@ -245,7 +293,7 @@ describe("the end of a process tree", () => {
     const file = join(daemon.workspace, "pids");
     await sandbox.spawn(tree(file), { execId: "tree" });
     await eventually(() => pidsIn(file).length === 6);
-    expect(await sandbox.kill("tree")).toBe(true);
+    expect(await sandbox.execs.kill("tree")).toBe(true);
     expect(pidsIn(file).filter(isAlive)).toEqual([]);
     const again = await sandbox.exec(tree(file), { execId: "tree" });
     expect(again).toMatchObject({ status: "killed", exitCode: null });
@@ -254,9 +302,9 @@ describe("the end of a process tree", () => {
     await sandbox.exec(`setsid sleep 300 > /dev/null 2>&1 & echo $! > ${left}`, { execId: "left" });
     await eventually(() => pidsIn(left).length === 1);
     expect(pidsIn(left).filter(isAlive)).toHaveLength(1);
-    await sandbox.kill("left");
+    await sandbox.execs.kill("left");
     expect(pidsIn(left).filter(isAlive)).toEqual([]);
-    expect(await sandbox.kill("never-was")).toBe(false);
+    expect(await sandbox.execs.kill("never-was")).toBe(false);
   });
 
   test("an abort ends it and rejects with the signal's reason", async () => {

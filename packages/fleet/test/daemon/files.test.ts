@@ -241,6 +241,7 @@ describe("names", () => {
       sizeBytes: 5,
       mode: 0o640,
       modifiedAt: expect.any(Number),
+      version: expect.any(String),
     });
     expect((await files.stat(at("f"))).modifiedAt).toBeGreaterThan(before);
     expect(await files.stat(`${root}//./x/../l`)).toMatchObject({ path: at("l"), kind: "symlink" });

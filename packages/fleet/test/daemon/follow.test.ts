@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { SANDBOX_LIMITS } from "@sandlot/contract";
+import { type FollowEvent, type FollowOptions, SANDBOX_LIMITS } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
-import { DaemonAttachment, type DaemonSandbox, type FollowEvent, type FollowOptions } from "../../src/daemon/index.ts";
+import { DaemonAttachment, type DaemonSandbox } from "../../src/daemon/index.ts";
 import { attached, world } from "./attached.ts";
 import { code, eventually, isAlive } from "./expectations.ts";
 
@@ -69,7 +69,7 @@ describe("a spawned command", () => {
     const { sandbox } = await attached();
     const { execId } = await sandbox.spawn("for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.05; done");
     let seen = "";
-    for await (const event of sandbox.follow(execId)) {
+    for await (const event of sandbox.execs.follow(execId)) {
       if (event.type === "output") seen += Buffer.from(event.bytes).toString();
       if (seen.length >= 14) break;
     }
@@ -96,7 +96,7 @@ describe("a spawned command", () => {
     const { execId } = await sandbox.spawn(`head -c ${total} /dev/zero`);
     let covered = 0;
     let gaps = 0;
-    for await (const event of sandbox.follow(execId)) {
+    for await (const event of sandbox.execs.follow(execId)) {
       // Away for a while: the command prints on meanwhile.
       if (covered === 0) await sleep(1_500);
       if (event.type === "output") {
@@ -139,7 +139,7 @@ describe("waiting", () => {
       "echo booting; sleep 0.2; printf 'listening on port 81'; sleep 0.1; echo 23; sleep 60",
     );
     const wait = (pattern: string, options = {}) =>
-      sandbox.waitForOutput(execId, pattern, { timeoutMs: 5_000, ...options });
+      sandbox.execs.waitForOutput(execId, pattern, { timeoutMs: 5_000, ...options });
     expect(await wait("^boot")).toEqual({ matched: true, stream: "stdout", line: "booting" });
     // Also a line that is not complete, and one that comes in pieces.
     expect(await wait("port 81")).toMatchObject({ matched: true });
@@ -153,33 +153,33 @@ describe("waiting", () => {
   test("for output of a command that ends without it says so", async () => {
     const { sandbox } = await attached();
     const { execId } = await sandbox.spawn("echo a; echo b >&2");
-    expect(await sandbox.waitForOutput(execId, "c", { timeoutMs: 5_000 })).toEqual({ matched: false });
-    expect(await sandbox.waitForOutput(execId, "b", { timeoutMs: 5_000 })).toMatchObject({ stream: "stderr" });
+    expect(await sandbox.execs.waitForOutput(execId, "c", { timeoutMs: 5_000 })).toEqual({ matched: false });
+    expect(await sandbox.execs.waitForOutput(execId, "b", { timeoutMs: 5_000 })).toMatchObject({ stream: "stderr" });
   });
 
   test("for output survives a pattern that would never end", async () => {
     const { sandbox } = await attached();
     const { execId } = await sandbox.spawn(`echo ${"a".repeat(40)}`);
-    expect(await code(sandbox.waitForOutput(execId, "(a+)+$x", { timeoutMs: 5_000 }))).toBe("invalid_pattern");
+    expect(await code(sandbox.execs.waitForOutput(execId, "(a+)+$x", { timeoutMs: 5_000 }))).toBe("invalid_pattern");
   });
 
   test("for a port ends when somebody listens", async () => {
     const { sandbox } = await attached();
     const port = 20_000 + Math.floor(Math.random() * 10_000);
     const script = `setTimeout(() => require("net").createServer().listen(${port}, "127.0.0.1"), 300)`;
-    expect(await code(sandbox.waitForPort(port, { timeoutMs: 50 }))).toBe("wait_timeout");
+    expect(await code(sandbox.ports.waitFor(port, { timeoutMs: 50 }))).toBe("wait_timeout");
     await sandbox.spawn([process.execPath, "-e", script], { execId: "server" });
-    await sandbox.waitForPort(port, { timeoutMs: 10_000 });
-    const listening = (await sandbox.ports()).find((row) => row.port === port);
+    await sandbox.ports.waitFor(port, { timeoutMs: 10_000 });
+    const listening = (await sandbox.ports.list()).find((row) => row.port === port);
     const [server] = (await sandbox.processes()).filter(({ execId }) => execId === "server");
     expect(listening).toMatchObject({ address: "127.0.0.1", pid: server?.pid });
-    expect(await code(sandbox.waitForPort(0, { timeoutMs: 50 }))).toBe("invalid_request");
+    expect(await code(sandbox.ports.waitFor(0, { timeoutMs: 50 }))).toBe("invalid_request");
   });
 });
 
 async function collect(sandbox: DaemonSandbox, execId: string, options?: FollowOptions): Promise<FollowEvent[]> {
   const events: FollowEvent[] = [];
-  for await (const event of sandbox.follow(execId, options)) events.push(event);
+  for await (const event of sandbox.execs.follow(execId, options)) events.push(event);
   return events;
 }
 

@@ -12,28 +12,37 @@ export interface Program {
   readonly args: readonly string[];
 }
 
-const EXEC_ID_MAX_CHARS = 256;
+const ID_MAX_CHARS = 256;
 /** MAX_ARG_STRLEN: the kernel takes no longer argument or variable, whatever their sum. */
 const ARGUMENT_MAX_BYTES = 128 * 1024 - 1;
 const SHELLS = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
 export function checkExecCall(value: unknown): ExecCall {
   if (typeof value !== "object" || value === null) throw invalid("body", "it is not an exec call");
-  const { execId, repeatable, command, cwd, env = {}, timeoutMs, hasStdin } = value as Record<string, unknown>;
-  if (typeof execId !== "string" || execId === "" || execId.length > EXEC_ID_MAX_CHARS)
-    throw invalid("execId", `it must have 1 to ${EXEC_ID_MAX_CHARS} characters`);
-  if (timeoutMs !== undefined && (typeof timeoutMs !== "number" || !Number.isFinite(timeoutMs) || timeoutMs < 0))
-    throw invalid("timeoutMs", "it is not a duration");
+  const { repeatable, command, cwd, env = {}, hasStdin } = value as Record<string, unknown>;
+  const { execId, timeoutMs, keepStdinOpen } = value as Record<string, unknown>;
   if (cwd !== undefined && typeof cwd !== "string") throw invalid("cwd", "it is not a path");
   return {
-    execId,
+    execId: checkId(execId, "execId"),
     repeatable: repeatable === true,
     command: checkCommand(command),
     env: checkEnvironment(env),
     hasStdin: hasStdin === true,
+    ...(keepStdinOpen === true && { keepStdinOpen }),
     ...(cwd !== undefined && { cwd: checkPath(cwd) }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(timeoutMs !== undefined && { timeoutMs: checkTimeout(timeoutMs) }),
   };
+}
+
+/** What a caller calls an exec, a session or a terminal. */
+export function checkId(id: unknown, field: string): string {
+  if (typeof id === "string" && id !== "" && id.length <= ID_MAX_CHARS) return id;
+  throw invalid(field, `it must have 1 to ${ID_MAX_CHARS} characters`);
+}
+
+export function checkTimeout(timeoutMs: unknown): number {
+  if (typeof timeoutMs === "number" && Number.isFinite(timeoutMs) && timeoutMs >= 0) return timeoutMs;
+  throw invalid("timeoutMs", "it is not a duration");
 }
 
 /** The kernel reports a missing directory as a missing program, so it is looked at first. */
@@ -54,9 +63,16 @@ export function programOf(command: string | readonly string[]): Program {
   return { file, args };
 }
 
+/** What is run instead, when every program has something before it. */
+export function prefixed(prefix: readonly string[], { file, args }: Program): Program {
+  const [first, ...rest] = prefix;
+  return first === undefined ? { file, args } : { file: first, args: [...rest, file, ...args] };
+}
+
 let foundShell: Program | undefined;
 
-function shell(): Program {
+/** Bash where there is one, with arguments that keep it from reading startup files. */
+export function shell(): Program {
   foundShell ??= findShell();
   return foundShell;
 }
@@ -76,7 +92,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-function checkCommand(command: unknown): string | readonly string[] {
+export function checkCommand(command: unknown): string | readonly string[] {
   const parts = typeof command === "string" ? [command] : command;
   if (!Array.isArray(parts) || parts.length === 0 || parts.some((part) => typeof part !== "string"))
     throw invalid("command", "it must be a string, or a list of strings that is not empty");
@@ -88,7 +104,7 @@ function checkCommand(command: unknown): string | readonly string[] {
   return command as string | readonly string[];
 }
 
-function checkEnvironment(env: unknown): Readonly<Record<string, string>> {
+export function checkEnvironment(env: unknown): Readonly<Record<string, string>> {
   if (typeof env !== "object" || env === null || Array.isArray(env)) throw invalid("env", "it is not an object");
   for (const [name, value] of Object.entries(env)) {
     if (!ENV_NAME_PATTERN.test(name)) throw invalid("env", `${JSON.stringify(name)} is not the name of a variable`);

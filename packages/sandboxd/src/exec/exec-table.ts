@@ -1,5 +1,6 @@
 /**
- * The commands of this sandbox: started, found again, ended.
+ * The commands of this sandbox: started, found again, ended. Shells of sessions and terminals are not commands, but their
+ * processes are told apart here too, and all of them share one limit.
  *
  * Invariants
  * - One exec id is one run. The same call again, also after it has ended, finds that run; another command under the
@@ -8,12 +9,12 @@
  *   somebody may come again for it, within a limit on number and on held bytes, the newest longest.
  */
 
-import { DEFAULT_CWD, type ExecCall, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { DEFAULT_CWD, EXEC_MAX, type ExecCall, type ExecInfo, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { checkDirectory } from "./command.ts";
 import { killTree } from "./end-tree.ts";
 import { Exec, type ExecSurroundings } from "./exec.ts";
 import { FifoPool } from "./fifo-pool.ts";
-import { type ExecTrace, ProcessTable } from "./process-table.ts";
+import { type ExecTrace, type ProcessRow, ProcessTable } from "./process-table.ts";
 
 export interface ExecSettings {
   readonly environment: Readonly<Record<string, string>>;
@@ -21,7 +22,18 @@ export interface ExecSettings {
   readonly ownsPidNamespace?: boolean;
   readonly killGraceMs?: number;
   readonly temporaryDirectory: string;
+  readonly execMax?: number;
+  readonly commandPrefix?: readonly string[];
 }
+
+/** A shell that lives on between commands. */
+export interface Resident {
+  readonly trace: ExecTrace;
+  /** Whether something goes on in it, given its living processes. */
+  isBusy(members: readonly ProcessRow[]): boolean;
+}
+
+const RETRY_AFTER_MS = 500;
 
 /** Ended execs that callers may come again for; together they hold at most this much output. */
 const REMEMBERED_MAX = 256;
@@ -35,16 +47,21 @@ export class ExecTable {
   readonly #open = new Map<string, Exec>();
   /** By id: what callers may ask for again, the oldest first. */
   readonly #remembered = new Map<string, Exec>();
+  /** By key. */
+  readonly #residents = new Map<string, Resident>();
+  readonly #max: number;
   #serial = 0;
 
   constructor(settings: ExecSettings) {
     this.processes = new ProcessTable(settings.ownsPidNamespace ?? false);
     this.#fifos = new FifoPool(settings.temporaryDirectory);
+    this.#max = settings.execMax ?? EXEC_MAX;
     this.#around = {
       fifos: this.#fifos,
       temporaryDirectory: settings.temporaryDirectory,
       environment: { ...BASE_ENVIRONMENT, ...settings.environment },
       defaultCwd: settings.defaultCwd ?? DEFAULT_CWD,
+      commandPrefix: settings.commandPrefix ?? [],
       killGraceMs: settings.killGraceMs ?? SANDBOX_LIMITS.killGraceMs,
       marker: (key) => this.processes.marker(key),
       processesOf: (exec) => this.#pidsOf(exec),
@@ -55,31 +72,77 @@ export class ExecTable {
     this.#fifos.prepare();
   }
 
+  /** Runs a command that nobody asked for and forgets it. */
+  async rehearse(command: string | readonly string[]): Promise<void> {
+    await this.#fifos.settled();
+    const call = { execId: "", repeatable: false, command, cwd: "/", hasStdin: false };
+    const exec = new Exec(this.#around, "rehearsal", "", call, null);
+    await exec.closed;
+    exec.result();
+  }
+
+  /** What every command of this sandbox is started with. */
+  get around(): ExecSurroundings {
+    return this.#around;
+  }
+
+  /** A key for something new to run; `exec_limit` when there is no room for it. */
+  admit(): string {
+    let running = this.#residents.size;
+    for (const exec of this.#open.values()) if (!exec.hasEnded) running++;
+    if (running >= this.#max)
+      throw new SandlotError("exec_limit", { running, max: this.#max, retryAfterMs: RETRY_AFTER_MS });
+    return (this.#serial++).toString(36);
+  }
+
+  /** From now on its processes are known. Returns how to forget it. */
+  settle(resident: Resident): () => void {
+    for (const exec of this.#open.values()) exec.alone = false;
+    this.#residents.set(resident.trace.key, resident);
+    return () => this.#residents.delete(resident.trace.key);
+  }
+
+  /** The living processes of a resident, or of one that was. */
+  membersOf(trace: ExecTrace): readonly ProcessRow[] {
+    const traces = this.#residents.has(trace.key) ? this.traces() : [...this.traces(), trace];
+    return this.processes.byExec(traces).get(trace.key) ?? [];
+  }
+
   /** Starts a command, or finds the one that this very call has started before. */
   async start(call: ExecCall, stdin: Uint8Array | null, options: { remember: boolean }): Promise<Exec> {
     // Nothing before this line may wait once it has passed: two calls with one id must not both start.
     await this.#fifos.settled();
     const fingerprint = fingerprintOf(call, stdin);
-    const known = this.#remembered.get(call.execId) ?? this.#open.get(call.execId);
+    const known = this.peek(call.execId);
     if (known !== undefined) {
       if (known.fingerprint === fingerprint) return known;
       throw new SandlotError("exec_conflict", { execId: call.execId });
     }
     checkDirectory(call.cwd ?? this.#around.defaultCwd);
-    const exec = new Exec(this.#around, (this.#serial++).toString(36), fingerprint, call, stdin);
+    const exec = new Exec(this.#around, this.admit(), fingerprint, call, stdin);
     this.#track(exec, options.remember);
     return exec;
   }
 
+  /** What runs, then what is remembered, the oldest first. */
+  list(): ExecInfo[] {
+    const all = new Set([...this.#remembered.values(), ...this.#open.values()]);
+    return [...all].map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
+  }
+
+  peek(execId: string): Exec | undefined {
+    return this.#remembered.get(execId) ?? this.#open.get(execId);
+  }
+
   find(execId: string): Exec {
-    const exec = this.#remembered.get(execId) ?? this.#open.get(execId);
+    const exec = this.peek(execId);
     if (exec === undefined) throw new SandlotError("exec_not_found", { execId });
     return exec;
   }
 
   /** Ends an exec and all it started. `false`: there is none of that id, so it has ended. */
   async kill(execId: string): Promise<boolean> {
-    const exec = this.#remembered.get(execId) ?? this.#open.get(execId);
+    const exec = this.peek(execId);
     if (exec === undefined) return false;
     await exec.end("killed");
     return true;
@@ -88,7 +151,10 @@ export class ExecTable {
   /** How many execs have something running, in front or in the background. */
   runningCount(): number {
     const keys = new Set([...this.#open.values()].filter((exec) => !exec.hasEnded).map(({ key }) => key));
-    for (const key of this.processes.byExec(this.traces()).keys()) keys.add(key);
+    for (const [key, members] of this.processes.byExec(this.traces())) {
+      const resident = this.#residents.get(key);
+      if (resident === undefined || resident.isBusy(members)) keys.add(key);
+    }
     return keys.size;
   }
 
@@ -100,7 +166,7 @@ export class ExecTable {
   }
 
   traces(): readonly ExecTrace[] {
-    return [...this.#open.values()].map(({ trace }) => trace);
+    return [...this.#open.values(), ...this.#residents.values()].map(({ trace }) => trace);
   }
 
   /** The daemon ends: nothing it has started stays. */
@@ -120,6 +186,7 @@ export class ExecTable {
   }
 
   #track(exec: Exec, remember: boolean): void {
+    if (this.#residents.size > 0) exec.alone = false;
     for (const other of this.#open.values()) {
       if (other.hasEnded && !other.isOpen) continue;
       other.alone = false;
@@ -158,11 +225,12 @@ const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
 };
 
 /** What makes two calls the same call. How long a caller is willing to wait does not. */
-function fingerprintOf({ command, cwd, env = {}, repeatable }: ExecCall, stdin: Uint8Array | null): string {
+function fingerprintOf(call: ExecCall, stdin: Uint8Array | null): string {
+  const { command, cwd, env = {}, repeatable, keepStdinOpen } = call;
   // Nobody comes again for the others, and their ids are random.
   if (!repeatable) return "";
   const sorted = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify([command, cwd ?? null, sorted, stdin === null ? null : digest(stdin)]);
+  return JSON.stringify([command, cwd ?? null, sorted, stdin === null ? null : digest(stdin), keepStdinOpen === true]);
 }
 
 /** Tells two inputs apart that a caller mixed up; nobody attacks himself. */

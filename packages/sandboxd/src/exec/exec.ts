@@ -12,14 +12,24 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
-import { type ExecCall, type ExecResult, type ExecStatus, SANDBOX_LIMITS } from "@sandlot/contract";
-import { bootTicks, monotonicMs, type Timer, timer } from "../clock.ts";
-import { programOf } from "./command.ts";
+import {
+  type ExecCall,
+  type ExecInfo,
+  type ExecResult,
+  type ExecSignal,
+  type ExecStatus,
+  SANDBOX_LIMITS,
+} from "@sandlot/contract";
+import { bootTicks, monotonicMs, type Timer, timer, wallMs } from "../clock.ts";
+import { prefixed, programOf } from "./command.ts";
 import { endTree } from "./end-tree.ts";
 import type { FifoPool } from "./fifo-pool.ts";
+import { markAsCommand } from "./mark-as-command.ts";
+import { maskedStdio, type Stdio } from "./masked-descriptors.ts";
 import { OutputRing } from "./output-ring.ts";
 import { type ExecTrace, MARKER_NAME } from "./process-table.ts";
 import { stdinFile } from "./stdin-file.ts";
+import { OpenStdin } from "./stdin-pipe.ts";
 import { type OutputStream, outputStream } from "./streams.ts";
 
 /** What an exec needs from its surroundings. */
@@ -29,12 +39,11 @@ export interface ExecSurroundings {
   readonly environment: Readonly<Record<string, string>>;
   readonly defaultCwd: string;
   readonly killGraceMs: number;
+  readonly commandPrefix: readonly string[];
   marker(key: string): string;
   /** The living processes of this exec; `null` where the system does not say. */
   processesOf(exec: Exec): readonly number[] | null;
 }
-
-type Stdio = (number | "ignore" | "pipe")[];
 
 /** A command that has ended by then needs no reader. */
 const FOLLOW_AFTER_MS = 2;
@@ -50,8 +59,12 @@ export class Exec {
   /** When nothing can write to its streams any more. */
   readonly closed: Promise<void>;
   alone: boolean;
+  /** Where more of its stdin goes, when it was started so. */
+  readonly stdin: OpenStdin | null;
+  readonly #command: ExecCall["command"];
   readonly #around: ExecSurroundings;
   readonly #startedAt = monotonicMs();
+  readonly #startedWallMs = wallMs();
   readonly #startTicks = bootTicks();
   readonly #streams: readonly OutputStream[];
   /** `null` when it could not be started. */
@@ -65,8 +78,10 @@ export class Exec {
     this.id = call.execId;
     this.key = key;
     this.fingerprint = fingerprint;
+    this.#command = call.command;
     this.#around = around;
     this.alone = true;
+    this.stdin = call.keepStdinOpen === true ? new OpenStdin(call.execId, around.fifos) : null;
     this.ended = new Promise((resolve) => {
       this.#markEnded = resolve;
     });
@@ -97,6 +112,30 @@ export class Exec {
     return this.#outcome;
   }
 
+  info(): ExecInfo {
+    return {
+      execId: this.id,
+      command: this.#command,
+      status: this.#outcome?.status ?? "running",
+      exitCode: this.#outcome?.exitCode ?? null,
+      pid: this.pid,
+      startedAt: this.#startedWallMs,
+      stdoutBytes: this.stdout.endOffset,
+      stderrBytes: this.stderr.endOffset,
+    };
+  }
+
+  /** To the command's own process group. `false`: it does not run. */
+  signal(name: ExecSignal): boolean {
+    if (this.pid === null || this.hasEnded || this.#child?.exitCode !== null || this.#child.signalCode !== null)
+      return false;
+    try {
+      return process.kill(-this.pid, name);
+    } catch {
+      return false;
+    }
+  }
+
   /** Once it has ended. Output is what is held at this moment. */
   result(): ExecResult {
     const { status, exitCode, signal, durationMs } = this.#outcome ?? LOST;
@@ -125,13 +164,19 @@ export class Exec {
   }
 
   #start(call: ExecCall, stdin: Uint8Array | null): ChildProcess | null {
-    const { file, args } = programOf(call.command);
-    const stdinFd = stdin === null ? null : stdinFile(this.#around.temporaryDirectory, stdin);
-    const input = stdin === null ? "ignore" : (stdinFd ?? "pipe");
+    const { file, args } = prefixed(this.#around.commandPrefix, programOf(call.command));
+    const stdinFd = stdin === null || this.stdin ? null : stdinFile(this.#around.temporaryDirectory, stdin);
+    const input = this.stdin?.stdio ?? (stdin === null ? "ignore" : (stdinFd ?? "pipe"));
     const child = this.#spawn(call, file, args, [input, ...this.#streams.map(({ stdio }) => stdio)]);
     if (stdinFd !== null) closeSync(stdinFd);
     this.#streams[0]?.started(child?.stdout ?? null);
     this.#streams[1]?.started(child?.stderr ?? null);
+    if (this.stdin !== null) {
+      this.stdin.started(child?.stdin ?? null);
+      if (stdin !== null && stdin.length > 0) void this.stdin.write(stdin, false).catch(() => {});
+      void this.ended.then(() => this.stdin?.close());
+      return child;
+    }
     // Without room for the file. A command that does not read it is no error.
     child?.stdin?.on("error", () => {});
     child?.stdin?.end(stdin);
@@ -145,8 +190,9 @@ export class Exec {
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },
         // A session of its own: signals for the daemon's group never reach it, and ours reach all of it.
         detached: true,
-        stdio,
+        stdio: maskedStdio(stdio),
       });
+      markAsCommand(child.pid);
       child.once("error", (error) => void this.#couldNotStart(file, error));
       child.once("exit", (exitCode, signalName) => void this.#exited(exitCode, signalName));
       return child;

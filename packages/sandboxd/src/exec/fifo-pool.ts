@@ -15,12 +15,16 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, fstatSync, mkdtempSync, openSync, rmSync } from "node:fs";
 
 export interface Fifo {
+  /** Where it can be opened by name, for as long as it is not given back. */
+  readonly path: string;
   /** Ours, to read without waiting. */
   readonly readFd: number;
   /** The command's. */
   readonly writeFd: number;
   /** Gives it back. Only when both ends are closed, in every process. */
   release(): void;
+  /** Forgets it instead: whoever has it open may go on. `cat /dev/stdin` opens it by its descriptor, not by its name. */
+  discard(): void;
 }
 
 const BATCH = 32;
@@ -55,15 +59,36 @@ export class FifoPool {
     if (this.#free.length < LOW_WATER) void this.#fill();
     for (let path = this.#free.pop(); path !== undefined; path = this.#free.pop()) {
       const ends = openBoth(path);
-      if (ends !== null) return { ...ends, release: () => this.#free.push(path) };
+      if (ends !== null) {
+        const used = path;
+        return { path: used, ...ends, release: () => this.#free.push(used), discard: () => this.#discard(used) };
+      }
       this.#made--;
     }
+    return null;
+  }
+
+  /** Opens a pipe to a command: the command's reading waits, our writing does not. */
+  takeInput(): Fifo | null {
+    const fifo = this.take();
+    if (fifo === null) return null;
+    const readFd = attempt(() => openSync(fifo.path, constants.O_RDONLY));
+    const writeFd = attempt(() => openSync(fifo.path, constants.O_WRONLY | constants.O_NONBLOCK));
+    closeSync(fifo.readFd);
+    closeSync(fifo.writeFd);
+    if (readFd !== null && writeFd !== null) return { ...fifo, readFd, writeFd };
+    for (const fd of [readFd, writeFd]) if (fd !== null) closeSync(fd);
     return null;
   }
 
   close(): void {
     this.#broken = true;
     if (this.#directory !== null) rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #discard(path: string): void {
+    rmSync(path, { force: true });
+    this.#made--;
   }
 
   #canGrow(): boolean {

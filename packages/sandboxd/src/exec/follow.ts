@@ -6,7 +6,7 @@
  */
 
 import type { ServerResponse } from "node:http";
-import { type FollowEnd, type FollowUntil, FRAME, FRAME_HEADER_BYTES } from "@sandlot/contract";
+import { type FollowEnd, type FollowOptions, FRAME, FRAME_HEADER_BYTES } from "@sandlot/contract";
 import type { Exec } from "./exec.ts";
 import type { OutputRing } from "./output-ring.ts";
 
@@ -22,7 +22,7 @@ const PART_BYTES = 64 * 1024;
 export async function follow(
   exec: Exec,
   from: { stdout: number; stderr: number },
-  until: FollowUntil,
+  until: NonNullable<FollowOptions["until"]>,
   response: ServerResponse,
 ): Promise<void> {
   const cursors: Cursor[] = [

@@ -29,6 +29,7 @@ export class OutputRing {
   #startOffset = 0;
   #endOffset = 0;
   #closed = false;
+  #retired = false;
   readonly #listeners = new Set<() => void>();
 
   constructor(maxBytes: number) {
@@ -54,6 +55,12 @@ export class OutputRing {
 
   /** Copies: the caller may use its buffer again. */
   write(chunk: Uint8Array): void {
+    if (this.#retired) {
+      this.#endOffset += chunk.length;
+      this.#startOffset = this.#endOffset;
+      this.#tell();
+      return;
+    }
     for (let at = 0; at < chunk.length; ) {
       const block = this.#room(chunk.length - at);
       const part = chunk.subarray(at, at + block.data.length - block.end);
@@ -64,6 +71,13 @@ export class OutputRing {
       this.#dropSurplus();
     }
     this.#tell();
+  }
+
+  /** Nobody will read it any more: what comes is counted and not kept. */
+  retire(): void {
+    this.#retired = true;
+    this.#blocks = [];
+    this.#startOffset = this.#endOffset;
   }
 
   close(): void {

@@ -57,7 +57,7 @@ export class ProcessTable {
 
   constructor(ownsPidNamespace: boolean) {
     this.#ownsPidNamespace = ownsPidNamespace;
-    this.#prefix = `${process.pid}.${bootSalt()}.`;
+    this.#prefix = `${process.pid}.${salt()}.`;
   }
 
   marker(key: string): string {
@@ -212,7 +212,8 @@ function readProc(path: string): Buffer | null {
   }
 }
 
-function bootSalt(): string {
+/** A few digits that nobody can guess. Loading `node:crypto` for them would slow every start. */
+export function salt(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/uuid", "latin1").slice(0, 8);
   } catch {

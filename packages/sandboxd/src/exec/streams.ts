@@ -65,6 +65,11 @@ class FifoOutput implements OutputStream {
   }
 
   drain(): undefined {
+    // It has come to the end and closed the descriptor, whose number may be another stream's by now.
+    if (this.#socket?.destroyed === true) {
+      this.#ring.close();
+      return;
+    }
     for (let reads = 0; reads < DRAIN_READS_MAX && !this.#ring.closed; reads++) {
       const count = readNow(this.#fifo.readFd);
       if (count === "nothing") break;

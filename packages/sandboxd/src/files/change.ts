@@ -2,7 +2,7 @@
  * Changing names: make, rename, remove; and looking at one.
  */
 
-import { lstatSync, type Stats } from "node:fs";
+import { type BigIntStats, lstatSync, statSync } from "node:fs";
 import { cp, lstat, mkdir, rename, rm, rmdir, unlink } from "node:fs/promises";
 import { dirname } from "node:path/posix";
 import { type FileStat, SandlotError } from "@sandlot/contract";
@@ -46,25 +46,40 @@ export function removePath(path: string, recursive: boolean): Promise<void> {
 
 export function statPath(path: string): FileStat {
   try {
-    return statOf(path, lstatSync(path));
+    return statOf(path, lstatSync(path, { bigint: true }));
   } catch (error) {
     throw fileError(error, path);
   }
 }
 
-export function statOf(path: string, stats: Stats): FileStat {
+/** A new file in its place, a write to it, or another length: each makes another version. */
+export function versionOf({ ino, mtimeNs, size }: BigIntStats): string {
+  return `${ino.toString(36)}.${mtimeNs.toString(36)}.${size.toString(36)}`;
+}
+
+export function statOf(path: string, stats: BigIntStats): FileStat {
   const kind = kindOf(stats);
   return {
     path,
     kind,
     // How much room the names in a directory take is nobody's business.
-    sizeBytes: kind === "file" || kind === "symlink" ? stats.size : 0,
-    mode: stats.mode & 0o7777,
-    modifiedAt: Math.trunc(stats.mtimeMs),
+    sizeBytes: kind === "file" || kind === "symlink" ? Number(stats.size) : 0,
+    mode: Number(stats.mode) & 0o7777,
+    modifiedAt: Number(stats.mtimeMs),
+    version: versionOf(kind === "symlink" ? (contentOf(path) ?? stats) : stats),
   };
 }
 
-function kindOf(stats: Stats): FileStat["kind"] {
+/** What a link leads to is what is read and written through it. */
+function contentOf(path: string): BigIntStats | undefined {
+  try {
+    return statSync(path, { bigint: true, throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
+
+function kindOf(stats: BigIntStats): FileStat["kind"] {
   if (stats.isFile()) return "file";
   if (stats.isDirectory()) return "directory";
   return stats.isSymbolicLink() ? "symlink" : "other";

@@ -78,21 +78,30 @@ export function readLines(path: string, startLine: number, endLine: number): Pro
   });
 }
 
-/** All of a file, however large. */
-export function download(path: string, sink: ByteSink): Promise<void> {
-  return withFile(path, (file, sizeBytes) => send(path, file, 0, sizeBytes === 0 ? null : sizeBytes, sink));
+/** All of a file or of a range of it, however large. */
+export function download(path: string, range: { offset?: number; length?: number }, sink: ByteSink): Promise<void> {
+  return withFile(path, (file, sizeBytes) => {
+    const { offset = 0, length = Number.POSITIVE_INFINITY } = range;
+    // A file of /proc says 0 and has content; how much is known only at its end.
+    const known = sizeBytes > 0 || length === 0;
+    return send(path, file, offset, known ? Math.min(length, Math.max(0, sizeBytes - offset)) : null, sink, length);
+  });
 }
 
-/** Sends exactly `length` bytes, or all there are when it is `null`: one step is read while the one before is sent. */
+/**
+ * Sends exactly `length` bytes, or all there are up to `atMost` when it is `null`: one step is read while the one before
+ * is sent.
+ */
 async function send(
   path: string,
   file: FileHandle,
   offset: number,
   length: number | null,
   sink: ByteSink,
+  atMost = Number.POSITIVE_INFINITY,
 ): Promise<void> {
   sink.begin(length);
-  const end = offset + (length ?? Number.POSITIVE_INFINITY);
+  const end = offset + (length ?? atMost);
   const stepBytes = Math.min(STEP_BYTES, end - offset);
   const buffers = [Buffer.allocUnsafe(stepBytes)];
   let sending: Promise<void> = Promise.resolve();

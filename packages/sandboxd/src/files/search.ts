@@ -34,7 +34,7 @@ export async function listDirectory(root: string, depth: number, max: number): P
   let unnamed = 0;
   const { unreadable } = await walk({ root, depth }, ({ relative }) => {
     const path = join(root, relative);
-    const stats = lstatSync(path, { throwIfNoEntry: false });
+    const stats = lstatSync(path, { throwIfNoEntry: false, bigint: true });
     if (stats !== undefined) entries.push(statOf(path, stats));
     // A name that is no text cannot be asked for; anything else has gone meanwhile.
     else if (relative.includes("\ufffd")) unnamed++;

@@ -5,14 +5,17 @@
  * - A write goes to a temporary file beside its target and is then renamed: a reader sees the old content or the new,
  *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode, and its owner where the
  *   daemon may set it. A symbolic link stays, and the file it leads to is replaced.
+ * - A write that expects a version looks before it begins and once more in the same turn as it renames, so of two such
+ *   writes only one succeeds. One that expects nothing there is decided by the kernel.
  * - An append is the kernel's own: two at once do not overwrite each other. One of up to `APPEND_WHOLE_MAX_BYTES` is
  *   appended whole or not at all.
  */
 
-import { constants, type Stats } from "node:fs";
-import { chown, type FileHandle, lstat, mkdir, open, readlink, rename, stat, unlink } from "node:fs/promises";
+import { constants, linkSync, renameSync, type Stats, statSync, unlinkSync } from "node:fs";
+import { chown, type FileHandle, lstat, mkdir, open, readlink, stat, unlink } from "node:fs/promises";
 import { dirname, resolve } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
+import { versionOf } from "./change.ts";
 import { aboutPath, fileError, NOT_A_FILE } from "./file-error.ts";
 import { join } from "./paths.ts";
 
@@ -22,18 +25,27 @@ const SYMLINK_HOPS_MAX = 40;
 const BATCH_BYTES = 512 * 1024;
 const APPEND_WHOLE_MAX_BYTES = 8 * 1024 * 1024;
 
+const NO_LINKS: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "EMLINK"]);
+
 let serial = 0;
 
 export type Chunks = AsyncIterable<Uint8Array>;
 
-export function writeFile(path: string, content: Chunks, mode: number | undefined): Promise<void> {
+export interface WriteWish {
+  readonly mode?: number;
+  /** What must be there: this version, with `null` nothing, without it whatever is. */
+  readonly ifVersion?: string | null;
+}
+
+export function writeFile(path: string, content: Chunks, wish: WriteWish): Promise<void> {
   return aboutPath(path, async () => {
     const target = await finalTarget(path);
+    checkVersion(path, target, wish);
     await makeParents(target);
     const existing = await statOrNull(target);
     if (existing?.isDirectory() === true) throw new SandlotError("is_a_directory", { path });
     if (existing !== null && !existing.isFile()) return writeThrough(path, target, existing, content);
-    await replace(target, existing, content, mode);
+    await replace(path, target, existing, content, wish);
   });
 }
 
@@ -68,10 +80,11 @@ async function makeParents(path: string): Promise<void> {
 }
 
 async function replace(
+  path: string,
   target: string,
   existing: Stats | null,
   content: Chunks,
-  mode: number | undefined,
+  wish: WriteWish,
 ): Promise<void> {
   const temporary = join(dirname(target), `.sandboxd-${process.pid}-${serial++}.tmp`);
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -79,7 +92,7 @@ async function replace(
   try {
     try {
       await writeChunks(file, content, BATCH_BYTES);
-      const wanted = mode ?? (existing === null ? undefined : existing.mode & 0o7777);
+      const wanted = wish.mode ?? (existing === null ? undefined : existing.mode & 0o7777);
       if (existing !== null && (existing.uid !== process.getuid?.() || existing.gid !== process.getgid?.()))
         await chown(temporary, existing.uid, existing.gid).catch(() => {});
       // After the owner: changing that takes the special bits away.
@@ -87,11 +100,38 @@ async function replace(
     } finally {
       await file.close();
     }
-    await rename(temporary, target);
+    putInPlace(path, temporary, target, wish);
   } catch (error) {
     await unlink(temporary).catch(() => {});
     throw error;
   }
+}
+
+/** Without waiting in between: nothing that comes through this daemon can change the file after the look. */
+function putInPlace(path: string, temporary: string, target: string, wish: WriteWish): void {
+  checkVersion(path, target, wish);
+  if (wish.ifVersion === null && linkInPlace(path, temporary, target, wish)) unlinkSync(temporary);
+  else renameSync(temporary, target);
+}
+
+/** Unlike a rename, a link never replaces. `false`: the file system has no links, and the look before is what there is. */
+function linkInPlace(path: string, temporary: string, target: string, wish: WriteWish): boolean {
+  try {
+    linkSync(temporary, target);
+    return true;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? "";
+    if (code === "EEXIST") checkVersion(path, target, wish);
+    if (NO_LINKS.has(code)) return false;
+    throw error;
+  }
+}
+
+function checkVersion(path: string, target: string, { ifVersion }: WriteWish): void {
+  if (ifVersion === undefined) return;
+  const found = statSync(target, { bigint: true, throwIfNoEntry: false });
+  const actual = found === undefined ? null : versionOf(found);
+  if (actual !== ifVersion) throw new SandlotError("file_changed", { path, expected: ifVersion, actual });
 }
 
 /** A device takes what is written; it is not replaced by a file. */

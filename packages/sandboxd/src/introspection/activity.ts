@@ -9,6 +9,7 @@ import type { DaemonActivity, ProcessInfo } from "@sandlot/contract";
 import { monotonicMs, sleep, TICKS_PER_SECOND, wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ProcessRow } from "../exec/process-table.ts";
+import type { TerminalTable } from "../terminals/terminal-table.ts";
 
 interface Sample {
   readonly atMs: number;
@@ -22,11 +23,14 @@ const PAGE_BYTES = 4_096;
 
 export class ActivityMonitor {
   readonly #execs: ExecTable;
+  readonly #terminals: TerminalTable;
   #lastActivityAt = wallMs();
+  #previewTrafficAt: number | null = null;
   #sample: Sample | null = null;
 
-  constructor(execs: ExecTable) {
+  constructor(execs: ExecTable, terminals: TerminalTable) {
     this.#execs = execs;
+    this.#terminals = terminals;
   }
 
   /** Somebody ran something or touched a file. */
@@ -34,12 +38,17 @@ export class ActivityMonitor {
     this.#lastActivityAt = wallMs();
   }
 
+  /** Bytes went through a tunnel to a port. */
+  notePreview(): void {
+    this.#previewTrafficAt = wallMs();
+  }
+
   async read(): Promise<DaemonActivity> {
     const cpuShare = await this.#cpuShare();
     return {
       runningExecs: this.#execs.runningCount(),
-      openTerminals: 0,
-      previewTrafficAt: null,
+      openTerminals: this.#terminals.openCount,
+      previewTrafficAt: this.#previewTrafficAt,
       cpuShare,
       lastActivityAt: this.#lastActivityAt,
     };

@@ -3,7 +3,7 @@
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
-import type { ListeningPort } from "@sandlot/contract";
+import { EGRESS_PORT, type ListeningPort } from "@sandlot/contract";
 
 interface Row {
   readonly port: number;
@@ -21,7 +21,9 @@ export function listeningPorts(): Row[] {
 export function listeningPortsWithProcesses(pids: readonly number[]): ListeningPort[] {
   const rows = listeningPorts();
   const owners = rows.length === 0 ? new Map<string, number>() : socketOwners(pids);
-  const ports = rows.map(({ port, address, inode }) => ({ port, address, pid: owners.get(inode) ?? null }));
+  const all = rows.map(({ port, address, inode }) => ({ port, address, pid: owners.get(inode) ?? null }));
+  // The way out is no server of the sandbox's: nobody here has it, or the daemon does.
+  const ports = all.filter(({ port, pid }) => port !== EGRESS_PORT || (pid !== null && pid !== process.pid));
   return ports.sort((a, b) => a.port - b.port || (a.address < b.address ? -1 : 1));
 }
 

@@ -3,13 +3,15 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
 
 /** Of JSON, and of a command's stdin. Larger input belongs in a file. */
 const BODY_MAX_BYTES = 64 * 1024 * 1024;
 const NEWLINE = 0x0a;
+const PORT_MAX = 65_535;
 
-function readBody(request: IncomingMessage): Promise<Buffer> {
+export function readBody(request: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -63,6 +65,15 @@ export function sendError(response: ServerResponse, error: unknown): void {
   sendJson(response, { error: known.toJSON() }, known.status);
 }
 
+/** The same for a connection that was to be taken over. */
+export function refuse(socket: Duplex, error: unknown): void {
+  if (socket.destroyed) return;
+  const known = error instanceof SandlotError ? error : new SandlotError("internal", { problem: describe(error) });
+  const body = JSON.stringify({ error: known.toJSON() });
+  const head = `HTTP/1.1 ${known.status} Refused\r\nConnection: close\r\nContent-Type: application/json\r\n`;
+  socket.end(`${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+}
+
 export function text(fields: Readonly<Record<string, unknown>>, name: string): string {
   const value = fields[name];
   if (typeof value !== "string") throw invalid(name, "it is not a string");
@@ -87,6 +98,12 @@ export function duration(fields: Readonly<Record<string, unknown>>, name: string
   const value = fields[name];
   if (typeof value === "number" && Number.isFinite(value) && value >= 0) return value;
   throw invalid(name, "it is not a duration");
+}
+
+export function checkPort(fields: Readonly<Record<string, unknown>>): number {
+  const port = integer(fields, "port", 1) ?? 0;
+  if (port >= 1 && port <= PORT_MAX) return port;
+  throw invalid("port", `it is not a port from 1 to ${PORT_MAX}`);
 }
 
 /** A caller may ask for less than the limit, never for more. */

@@ -1,16 +1,18 @@
 /**
  * Who may ask: whoever knows this sandbox's id, its present generation and its token.
  *
- * Every part is compared in full, whatever the others said, so the time of a refusal tells nothing. The comparison is
- * written out instead of taken from `node:crypto`, which would add several milliseconds to every start.
+ * Every part is compared in full, whatever the others said, so the time of a refusal tells nothing. Of a token only the
+ * hash is kept: that may lie where the sandbox's commands can see it.
  */
 
 import type { IncomingHttpHeaders } from "node:http";
 import { DAEMON_HEADERS, SandlotError } from "@sandlot/contract";
+import { sha256 } from "./sha256.ts";
 
-interface Secret {
+export interface Secret {
   readonly generation: number;
-  readonly token: string;
+  /** SHA-256, in hexadecimal digits. */
+  readonly tokenHash: string;
 }
 
 interface Claim extends Secret {
@@ -23,9 +25,13 @@ export class CredentialCheck {
   /** What was valid before the last rebind: told twice, a rebind answers as it did the first time. */
   #previous: Secret | null = null;
 
-  constructor(sandboxId: string, present: Secret) {
+  readonly #remember: (secret: Secret) => void;
+
+  /** `remember` is told of a change before it is in effect. */
+  constructor(sandboxId: string, present: Secret, remember: (secret: Secret) => void = () => {}) {
     this.sandboxId = sandboxId;
     this.#present = present;
+    this.#remember = remember;
   }
 
   get generation(): number {
@@ -38,13 +44,15 @@ export class CredentialCheck {
   }
 
   /** Answers whether anything changed. */
-  rebind(headers: IncomingHttpHeaders, next: Secret): boolean {
+  rebind(headers: IncomingHttpHeaders, { generation, token }: { generation: number; token: string }): boolean {
     const claim = claimOf(headers);
+    const next = { generation, tokenHash: sha256(token) };
     const isPresent = this.#matches(claim, this.#present);
     const isPrevious = this.#previous !== null && this.#matches(claim, this.#previous);
     const isRepeated = isPrevious && same(next, this.#present);
     if (!isPresent && !isRepeated) throw this.#stale(claim);
     if (isRepeated || same(next, this.#present)) return false;
+    this.#remember(next);
     this.#previous = this.#present;
     this.#present = next;
     return true;
@@ -52,7 +60,11 @@ export class CredentialCheck {
 
   #matches(claim: Claim, secret: Secret): boolean {
     const id = equal(claim.sandboxId, this.sandboxId);
-    return and(id, equal(String(claim.generation), String(secret.generation)), equal(claim.token, secret.token));
+    return and(
+      id,
+      equal(String(claim.generation), String(secret.generation)),
+      equal(claim.tokenHash, secret.tokenHash),
+    );
   }
 
   /** The present generation is not for whoever asks without its token. */
@@ -67,11 +79,11 @@ function claimOf(headers: IncomingHttpHeaders): Claim {
   const token = headers[DAEMON_HEADERS.token];
   if (typeof sandboxId !== "string" || !Number.isSafeInteger(generation) || typeof token !== "string")
     throw new SandlotError("unauthorized", { problem: "it must carry the sandbox's id, generation and token" });
-  return { sandboxId, generation, token };
+  return { sandboxId, generation, tokenHash: sha256(token) };
 }
 
 function same(a: Secret, b: Secret): boolean {
-  return and(a.generation === b.generation ? 1 : 0, equal(a.token, b.token));
+  return and(a.generation === b.generation ? 1 : 0, equal(a.tokenHash, b.tokenHash));
 }
 
 /** 1 or 0, after looking at every character of what is expected. */

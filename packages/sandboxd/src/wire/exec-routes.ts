@@ -3,15 +3,25 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { EXEC_SIGNALS, SandlotError } from "@sandlot/contract";
 import { checkExecCall } from "../exec/command.ts";
 import type { Exec } from "../exec/exec.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { follow } from "../exec/follow.ts";
 import { waitForOutput, waitForPort } from "../exec/wait.ts";
-import { duration, flag, integer, invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
+import {
+  checkPort,
+  duration,
+  flag,
+  integer,
+  invalid,
+  readBody,
+  readJson,
+  readLineAndBytes,
+  sendJson,
+  text,
+} from "./body.ts";
 import type { Routes } from "./routes.ts";
-
-const PORT_MAX = 65_535;
 
 export function execRoutes(execs: ExecTable): Routes {
   return {
@@ -28,6 +38,23 @@ export function execRoutes(execs: ExecTable): Routes {
       sendJson(response, { execId: exec.id, pid: exec.pid });
     },
 
+    "GET /sandlot/execs": (_request, response) => sendJson(response, execs.list()),
+
+    "POST /sandlot/exec/signal": async (request, response) => {
+      const fields = await readJson(request);
+      const name = EXEC_SIGNALS.find((known) => known === fields.signal);
+      if (name === undefined) throw invalid("signal", `it is none of ${EXEC_SIGNALS.join(", ")}`);
+      sendJson(response, { found: execs.peek(text(fields, "execId"))?.signal(name) ?? false });
+    },
+
+    "POST /sandlot/exec/stdin": async (request, response, query) => {
+      const bytes = await readBody(request);
+      const { id, stdin } = execs.find(text(query, "execId"));
+      if (stdin === null) throw new SandlotError("stdin_closed", { execId: id });
+      await stdin.write(bytes, query.end === "1");
+      sendJson(response, {});
+    },
+
     "POST /sandlot/exec/kill": async (request, response) => {
       const found = await execs.kill(text(await readJson(request), "execId"));
       sendJson(response, { found });
@@ -41,9 +68,10 @@ export function execRoutes(execs: ExecTable): Routes {
 
     "POST /sandlot/wait/port": async (request, response) => {
       const fields = await readJson(request);
-      const port = integer(fields, "port", 1) ?? 0;
-      if (port < 1 || port > PORT_MAX) throw invalid("port", `it is not a port from 1 to ${PORT_MAX}`);
-      await waitForPort(port, { timeoutMs: duration(fields, "timeoutMs"), isAbandoned: () => response.destroyed });
+      await waitForPort(checkPort(fields), {
+        timeoutMs: duration(fields, "timeoutMs"),
+        isAbandoned: () => response.destroyed,
+      });
       sendJson(response, {});
     },
 

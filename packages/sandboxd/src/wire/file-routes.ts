@@ -9,6 +9,7 @@ import { aboutPath } from "../files/file-error.ts";
 import { checkPath } from "../files/paths.ts";
 import { type ByteSink, download, readBytes, readLines } from "../files/read.ts";
 import { globPaths, grepFiles, listDirectory } from "../files/search.ts";
+import { watchChanges } from "../files/watch-stream.ts";
 import { appendFile, writeFile } from "../files/write.ts";
 import { flag, integer, invalid, limit, readJson, sendBytes, sendJson, text } from "./body.ts";
 import type { Query, Routes } from "./routes.ts";
@@ -22,7 +23,7 @@ export function fileRoutes(): Routes {
     },
 
     "GET /sandlot/files/download": async (_request, response, query) => {
-      await download(checkPath(query.path), sinkTo(response));
+      await download(checkPath(query.path), rangeOf(query), sinkTo(response));
       response.end();
     },
 
@@ -30,8 +31,14 @@ export function fileRoutes(): Routes {
       const path = checkPath(query.path);
       const mode = integer(query, "mode", 0);
       if (mode !== undefined && mode > MODE_MAX) throw invalid("mode", "it is not a file mode");
-      await consuming(request, () => writeFile(path, request, mode));
+      const ifVersion = query.ifAbsent === "1" ? null : query.ifVersion;
+      const wish = { ...(mode !== undefined && { mode }), ...(ifVersion !== undefined && { ifVersion }) };
+      await consuming(request, () => writeFile(path, request, wish));
       sendJson(response, {});
+    },
+
+    "GET /sandlot/files/watch": async (_request, response, query) => {
+      await watchChanges(checkPath(query.path), query.recursive !== "0", response);
     },
 
     "POST /sandlot/files/append": async (request, response, query) => {
@@ -96,10 +103,7 @@ export function fileRoutes(): Routes {
 async function read(query: Query, response: ServerResponse): Promise<void> {
   const path = checkPath(query.path);
   if (query.startLine === undefined && query.endLine === undefined) {
-    const offset = integer(query, "offset", 0);
-    const length = integer(query, "length", 0);
-    const range = { ...(offset !== undefined && { offset }), ...(length !== undefined && { length }) };
-    await readBytes(path, range, sinkTo(response));
+    await readBytes(path, rangeOf(query), sinkTo(response));
     response.end();
     return;
   }
@@ -107,6 +111,12 @@ async function read(query: Query, response: ServerResponse): Promise<void> {
   const endLine = integer(query, "endLine", 1) ?? Number.MAX_SAFE_INTEGER;
   if (endLine < startLine) throw invalid("endLine", "it comes before startLine");
   sendBytes(response, await readLines(path, startLine, endLine));
+}
+
+function rangeOf(query: Query): { offset?: number; length?: number } {
+  const offset = integer(query, "offset", 0);
+  const length = integer(query, "length", 0);
+  return { ...(offset !== undefined && { offset }), ...(length !== undefined && { length }) };
 }
 
 /** Work that refuses its input leaves it unread; the rest is thrown away, so that the connection stays usable. */

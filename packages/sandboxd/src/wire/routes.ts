@@ -3,6 +3,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
@@ -10,3 +11,12 @@ export type Query = Readonly<Record<string, string | undefined>>;
 export type Handler = (request: IncomingMessage, response: ServerResponse, query: Query) => Promise<void> | void;
 
 export type Routes = Readonly<Record<string, Handler>>;
+
+/** Takes a connection over, or throws what the answer then is. Until it has answered, nothing was sent. */
+export type Takeover = (
+  request: IncomingMessage,
+  connection: { readonly socket: Duplex; readonly head: Buffer },
+  query: Query,
+) => Promise<void>;
+
+export type Takeovers = Readonly<Record<string, Takeover>>;

@@ -1,7 +1,7 @@
 /**
  * The daemon's server: every request is checked, then routed; whoever holds a connection is counted.
  *
- *   request ─▶ credentials ─▶ route ─▶ answer
+ *   request ─▶ credentials ─▶ route ─▶ answer, or the connection is taken over (tunnel, terminal)
  *                 └ unauthorized, stale_generation       └ an error of the contract, or `internal`
  *
  * Invariants
@@ -11,17 +11,25 @@
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { HoldGreeting } from "@sandlot/contract";
+import type { Duplex } from "node:stream";
+import type { HoldGreeting, RenewReply } from "@sandlot/contract";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ActivityMonitor } from "../introspection/activity.ts";
 import { listeningPortsWithProcesses } from "../introspection/ports.ts";
 import { resourceUsage } from "../introspection/usage.ts";
-import { integer, invalid, readJson, sendError, sendJson, text } from "./body.ts";
+import type { SessionTable } from "../sessions/session-table.ts";
+import type { SupervisorMemory } from "../supervision/memory.ts";
+import type { TerminalTable } from "../terminals/terminal-table.ts";
+import { checkPort, integer, invalid, readJson, refuse, sendError, sendJson, text } from "./body.ts";
 import type { CredentialCheck } from "./credentials.ts";
 import { execRoutes } from "./exec-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
-import type { Query, Routes } from "./routes.ts";
+import type { Query, Routes, Takeovers } from "./routes.ts";
+import { sessionRoutes } from "./session-routes.ts";
+import { terminalRoutes } from "./terminal-routes.ts";
+import { attachSocket } from "./terminal-socket.ts";
+import { openTunnel } from "./tunnel.ts";
 
 export interface DaemonServer {
   readonly http: Server;
@@ -29,29 +37,72 @@ export interface DaemonServer {
   holdCount(): number;
   /** Wall-clock time of the last request with valid credentials, or of the end of a hold. */
   lastContactAt(): number;
+  /** Whether there was one yet. */
+  isInUse(): boolean;
 }
 
-export function daemonServer(credentials: CredentialCheck, execs: ExecTable, activity: ActivityMonitor): DaemonServer {
+/** What the server serves. */
+export interface Served {
+  readonly execs: ExecTable;
+  readonly sessions: SessionTable;
+  readonly terminals: TerminalTable;
+  readonly activity: ActivityMonitor;
+  readonly memory: SupervisorMemory;
+  /** Tells this run of the daemon from the next. */
+  readonly run: string;
+}
+
+export function daemonServer(credentials: CredentialCheck, served: Served): DaemonServer {
+  const { execs, sessions, terminals, activity, memory } = served;
   const holds = new Set<ServerResponse>();
   let lastContactAt = wallMs();
-  const work = { ...execRoutes(execs), ...fileRoutes() };
-  const about = { ...introspectionRoutes(execs, activity), ...bindingRoutes(credentials, holds, () => touch()) };
+  let isInUse = false;
   const touch = () => {
     lastContactAt = wallMs();
+    isInUse = true;
+    memory.noteUse();
+  };
+  /** Counts as activity, unlike what only asks. */
+  const work: Routes = {
+    ...execRoutes(execs),
+    ...fileRoutes(),
+    ...sessionRoutes(sessions),
+    ...terminalRoutes(terminals),
+  };
+  const about: Routes = {
+    ...introspectionRoutes(execs, activity),
+    ...bindingRoutes(credentials, served.run, holds, touch),
+  };
+  const takeovers = takeoverRoutes(credentials.sandboxId, terminals, activity);
+
+  const admit = (request: IncomingMessage): { name: string; query: Query } => {
+    const [path = "", search] = (request.url ?? "").split("?", 2);
+    const name = `${request.method} ${path}`;
+    // A rebind checks for itself: it is also asked with what was valid before.
+    if (name !== REBIND) {
+      credentials.check(request.headers);
+      touch();
+    }
+    return { name, query: parseQuery(search) };
   };
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const [path = "", search] = (request.url ?? "").split("?", 2);
-    const name = `${request.method} ${path}`;
-    // Checks for itself: it is also asked with what was valid before.
-    if (name !== REBIND) credentials.check(request.headers);
-    touch();
+    const { name, query } = admit(request);
     const isWork = Object.hasOwn(work, name);
     const handler = isWork ? work[name] : Object.hasOwn(about, name) ? about[name] : undefined;
     if (handler === undefined) throw invalid("path", `there is no ${name}`);
-    if (isWork) activity.note();
-    await handler(request, response, parseQuery(search));
-    if (isWork) activity.note();
+    const counts = isWork && !ASKING.has(name);
+    if (counts) activity.note();
+    await handler(request, response, query);
+    if (counts) activity.note();
+  };
+
+  const takeOver = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
+    const { name, query } = admit(request);
+    const takeover = Object.hasOwn(takeovers, name) ? takeovers[name] : undefined;
+    if (takeover === undefined) throw invalid("path", `there is no ${name}`);
+    activity.note();
+    await takeover(request, { socket, head }, query);
   };
 
   const options = {
@@ -67,20 +118,48 @@ export function daemonServer(credentials: CredentialCheck, execs: ExecTable, act
       sendError(response, error);
     });
   });
+  http.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    // Whoever takes it over listens for itself; until then a broken connection is nobody's problem.
+    socket.on("error", () => {});
+    takeOver(request, socket, head).catch((error) => refuse(socket, error));
+  });
   http.keepAliveTimeout = 0;
   http.headersTimeout = 0;
   http.requestTimeout = 0;
-  return { http, holdCount: () => holds.size, lastContactAt: () => lastContactAt };
+  return { http, holdCount: () => holds.size, lastContactAt: () => lastContactAt, isInUse: () => isInUse };
 }
 
 const REBIND = "POST /sandlot/rebind";
+/** Only questions: they change nothing that idleness looks at. */
+const ASKING: ReadonlySet<string> = new Set([
+  "GET /sandlot/execs",
+  "GET /sandlot/sessions",
+  "GET /sandlot/terminals",
+  "GET /sandlot/files/watch",
+]);
 /** A host that went away without a word is noticed by the kernel, after this and its own patience. */
 const PROBE_AFTER_MS = 30_000;
 /** Of one upload or download, in memory. Less makes both sides wait for each other more often. */
 const BUFFERED_BYTES = 1024 * 1024;
 const NEVER_MS = 2 ** 31 - 1;
 
-function bindingRoutes(credentials: CredentialCheck, holds: Set<ServerResponse>, touch: () => void): Routes {
+function takeoverRoutes(sandboxId: string, terminals: TerminalTable, activity: ActivityMonitor): Takeovers {
+  return {
+    "GET /sandlot/connect": (_request, connection, query) =>
+      openTunnel(checkPort(query), connection, sandboxId, () => activity.notePreview()),
+    "GET /sandlot/terminals/attach": (request, { socket, head }, query) => {
+      const terminal = terminals.find(text(query, "terminalId"));
+      return attachSocket(request, socket, head, terminal, integer(query, "fromOffset", 0));
+    },
+  };
+}
+
+function bindingRoutes(
+  credentials: CredentialCheck,
+  run: string,
+  holds: Set<ServerResponse>,
+  touch: () => void,
+): Routes {
   return {
     "GET /sandlot/hold": (_request, response) => {
       holds.add(response);
@@ -88,7 +167,7 @@ function bindingRoutes(credentials: CredentialCheck, holds: Set<ServerResponse>,
         holds.delete(response);
         touch();
       });
-      const greeting: HoldGreeting = { pid: process.pid, generation: credentials.generation };
+      const greeting: HoldGreeting = { pid: process.pid, generation: credentials.generation, run };
       response.writeHead(200, { "content-type": "application/json" });
       response.write(`${JSON.stringify(greeting)}\n`);
     },
@@ -98,13 +177,16 @@ function bindingRoutes(credentials: CredentialCheck, holds: Set<ServerResponse>,
       const generation = integer(fields, "generation", 0);
       const token = text(fields, "token");
       if (generation === undefined || token === "") throw invalid("generation", "a generation and a token are needed");
-      if (credentials.rebind(request.headers, { generation, token })) for (const hold of holds) hold.destroy();
+      const changed = credentials.rebind(request.headers, { generation, token });
+      touch();
+      if (changed) for (const hold of holds) hold.destroy();
       sendJson(response, {});
     },
 
     "POST /sandlot/renew": (request, response) => {
       request.resume();
-      sendJson(response, {});
+      const reply: RenewReply = { run };
+      sendJson(response, reply);
     },
   };
 }

@@ -1,0 +1,95 @@
+/**
+ * The commands of a sandbox by their id, through its daemon.
+ */
+
+import type {
+  ExecInfo,
+  ExecSignal,
+  FollowEvent,
+  FollowOptions,
+  SandboxExecs,
+  WaitForOutputOptions,
+  WaitForOutputReply,
+} from "@sandlot/contract";
+import { type Calls, HoldEnded } from "./calls.ts";
+import { encode } from "./encoding.ts";
+import { type Offsets, readFrames } from "./frames.ts";
+import { lostEnd } from "./lost.ts";
+import * as replies from "./replies.ts";
+import { ConnectionLost } from "./wire.ts";
+
+/** A follower connects again this often in a row without getting anything. */
+const FOLLOW_RETRIES_MAX = 3;
+
+export class DaemonExecs implements SandboxExecs {
+  readonly #calls: Calls;
+
+  constructor(calls: Calls) {
+    this.#calls = calls;
+  }
+
+  list(): Promise<readonly ExecInfo[]> {
+    return this.#calls.get(replies.execsSchema, "/sandlot/execs");
+  }
+
+  async signal(execId: string, signal: ExecSignal): Promise<boolean> {
+    const { found } = await this.#calls.post(replies.foundSchema, "/sandlot/exec/signal", { execId, signal });
+    return found;
+  }
+
+  async kill(execId: string): Promise<boolean> {
+    const { found } = await this.#calls.post(replies.foundSchema, "/sandlot/exec/kill", { execId });
+    return found;
+  }
+
+  async writeStdin(
+    execId: string,
+    content: string | Uint8Array,
+    options: { readonly end?: boolean } = {},
+  ): Promise<void> {
+    const query = { execId, end: options.end === true ? 1 : undefined };
+    const call = { method: "POST", path: "/sandlot/exec/stdin", query, body: encode(content) } as const;
+    await this.#calls.attempt((wire) => wire.ask(replies.nothingSchema, call));
+  }
+
+  waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply> {
+    const { timeoutMs, literal, signal } = options;
+    const fields = { execId, pattern, literal, timeoutMs };
+    return this.#calls.post(replies.waitForOutputReplySchema, "/sandlot/wait/output", fields, signal);
+  }
+
+  /** Connects again where a connection breaks, and repeats nothing. */
+  async *follow(execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+    const startedAt = this.#calls.world.monotonicMs();
+    const offsets: Offsets = { stdout: options.from?.stdout ?? 0, stderr: options.from?.stderr ?? 0 };
+    for (let failures = 0; ; ) {
+      try {
+        for await (const event of this.#followOnce(execId, offsets, options)) {
+          failures = 0;
+          yield event;
+          if (event.type === "end") return;
+        }
+        throw new ConnectionLost("the output was cut off");
+      } catch (error) {
+        options.signal?.throwIfAborted();
+        const { error: known, restarted } = await this.#calls.explain(error);
+        if (restarted && !(error instanceof HoldEnded)) {
+          yield { type: "end", end: lostEnd(execId, offsets, this.#calls.world.monotonicMs() - startedAt) };
+          return;
+        }
+        if (known.code !== "sandbox_unreachable" || ++failures > FOLLOW_RETRIES_MAX) throw known;
+      }
+    }
+  }
+
+  async *#followOnce(execId: string, offsets: Offsets, { until, signal }: FollowOptions): AsyncGenerator<FollowEvent> {
+    const query = { execId, stdout: offsets.stdout, stderr: offsets.stderr, until: until ?? "exit" };
+    const call = { method: "GET", path: "/sandlot/exec/follow", query, ...(signal && { signal }) } as const;
+    const response = await this.#calls.raw((wire) => wire.open(call));
+    try {
+      yield* readFrames(response, offsets);
+    } finally {
+      response.destroy();
+    }
+  }
+}

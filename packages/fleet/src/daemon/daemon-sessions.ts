@@ -1,0 +1,54 @@
+/**
+ * The persistent shells of a sandbox, through its daemon.
+ */
+
+import type {
+  SandboxSessions,
+  SessionExecOptions,
+  SessionExecResult,
+  SessionInfo,
+  SessionOptions,
+} from "@sandlot/contract";
+import { type Calls, HoldEnded } from "./calls.ts";
+import { encodeCall } from "./encoding.ts";
+import { lostResult } from "./lost.ts";
+import * as replies from "./replies.ts";
+
+export class DaemonSessions implements SandboxSessions {
+  readonly #calls: Calls;
+
+  constructor(calls: Calls) {
+    this.#calls = calls;
+  }
+
+  open(options: SessionOptions = {}): Promise<SessionInfo> {
+    const { sessionId, cwd, env } = options;
+    return this.#calls.post(replies.sessionInfoSchema, "/sandlot/sessions/open", { sessionId, cwd, env });
+  }
+
+  /** Aborting closes the connection, which ends the command inside. */
+  async exec(sessionId: string, command: string, options: SessionExecOptions = {}): Promise<SessionExecResult> {
+    const { stdin, timeoutMs, signal } = options;
+    const startedAt = this.#calls.world.monotonicMs();
+    const body = encodeCall({ sessionId, command, timeoutMs, hasStdin: stdin !== undefined }, stdin);
+    const call = { method: "POST", path: "/sandlot/sessions/exec", body, ...(signal && { signal }) } as const;
+    try {
+      return await this.#calls.raw((wire) => wire.ask(replies.sessionExecResultSchema, call));
+    } catch (error) {
+      signal?.throwIfAborted();
+      const { error: known, restarted } = await this.#calls.explain(error);
+      if (!restarted || error instanceof HoldEnded) throw known;
+      const lost = lostResult(sessionId, this.#calls.world.monotonicMs() - startedAt);
+      // Where the session was went with it.
+      return { ...lost, cwd: "/", shellEnded: true };
+    }
+  }
+
+  list(): Promise<readonly SessionInfo[]> {
+    return this.#calls.get(replies.sessionsSchema, "/sandlot/sessions");
+  }
+
+  async close(sessionId: string): Promise<void> {
+    await this.#calls.post(replies.foundSchema, "/sandlot/sessions/close", { sessionId });
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * The inner end of the way out, where nobody else can listen on the sandbox's loopback: every connection to a port is
+ * carried to a unix socket, opened anew for each, so that a proxy that was replaced is found at the same path.
+ */
+
+import { connect, createServer, type Socket } from "node:net";
+
+/** More than one sandbox's proxy takes. */
+const CONNECTIONS_MAX = 512;
+const NOBODY =
+  "Sandlot: the proxy of this sandbox does not run at the moment, so nothing outside can be reached. " +
+  "It comes back when the sandbox is next used.\n";
+
+/** Resolves when it listens; rejects when it cannot. */
+export function forward({ port, socketPath }: { readonly port: number; readonly socketPath: string }): Promise<void> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => carry(client, socketPath));
+  server.maxConnections = CONNECTIONS_MAX;
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host: "127.0.0.1", port, exclusive: true }, () => {
+      server.off("error", reject);
+      server.on("error", () => {});
+      resolve();
+    });
+  });
+}
+
+function carry(client: Socket, socketPath: string): void {
+  const proxy = connect({ path: socketPath, allowHalfOpen: true });
+  client.on("error", () => proxy.destroy());
+  const explain = (): void => {
+    const head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\nconnection: close\r\n";
+    client.end(`${head}content-length: ${Buffer.byteLength(NOBODY)}\r\n\r\n${NOBODY}`);
+    client.resume();
+  };
+  proxy.once("error", explain);
+  proxy.once("connect", () => {
+    proxy.off("error", explain);
+    proxy.on("error", () => client.destroy());
+    client.pipe(proxy).pipe(client);
+    // A proper end is passed on by `pipe`, after everything before it.
+    client.once("close", () => client.readableEnded || proxy.destroy());
+    proxy.once("close", () => proxy.readableEnded || client.destroy());
+  });
+}

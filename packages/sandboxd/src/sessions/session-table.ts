@@ -1,0 +1,60 @@
+/**
+ * The sessions of this sandbox, by id.
+ */
+
+import { SandlotError, type SessionInfo } from "@sandlot/contract";
+import type { ExecTable } from "../exec/exec-table.ts";
+import { Session } from "./session.ts";
+
+export interface SessionWish {
+  readonly sessionId: string | null;
+  readonly cwd: string | null;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export class SessionTable {
+  readonly #execs: ExecTable;
+  readonly #sessions = new Map<string, { readonly session: Session; readonly forget: () => void }>();
+  #serial = 0;
+
+  constructor(execs: ExecTable) {
+    this.#execs = execs;
+  }
+
+  /** Opens a session, or finds the one with this id as it is. */
+  open({ sessionId, cwd, env }: SessionWish): SessionInfo {
+    const id = sessionId ?? this.#freshId();
+    const known = this.#sessions.get(id);
+    if (known !== undefined) return known.session.info;
+    const session = new Session(this.#execs, id, cwd ?? this.#execs.around.defaultCwd, env);
+    this.#sessions.set(id, { session, forget: this.#execs.settle(session) });
+    return session.info;
+  }
+
+  find(sessionId: string): Session {
+    const found = this.#sessions.get(sessionId);
+    if (found === undefined) throw new SandlotError("session_not_found", { sessionId });
+    return found.session;
+  }
+
+  list(): SessionInfo[] {
+    return [...this.#sessions.values()].map(({ session }) => session.info);
+  }
+
+  /** `false`: there was none of that id. */
+  async close(sessionId: string): Promise<boolean> {
+    const found = this.#sessions.get(sessionId);
+    if (found === undefined) return false;
+    this.#sessions.delete(sessionId);
+    await found.session.close();
+    found.forget();
+    return true;
+  }
+
+  #freshId(): string {
+    for (;;) {
+      const id = `session-${++this.#serial}`;
+      if (!this.#sessions.has(id)) return id;
+    }
+  }
+}

@@ -1,0 +1,35 @@
+/**
+ * What outlives this run of the daemon: a few lines in a pipe that the supervisor holds and reads only when the daemon
+ * has died (see `supervisor.sh`). After a death the next run must still know the credentials of the last rebind, and the
+ * supervisor whether the daemon was of use, which tells a restart that helps from one that does not.
+ *
+ * Invariant: a line is short enough for the kernel to write it whole, and nothing in it is secret.
+ */
+
+import { writeSync } from "node:fs";
+import type { Secret } from "../wire/credentials.ts";
+
+export class SupervisorMemory {
+  readonly #fd: number | null;
+  #used = false;
+
+  /** Without a supervisor there is no next run to remember for. */
+  constructor(fd: number | null) {
+    this.#fd = fd;
+  }
+
+  /** Somebody who may ask has asked. */
+  noteUse(): void {
+    if (this.#used) return;
+    this.#used = true;
+    this.#write("up");
+  }
+
+  rebound({ generation, tokenHash }: Secret): void {
+    this.#write(JSON.stringify({ generation, tokenHash }));
+  }
+
+  #write(line: string): void {
+    if (this.#fd !== null) writeSync(this.#fd, `${line}\n`);
+  }
+}

@@ -1,0 +1,66 @@
+#!/bin/sh
+# The first process of a sandbox: it starts sandboxd, waits for whatever loses its parent, and starts sandboxd again when
+# something has killed it.
+#
+#   sh supervisor.sh <node under another name> <sandboxd.cjs>
+#
+# As pid 1 of its pid namespace it is out of reach of `kill -9 -1`, and a shell is a hundredth of a Node. Descriptors:
+#   3  the configuration, one line, read once and then kept in this shell's memory
+#   4  where the first daemon announces that it listens (optional)
+#   5  a listening socket (optional): held here, so that whoever connects during a restart waits instead of failing
+#   6  made here, a pipe that this shell reads only after a death: what the daemon would have to remember
+# The lines in 6 are "up" (somebody who may ask has asked) and what a rebind left: a generation and the hash of a token.
+# Nothing in them is secret.
+#
+# A daemon that ends by itself ends the sandbox. After any other death everything else in the sandbox is ended too: its
+# output has lost its reader and nobody knows any more whose it is.
+
+if [ "$$" != 1 ]; then
+  echo "sandboxd: the supervisor must be the first process of a pid namespace" >&2
+  exit 2
+fi
+# What a shell would catch must not end it either. Node sets these back for itself, and for commands.
+trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE
+
+IFS= read -r config <&3 || [ -n "$config" ] || exit 2
+exec 3<&-
+
+# An empty here-document is a pipe in most shells. Opened again, it has both ends and never comes to its end.
+exec 6<<END
+END
+if [ ! -p /proc/self/fd/6 ]; then
+  fifo="${TMPDIR:-/tmp}/.sandboxd-supervisor"
+  rm -f "$fifo" && mkfifo -m 600 "$fifo" && exec 6<>"$fifo" && rm -f "$fifo" || exit 2
+else
+  exec 6<>/proc/self/fd/6
+fi
+
+rebound=
+restarted=
+deaths=0
+while :; do
+  "$@" --config-fd 3 --supervisor-fd 6 $restarted 3<<END &
+$config
+$rebound
+END
+  daemon=$!
+  exec 4>&-
+  wait "$daemon"
+  status=$?
+  # Up to 128 it ended by itself; above, a signal ended it.
+  [ "$status" -gt 128 ] || exit "$status"
+  kill -9 -1 2>/dev/null
+
+  echo . >&6
+  while IFS= read -r line <&6; do
+    case $line in
+    .) break ;;
+    up) deaths=0 ;;
+    *) rebound=$line ;;
+    esac
+  done
+  # One that dies again and again before anybody could use it will not live.
+  deaths=$((deaths + 1))
+  [ "$deaths" -le 5 ] || exit 1
+  restarted=--restarted
+done

@@ -1,0 +1,44 @@
+/**
+ * Starts a program in a session of its own, with a terminal as its controlling one. Node can make the session and not the
+ * rest; `setsid` does both. The native part could fork, too, but what it forks would inherit every other terminal.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, constants, openSync } from "node:fs";
+import { SandlotError } from "@sandlot/contract";
+import { SEARCH_PATH } from "../exec/fifo-pool.ts";
+import { markAsCommand } from "../exec/mark-as-command.ts";
+import { maskedStdio } from "../exec/masked-descriptors.ts";
+import { noTerminals } from "./pty.ts";
+
+/** Throws when it cannot be started at all. A program that is not there ends with 127. */
+export function startProgram(
+  command: readonly string[],
+  terminalFd: number,
+  cwd: string,
+  env: Readonly<Record<string, string>>,
+): ChildProcess {
+  const setsid = findProgram("setsid");
+  if (setsid === null) throw noTerminals("a terminal, for the program setsid");
+  try {
+    const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
+    const child = spawn(setsid, ["-c", ...command], { cwd, env, stdio });
+    markAsCommand(child.pid);
+    return child;
+  } catch (error) {
+    const problem = (error as Error).message;
+    throw new SandlotError("invalid_request", { field: "command", problem: `it cannot be started: ${problem}` });
+  }
+}
+
+function findProgram(name: string): string | null {
+  for (const directory of SEARCH_PATH.split(":")) {
+    try {
+      closeSync(openSync(`${directory}/${name}`, constants.O_RDONLY));
+      return `${directory}/${name}`;
+    } catch {
+      // Not in this one.
+    }
+  }
+  return null;
+}

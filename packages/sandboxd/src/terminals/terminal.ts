@@ -1,0 +1,271 @@
+/**
+ * One terminal: a program, its pseudo terminal, what it has shown lately, and whoever is attached.
+ *
+ *   open ──▶ running ──▶ ended (the program is gone and all its output was read)
+ *              └ close: the line is hung up, the program gets HUP, after a grace KILL
+ *
+ * Invariants
+ * - Output is held in a bounded ring by byte offset. With nobody attached the oldest is dropped.
+ * - With somebody attached, nothing is read that the slowest reader is more than a window behind of: its programs wait.
+ * - No other program ever gets the daemon's side of the terminal.
+ */
+
+import type { ChildProcess } from "node:child_process";
+import { closeSync, constants, openSync, readSync } from "node:fs";
+import { ReadStream } from "node:tty";
+import { TERMINAL_WINDOW_BYTES, type TerminalInfo } from "@sandlot/contract";
+import { bootTicks, monotonicMs, timer, wallMs } from "../clock.ts";
+import { checkDirectory, shell } from "../exec/command.ts";
+import type { ExecTable, Resident } from "../exec/exec-table.ts";
+import { maskDescriptor } from "../exec/masked-descriptors.ts";
+import { OutputRing } from "../exec/output-ring.ts";
+import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
+import { openPty, resizePty } from "./pty.ts";
+import { startProgram } from "./start-program.ts";
+
+export interface TerminalWish {
+  readonly command: readonly string[] | null;
+  readonly cwd: string | null;
+  readonly env: Readonly<Record<string, string>>;
+  readonly columns: number;
+  readonly rows: number;
+}
+
+/** Somebody who is attached. */
+export interface TerminalReader {
+  /** Up to where it has read. */
+  readonly readOffset: number;
+  /** There is more, or the end. */
+  notice(): void;
+}
+
+export interface TerminalEnd {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+/** Twice what a reader may be behind, several times over: somebody who attaches again finds the last screens. */
+const HELD_BYTES = 4 * TERMINAL_WINDOW_BYTES;
+/** After its program's end, a terminal that others still have open is read for this long. */
+const LINGER_MS = 200;
+const TAIL_LOOK_MS = 5;
+/** Then others have their turn. */
+const TAIL_READS_MAX = 64;
+const tail = Buffer.allocUnsafeSlow(64 * 1024);
+const INPUT_MAX_BYTES = 1024 * 1024;
+const TERMINAL_ENVIRONMENT = { TERM: "xterm-256color", COLORTERM: "truecolor" };
+
+export class Terminal implements Resident {
+  readonly id: string;
+  readonly output = new OutputRing(HELD_BYTES);
+  readonly ended: Promise<void>;
+  readonly #execs: ExecTable;
+  readonly #key: string;
+  readonly #command: readonly string[];
+  readonly #createdAt = wallMs();
+  readonly #startTicks = bootTicks();
+  readonly #readers = new Set<TerminalReader>();
+  readonly #child: ChildProcess;
+  readonly #masterFd: number;
+  readonly #line: ReadStream;
+  #columns: number;
+  #rows: number;
+  #exit: TerminalEnd | null = null;
+  #slaveFd: number | null;
+  #isPaused = false;
+  #isHungUp = false;
+  #byHand = false;
+
+  constructor(execs: ExecTable, id: string, wish: TerminalWish) {
+    const { environment, defaultCwd, marker, commandPrefix } = execs.around;
+    const cwd = wish.cwd ?? defaultCwd;
+    checkDirectory(cwd);
+    this.id = id;
+    this.#execs = execs;
+    this.#key = execs.admit();
+    this.#command = wish.command ?? [shell().file];
+    this.#columns = wish.columns;
+    this.#rows = wish.rows;
+    const { masterFd, slavePath } = openPty(wish.columns, wish.rows);
+    this.#masterFd = masterFd;
+    const unmask = maskDescriptor(masterFd);
+    this.#line = new ReadStream(masterFd);
+    this.#line.once("close", unmask);
+    this.#slaveFd = openSync(slavePath, constants.O_RDWR | constants.O_NOCTTY);
+    try {
+      const env = { ...TERMINAL_ENVIRONMENT, ...environment, ...wish.env, [MARKER_NAME]: marker(this.#key) };
+      this.#child = startProgram([...commandPrefix, ...this.#command], this.#slaveFd, cwd, env);
+    } catch (error) {
+      this.#letGo();
+      this.#line.destroy();
+      throw error;
+    }
+    this.#child.once("exit", (exitCode, signal) => this.#exited({ exitCode, signal }));
+    this.#child.once("error", () => this.#exited({ exitCode: 127, signal: null }));
+    this.ended = this.#read();
+  }
+
+  get info(): TerminalInfo {
+    return {
+      terminalId: this.id,
+      command: this.#command,
+      columns: this.#columns,
+      rows: this.#rows,
+      createdAt: this.#createdAt,
+      attachedCount: this.#readers.size,
+    };
+  }
+
+  get trace(): ExecTrace {
+    return { key: this.#key, pid: this.#child.pid ?? null, startTicks: this.#startTicks, alone: false };
+  }
+
+  /** Somebody has hung up. */
+  get isHungUp(): boolean {
+    return this.#isHungUp;
+  }
+
+  /** How its program ended, once all its output is in the ring. */
+  get end(): TerminalEnd | null {
+    return this.output.closed ? this.#exit : null;
+  }
+
+  /** Its own shell waiting for somebody to type is not work; somebody who is there to type is. */
+  isBusy(members: readonly ProcessRow[]): boolean {
+    return this.#readers.size > 0 || members.some(({ pid }) => pid !== this.#child.pid);
+  }
+
+  /** Returns how to detach. */
+  attach(reader: TerminalReader): () => void {
+    this.#readers.add(reader);
+    this.balance();
+    return () => {
+      this.#readers.delete(reader);
+      this.balance();
+    };
+  }
+
+  /** `false`: it has enough for now; `onRoom` is called when more may come. */
+  write(bytes: Uint8Array, onRoom: () => void): boolean {
+    if (this.#line.destroyed) return true;
+    this.#line.write(bytes);
+    if (this.#line.writableLength < INPUT_MAX_BYTES) return true;
+    this.#line.once("drain", onRoom);
+    return false;
+  }
+
+  resize(columns: number, rows: number): void {
+    this.#columns = columns;
+    this.#rows = rows;
+    if (!this.#line.destroyed) resizePty(this.#masterFd, columns, rows);
+  }
+
+  /** Reads on, or waits, by how far the slowest reader is behind. */
+  balance(): void {
+    let slowest = this.output.endOffset;
+    for (const { readOffset } of this.#readers) slowest = Math.min(slowest, readOffset);
+    const mustWait = this.output.endOffset - slowest >= TERMINAL_WINDOW_BYTES;
+    if (mustWait === this.#isPaused) return;
+    this.#isPaused = mustWait;
+    if (this.#byHand) return;
+    if (mustWait) this.#line.pause();
+    else this.#line.resume();
+  }
+
+  /** Hangs up, and ends the program if that is not enough. What has left the terminal on purpose goes on. */
+  async close(): Promise<void> {
+    this.#isHungUp = true;
+    this.#letGo();
+    this.#line.destroy();
+    this.#signal("SIGHUP");
+    // A stopped program would hear of it only when it goes on.
+    this.#signal("SIGCONT");
+    const late = timer(this.#execs.around.killGraceMs, () => this.#signal("SIGKILL"));
+    await this.ended;
+    late.cancel();
+  }
+
+  #read(): Promise<void> {
+    this.#line.on("data", (bytes: Buffer) => this.#received(bytes));
+    // EIO: nobody has the other side open any more.
+    this.#line.on("error", () => {});
+    return new Promise((resolve) => {
+      const settle = (): void => {
+        if (!this.#line.destroyed || this.#exit === null || this.output.closed) return;
+        this.output.close();
+        for (const reader of this.#readers) reader.notice();
+        resolve();
+      };
+      this.#line.once("close", settle);
+      this.#child.once("exit", settle);
+      this.#child.once("error", settle);
+    });
+  }
+
+  #received(bytes: Buffer): void {
+    this.output.write(bytes);
+    for (const reader of this.#readers) reader.notice();
+    this.balance();
+  }
+
+  #exited(end: TerminalEnd): void {
+    this.#exit ??= end;
+    this.#readRest();
+  }
+
+  /** First what the stream has taken out of the line, at the readers' pace; then what is still in the line. */
+  #readRest(): void {
+    if (this.#line.destroyed) return;
+    if (this.#isPaused || this.#line.readableLength > 0) {
+      timer(TAIL_LOOK_MS, () => this.#readRest());
+      return;
+    }
+    this.#byHand = true;
+    // Pausing alone lets it take one piece more.
+    (this.#line as unknown as { readonly _handle: { readStop(): void } | null })._handle?.readStop();
+    this.#letGo();
+    this.#readTail(monotonicMs() + LINGER_MS);
+  }
+
+  /**
+   * What is still in the line after the program's end. By hand, because libuv takes the hang-up for the end as soon as one
+   * read was short, and would lose the rest. The kernel says truly when there is no more; unless others have the terminal
+   * open, for which nobody waits long.
+   */
+  #readTail(until: number): void {
+    let deadline = until;
+    for (let reads = 0; reads < TAIL_READS_MAX && !this.#isPaused && !this.#line.destroyed; reads++) {
+      const count = readNow(this.#masterFd);
+      if (count === "end" || (count === "nothing" && monotonicMs() > deadline)) this.#line.destroy();
+      if (typeof count === "string") break;
+      this.#received(tail.subarray(0, count));
+      deadline = monotonicMs() + LINGER_MS;
+    }
+    if (!this.#line.destroyed) timer(TAIL_LOOK_MS, () => this.#readTail(this.#isPaused ? Infinity : deadline));
+  }
+
+  /** Our own opening of the program's side, which keeps the line from hanging up before it was read. */
+  #letGo(): void {
+    if (this.#slaveFd !== null) closeSync(this.#slaveFd);
+    this.#slaveFd = null;
+  }
+
+  #signal(name: NodeJS.Signals): void {
+    const pid = this.#child.pid;
+    if (pid === undefined || this.#exit !== null) return;
+    try {
+      process.kill(-pid, name);
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+}
+
+function readNow(fd: number): number | "nothing" | "end" {
+  try {
+    return readSync(fd, tail, 0, tail.length, null) || "end";
+  } catch (error) {
+    // EIO: nobody has the other side open, and all was read.
+    return (error as NodeJS.ErrnoException).code === "EAGAIN" ? "nothing" : "end";
+  }
+}

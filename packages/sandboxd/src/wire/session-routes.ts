@@ -1,0 +1,44 @@
+/**
+ * Sessions over the wire.
+ */
+
+import { SANDBOX_LIMITS } from "@sandlot/contract";
+import { checkEnvironment, checkId, checkTimeout } from "../exec/command.ts";
+import { checkPath } from "../files/paths.ts";
+import type { SessionTable } from "../sessions/session-table.ts";
+import { invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
+import type { Routes } from "./routes.ts";
+
+export function sessionRoutes(sessions: SessionTable): Routes {
+  return {
+    "GET /sandlot/sessions": (_request, response) => sendJson(response, sessions.list()),
+
+    "POST /sandlot/sessions/open": async (request, response) => {
+      const { sessionId, cwd, env = {} } = await readJson(request);
+      const wish = {
+        sessionId: sessionId === undefined ? null : checkId(sessionId, "sessionId"),
+        cwd: cwd === undefined ? null : checkPath(cwd),
+        env: checkEnvironment(env),
+      };
+      sendJson(response, sessions.open(wish));
+    },
+
+    "POST /sandlot/sessions/exec": async (request, response) => {
+      const { line, bytes } = await readLineAndBytes(request);
+      const command = text(line, "command");
+      if (command.includes("\0")) throw invalid("command", "it contains a NUL byte");
+      const result = await sessions.find(text(line, "sessionId")).exec({
+        command,
+        stdin: line.hasStdin === true ? bytes : null,
+        timeoutMs: line.timeoutMs === undefined ? SANDBOX_LIMITS.execTimeoutMs : checkTimeout(line.timeoutMs),
+        isAbandoned: () => response.destroyed,
+        onAbandoned: (listener) => response.on("close", listener),
+      });
+      if (!response.destroyed) sendJson(response, result);
+    },
+
+    "POST /sandlot/sessions/close": async (request, response) => {
+      sendJson(response, { found: await sessions.close(text(await readJson(request), "sessionId")) });
+    },
+  };
+}
