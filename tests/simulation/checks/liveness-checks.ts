@@ -150,9 +150,11 @@ export class LivenessChecks {
     for (const held of this.#truth.leases) {
       const { forced, lost, instance } = held;
       if (forced === null || !instance.process.alive || instance.closing) continue;
-      // Who gave it back before it could be told was not waiting to hear.
+      // Who gave it back before it could be told was not waiting to hear; and whom the store did not answer could not.
       const pausedMs = instance.process.pausedMs - forced.pausedMs;
-      const heldOnMs = (held.releasedAt ?? this.#truth.now) - forced.at - pausedMs;
+      const until = held.releasedAt ?? this.#truth.now;
+      const unansweredAt = instance.storeFailures.findLast((at) => at > forced.at && at <= until) ?? forced.at;
+      const heldOnMs = until - unansweredAt - pausedMs;
       if (heldOnMs < this.#truth.settings.sessionLifetimeMs) continue;
       // A pause lets every patience run out, and a lost store takes the reason with it.
       if (pausedMs > 0 || this.#truth.emptiedAt >= forced.at) continue;

@@ -145,19 +145,16 @@ export const fileCases: readonly BackendCase[] = [
       const { files } = await stage.sandbox();
       await files.write(`${HERE}/file`, "x");
       await files.mkdir(`${HERE}/dir`);
-      for (const read of [files.read(MISSING), files.readText(MISSING), files.stat(MISSING), files.remove(MISSING)])
-        await stage.rejects(read, "file_not_found");
+      const onMissing = [files.read, files.readText, files.stat, files.remove];
+      for (const use of onMissing) await stage.rejects(use.call(files, MISSING), "file_not_found");
       await stage.rejects(files.rename(MISSING, `${HERE}/x`), "file_not_found");
-      for (const read of [files.read(`${HERE}/dir`), files.readText(`${HERE}/dir`)])
-        await stage.rejects(read, "is_a_directory");
-      for (const write of [files.write(`${HERE}/dir`, "x"), files.append(`${HERE}/dir`, "x")])
-        await stage.rejects(write, "is_a_directory");
-      for (const below of [
-        files.write(`${HERE}/file/x`, "x"),
-        files.mkdir(`${HERE}/file/x`),
-        files.mkdir(`${HERE}/file`),
-      ])
-        await stage.rejects(below, "not_a_directory");
+      await stage.rejects(files.read(`${HERE}/dir`), "is_a_directory");
+      await stage.rejects(files.readText(`${HERE}/dir`), "is_a_directory");
+      await stage.rejects(files.write(`${HERE}/dir`, "x"), "is_a_directory");
+      await stage.rejects(files.append(`${HERE}/dir`, "x"), "is_a_directory");
+      await stage.rejects(files.write(`${HERE}/file/x`, "x"), "not_a_directory");
+      await stage.rejects(files.mkdir(`${HERE}/file/x`), "not_a_directory");
+      await stage.rejects(files.mkdir(`${HERE}/file`), "not_a_directory");
     },
   },
   {
