@@ -11,10 +11,10 @@ import { type HoldChecks, hasHolder } from "./hold-checks.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
 /**
- * How far an instance's idea of the store's clock may be off: as long as one answer takes. To give no lease after the
- * maximum lifetime, it must end a sandbox as soon as it may be that old.
+ * How far an instance's idea of the store's clock may be off: as long as a renewal takes, which after a pause is a beat and
+ * a registration. To give no lease after the maximum lifetime, it must end a sandbox as soon as it may be that old.
  */
-const STORE_DELAY_MS = 3_200;
+const STORE_DELAY_MS = 6_400;
 /** How long an answer of the store may be old when somebody acts on it. */
 const ROOM_DELAY_MS = 5_000;
 

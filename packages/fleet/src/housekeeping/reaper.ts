@@ -5,7 +5,7 @@
  * instance may judge, because an old clock makes everything look idle.
  */
 
-import type { LeaseId } from "@sandlot/contract";
+import type { Generation, LeaseId } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Leases } from "../leases/leases.ts";
@@ -89,7 +89,7 @@ export class Reaper {
       row === undefined ? [] : [[leaseId, `${row.generation}.${row.beat}`] as const],
     );
     const unrenewedFor = this.#renewals.observe(beats, world.monotonicMs(), membership.sightSince());
-    const present = new Set(rows.map(([leaseId]) => leaseId));
+    const present = new Map(rows.flatMap(([leaseId, row]) => (row === undefined ? [] : [[leaseId, row.generation]])));
     for (const [leaseId, row] of rows) {
       if (row === undefined || (unrenewedFor.get(leaseId) ?? 0) < row.ttlMs) continue;
       if (!membership.mayJudge()) return;
@@ -109,9 +109,11 @@ export class Reaper {
    * Leases of ours whose row is gone, whoever removed it, and those without a row that nobody came back to. As long as
    * a row is there, somebody renews it, at whichever instance, also while its sandbox is lost to us.
    */
-  async #noticeExpired(present: ReadonlySet<LeaseId>): Promise<void> {
+  async #noticeExpired(present: ReadonlyMap<LeaseId, Generation>): Promise<void> {
     const { world, leases, membership, parkIfUnused } = this.#parts;
     const remote = [...leases.all()].filter(({ ttlMs }) => ttlMs !== null);
+    // A grant that took effect without our hearing of it.
+    for (const lease of remote) if (present.get(lease.id) === lease.generation && !lease.granting) lease.granted = true;
     const missing = remote.flatMap(({ id }) => (present.has(id) ? [] : [[id, true] as const]));
     const missingFor = this.#missing.observe(missing, world.monotonicMs(), membership.sightSince());
     for (const lease of remote) {

@@ -145,8 +145,10 @@ export const fileCases: readonly BackendCase[] = [
       const { files } = await stage.sandbox();
       await files.write(`${HERE}/file`, "x");
       await files.mkdir(`${HERE}/dir`);
-      const onMissing = [files.read, files.readText, files.stat, files.remove];
-      for (const use of onMissing) await stage.rejects(use.call(files, MISSING), "file_not_found");
+      await stage.rejects(files.read(MISSING), "file_not_found");
+      await stage.rejects(files.readText(MISSING), "file_not_found");
+      await stage.rejects(files.stat(MISSING), "file_not_found");
+      await stage.rejects(files.remove(MISSING), "file_not_found");
       await stage.rejects(files.rename(MISSING, `${HERE}/x`), "file_not_found");
       await stage.rejects(files.read(`${HERE}/dir`), "is_a_directory");
       await stage.rejects(files.readText(`${HERE}/dir`), "is_a_directory");
