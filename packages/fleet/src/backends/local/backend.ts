@@ -1,0 +1,323 @@
+/**
+ * The `local` backend: sandboxes on this machine, isolated by bubblewrap and the kernel, with no engine that has to run.
+ *
+ *   create   maker.ts      an intent on disk, the workspace, limits, a socket, then bubblewrap with the daemon inside
+ *   attach   daemon/       a connection to the daemon's socket
+ *   probe    objects/      the init's pid and start time, and its pulse
+ *   watch    watcher.ts    pulses: the kernel closes them when a sandbox ends
+ *   destroy  remover.ts    the init is killed, its pid namespace with it, then everything that was made for it goes
+ *
+ * Sandboxes belong to no process: they outlive the fleet that made them, and any process of the fleet finds them by the
+ * directory of objects. What is decided here: how a call is abandoned, and what a failure to reach a daemon means.
+ */
+
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type EngineRef,
+  isSandlotError,
+  type SandboxId,
+  SandlotError,
+  type ThreadKey,
+  WORKSPACE_ROOT,
+} from "@sandlot/contract";
+import type {
+  Activity,
+  Attachment,
+  Backend,
+  Capability,
+  Created,
+  CreateSpec,
+  Credentials,
+  EngineEvent,
+  EngineObject,
+  ListOptions,
+  Target,
+} from "../../backend/backend.ts";
+import { DaemonAttachment, readActivity, rebindDaemon } from "../../daemon/index.ts";
+import type { Refusal } from "../../network/index.ts";
+import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import { Layout as DiskLayout, slotNameOf } from "../../workspace/disk/layout.ts";
+import { abortable } from "../../world/waiting.ts";
+import type { Liveness, World } from "../../world/world.ts";
+import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
+import { KnownCredentials } from "./credentials.ts";
+import { Egresses } from "./egress.ts";
+import { machineId } from "./engine/process-table.ts";
+import { strayDescriptors } from "./engine/stray-descriptors.ts";
+import { Guards } from "./guards.ts";
+import { lazyLimits } from "./lazy-limits.ts";
+import { type Limits, openLimits } from "./limits/index.ts";
+import { Maker } from "./maker.ts";
+import { type ParsedRef, parseRef } from "./objects/engine-ref.ts";
+import { type Layout, makeLayout } from "./objects/layout.ts";
+import { ObjectLiveness } from "./objects/object-liveness.ts";
+import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
+import { Remover } from "./remover.ts";
+import { Renewer } from "./renewer.ts";
+import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
+import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
+import { PathMap } from "./unsafe/path-map.ts";
+import { mappingsOf, UnsafeEngine } from "./unsafe/unsafe-engine.ts";
+import { Watcher } from "./watcher.ts";
+
+export interface LocalBackendOptions {
+  readonly settings: ConfiguredSettings;
+  readonly world: World;
+  /** A sandbox wanted to reach something that its policy refuses. */
+  readonly onRefused?: (sandboxId: SandboxId, refusal: Refusal) => void;
+  /** Something went wrong that no call can tell of. */
+  readonly onProblem?: (error: unknown) => void;
+  /** What the installation would otherwise decide, for tests. */
+  readonly installation?: Partial<LocalSettings>;
+}
+
+const NAME = "local";
+
+export function createLocalBackend(options: LocalBackendOptions): Backend {
+  return new LocalBackend(options);
+}
+
+class LocalBackend implements Backend {
+  readonly name = NAME;
+  readonly capabilities: ReadonlySet<Capability>;
+  readonly workspaces: DiskWorkspaces;
+  readonly #world: World;
+  readonly #layout: Layout;
+  readonly #objects: ObjectStore;
+  readonly #liveness: ObjectLiveness;
+  readonly #credentials: KnownCredentials;
+  readonly #limits: Limits;
+  readonly #egresses: Egresses;
+  readonly #guards: Guards;
+  readonly #maker: Maker;
+  readonly #remover: Remover;
+  readonly #watcher: Watcher;
+  readonly #renewer: Renewer;
+  readonly #attachments = new Set<Attachment>();
+  readonly #creating = new Set<Promise<unknown>>();
+  readonly #closing = new AbortController();
+  readonly #sweeping: Promise<void>;
+
+  constructor({ settings: configured, world, installation = {}, onRefused, onProblem }: LocalBackendOptions) {
+    const settings = { ...localSettings(configured), ...installation };
+    const { fleetId, home, account } = settings;
+    const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
+    this.#layout = layout;
+    const id = machineId();
+    this.#world = world;
+    this.workspaces = new DiskWorkspaces({ root: layout.root, account, world });
+    this.#objects = new ObjectStore(layout, world.identity);
+    this.#liveness = new ObjectLiveness(layout, world, id);
+    this.#credentials = new KnownCredentials(layout, this.workspaces);
+    this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
+    const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };
+    this.#egresses = new Egresses({ world, layout, account, blueprints: settings.blueprints, onRefused });
+    this.#guards = new Guards(world, this.#limits, layout, onProblem ?? (() => {}));
+    const egresses = this.#egresses;
+    this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });
+    const isUnsafe = settings.local.isolation === "unsafe-process";
+    const engine = isUnsafe
+      ? new UnsafeEngine(settings, layout)
+      : new BubblewrapEngine(settings, layout.root, join(layout.root, "etc"));
+    const parts = { ...shared, egresses, settings, remover: this.#remover, engine, machineId: id };
+    this.#maker = new Maker({ ...parts, strays: strayDescriptors() });
+    this.#watcher = new Watcher(layout, this.#objects, this.#liveness, world);
+    this.#renewer = new Renewer(world, this.#objects, this.#liveness, this.#credentials, settings.orphanTimeoutMs);
+    if (settings.orphanTimeoutMs > 0) this.#renewer.start();
+    this.#sweeping = this.#sweep();
+    this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible);
+  }
+
+  create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    return this.#ask("create", signal, () => {
+      this.#check(spec);
+      const creating = this.#create(spec, AbortSignal.any([signal, this.#closing.signal]));
+      this.#creating.add(creating);
+      const done = () => this.#creating.delete(creating);
+      creating.then(done, done);
+      return creating;
+    });
+  }
+
+  attach(target: Target, signal: AbortSignal): Promise<Attachment> {
+    return this.#ask("attach", signal, async () => {
+      const { name } = this.#parse(target.ref);
+      const daemon = this.#credentials.target(name, target.sandboxId, target);
+      const inner = await this.#reach(target, () => DaemonAttachment.open(daemon, this.#world, signal));
+      this.#credentials.note(name, target);
+      const attachment = await this.#dressed(name, inner);
+      this.#attachments.add(attachment);
+      void attachment.closed.then(() => this.#attachments.delete(attachment));
+      return attachment;
+    });
+  }
+
+  rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
+    return this.#ask("rebind", signal, async () => {
+      const { name } = this.#parse(target.ref);
+      const daemon = this.#credentials.target(name, target.sandboxId, from);
+      await this.#reach(target, () => rebindDaemon(daemon, target, signal));
+      this.#credentials.note(name, target);
+    });
+  }
+
+  probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
+    return this.#ask("probe", signal, () => this.#probe(ref));
+  }
+
+  destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
+    return this.#ask("destroy", signal, async () => {
+      const { name } = this.#parse(ref);
+      await this.#remover.destroy(ref, signal);
+      this.#credentials.forget(name);
+      this.#guards.forget(name);
+    });
+  }
+
+  /** Always consistent: what was made is on disk before it is made. */
+  list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
+    return this.#ask("list", signal, async () => {
+      const names = await this.#objects.names();
+      const wanted = sandboxId === undefined ? names : names.filter((name) => name.startsWith(`${sandboxId}-`));
+      const listed = await Promise.all(wanted.map((name) => this.#listed(name, sandboxId)));
+      return listed.filter((object) => object !== null);
+    });
+  }
+
+  watch(listener: (event: EngineEvent) => void): () => void {
+    return this.#watcher.add(listener);
+  }
+
+  activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
+    return this.#ask("activity", signal, async () => {
+      const object = await this.#objects.get(this.#parse(ref).name);
+      if (object === null) throw new SandlotError("sandbox_not_found", { id: ref });
+      const { sandboxId, generation } = object.record.labels;
+      return this.#reach({ sandboxId, generation, ref }, () =>
+        this.#credentials.ask(object, (target) => readActivity(target, signal)),
+      );
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort(closedError("create"));
+    this.#watcher.stop();
+    this.#renewer.stop();
+    await Promise.allSettled([...this.#creating, this.#sweeping]);
+    await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
+    this.#guards.close();
+    this.#egresses.close();
+    this.workspaces.close();
+    this.#limits.close();
+  }
+
+  /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
+  async #sweep(): Promise<void> {
+    await Promise.allSettled([this.#objects.sweep(this.#world.wallMs()), this.workspaces.sweep()]);
+  }
+
+  async #create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const created = await this.#maker.make(spec, signal);
+    const { name } = this.#parse(created.ref);
+    this.#credentials.note(name, spec);
+    const object = await this.#objects.get(name);
+    if (object !== null) this.#guards.watch(object);
+    return created;
+  }
+
+  /** An attachment as it is given out: under the sandbox's limits, with its way out in place. */
+  async #dressed(name: string, inner: DaemonAttachment): Promise<Attachment> {
+    try {
+      const object = await this.#objects.get(name);
+      if (object === null) return inner;
+      await this.#egresses.join(object);
+      const limited = this.#guards.limited(object, inner.sandbox);
+      const sandbox = object.record.isolation === "bubblewrap" ? limited : mappedSandbox(limited, this.#mapOf(object));
+      const { closed } = inner;
+      return { sandbox, closed, connect: (port, signal) => inner.connect(port, signal), close: () => inner.close() };
+    } catch (error) {
+      await inner.close();
+      throw error;
+    }
+  }
+
+  #mapOf({ name, record }: LocalObject): PathMap {
+    const { threadKey } = record.labels;
+    const disk = new DiskLayout(this.#layout.root);
+    const slot = slotNameOf(record.place);
+    const to = slot === null ? WORKSPACE_ROOT : "/mnt";
+    const from = slot === null ? disk.userData(threadKey ?? ("" as ThreadKey)) : disk.mnt(slot);
+    return new PathMap(mappingsOf(this.#layout, name, [{ from, to, readOnly: false }, ...record.mounts]));
+  }
+
+  /** Whoever cannot be reached is asked for in the machine: only what is dead there is lost. */
+  async #reach<T>(
+    target: { sandboxId: SandboxId; generation: number; ref: EngineRef },
+    call: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isSandlotError(error, "sandbox_unreachable") || (await this.#probe(target.ref)) !== "dead") throw error;
+      const { sandboxId, generation } = target;
+      throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause: error });
+    }
+  }
+
+  async #probe(ref: EngineRef): Promise<Liveness> {
+    const parsed = parseRef(ref);
+    if (parsed === null) return "unknown";
+    const object = await this.#objects.get(parsed.name);
+    return object === null ? this.#liveness.ofReference(parsed) : this.#liveness.of(object);
+  }
+
+  async #listed(name: string, sandboxId: SandboxId | undefined): Promise<EngineObject | null> {
+    const object = await this.#objects.get(name);
+    if (object === null || (sandboxId !== undefined && object.record.labels.sandboxId !== sandboxId)) return null;
+    if (object.isRemains && (await this.#remover.settle(object))) return null;
+    const listed = this.#objectOf(object);
+    if (listed.liveness === "alive") this.#guards.watch(object);
+    return listed;
+  }
+
+  #objectOf(object: LocalObject): EngineObject {
+    const { labels, place } = object.record;
+    return { ref: object.ref, labels, liveness: this.#liveness.of(object), place };
+  }
+
+  #parse(ref: EngineRef): ParsedRef {
+    const parsed = parseRef(ref);
+    if (parsed === null) throw new SandlotError("sandbox_not_found", { id: ref });
+    return parsed;
+  }
+
+  #check({ blueprint }: CreateSpec): void {
+    const missing = (capability: Capability, neededBy: string) =>
+      new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
+    const { capabilities } = this;
+    if (blueprint.image !== undefined) throw missing("image", "the blueprint's image");
+    if (!capabilities.has("limits") && Object.values(blueprint.limits).some((limit) => limit !== undefined))
+      throw missing("limits", "the blueprint's limits");
+    if (!capabilities.has("network") && blueprint.network.mode !== "open" && blueprint.network.allow.length > 0)
+      throw missing("network", "the blueprint's network");
+  }
+
+  /** Asks, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
+  async #ask<T>(operation: string, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+    if (this.#closing.signal.aborted) throw closedError(operation);
+    signal.throwIfAborted();
+    return abortable(call(), signal);
+  }
+}
+
+function closedError(operation: string): SandlotError {
+  return new SandlotError("fleet_closed", { operation });
+}
+
+function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean): ReadonlySet<Capability> {
+  const always: Capability[] = ["mounts", "sessions", "terminal", "watch", "preview"];
+  // Without namespaces nothing keeps a network policy or a slot.
+  if (isUnsafe) return new Set(always);
+  return new Set([...always, "limits", "network", ...(lateBinding ? (["late-binding"] as const) : [])]);
+}

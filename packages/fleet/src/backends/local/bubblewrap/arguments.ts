@@ -1,0 +1,94 @@
+/**
+ * The command line of bubblewrap for one sandbox.
+ *
+ * Invariants
+ * - Nothing inside has a capability, may gain one, or may make a user namespace; inside, everybody is `sandbox`.
+ * - The root is read-only. What can be written is the workspace, configured mounts that say so, and file systems in
+ *   memory that have a size.
+ * - The argument list holds nothing secret: every process of the host can read it.
+ */
+
+import { DEFAULT_CWD } from "@sandlot/contract";
+import type { Binding } from "../mounts.ts";
+import { INNER_ACCOUNT } from "../settings.ts";
+import type { BubblewrapFeatures } from "./features.ts";
+import { HOSTNAME } from "./system-files.ts";
+
+export interface SandboxShape {
+  readonly features: BubblewrapFeatures;
+  /** From `system-files.ts`. */
+  readonly system: readonly string[];
+  readonly proc: readonly string[];
+  /** Contents by path, each with the descriptor it is read from. */
+  readonly files: readonly { readonly path: string; readonly fd: number }[];
+  /** The workspace, or a blank's whole `/mnt`, the daemon's files, and what is configured. */
+  readonly bindings: readonly Binding[];
+  /** How large a file system in memory may be, of a wanted size. */
+  readonly memoryBytes: (wanted: number) => number;
+  readonly temporaryBytes: number;
+  readonly homeBytes: number;
+  /** Keeps the network namespace that it is started in, instead of one with nothing in it. */
+  readonly keepsNetwork: boolean;
+  readonly statusFd: number;
+  readonly seccompFd: number | null;
+  readonly command: readonly string[];
+}
+
+/** The daemon's own place, apart from what commands use: a full `/tmp` must not stop it. */
+export const DAEMON_DIRECTORY = "/run/sandlot";
+export const DAEMON_TEMPORARY = `${DAEMON_DIRECTORY}/tmp`;
+const DAEMON_TEMPORARY_BYTES = 64 * 1024 * 1024;
+const SHARED_MEMORY_BYTES = 64 * 1024 * 1024;
+
+export function bubblewrapArguments(shape: SandboxShape): readonly string[] {
+  const { features, statusFd, seccompFd } = shape;
+  return [
+    ...["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"],
+    ...(shape.keepsNetwork ? [] : ["--unshare-net"]),
+    ...(features.disableUserNamespaces ? ["--disable-userns"] : []),
+    ...["--uid", String(INNER_ACCOUNT.uid), "--gid", String(INNER_ACCOUNT.gid)],
+    ...["--hostname", HOSTNAME, "--cap-drop", "ALL", "--new-session", "--as-pid-1"],
+    ...["--json-status-fd", String(statusFd)],
+    ...(seccompFd === null ? [] : ["--seccomp", String(seccompFd)]),
+    ...fileSystem(shape),
+    ...["--chdir", "/", "--setenv", "TMPDIR", DAEMON_TEMPORARY],
+    ...["--", ...shape.command],
+  ];
+}
+
+function fileSystem(shape: SandboxShape): string[] {
+  const { features, system, proc, files, bindings, temporaryBytes, homeBytes, memoryBytes } = shape;
+  const memory = (path: string, bytes: number, mode: string) => [
+    ...["--perms", mode],
+    ...(features.size ? ["--size", String(memoryBytes(bytes))] : []),
+    ...["--tmpfs", path],
+  ];
+  const directory = (path: string) => ["--perms", "0755", "--dir", path];
+  const isBlank = bindings.some(({ to }) => to === "/mnt");
+  return [
+    ...directory("/etc"),
+    ...system,
+    ...files.flatMap(({ path, fd }) => ["--perms", "0644", "--file", String(fd), path]),
+    ...proc,
+    ...["--dev", "/dev", ...memory("/dev/shm", SHARED_MEMORY_BYTES, "1777"), "--remount-ro", "/dev"],
+    ...memory("/tmp", temporaryBytes, "1777"),
+    ...["/var", "/sys", "/root", "/home", "/run", DAEMON_DIRECTORY, "/mnt"].flatMap(directory),
+    ...["--symlink", "../tmp", "/var/tmp", ...memory(INNER_ACCOUNT.home, homeBytes, "0700")],
+    ...memory(DAEMON_TEMPORARY, DAEMON_TEMPORARY_BYTES, "0700"),
+    ...bindings.flatMap(({ from, to, readOnly }) => [readOnly ? "--ro-bind" : "--bind", from, to]),
+    ...(isBlank ? [] : ["--symlink", "user-data/.acp-workspace", "/mnt/acp-workspace"]),
+    ...["--remount-ro", "/"],
+  ];
+}
+
+/** What the environment of every command begins with. */
+export const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
+  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  HOME: INNER_ACCOUNT.home,
+  USER: INNER_ACCOUNT.name,
+  LOGNAME: INNER_ACCOUNT.name,
+  SHELL: "/bin/sh",
+  LANG: "C.UTF-8",
+  TMPDIR: "/tmp",
+  PWD: DEFAULT_CWD,
+};

@@ -1,0 +1,61 @@
+/**
+ * Starting sandboxes with bubblewrap.
+ */
+
+import { DEFAULT_CWD } from "@sandlot/contract";
+import { daemonBindings, daemonCommand } from "../daemon-files.ts";
+import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
+import { FD } from "../engine/start.ts";
+import { memoryFileSystemBytes } from "../limits/index.ts";
+import type { LocalSettings } from "../settings.ts";
+import { BASE_ENVIRONMENT, bubblewrapArguments } from "./arguments.ts";
+import { Bubblewrap } from "./bubblewrap.ts";
+import { stage } from "./stage.ts";
+
+export class BubblewrapEngine implements Engine {
+  readonly #settings: LocalSettings;
+  readonly #root: string;
+  readonly #bubblewrap: Bubblewrap;
+
+  /** `root` is the fleet's directory; `directory`, below it, keeps files that every sandbox gets a copy of. */
+  constructor(settings: LocalSettings, root: string, directory: string) {
+    this.#settings = settings;
+    this.#root = root;
+    this.#bubblewrap = new Bubblewrap(settings.bubblewrapPath, directory);
+  }
+
+  ready(): Promise<unknown> {
+    return this.#bubblewrap.ready();
+  }
+
+  plan({ spec, group, egress, bindings }: Prepared): StartPlan {
+    const { account, nodePath, daemon, bubblewrapPath, local } = this.#settings;
+    const { seccomp } = this.#bubblewrap;
+    const staged = stage([...bindings, ...daemonBindings(nodePath, daemon)], this.#root, account);
+    const files = this.#bubblewrap.openFiles();
+    const args = bubblewrapArguments({
+      ...this.#bubblewrap.shape(),
+      files: files.map(({ path }, index) => ({ path, fd: FD.firstFile + index })),
+      bindings: staged.bindings,
+      memoryBytes: (wanted) => memoryFileSystemBytes(wanted, spec.blueprint.limits.memoryBytes),
+      keepsNetwork: egress !== null,
+      temporaryBytes: local.tmpBytes,
+      homeBytes: local.homeBytes,
+      statusFd: FD.status,
+      seccompFd: seccomp === null ? null : FD.seccomp,
+      command: daemonCommand(),
+    });
+    const enter = [...staged.prefix, ...(egress?.enter ?? []), ...dropTo(account)];
+    // Empty where the group itself is limited.
+    const { commandPrefix } = group;
+    const environment = { ...BASE_ENVIRONMENT, ...egress?.network.environment, ...spec.blueprint.environment };
+    return {
+      command: [...group.startPrefix, ...enter, bubblewrapPath, ...args],
+      environment: {},
+      config: { environment, commandPrefix, defaultCwd: DEFAULT_CWD, ownsPidNamespace: true },
+      init: "told",
+      seccomp,
+      files: files.map(({ fd }) => fd),
+    };
+  }
+}

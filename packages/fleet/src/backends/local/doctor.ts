@@ -1,0 +1,158 @@
+/**
+ * What `sandlot doctor` says of the local backend: whether sandboxes can be made here, how they are isolated, and what is
+ * enforced how. A trial sandbox is started and ended; nothing is left of it.
+ */
+
+import { execFile } from "node:child_process";
+import { accessSync, constants, existsSync } from "node:fs";
+import { promisify } from "node:util";
+import { isSandlotError } from "@sandlot/contract";
+import type { Finding } from "../../cli/doctor/finding.ts";
+import { systemWorld } from "../../world/system-world.ts";
+import { type BubblewrapFeatures, bubblewrapFeatures } from "./bubblewrap/features.ts";
+import { procArguments, systemArguments } from "./bubblewrap/system-files.ts";
+import { explainStart, StartProblem } from "./engine/start-problem.ts";
+import { type Enforcement, openLimits } from "./limits/index.ts";
+import { FILTER_ARCHITECTURES } from "./seccomp/index.ts";
+import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
+
+const run = promisify(execFile);
+const TRIAL_TIMEOUT_MS = 10_000;
+/** Small programs of every distribution that a start goes through. */
+const TOOLS = ["/usr/bin/mkfifo", "/usr/bin/setpriv", "/usr/bin/unshare", "/usr/bin/mount", "/bin/sh"];
+
+export async function localFindings(configured: ConfiguredSettings): Promise<readonly Finding[]> {
+  if (configured.local.isolation !== "bubblewrap") return [unsafeFinding()];
+  if (process.platform !== "linux") return [platformFinding()];
+  const settings = localSettings(configured);
+  return [
+    ...(await bubblewrapFindings(settings)),
+    accountFinding(settings),
+    filterFinding(),
+    toolsFinding(),
+    daemonFinding(settings),
+    lateBindingFinding(settings),
+    ...limitFindings(settings),
+  ];
+}
+
+function unsafeFinding(): Finding {
+  const detail = "commands run as plain processes of this account (unsafe-process): this is no security boundary";
+  return { name: "isolation", status: "warn", detail, fix: "set local.isolation to bubblewrap on Linux" };
+}
+
+function platformFinding(): Finding {
+  const detail = `bubblewrap needs Linux; this is ${process.platform}`;
+  const fix = "use the docker backend, or, for code that you trust, local.isolation: unsafe-process";
+  return { name: "isolation", status: "fail", detail, fix };
+}
+
+async function bubblewrapFindings(settings: LocalSettings): Promise<readonly Finding[]> {
+  try {
+    const features = await bubblewrapFeatures(settings.bubblewrapPath);
+    return [versionFinding(features), await trialFinding(settings, features)];
+  } catch (error) {
+    return [failed("bubblewrap", error)];
+  }
+}
+
+function versionFinding({ version, disableUserNamespaces, size }: BubblewrapFeatures): Finding {
+  const missing = [
+    ...(disableUserNamespaces ? [] : ["--disable-userns (the seccomp filter refuses user namespaces all the same)"]),
+    ...(size ? [] : ["--size (file systems in memory have no limit of their own)"]),
+  ];
+  if (missing.length === 0) return { name: "bubblewrap", status: "ok", detail: version };
+  const detail = `${version}, without ${missing.join(" and ")}`;
+  return { name: "bubblewrap", status: "warn", detail, fix: "install bubblewrap 0.8 or newer" };
+}
+
+async function trialFinding(
+  { account, bubblewrapPath }: LocalSettings,
+  features: BubblewrapFeatures,
+): Promise<Finding> {
+  const args = [
+    ...["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try"],
+    ...(features.disableUserNamespaces ? ["--disable-userns"] : []),
+    ...["--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", ...systemArguments(), ...procArguments()],
+    ...["--dev", "/dev", "--tmpfs", "/tmp", "--remount-ro", "/", "--", "/bin/sh", "-c", "exit 0"],
+  ];
+  try {
+    const who = account === null ? {} : { uid: account.uid, gid: account.gid };
+    await run(bubblewrapPath, args, { ...who, cwd: "/", env: {}, timeout: TRIAL_TIMEOUT_MS });
+    return { name: "trial sandbox", status: "ok", detail: "started and ended" };
+  } catch (error) {
+    const said = (error as { stderr?: string }).stderr?.trim();
+    return failed("trial sandbox", explainStart(new StartProblem(said || String(error))));
+  }
+}
+
+function accountFinding({ account }: LocalSettings): Finding {
+  const name = "account";
+  if (account === null)
+    return { name, status: "ok", detail: `sandboxes run as this account (uid ${process.getuid?.()})` };
+  if (account.uid !== 0)
+    return { name, status: "ok", detail: `sandboxes run as uid ${account.uid}, gid ${account.gid}` };
+  const fix = "set local.uid and local.gid to an account that owns nothing";
+  return { name, status: "fail", detail: "sandboxes must not run as root", fix };
+}
+
+function filterFinding(): Finding {
+  const name = "seccomp";
+  if (FILTER_ARCHITECTURES.includes(process.arch))
+    return { name, status: "ok", detail: `a filter for ${process.arch}` };
+  const detail = `no filter for ${process.arch}: namespaces and empty capabilities are all there is`;
+  return { name, status: "warn", detail, fix: "run on x64 or arm64" };
+}
+
+function toolsFinding(): Finding {
+  const missing = TOOLS.filter((path) => !isExecutable(path));
+  if (missing.length === 0) return { name: "tools", status: "ok", detail: "everything a start needs is there" };
+  const fix = "install coreutils, util-linux and mount";
+  return { name: "tools", status: "fail", detail: `missing: ${missing.join(", ")}`, fix };
+}
+
+function daemonFinding({ daemon, nodePath }: LocalSettings): Finding {
+  const missing = [daemon.bundle, daemon.supervisor].filter((path) => !existsSync(path));
+  if (missing.length > 0) {
+    const fix = "build the project: npm run build";
+    return { name: "sandboxd", status: "fail", detail: `missing: ${missing.join(", ")}`, fix };
+  }
+  if (daemon.pty !== null) return { name: "sandboxd", status: "ok", detail: `run by ${nodePath}` };
+  const detail = `no native part for terminals on ${process.platform} ${process.arch}`;
+  return { name: "sandboxd", status: "warn", detail, fix: "install the optional dependencies of @sandlot/sandboxd" };
+}
+
+function lateBindingFinding({ account }: LocalSettings): Finding {
+  const name = "late binding";
+  if (account !== null) return { name, status: "ok", detail: "blanks can wait in a pool and take a workspace later" };
+  const detail = "off: sandboxes run as this account and could rename what is in their slot, so there are no blanks";
+  return { name, status: "ok", detail };
+}
+
+function limitFindings({ fleetId }: LocalSettings): readonly Finding[] {
+  const limits = openLimits({ fleetId, world: systemWorld() });
+  const { memory, cpu, pids, missing } = limits.description;
+  limits.close();
+  const finding = (name: string, { by, says }: Enforcement): Finding => ({
+    name,
+    status: by === "none" ? "warn" : "ok",
+    detail: says,
+    ...(by === "none" && missing !== null && { fix: `give this account control groups (${missing})` }),
+  });
+  return [finding("memory limit", memory), finding("cpu limit", cpu), finding("process limit", pids)];
+}
+
+function failed(name: string, error: unknown): Finding {
+  const fix = isSandlotError(error, "isolation_unavailable") ? error.details.fix : undefined;
+  const detail = error instanceof Error ? error.message : String(error);
+  return { name, status: "fail", detail, ...(fix !== undefined && { fix }) };
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * What starts a sandbox's processes: bubblewrap, or for machines without namespaces nothing but the daemon itself.
+ */
+
+import type { DaemonConfig } from "@sandlot/contract";
+import type { CreateSpec } from "../../../backend/backend.ts";
+import type { Egress } from "../../../network/index.ts";
+import type { LimitGroup } from "../limits/index.ts";
+import type { Binding } from "../mounts.ts";
+import type { ObjectName } from "../objects/layout.ts";
+
+/** What a sandbox is started with, all of it made. */
+export interface Prepared {
+  readonly name: ObjectName;
+  readonly spec: CreateSpec;
+  readonly group: LimitGroup;
+  readonly egress: Egress | null;
+  /** The workspace, or a blank's whole `/mnt`, then what is configured. */
+  readonly bindings: readonly Binding[];
+}
+
+export interface StartPlan {
+  readonly command: readonly string[];
+  /** Of the process itself; the commands' own is in `config`. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly config: Pick<DaemonConfig, "environment" | "defaultCwd" | "ownsPidNamespace" | "commandPrefix">;
+  /** Who the init is: what bubblewrap tells, or the started process itself. */
+  readonly init: "told" | "child";
+  readonly seccomp: Uint8Array | null;
+  /** Opened for reading, from `FD.firstFile` on. Whoever starts it closes them. */
+  readonly files: readonly number[];
+}
+
+export interface Engine {
+  /** Rejects with `isolation_unavailable`. */
+  ready(): Promise<unknown>;
+  plan(prepared: Prepared): StartPlan;
+}
+
+/** From here on a process of root's fleet has nothing of root any more. */
+export function dropTo(account: { readonly uid: number; readonly gid: number } | null): readonly string[] {
+  if (account === null) return [];
+  return ["setpriv", `--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups", "--no-new-privs", "--"];
+}

@@ -1,0 +1,35 @@
+/**
+ * Descriptors that this process was given and that every child would inherit. A sandbox's init could be made to lead into
+ * them, so they are covered with `/dev/null` when one is started.
+ *
+ * Node opens its own descriptors so that children do not get them. What is not marked like that was there before Node.
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+
+const CLOSE_ON_EXEC = 0o2000000;
+const STDERR = 2;
+
+export function strayDescriptors(): readonly number[] {
+  return list()
+    .map(Number)
+    .filter((fd) => fd > STDERR && isInherited(fd));
+}
+
+function list(): readonly string[] {
+  try {
+    return readdirSync("/proc/self/fd");
+  } catch {
+    return [];
+  }
+}
+
+function isInherited(fd: number): boolean {
+  try {
+    const flags = /^flags:\s+([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "latin1"))?.[1];
+    return flags !== undefined && (Number.parseInt(flags, 8) & CLOSE_ON_EXEC) === 0;
+  } catch {
+    // Closed already: it was the one that listed the others.
+    return false;
+  }
+}

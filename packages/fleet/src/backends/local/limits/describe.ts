@@ -1,0 +1,63 @@
+/**
+ * What is enforced how, in words for `sandlot doctor` and facts for the capability list.
+ */
+
+import { CONTROLLERS, type Controller } from "./hierarchy.ts";
+import type { Enforcement, LimitsDescription } from "./limits.ts";
+import { countsProcessesPerSandbox, hasPrlimit, RESERVED_BYTES } from "./rlimits.ts";
+
+/** `version` of the control groups that hold `controllers`; `null` when there are none. `missing` says why one is not. */
+export function describeLimits(
+  version: 1 | 2 | null,
+  controllers: ReadonlySet<Controller>,
+  missing: string | null,
+): LimitsDescription {
+  const of = (controller: Controller, otherwise: Enforcement): Enforcement =>
+    version !== null && controllers.has(controller) ? byGroup(version, controller) : otherwise;
+  return {
+    memory: of("memory", memoryByRlimit()),
+    cpu: of("cpu", none("Processor time is not limited: that takes control groups.")),
+    pids: of("pids", pidsByRlimit()),
+    missing: CONTROLLERS.every((controller) => controllers.has(controller)) ? null : missing,
+  };
+}
+
+const WHAT: Readonly<Record<Controller, string>> = {
+  memory: "memory, with what lies in /tmp and /home",
+  cpu: "processor time",
+  pids: "the number of processes",
+};
+
+function byGroup(version: 1 | 2, controller: Controller): Enforcement {
+  const measured = version === 1;
+  return {
+    by: `cgroup-v${version}`,
+    scope: "sandbox",
+    measured,
+    says: `The kernel limits ${WHAT[controller]} of the sandbox as a whole (control groups, version ${version}${measured ? "" : "; not measured"}).`,
+  };
+}
+
+function memoryByRlimit(): Enforcement {
+  if (!hasPrlimit()) return none("Memory is not limited: there are no control groups and no prlimit.");
+  const reserve = `${RESERVED_BYTES / 1024 / 1024} MB more`;
+  return byRlimit(`Each process of a command is limited in memory to ${reserve} (RLIMIT_DATA), but not their sum.`);
+}
+
+function pidsByRlimit(): Enforcement {
+  if (!hasPrlimit()) return none("The number of processes is not limited: there are no control groups and no prlimit.");
+  if (!countsProcessesPerSandbox())
+    return none("The number of processes is not limited: before Linux 5.14 others of the same account would count.");
+  return {
+    ...byRlimit("Commands cannot start more processes than this in a sandbox (RLIMIT_NPROC)."),
+    scope: "sandbox",
+  };
+}
+
+function byRlimit(says: string): Enforcement {
+  return { by: "rlimit", scope: "process", measured: true, says };
+}
+
+function none(says: string): Enforcement {
+  return { by: "none", scope: "none", measured: true, says };
+}

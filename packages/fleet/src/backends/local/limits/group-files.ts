@@ -1,0 +1,87 @@
+/**
+ * Reading and writing the small files that control groups are made of. Each is one system call on a file of the kernel,
+ * a few microseconds, so they are synchronous.
+ */
+
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** What one version of control groups does its own way. Paths of groups are relative to the version's mount points. */
+export interface Dialect {
+  readonly version: 1 | 2;
+  /** The directories that make up a group. A process enters all of them. */
+  directoriesOf(group: string): readonly string[];
+  /** Makes the directories above a group usable for groups. */
+  prepare(parent: string): void;
+  setLimits(group: string, wish: { memoryBytes?: number; cpuCount?: number; pidsMax?: number | "max" }): void;
+  /** The directory to ask about a controller, or `null` where this dialect does not have it. */
+  directoryFor(group: string, controller: "memory" | "cpu" | "pids" | "cpuacct"): string | null;
+}
+
+export const CPU_PERIOD_US = 100_000;
+
+/** The kernel refuses quotas below a millisecond. */
+export function cpuQuotaUs(cpuCount: number): number {
+  return Math.max(1_000, Math.round(cpuCount * CPU_PERIOD_US));
+}
+
+export function makeDirectory(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o755 });
+}
+
+/** `false` while something is in it. */
+export function removeDirectory(path: string): boolean {
+  try {
+    rmdirSync(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return true;
+    if (code === "EBUSY" || code === "ENOTEMPTY") return false;
+    throw error;
+  }
+}
+
+export function write(directory: string, file: string, value: number | string): void {
+  writeFileSync(join(directory, file), String(value));
+}
+
+/** For files that a kernel may have been built without. */
+export function writeIfThere(directory: string, file: string, value: number | string): boolean {
+  try {
+    readFileSync(join(directory, file));
+  } catch {
+    return false;
+  }
+  write(directory, file, value);
+  return true;
+}
+
+/** `null` when there is no such file, or the group is gone. */
+export function read(directory: string | null, file: string): string | null {
+  if (directory === null) return null;
+  try {
+    return readFileSync(join(directory, file), "latin1");
+  } catch {
+    return null;
+  }
+}
+
+/** Version 1 says "no limit" with a number near the largest one. */
+const UNLIMITED_FROM = 2 ** 60;
+
+export function readNumber(directory: string | null, file: string): number | null {
+  const text = read(directory, file);
+  const value = text === null ? Number.NaN : Number(text);
+  return Number.isFinite(value) && value < UNLIMITED_FROM ? value : null;
+}
+
+/** A line `name value` of a file of such lines. */
+export function readCounter(directory: string | null, file: string, name: string): number | null {
+  const found = new RegExp(`^${name} (\\d+)$`, "m").exec(read(directory, file) ?? "")?.[1];
+  return found === undefined ? null : Number(found);
+}
+
+export function readPids(directory: string): readonly number[] {
+  return (read(directory, "cgroup.procs") ?? "").split("\n").filter(Boolean).map(Number);
+}

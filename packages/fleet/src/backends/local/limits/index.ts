@@ -1,0 +1,33 @@
+/**
+ * Limits of the local backend: memory, processors, processes, disk.
+ *
+ *   const limits = openLimits({ fleetId, world });
+ *   const group = limits.create(`${sandboxId}-${generation}`, { memoryBytes, cpuCount, pidsMax, fileMaxBytes });
+ *   spawn([...group.startPrefix, "setpriv", …, "bwrap", …])   entered before bwrap's first step; needs the fleet's rights
+ *   daemonConfig.commandPrefix = group.commandPrefix           empty where control groups hold the limits
+ *   const before = group.events(); … limitHit(before, group.events())   "memory" | "pids" | null
+ *   await group.release()                                      after everything in it has ended
+ *   limits.findGroups().map(limits.open)                       left-overs of this fleet: killExcept([]), then release()
+ *   limits.close()                                             when the fleet closes; groups stay
+ *   limits.description                                         for `sandlot doctor` and the capability list
+ *
+ *   const watcher = new DiskWatcher({ world });                one for all sandboxes; `close` it with the backend
+ *   const guard = new DiskGuard(watcher, { group, place, diskBytes, filesMax, spare, onProblem })
+ *                                                              per sandbox, as long as this process knows of it: stops
+ *                                                              whoever writes past the budget. `close` it on destroy
+ *   limitedSandbox(sandbox, group, guard | null)               what `attach` gives out: API writes ask the budget first
+ *                                                              (`disk_limit_exceeded`), and results of commands say which
+ *                                                              limit ended them
+ *   memoryFileSystemBytes(wanted, memoryBytes)                 sizes for /tmp and the like that leave room for programs
+ *   findProjectQuotas(directory)                               where the file system itself can hold a budget
+ */
+
+export { DiskBudget } from "./disk/budget.ts";
+export { DiskGuard } from "./disk/guard.ts";
+export { describeDisk, findProjectQuotas, type ProjectQuotas } from "./disk/project-quotas.ts";
+export { DiskWatcher } from "./disk/watcher.ts";
+export { limitedSandbox } from "./limited-sandbox.ts";
+export { type Enforcement, type LimitGroup, type Limits, limitHit } from "./limits.ts";
+export { memoryFileSystemBytes } from "./memory-file-systems.ts";
+export { openLimits } from "./open-limits.ts";
+export { COMMAND_OOM_SCORE_ADJUSTMENT } from "./start-prefix.ts";

@@ -1,0 +1,52 @@
+/**
+ * Limits that a process carries with it, set by `prlimit` on the way to the program it runs.
+ *
+ * - At the start, for the daemon and all that comes of it: no core dumps, and no file beyond the disk budget.
+ *   A core limit of one byte also keeps the kernel from starting the host's crash handler, which 0 does not.
+ * - Before commands, where there are no control groups: memory and processes. Memory is RLIMIT_DATA, which counts what
+ *   a process may write to privately. RLIMIT_AS would also count addresses that are only reserved, of which Java and
+ *   Go take many gigabytes. It holds per process, so that a sandbox may use it as often as it may have processes.
+ *   Since Linux 5.14 processes are counted per user namespace, and so per sandbox; before, with all others of the uid.
+ */
+
+import { accessSync, constants } from "node:fs";
+import { release } from "node:os";
+import type { LimitWish } from "./limits.ts";
+
+const PRLIMIT = "/usr/bin/prlimit";
+/** Node takes 512 MB for code that it has yet to compile, writable and never touched; without them it does not start. */
+export const RESERVED_BYTES = 640 * 1024 * 1024;
+/** What the kernel counts processes by changed here. */
+const COUNTS_PER_NAMESPACE_FROM = [5, 14] as const;
+
+export function hasPrlimit(path = PRLIMIT): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function countsProcessesPerSandbox(kernel = release()): boolean {
+  const [major = 0, minor = 0] = kernel.split(/[.-]/).map(Number);
+  const [wantedMajor, wantedMinor] = COUNTS_PER_NAMESPACE_FROM;
+  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor);
+}
+
+/** Put before the engine's command line. */
+export function startRlimits({ fileMaxBytes }: LimitWish): readonly string[] {
+  if (!hasPrlimit()) return [];
+  const file = fileMaxBytes === undefined ? [] : [`--fsize=${fileMaxBytes}:${fileMaxBytes}`];
+  return [PRLIMIT, "--core=1:1", ...file, "--"];
+}
+
+/** Put before each command. Empty when there is nothing to limit, or nothing to do it with. */
+export function commandRlimits(wish: { memoryBytes?: number; pidsMax?: number }): readonly string[] {
+  const dataBytes = (wish.memoryBytes ?? 0) + RESERVED_BYTES;
+  const options = [
+    ...(wish.memoryBytes === undefined ? [] : [`--data=${dataBytes}:${dataBytes}`]),
+    ...(wish.pidsMax === undefined || !countsProcessesPerSandbox() ? [] : [`--nproc=${wish.pidsMax}:${wish.pidsMax}`]),
+  ];
+  return options.length === 0 || !hasPrlimit() ? [] : [PRLIMIT, ...options, "--"];
+}

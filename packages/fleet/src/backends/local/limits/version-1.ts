@@ -1,0 +1,40 @@
+/**
+ * Control groups, version 1: a tree per controller. A sandbox's group is the same path in each of them.
+ */
+
+import { join } from "node:path";
+import { CPU_PERIOD_US, cpuQuotaUs, type Dialect, makeDirectory, write, writeIfThere } from "./group-files.ts";
+import type { Tree } from "./hierarchy.ts";
+
+export function versionOne(trees: Readonly<Partial<Record<Tree, string>>>): Dialect {
+  const mountPoints = [...new Set(Object.values(trees))];
+  const directoryFor = (group: string, tree: Tree) => {
+    const mountPoint = trees[tree];
+    return mountPoint === undefined ? null : join(mountPoint, group);
+  };
+  return {
+    version: 1,
+    directoriesOf: (group) => mountPoints.map((mountPoint) => join(mountPoint, group)),
+    prepare(parent) {
+      for (const mountPoint of mountPoints) makeDirectory(join(mountPoint, parent));
+    },
+    setLimits(group, { memoryBytes, cpuCount, pidsMax }) {
+      const memory = directoryFor(group, "memory");
+      if (memory !== null && memoryBytes !== undefined) setMemory(memory, memoryBytes);
+      const cpu = directoryFor(group, "cpu");
+      if (cpu !== null && cpuCount !== undefined) {
+        write(cpu, "cpu.cfs_period_us", CPU_PERIOD_US);
+        write(cpu, "cpu.cfs_quota_us", cpuQuotaUs(cpuCount));
+      }
+      const pids = directoryFor(group, "pids");
+      if (pids !== null && pidsMax !== undefined) write(pids, "pids.max", pidsMax);
+    },
+    directoryFor,
+  };
+}
+
+/** The limit with swap may not be below the one without, so its order follows. Without swap accounting there is none. */
+function setMemory(directory: string, memoryBytes: number): void {
+  write(directory, "memory.limit_in_bytes", memoryBytes);
+  writeIfThere(directory, "memory.memsw.limit_in_bytes", memoryBytes);
+}

@@ -1,0 +1,171 @@
+/**
+ * Making a sandbox.
+ *
+ *   intent on disk ─▶ workspace ─▶ limits ─▶ socket and pulse ─▶ processes ─▶ ready
+ *
+ * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
+ */
+
+import { closeSync, statSync } from "node:fs";
+import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import type { Created, CreateSpec, Place } from "../../backend/backend.ts";
+import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import type { MountPoint } from "../../workspace/disk/slots.ts";
+import type { World } from "../../world/world.ts";
+import type { Egresses } from "./egress.ts";
+import type { Engine, Prepared } from "./engine/engine.ts";
+import { makeListeningSocket } from "./engine/listening-socket.ts";
+import { makePipes } from "./engine/named-pipe.ts";
+import { openPulse } from "./engine/pulse.ts";
+import { FD, start } from "./engine/start.ts";
+import { explainStart } from "./engine/start-problem.ts";
+import type { Limits } from "./limits/index.ts";
+import { type Binding, checkMounts } from "./mounts.ts";
+import { formatRef } from "./objects/engine-ref.ts";
+import {
+  type Layout,
+  type ObjectName,
+  pulsePath,
+  socketPath,
+  statusPath,
+  unfinishedSocketPath,
+} from "./objects/layout.ts";
+import type { ObjectRecord, ObjectStore, ProcessRecord } from "./objects/object-store.ts";
+import type { Remover } from "./remover.ts";
+import type { LocalSettings } from "./settings.ts";
+
+export interface MakerParts {
+  readonly world: World;
+  readonly settings: LocalSettings;
+  readonly layout: Layout;
+  readonly objects: ObjectStore;
+  readonly workspaces: DiskWorkspaces;
+  readonly limits: Limits;
+  readonly egresses: Egresses;
+  readonly remover: Remover;
+  readonly engine: Engine;
+  readonly machineId: string;
+  readonly strays: readonly number[];
+}
+
+export class Maker {
+  readonly #parts: MakerParts;
+
+  constructor(parts: MakerParts) {
+    this.#parts = parts;
+  }
+
+  async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const { objects, remover, world, settings, layout } = this.#parts;
+    const { sandboxId, generation } = spec.labels;
+    const name: ObjectName = `${sandboxId}-${generation}`;
+    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root);
+    await this.#parts.engine.ready();
+    await this.#parts.egresses.check(spec.blueprint.network);
+    const record = this.#recordOf(spec, mounts);
+    signal.throwIfAborted();
+    await objects.intend(name, record);
+    const late = new SandlotError("create_failed", { backend: "local", problem: "it was not ready in time" });
+    const deadline = new AbortController();
+    const timer = world.timer(settings.readyTimeoutMs, () => deadline.abort(late));
+    try {
+      return await this.#make(name, spec, mounts, AbortSignal.any([signal, deadline.signal]));
+    } catch (error) {
+      await remover.unmake(name, record);
+      throw explainStart(error);
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #make(name: ObjectName, spec: CreateSpec, mounts: readonly Binding[], signal: AbortSignal): Promise<Created> {
+    const { world, limits, layout, egresses } = this.#parts;
+    const pipes = makePipes([pulsePath(layout, name), statusPath(layout, name)]);
+    const { binding, workspace } = await this.#workspaceFor(spec, mounts);
+    await pipes;
+    signal.throwIfAborted();
+    const { diskBytes: fileMaxBytes, ...wish } = spec.blueprint.limits;
+    const group = limits.create(name, { ...wish, fileMaxBytes });
+    const egress = await egresses.start(name, spec.labels, spec.blueprint.network);
+    const shared = (egress?.network.mounts ?? []).map(({ hostPath: from, sandboxPath: to }) => ({
+      from,
+      to,
+      readOnly: true,
+    }));
+    const process = await this.#start({ name, spec, group, egress, bindings: [binding, ...mounts, ...shared] }, signal);
+    egresses.watch(name, process);
+    const { bootId } = world.identity;
+    return { ref: formatRef(name, { bootId, process: process.init }), place: placeOf(spec), workspace };
+  }
+
+  async #start(prepared: Prepared, signal: AbortSignal): Promise<ProcessRecord> {
+    const { world, layout, objects, engine, strays } = this.#parts;
+    const { name, spec } = prepared;
+    const socket = await makeListeningSocket(unfinishedSocketPath(layout, name));
+    const opened: number[] = [];
+    try {
+      const pulse = openPulse(pulsePath(layout, name));
+      opened.push(pulse);
+      const plan = engine.plan(prepared);
+      opened.push(...plan.files);
+      socket.publish(socketPath(layout, name));
+      const listen = socket.fd;
+      const started = (process: ProcessRecord) => objects.started(name, process);
+      const config = { ...this.#configOf(spec), ...plan.config };
+      return await start(
+        { plan, config, listen, pulse, statusPath: statusPath(layout, name), strays, started, world },
+        signal,
+      );
+    } finally {
+      for (const fd of opened) closeSync(fd);
+      await socket.close();
+    }
+  }
+
+  async #workspaceFor(spec: CreateSpec, mounts: readonly Binding[]) {
+    const { workspaces } = this.#parts;
+    const { sandboxId, generation } = spec.labels;
+    if (spec.marker === null) {
+      const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints: mountPointsOf(mounts) });
+      return { binding: { from: mntPath, to: "/mnt", readOnly: false }, workspace: "none" } as const;
+    }
+    const { userDataPath, existing } = await workspaces.prepareHome(spec.marker);
+    const binding = { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false };
+    return { binding, workspace: existing ? "existing" : "new" } as const;
+  }
+
+  #configOf({ labels, token }: CreateSpec): DaemonConfig {
+    return {
+      sandboxId: labels.sandboxId,
+      generation: labels.generation,
+      token,
+      listen: { fd: FD.listen },
+      ready: { fd: FD.ready },
+      orphanTimeoutMs: this.#parts.settings.orphanTimeoutMs,
+    };
+  }
+
+  #recordOf(spec: CreateSpec, mounts: readonly Binding[]): ObjectRecord {
+    const { machineId, world } = this.#parts;
+    const { labels, generation, token } = spec;
+    const { diskBytes, filesMax } = spec.blueprint.limits;
+    const credentials = { generation, token };
+    const limits = { diskBytes, filesMax };
+    const { isolation } = this.#parts.settings.local;
+    return { labels, place: placeOf(spec), credentials, limits, isolation, mounts, machineId, maker: world.identity };
+  }
+}
+
+function placeOf({ marker, labels }: CreateSpec): Place {
+  return marker === null ? `slot:${labels.sandboxId}-${labels.generation}` : "home";
+}
+
+/** What a slot needs names for, because nothing can be made in it later. */
+function mountPointsOf(mounts: readonly Binding[]): readonly MountPoint[] {
+  return mounts
+    .filter(({ to }) => to.startsWith("/mnt/"))
+    .map(({ from, to }) => ({
+      path: to.slice("/mnt/".length),
+      kind: statSync(from).isDirectory() ? "directory" : "file",
+    }));
+}

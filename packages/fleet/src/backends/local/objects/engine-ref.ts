@@ -1,0 +1,38 @@
+/**
+ * References of local objects: the init's process where there is one, and the object's name, which is never used twice.
+ *
+ *   <bootId>/<pid>/<startTime>/<sandboxId>-<generation>       "-" stands for what is not known
+ *
+ * An object that was found before it had a process keeps being found by its name alone.
+ */
+
+import type { EngineRef } from "@sandlot/contract";
+import type { ProcessId } from "../engine/process-table.ts";
+import type { ObjectName } from "./layout.ts";
+
+export interface ParsedRef {
+  readonly name: ObjectName;
+  readonly bootId: string | null;
+  readonly process: ProcessId | null;
+}
+
+const NONE = "-";
+const NAME_PATTERN = /^[A-Za-z0-9_-]+$/;
+
+export function formatRef(
+  name: ObjectName,
+  at: { readonly bootId: string; readonly process: ProcessId } | null,
+): EngineRef {
+  const parts = at === null ? [NONE, NONE, NONE] : [at.bootId, at.process.pid, at.process.startTime];
+  return [...parts, name].join("/") as EngineRef;
+}
+
+/** `null` when it is not a reference of this backend. */
+export function parseRef(ref: EngineRef): ParsedRef | null {
+  const [bootId, pid, startTime, name, ...rest] = ref.split("/");
+  if (bootId === undefined || pid === undefined || startTime === undefined || name === undefined) return null;
+  if (rest.length > 0 || !NAME_PATTERN.test(name)) return null;
+  if (pid === NONE) return { name, bootId: null, process: null };
+  if (!/^[1-9]\d*$/.test(pid) || !/^\d+$/.test(startTime)) return null;
+  return { name, bootId, process: { pid: Number(pid), startTime } };
+}

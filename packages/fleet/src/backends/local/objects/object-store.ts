@@ -1,0 +1,183 @@
+/**
+ * What is known of each object, on disk, so that any process of the fleet finds it and a crash loses nothing.
+ *
+ * Invariants
+ * - A directory below `objects/` with its final name holds a complete `object.json`; it appears and goes by a rename.
+ * - `object.json` is there before anything else of the object is, and goes after everything else is gone.
+ * - `process.json` is there before the sandbox gets its configuration, and a sandbox without one ends by itself.
+ */
+
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { EngineRef } from "@sandlot/contract";
+import { z } from "zod";
+import type { Credentials, Place } from "../../../backend/backend.ts";
+import type { Labels } from "../../../backend/labels.ts";
+import type { ProcessIdentity } from "../../../world/world.ts";
+import { livenessOf, type ProcessId } from "../engine/process-table.ts";
+import type { Binding } from "../mounts.ts";
+import { formatRef } from "./engine-ref.ts";
+import { type Layout, type ObjectName, objectDirectory } from "./layout.ts";
+
+/** What was asked for. Never changes. */
+export interface ObjectRecord {
+  readonly labels: Labels;
+  readonly place: Place;
+  /** What the daemon was started with. A blank that was bound has others, which its markers know. */
+  readonly credentials: Credentials;
+  /** The disk budget, which others who attach have to keep as well. */
+  readonly limits: { readonly diskBytes?: number | undefined; readonly filesMax?: number | undefined };
+  readonly isolation: "bubblewrap" | "unsafe-process";
+  /** What is configured to be seen inside. Where nothing isolates, whoever attaches maps these paths. */
+  readonly mounts: readonly Binding[];
+  /** The machine it lives on, and the process that makes it. */
+  readonly machineId: string;
+  readonly maker: ProcessIdentity;
+}
+
+/** What came of it. */
+export interface ProcessRecord {
+  readonly init: ProcessId;
+  /** The process outside that waits for the init. */
+  readonly monitor: ProcessId | null;
+}
+
+export interface LocalObject {
+  readonly name: ObjectName;
+  readonly ref: EngineRef;
+  readonly record: ObjectRecord;
+  readonly process: ProcessRecord | null;
+  /** Nothing of it runs any more; it is kept only because a workspace is still in its slot. */
+  readonly isRemains: boolean;
+}
+
+const processIdSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
+const processSchema = z.object({ init: processIdSchema, monitor: processIdSchema.nullable() });
+const objectSchema = z.object({
+  labels: z.object({
+    fleet: z.string(),
+    sandboxId: z.string(),
+    generation: z.int(),
+    threadKey: z.string().nullable(),
+    blueprintHash: z.string(),
+  }),
+  place: z.string().regex(/^(home$|slot:)/),
+  credentials: z.object({ generation: z.int(), token: z.string() }),
+  limits: z.object({ diskBytes: z.number().optional(), filesMax: z.number().optional() }),
+  isolation: z.enum(["bubblewrap", "unsafe-process"]),
+  mounts: z.array(z.object({ from: z.string(), to: z.string(), readOnly: z.boolean() })),
+  machineId: z.string(),
+  maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
+});
+
+const REMAINS = "remains";
+const COMING = ".coming-";
+const GOING = ".going-";
+/** Whoever makes a directory renames it at once. Of one that another pid namespace has made, only its age tells. */
+const COMING_MAX_MS = 60_000;
+
+export class ObjectStore {
+  readonly #layout: Layout;
+  readonly #self: ProcessIdentity;
+
+  constructor(layout: Layout, self: ProcessIdentity) {
+    this.#layout = layout;
+    this.#self = self;
+  }
+
+  /** Writes down what is about to be made. */
+  async intend(name: ObjectName, record: ObjectRecord): Promise<void> {
+    const coming = join(this.#layout.objects, `${this.#coming(this.#self)}-${name}`);
+    await mkdir(coming, { mode: 0o700 });
+    try {
+      await writeFile(join(coming, "object.json"), JSON.stringify(record), { mode: 0o600, flush: true });
+      await rename(coming, objectDirectory(this.#layout, name));
+    } catch (error) {
+      await rm(coming, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  /** Writes down what process it is. Whoever watches the objects hears of it. */
+  async started(name: ObjectName, process: ProcessRecord): Promise<void> {
+    const directory = objectDirectory(this.#layout, name);
+    const path = join(directory, "process.json");
+    await writeFile(`${path}~`, JSON.stringify(process), { mode: 0o600 });
+    await rename(`${path}~`, path);
+    // A change inside the directory is not seen from above; this one is.
+    const now = (await stat(directory)).mtime;
+    await utimes(directory, now, now);
+  }
+
+  async get(name: ObjectName): Promise<LocalObject | null> {
+    const directory = objectDirectory(this.#layout, name);
+    const record = await readJson(join(directory, "object.json"), objectSchema);
+    if (record === null) return null;
+    const process = await readJson(join(directory, "process.json"), processSchema);
+    const { bootId } = record.maker;
+    const ref = formatRef(name, process === null ? null : { bootId, process: process.init });
+    const isRemains = existsSync(join(directory, REMAINS));
+    return { name, ref, record: record as unknown as ObjectRecord, process, isRemains };
+  }
+
+  /** Nothing of it runs any more, but its slot is not free yet. */
+  async markRemains(name: ObjectName): Promise<void> {
+    try {
+      await writeFile(join(objectDirectory(this.#layout, name), REMAINS), "", { mode: 0o600 });
+    } catch (error) {
+      // Forgotten by somebody else, so nothing remains.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  }
+
+  async names(): Promise<readonly ObjectName[]> {
+    return (await readdir(this.#layout.objects)).filter((name) => !name.startsWith("."));
+  }
+
+  /** Forgets the object. Only when nothing of it is left. */
+  async forget(name: ObjectName): Promise<void> {
+    const going = join(this.#layout.objects, GOING + name);
+    try {
+      await rename(objectDirectory(this.#layout, name), going);
+    } catch (error) {
+      // Gone, or somebody else is at it.
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== "ENOENT" && code !== "ENOTEMPTY" && code !== "EEXIST") throw error;
+    }
+    await rm(going, { recursive: true, force: true });
+  }
+
+  /** Removes what somebody who died was about to write or to remove. */
+  async sweep(nowMs: number): Promise<void> {
+    for (const name of await readdir(this.#layout.objects)) {
+      const path = join(this.#layout.objects, name);
+      if (name.startsWith(GOING) || (name.startsWith(COMING) && (await this.#isAbandoned(path, name, nowMs))))
+        await rm(path, { recursive: true, force: true });
+    }
+  }
+
+  /** Says who is at it, so that nobody has to wait to know that it was given up. */
+  #coming({ pidNamespace, pid, startTime }: ProcessIdentity): string {
+    return `${COMING}${pidNamespace.replace(/\D/g, "")}.${pid}.${startTime}`;
+  }
+
+  async #isAbandoned(path: string, name: string, nowMs: number): Promise<boolean> {
+    const [, pid, startTime] = name.split(/[.-]/).slice(2);
+    const process = { pid: Number(pid), startTime: startTime ?? "" };
+    const isOurs = name.startsWith(`${this.#coming({ ...this.#self, ...process })}-`);
+    if (isOurs) return livenessOf(process) === "dead";
+    return nowMs - ((await stat(path).catch(() => null))?.mtimeMs ?? nowMs) > COMING_MAX_MS;
+  }
+}
+
+async function readJson<T>(path: string, schema: z.ZodType<T>): Promise<T | null> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+  return schema.parse(JSON.parse(text));
+}

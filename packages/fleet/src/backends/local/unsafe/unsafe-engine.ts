@@ -1,0 +1,99 @@
+/**
+ * Starting the daemon as a plain process, for machines without namespaces. **This is no security boundary**: commands see
+ * the host as the account that they run as does.
+ *
+ * What a sandbox has of its own lies in one directory: `/tmp` and the home, which are mapped like the rest.
+ */
+
+import { chmodSync, chownSync, mkdirSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { DEFAULT_CWD, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import { BASE_ENVIRONMENT } from "../bubblewrap/arguments.ts";
+import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
+import { FD } from "../engine/start.ts";
+import type { Binding } from "../mounts.ts";
+import { type Layout, type ObjectName, privatePath } from "../objects/layout.ts";
+import { INNER_ACCOUNT, type LocalSettings } from "../settings.ts";
+import { type Mapping, PathMap } from "./path-map.ts";
+
+/** In the environment of everything that a sandbox starts, so that it is found when there is no namespace to end. */
+export const OBJECT_VARIABLE = "SANDLOT_OBJECT";
+
+export class UnsafeEngine implements Engine {
+  readonly #settings: LocalSettings;
+  readonly #layout: Layout;
+
+  constructor(settings: LocalSettings, layout: Layout) {
+    this.#settings = settings;
+    this.#layout = layout;
+  }
+
+  async ready(): Promise<void> {
+    // Paths become part of command lines, where quoting is the command's own business.
+    if (/^[\w./-]+$/.test(this.#layout.root)) return;
+    const problem = `${this.#layout.root} has characters that mean something to a shell`;
+    const fix = "set SANDLOT_HOME to a path of letters, digits, dots, hyphens and underscores";
+    throw new SandlotError("isolation_unavailable", { backend: "local", problem, fix });
+  }
+
+  plan({ name, spec, group, bindings }: Prepared): StartPlan {
+    const { account, nodePath, daemon } = this.#settings;
+    const place = this.#makePrivate(name);
+    const map = new PathMap(mappingsOf(this.#layout, name, bindings));
+    const runtime = join(place, "sandboxd-runtime");
+    symlinkSync(nodePath, runtime);
+    const environment = {
+      ...BASE_ENVIRONMENT,
+      ...(account === null && process.env.PATH !== undefined && { PATH: process.env.PATH }),
+      HOME: join(place, "home"),
+      TMPDIR: join(place, "tmp"),
+      PWD: map.toHost(DEFAULT_CWD),
+      ...spec.blueprint.environment,
+      [OBJECT_VARIABLE]: name,
+    };
+    return {
+      command: [...group.startPrefix, ...dropTo(account), runtime, daemon.bundle, "--config-fd", String(FD.config)],
+      environment: { TMPDIR: join(place, "daemon"), [OBJECT_VARIABLE]: name },
+      config: { environment, defaultCwd: map.toHost(DEFAULT_CWD), ownsPidNamespace: false },
+      init: "child",
+      seccomp: null,
+      files: [],
+    };
+  }
+
+  #makePrivate(name: ObjectName): string {
+    const { account } = this.#settings;
+    const place = privatePath(this.#layout, name);
+    mkdirSync(place, { recursive: true, mode: 0o711 });
+    if (account !== null) chmodSync(join(place, ".."), 0o711);
+    for (const part of ["tmp", "home", "daemon"].map((one) => join(place, one))) {
+      mkdirSync(part, { mode: 0o700 });
+      if (account !== null) chownSync(part, account.uid, account.gid);
+    }
+    return place;
+  }
+}
+
+/** What takes the place of mounts. */
+export function mappingsOf(layout: Layout, name: ObjectName, bindings: readonly Binding[]): readonly Mapping[] {
+  const place = privatePath(layout, name);
+  const mounts = bindings.flatMap(({ from, to, readOnly }) =>
+    to === "/mnt"
+      ? workspaceMappings(join(from, "user-data"))
+      : to === WORKSPACE_ROOT
+        ? workspaceMappings(from)
+        : [{ seen: to, host: from, readOnly }],
+  );
+  return [
+    ...mounts,
+    { seen: "/tmp", host: join(place, "tmp"), readOnly: false },
+    { seen: INNER_ACCOUNT.home, host: join(place, "home"), readOnly: false },
+  ];
+}
+
+function workspaceMappings(userData: string): readonly Mapping[] {
+  return [
+    { seen: WORKSPACE_ROOT, host: userData, readOnly: false },
+    { seen: "/mnt/acp-workspace", host: join(userData, ".acp-workspace"), readOnly: false },
+  ];
+}

@@ -1,0 +1,138 @@
+/**
+ * Hearing of deaths. Every object that lives is listened to by its pulse, and the directory of objects is watched, so
+ * that those which other processes make are listened to as well. Nothing is asked again and again.
+ *
+ * Invariants
+ * - A death is told once to each listener that was there when it happened, and only after the object is seen to be dead.
+ * - What cannot be watched is told as `resync`: whoever listens looks for himself.
+ */
+
+import { type FSWatcher, watch } from "node:fs";
+import type { EngineEvent } from "../../backend/backend.ts";
+import { sleep } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import { listenToPulse } from "./engine/pulse.ts";
+import { type Layout, type ObjectName, pulsePath } from "./objects/layout.ts";
+import type { ObjectLiveness } from "./objects/object-liveness.ts";
+import type { LocalObject, ObjectStore } from "./objects/object-store.ts";
+
+type Listener = (event: EngineEvent) => void;
+
+/** A pulse stops a moment before the last process of its sandbox is gone. */
+const LOOK_MS = 2;
+const LOOKS_MAX = 500;
+
+export class Watcher {
+  readonly #layout: Layout;
+  readonly #objects: ObjectStore;
+  readonly #liveness: ObjectLiveness;
+  readonly #world: World;
+  readonly #listeners = new Set<Listener>();
+  /** How to stop listening to each object that is listened to. */
+  readonly #pulses = new Map<ObjectName, () => void>();
+  readonly #dead = new Set<ObjectName>();
+  #directory: FSWatcher | null = null;
+
+  constructor(layout: Layout, objects: ObjectStore, liveness: ObjectLiveness, world: World) {
+    this.#layout = layout;
+    this.#objects = objects;
+    this.#liveness = liveness;
+    this.#world = world;
+  }
+
+  add(listener: Listener): () => void {
+    // One function may be given twice, and then hears everything twice.
+    const own: Listener = (event) => listener(event);
+    this.#listeners.add(own);
+    if (this.#listeners.size === 1) this.#begin();
+    return () => {
+      if (this.#listeners.delete(own) && this.#listeners.size === 0) this.stop();
+    };
+  }
+
+  stop(): void {
+    this.#listeners.clear();
+    this.#directory?.close();
+    this.#directory = null;
+    for (const stop of this.#pulses.values()) stop();
+    this.#pulses.clear();
+    this.#dead.clear();
+  }
+
+  #begin(): void {
+    try {
+      const directory = watch(this.#layout.objects, { persistent: false }, (_, name) => {
+        if (name === null) this.#resync();
+        else if (!name.startsWith(".")) void this.#look(name, true);
+      });
+      directory.on("error", () => this.#resync());
+      this.#directory = directory;
+    } catch {
+      // Too many watches on this machine: what others make is then found by whoever looks.
+      this.#resync();
+    }
+    void this.#lookAtAll();
+  }
+
+  async #lookAtAll(): Promise<void> {
+    try {
+      for (const name of await this.#objects.names()) await this.#look(name, false);
+    } catch {
+      this.#resync();
+    }
+  }
+
+  #resync(): void {
+    this.#tell({ type: "resync" });
+  }
+
+  /** Listens to an object that lives; tells of one that has died since it appeared. */
+  async #look(name: ObjectName, isNews: boolean): Promise<void> {
+    const object = await this.#objects.get(name).catch(() => null);
+    if (object === null) {
+      this.#forget(name);
+      return;
+    }
+    if (this.#listeners.size === 0 || object.process === null || object.isRemains) return;
+    if (this.#liveness.of(object) === "dead") {
+      if (isNews) this.#died(object);
+    } else this.#listen(object);
+  }
+
+  #listen(object: LocalObject): void {
+    const { name } = object;
+    if (this.#pulses.has(name)) return;
+    try {
+      const stop = listenToPulse(pulsePath(this.#layout, name), () => {
+        this.#pulses.delete(name);
+        void this.#stopped(object);
+      });
+      this.#pulses.set(name, stop);
+    } catch {
+      // It was removed meanwhile.
+      void this.#stopped(object);
+    }
+  }
+
+  async #stopped(object: LocalObject): Promise<void> {
+    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+      if (this.#liveness.of(object) === "dead") return this.#died(object);
+      await sleep(this.#world, LOOK_MS, undefined, { background: true });
+    }
+    this.#resync();
+  }
+
+  #died({ name, ref, record }: LocalObject): void {
+    if (this.#dead.has(name)) return;
+    this.#dead.add(name);
+    this.#tell({ type: "died", ref, sandboxId: record.labels.sandboxId });
+  }
+
+  #forget(name: ObjectName): void {
+    this.#dead.delete(name);
+  }
+
+  #tell(event: EngineEvent): void {
+    for (const listener of [...this.#listeners]) listener(event);
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * A fleet that is killed at any moment leaves nothing that the next one does not find and remove.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { afterAll, expect, it } from "vitest";
+import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
+
+afterAll(removeDaemon);
+
+const PROGRAM = new URL("./crashing-fleet.ts", import.meta.url).pathname;
+const KILLS = 16;
+/** From before the first sandbox is begun to after several are there. */
+const KILLED_WITHIN_MS = 600;
+
+it(`everything that ${KILLS} killed fleets were making is found and removed`, { timeout: 300_000 }, () =>
+  onStage(async (stage, harness) => {
+    let [listed, running] = [0, 0];
+    for (let kill = 0; kill < KILLS; kill++) {
+      await killedFleet(JSON.stringify(settingsIn(harness.home, harness.fleetId)), (kill * KILLED_WITHIN_MS) / KILLS);
+      const next = await harness.peer();
+      for (const object of await next.list({ consistent: true }, stage.signal)) {
+        listed += 1;
+        if (object.liveness === "alive") running += 1;
+        await next.destroy(object.ref, stage.signal);
+      }
+      // `onStage` checks for everything else when it is over; what still runs is told apart by round.
+      expect(await stage.refs(next)).toEqual([]);
+    }
+    console.log(`${KILLS} fleets killed: ${listed} sandboxes found, ${running} of them running`);
+    expect(running).toBeGreaterThan(0);
+  }),
+);
+
+async function killedFleet(settings: string, afterMs: number): Promise<void> {
+  const args = ["--conditions=sandlot-source", PROGRAM, settings, JSON.stringify(await daemonFiles())];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const exited = once(child, "exit");
+  // It says when it begins; loading it takes longer than making a sandbox.
+  await once(child.stdout, "data");
+  child.stdout.resume();
+  world.timer(afterMs, () => child.kill("SIGKILL"));
+  const [, signal] = await exited;
+  expect(signal).toBe("SIGKILL");
+}

@@ -1,0 +1,31 @@
+/**
+ * `isolation: unsafe-process` means what every backend means, as far as that can be without namespaces.
+ */
+
+import { afterAll, describe, expect, it } from "vitest";
+import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { blueprint, openHarness, removeDaemon } from "./local-harness.ts";
+import { searchDeviations } from "./search-deviations.ts";
+
+afterAll(removeDaemon);
+
+describeBackend({
+  name: "local, unsafe-process",
+  tools: { describe, it, expect },
+  blueprint,
+  open: () => openHarness("unsafe-process"),
+  deviations: {
+    ...searchDeviations,
+    "terminals: without a command it is a shell in the workspace": {
+      reason: "a terminal shows what the host shows: its output is not rewritten as it comes",
+      instead: async (stage) => {
+        const { terminals } = await stage.sandbox();
+        const terminal = await terminals.open({ columns: 200, rows: 20 });
+        terminal.write("pwd; exit\n");
+        let shown = "";
+        for await (const { bytes } of terminal.output) shown += Buffer.from(bytes).toString();
+        expect(shown).toMatch(/\/homes\/[0-9a-f]{32}\/user-data\/workspace/);
+      },
+    },
+  },
+});
