@@ -2,10 +2,10 @@
  * The composition root: where the parts of a fleet are put together. Nothing else constructs them.
  */
 
-import type { InstanceId, SandboxId } from "@sandlot/contract";
+import type { FleetEventBody, Generation, InstanceId, SandboxId } from "@sandlot/contract";
 import { SandlotError } from "@sandlot/contract";
 import { Admission } from "./admission/admission.ts";
-import type { Backend } from "./backend/backend.ts";
+import type { Backend, EngineEvent } from "./backend/backend.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
@@ -51,6 +51,18 @@ async function isCurrent(backend: Backend, record: SandboxRecord, signal: AbortS
   const spot = spotOf(record);
   if (spot !== null && (await backend.workspaces.look(spot)).stale) return false;
   return record.ref === null || (await backend.probe(record.ref, signal)) !== "dead";
+}
+
+/** Whose sandbox it is, is told where this instance holds it. */
+function refusalOf(event: Extract<EngineEvent, { type: "refused" }>, slots: Slots): FleetEventBody {
+  const { sandboxId, host, port, rule, because } = event;
+  const slot = slots.byId(sandboxId);
+  const whose = {
+    generation: slot?.generation ?? (0 as Generation),
+    user: slot?.user ?? null,
+    thread: slot?.thread ?? null,
+  };
+  return { type: "egress-refused", sandboxId, ...whose, host, port, rule, because };
 }
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
@@ -153,6 +165,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   bus.on(() => world.timer(REFILL_DELAY_MS, () => pooling.poke(), { background: true }), "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
+    else if (event.type === "refused") bus.emit(refusalOf(event, slots));
     else void liveness.died(event.sandboxId, event.ref);
   });
 

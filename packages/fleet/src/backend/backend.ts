@@ -117,6 +117,15 @@ export interface EngineObject {
 
 export type EngineEvent =
   | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId }
+  /** A sandbox wanted to reach something that its network policy refuses. */
+  | {
+      readonly type: "refused";
+      readonly sandboxId: SandboxId;
+      readonly host: string;
+      readonly port: number;
+      readonly rule: string;
+      readonly because: string;
+    }
   /** Events may have been missed: whoever listens looks for himself. */
   | { readonly type: "resync" };
 

@@ -112,7 +112,12 @@ class LocalBackend implements Backend {
     this.#credentials = new KnownCredentials(layout, this.workspaces);
     this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
     const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };
-    this.#egresses = new Egresses({ world, layout, account, blueprints: settings.blueprints, onRefused });
+    const refused = (sandboxId: SandboxId, refusal: Refusal) => {
+      const { host, port, rule, because } = refusal;
+      this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
+      onRefused?.(sandboxId, refusal);
+    };
+    this.#egresses = new Egresses({ world, layout, account, blueprints: settings.blueprints, onRefused: refused });
     this.#guards = new Guards(world, this.#limits, layout, onProblem ?? (() => {}));
     const egresses = this.#egresses;
     this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });

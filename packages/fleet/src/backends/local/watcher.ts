@@ -50,6 +50,11 @@ export class Watcher {
     };
   }
 
+  /** Passes on what was heard elsewhere. */
+  tell(event: EngineEvent): void {
+    for (const listener of this.#listeners) listener(event);
+  }
+
   stop(): void {
     this.#listeners.clear();
     this.#directory?.close();

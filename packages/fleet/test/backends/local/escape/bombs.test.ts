@@ -18,10 +18,10 @@ const LIMITS = { memoryBytes: 384 * MEGABYTE, pidsMax: 128, diskBytes: 128 * MEG
 const run = promisify(execFile);
 
 /**
- * Sixty children that each take 24 MB and keep them. When every one of them has its share or is dead, prints how many
+ * Sixty children that each take 12 MB and keep them. When every one of them has its share or is dead, prints how many
  * live: nobody gives memory back before, however slow the machine is.
  */
-const SIXTY_EATERS = String.raw`
+const SIXTY_EATERS = `
   use POSIX ":sys_wait_h"; use IO::Handle;
   pipe(my $in, my $out); my %waiting;
   for (1 .. 60) {
@@ -85,7 +85,7 @@ describe("bombs", { timeout: 90_000 }, () => {
     const result = await sandbox.exec(eaters);
     const within = Number(result.stdout);
     console.log(
-      `sixty of 24 MB each, 384 MB allowed: on the host ${without} had it, inside ${within}; ` +
+      `sixty of 12 MB each, 384 MB allowed: on the host ${without} had it, inside ${within}; ` +
         `command ${result.status} ${result.signal ?? result.exitCode}, ${JSON.stringify(group.events())}`,
     );
     expect(without).toBe(60);

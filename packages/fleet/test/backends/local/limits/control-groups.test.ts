@@ -91,9 +91,9 @@ describe("control groups", { timeout: 60_000 }, () => {
     const group = stage.group({ pidsMax: 50 });
     const keeper = stage.start(group, ["/bin/sleep", "30"]);
     stage.start(group, ["/bin/sleep", "30"]);
-    await expect.poll(() => group.processes()?.length).toBe(2);
+    await expect.poll(() => group.processes()?.length, { timeout: 10_000 }).toBe(2);
     expect(group.killExcept([keeper.pid ?? 0])).toHaveLength(1);
-    await expect.poll(() => group.processes()).toEqual([keeper.pid]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([keeper.pid]);
     expect(group.usage().processMax).toBe(50);
   });
 
@@ -124,7 +124,7 @@ describe("control groups", { timeout: 60_000 }, () => {
   it("says which processes are left when it cannot remove a group", async () => {
     const group = stage.group({});
     const child = stage.start(group, ["/bin/sleep", "30"]);
-    await expect.poll(() => group.processes()).toEqual([child.pid]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([child.pid]);
     await expect(group.release()).rejects.toThrow(`still has processes: ${child.pid}`);
   });
 

@@ -4,7 +4,7 @@
  */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { appendFile, link, mkdir, mkdtemp, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import { appendFile, link, mkdir, mkdtemp, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -164,6 +164,19 @@ describe("disk budgets", { timeout: 60_000 }, () => {
     };
     for (let round = 0; round < 20; round += 1) await watcher.look();
     expect(measured).toBe(0);
+  });
+
+  it("goes on when a workspace moves away under it, and finds it where it is then", async () => {
+    const home = place;
+    const { budget, problems } = watch({ maxBytes: MEGABYTE });
+    await watcher.look();
+    await rename(home, `${home}-slot`);
+    await watcher.look();
+    expect(budget.exceeded).toBe(false);
+    await writeFile(join(`${home}-slot`, "big"), Buffer.alloc(3 * MEGABYTE, 1));
+    place = `${home}-slot`;
+    await expect.poll(() => budget.exceeded, { timeout: 5_000 }).toBe(true);
+    expect(problems).toEqual([]);
   });
 
   it("ends with its last budget", async () => {

@@ -43,7 +43,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     written = [];
     problems = [];
     keeper = stage.start(group, ["/bin/sleep", "300"]).pid ?? 0;
-    await expect.poll(() => group.processes()).toEqual([keeper]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([keeper]);
     guard = new DiskGuard(watcher, {
       ...{ group, place: () => place, diskBytes: 32 * MEGABYTE, filesMax: 100, spare: [] },
       onProblem: (error) => problems.push(error),
@@ -123,13 +123,13 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     const result = await sandbox.exec("head -c 2000M /dev/zero > big");
     expect(result).toMatchObject({ status: "killed", signal: "SIGKILL" });
     expect(result.stderr).toContain(`sandlot: disk_limit_exceeded: the workspace may hold ${32 * MEGABYTE} bytes`);
-    await expect.poll(() => group.processes()).toEqual([keeper]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([keeper]);
   });
 
   it("finds one that hides among those that are spared", async () => {
     const hidden = exec("for i in $(seq 1000); do head -c 4M /dev/zero > f$i; sleep 0.01; done", 200);
     expect(await hidden).toMatchObject({ signal: "SIGKILL" });
-    await expect.poll(() => group.processes()).toEqual([]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([]);
   });
 
   it("asks the daemon to end commands where there is no group to look into", async () => {

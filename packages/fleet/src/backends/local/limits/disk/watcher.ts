@@ -92,13 +92,15 @@ export class DiskWatcher {
   }
 
   async #lookAtAll(): Promise<void> {
-    const freeByDevice = new Map<number, Free>();
+    const freeByDevice = new Map<number, Free | null>();
     for (const watched of [...this.#watched]) {
       const device = await deviceOf(watched);
       if (device === null) continue;
       const free = freeByDevice.get(device.id) ?? (await freeAt(device.place));
       freeByDevice.set(device.id, free);
-      if (this.#isDue(watched, free)) await this.#measure(watched, free);
+      // A workspace that has just moved, or is gone: its place is asked for anew.
+      if (free === null) watched.device = null;
+      else if (this.#isDue(watched, free)) await this.#measure(watched, free);
     }
   }
 
@@ -130,7 +132,7 @@ async function deviceOf(watched: Watched): Promise<Watched["device"]> {
   return watched.device;
 }
 
-async function freeAt(path: string): Promise<Free> {
-  const { bsize, bfree, ffree } = await statfs(path);
-  return { bytes: bsize * bfree, files: ffree };
+async function freeAt(path: string): Promise<Free | null> {
+  const found = await statfs(path).catch(() => null);
+  return found === null ? null : { bytes: found.bsize * found.bfree, files: found.ffree };
 }
