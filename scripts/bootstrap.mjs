@@ -20,8 +20,8 @@ import { build, isBuilt } from "./build.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
 /**
- * Debian packages that parts of the repository need, where the presence of `command` in PATH means that the package is
- * there. Those `forTests` are looked after by `npm test` only. An engine's package is listed here when its backend arrives.
+ * Debian packages that parts of the repository need, where the presence of `command` in PATH, or of `file`, means that the
+ * package is there. Those `forTests` are looked after by `npm test` only. An engine's package is listed here when its backend arrives.
  */
 const SYSTEM_PACKAGES = [
   {
@@ -37,6 +37,8 @@ const SYSTEM_PACKAGES = [
   { name: "openssl", command: "openssl", neededBy: "the tests of certificates", forTests: true },
   { name: "python3", command: "python3", neededBy: "the probes of the escape list", forTests: true },
   { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", forTests: true },
+  { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", forTests: true },
+  { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", forTests: true },
   { name: "chromium", command: "chromium", neededBy: "the tests of the gateway from a real browser", forTests: true },
   { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", forTests: true },
   { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", forTests: true },
@@ -91,7 +93,7 @@ async function main(args) {
 
 function ensureSystemPackages(forTests) {
   const needed = SYSTEM_PACKAGES.filter((entry) => forTests || !entry.forTests);
-  const missing = needed.filter(({ command }) => !isInPath(command));
+  const missing = needed.filter(({ command, file }) => !(file === undefined ? isInPath(command) : existsSync(file)));
   if (missing.length === 0) return;
   for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);
   const names = missing.map(({ name }) => name);
