@@ -17,9 +17,11 @@ import {
   type ListeningPort,
   type ProcessInfo,
   type ResourceUsage,
+  SANDBOX_LIMITS,
   type Sandbox,
   type SandboxId,
   type SandboxPorts,
+  SandlotError,
   type SpawnedExec,
   type SpawnOptions,
   type WaitOptions,
@@ -33,6 +35,11 @@ import { DaemonTerminals } from "./daemon-terminals.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
+
+/** How long after a command's own time limit its result may take: the grace between TERM and KILL, and a busy machine. */
+const DAEMON_PATIENCE_MS = 30_000;
+/** As long as one timer can wait. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export class DaemonSandbox implements Sandbox {
   readonly id: SandboxId;
@@ -58,8 +65,9 @@ export class DaemonSandbox implements Sandbox {
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     const startedAt = this.#calls.world.monotonicMs();
+    const call = () => this.#call("/sandlot/exec", execResultSchema, command, execId, options);
     try {
-      return await this.#call("/sandlot/exec", execResultSchema, command, execId, options);
+      return await this.#inTime(call, options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs);
     } catch (error) {
       options.signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
@@ -89,6 +97,24 @@ export class DaemonSandbox implements Sandbox {
 
   usage(): Promise<ResourceUsage> {
     return this.#calls.get(replies.usageSchema, "/sandlot/usage");
+  }
+
+  /** The daemon keeps the time. One that has not answered long after is not going to: somebody inside has stopped it. */
+  async #inTime<T>(work: () => Promise<T>, timeoutMs: number): Promise<T> {
+    if (timeoutMs === 0) return work();
+    let late = () => {};
+    const overdue = new Promise<never>((_, reject) => {
+      const problem = "its daemon does not keep time; something inside may have stopped it";
+      late = () =>
+        reject(new SandlotError("sandbox_unreachable", { sandboxId: this.id, problem, retryAfterMs: 1_000 }));
+    });
+    const patienceMs = Math.min(timeoutMs + DAEMON_PATIENCE_MS, TIMER_MAX_MS);
+    const timer = this.#calls.world.timer(patienceMs, () => late(), { background: true });
+    try {
+      return await Promise.race([work(), overdue]);
+    } finally {
+      timer.cancel();
+    }
   }
 
   async #call<T>(

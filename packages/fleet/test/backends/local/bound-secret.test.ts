@@ -29,7 +29,7 @@ const ATTEMPTS: readonly string[] = [
   "ps -ef",
   "for p in /proc/[0-9]*; do cat $p/status $p/stat $p/comm $p/wchan; done",
   "for p in /proc/[0-9]*; do ls -l $p/fd; done",
-  "for p in /proc/[0-9]*; do for f in $p/fd/*; do timeout 1 head -c 65536 $f; done; done",
+  "for p in /proc/[0-9]*; do for f in $p/fd/*; do [ -f $f ] && timeout 1 head -c 65536 $f; done; done",
   "for p in /proc/[0-9]*; do timeout 2 strings -n 8 $p/mem; done",
   "for p in /proc/[0-9]*; do cat $p/maps | head -50; done",
   "for p in /proc/[0-9]*; do grep -a sk-live $p/exe; done",
@@ -66,7 +66,7 @@ const ATTEMPTS: readonly string[] = [
   "gdb -p 1 -batch -ex 'info proc all' 2>&1 | head -20; true",
   "dd if=/dev/mem bs=1k count=64 2>/dev/null | strings; dd if=/proc/kcore bs=1k count=64 2>/dev/null | strings",
   "dmesg 2>/dev/null; cat /proc/kmsg 2>/dev/null & sleep 0.2; kill $! 2>/dev/null; true",
-  'history; cat ~/.bash_history 2>/dev/null; declare -p',
+  "history; cat ~/.bash_history 2>/dev/null; declare -p",
 ];
 
 const hasBubblewrap = (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, "bwrap")));
