@@ -59,6 +59,8 @@ export function remove(
   if (record.actor !== request.actor || record.reason === null) return false;
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
   tables.deleteRecord(sandboxId);
+  // What ended it first is why: only remains of it can be ended once more.
+  if (tables.obituary(sandboxId) !== null) return true;
   tables.putObituary({
     sandboxId,
     user,
