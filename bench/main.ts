@@ -18,7 +18,9 @@ import type { Suite } from "./suites/suite.ts";
 /** Loaded when asked for: a suite may need an engine that is not there. */
 const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>> = {
   core: () => import("./suites/core.ts"),
+  gateway: () => import("./suites/gateway.ts"),
   local: () => import("./suites/local.ts"),
+  docker: () => import("./suites/docker.ts"),
 };
 
 class UsageError extends Error {}

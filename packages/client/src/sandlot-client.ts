@@ -29,7 +29,7 @@ import {
 } from "@sandlot/contract";
 import { ClientLease } from "./lease.ts";
 import { around, pause } from "./wire/clock.ts";
-import { ConnectionBroken } from "./wire/errors.ts";
+import { isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
 import { Transport, type TransportOptions } from "./wire/transport.ts";
 
@@ -140,16 +140,13 @@ export class SandlotClient {
   /** What happens in the fleet, for operators. Goes on after a break; `null` where some were missed. */
   async *events({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<FleetEvent | null> {
     let last: string | null = null;
+    let begun = false;
     for (let silent = 0; ; silent += 1) {
       const headers: Record<string, string> = last === null ? {} : { "last-event-id": last };
-      const response = await this.#transport.send({
-        method: "GET",
-        path: "/v1/events",
-        headers,
-        signal,
-        repeatable: true,
-      });
+      const call = { method: "GET", path: "/v1/events", headers, signal, repeatable: true } as const;
       try {
+        const response = await this.#transport.send(call);
+        begun = true;
         for await (const { event, id, data } of serverEvents(response)) {
           silent = 0;
           last = id ?? last;
@@ -157,7 +154,7 @@ export class SandlotClient {
         }
       } catch (error) {
         signal?.throwIfAborted();
-        if (!(error instanceof ConnectionBroken)) throw error;
+        if (!begun || !isBreak(error)) throw error;
       }
       await pause(around(100 * 2 ** Math.min(silent, 5)), signal);
     }

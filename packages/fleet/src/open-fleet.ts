@@ -35,7 +35,7 @@ export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetA
   const store = await openStore(settings, world);
   try {
     const backend = await openBackend(settings, world);
-    const hostWorkspaces = settings.backend === "memory" ? null : await workspacesOnDisk(backend, world);
+    const hostWorkspaces = settings.backend === "memory" ? null : await workspacesOnDisk(backend, settings, world);
     return { fleet: await assembleFleet({ settings, world, store, backend }), settings, hostWorkspaces };
   } catch (error) {
     await store.close();
@@ -43,11 +43,18 @@ export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetA
   }
 }
 
-async function workspacesOnDisk({ workspaces }: Backend, world: World): Promise<HostWorkspaces | null> {
+async function workspacesOnDisk(
+  { workspaces }: Backend,
+  { blueprints }: Settings,
+  world: World,
+): Promise<HostWorkspaces | null> {
   const { DiskWorkspaces } = await import("./workspace/disk/disk-workspaces.ts");
   if (!(workspaces instanceof DiskWorkspaces)) return null;
   const { hostWorkspaces } = await import("./workspace/disk/host-workspaces.ts");
-  return hostWorkspaces(workspaces, world);
+  const budgeted = Object.values(blueprints).some(
+    ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
+  );
+  return hostWorkspaces(workspaces, world, { budgeted });
 }
 
 async function openStore({ store }: Settings, world: World): Promise<Store> {

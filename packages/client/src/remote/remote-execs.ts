@@ -24,11 +24,11 @@ import {
 } from "@sandlot/contract";
 import { decodeBase64, encodeBase64 } from "../wire/bytes.ts";
 import { around, pause } from "../wire/clock.ts";
-import { ConnectionBroken, errorFrom, unreachable } from "../wire/errors.ts";
+import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
-/** How often in a row a stream is taken up again without a single event. */
+/** How often in a row a stream is taken up again without a single event: about half a minute, for a gateway to restart. */
 const RESUMES_MAX = 8;
 
 export class RemoteExecs implements SandboxExecs {
@@ -46,10 +46,13 @@ export class RemoteExecs implements SandboxExecs {
 
   async *follow(execId: string, { from, until = "exit", signal }: FollowOptions = {}): AsyncGenerator<FollowEvent> {
     const next = { stdout: from?.stdout ?? 0, stderr: from?.stderr ?? 0 };
+    let begun = false;
     for (let silent = 0; ; silent += 1) {
       signal?.throwIfAborted();
       try {
-        for await (const event of this.#stream(execId, next, until, signal)) {
+        const response = await this.#ask(execId, next, until, signal);
+        begun = true;
+        for await (const event of eventsOf(response)) {
           silent = 0;
           if (event.type === "output") next[event.stream] = event.offset + event.bytes.byteLength;
           if (event.type === "gap") next[event.stream] = event.toOffset;
@@ -58,8 +61,9 @@ export class RemoteExecs implements SandboxExecs {
         }
       } catch (error) {
         signal?.throwIfAborted();
-        if (!(error instanceof ConnectionBroken)) throw error;
-        if (silent >= RESUMES_MAX) throw unreachable(this.#remote.transport.url, error.cause);
+        if (!begun || !isBreak(error)) throw error;
+        if (silent >= RESUMES_MAX)
+          throw error instanceof ConnectionBroken ? unreachable(this.#remote.transport.url, error.cause) : error;
       }
       // The gateway ended the stream, or the connection did: the command goes on, and so do we.
       await pause(around(50 * 2 ** Math.min(silent, 6)), signal);
@@ -102,14 +106,14 @@ export class RemoteExecs implements SandboxExecs {
     return this.#remote.transport.json(waitForOutputReplySchema, call);
   }
 
-  async *#stream(
+  #ask(
     execId: string,
     from: { readonly stdout: number; readonly stderr: number },
     until: "exit" | "closed",
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<FollowEvent> {
+  ): Promise<Response> {
     this.#remote.check();
-    const response = await this.#remote.transport.send({
+    return this.#remote.transport.send({
       method: "GET",
       path: this.#path(execId, "output"),
       query: { stdoutOffset: from.stdout, stderrOffset: from.stderr, until },
@@ -117,18 +121,21 @@ export class RemoteExecs implements SandboxExecs {
       signal,
       repeatable: true,
     });
-    for await (const { event, data } of serverEvents(response)) {
-      if (event === "stdout" || event === "stderr") {
-        const { stream, offset, base64 } = execOutputSchema.parse(data);
-        yield { type: "output", stream, offset, bytes: decodeBase64(base64) };
-      } else if (event === "gap") yield { type: "gap", ...execGapSchema.parse(data) };
-      else if (event === "exit") yield { type: "end", end: execEndSchema.parse(data) };
-      else if (event === "error") throw errorOfEvent(data);
-    }
   }
 
   #path(execId: string, what: string): string {
     return pathOf(this.#remote, `execs/${segment(execId)}/${what}`);
+  }
+}
+
+async function* eventsOf(response: Response): AsyncGenerator<FollowEvent> {
+  for await (const { event, data } of serverEvents(response)) {
+    if (event === "stdout" || event === "stderr") {
+      const { stream, offset, base64 } = execOutputSchema.parse(data);
+      yield { type: "output", stream, offset, bytes: decodeBase64(base64) };
+    } else if (event === "gap") yield { type: "gap", ...execGapSchema.parse(data) };
+    else if (event === "exit") yield { type: "end", end: execEndSchema.parse(data) };
+    else if (event === "error") throw errorOfEvent(data);
   }
 }
 

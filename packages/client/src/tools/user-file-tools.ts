@@ -69,7 +69,7 @@ export const listUploadedFilesTool = defineTool({
 });
 
 /** Regular files, without what is still being uploaded and without text versions of documents. */
-export function uploadsOf(entries: readonly FileStat[]): readonly FileStat[] {
+function uploadsOf(entries: readonly FileStat[]): readonly FileStat[] {
   const documents = new Set(entries.filter(({ path }) => CONVERTIBLE.test(path)).map(({ path }) => stemOf(path)));
   return entries
     .filter(({ path, kind }) => kind === "file" && !STAGING.test(path.slice(path.lastIndexOf("/") + 1)))

@@ -36,6 +36,11 @@ export function unreachable(url: string, cause: unknown): SandlotError {
   return new SandlotError("sandbox_unreachable", { sandboxId: "", problem, retryAfterMs: 1_000 }, { cause });
 }
 
+/** The connection broke, or a gateway that is only just starting could not answer: what a stream is about may go on. */
+export function isBreak(error: unknown): boolean {
+  return error instanceof ConnectionBroken || (isSandlotError(error) && error.retryable && error.status === 503);
+}
+
 /** Refused before anything was done: asking again is safe, whatever was asked. */
 export function isRefusedUntouched(error: unknown): error is SandlotError {
   return (

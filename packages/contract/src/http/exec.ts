@@ -145,7 +145,7 @@ export const waitForOutputReplySchema = z
   ])
   .meta({ id: "WaitForOutputReply" });
 
-export const sessionIdSchema = execIdSchema;
+export const sessionIdSchema = execIdSchema.describe("The id of a session, chosen by the caller or given.");
 
 export const sessionRequestSchema = z
   .strictObject({ sessionId: sessionIdSchema.optional(), cwd: text(4_096).optional(), env: environment.optional() })

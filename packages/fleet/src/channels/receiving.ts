@@ -13,7 +13,7 @@ import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contra
 import type { AnnouncedFile, OpenedFile, ReceivedFile } from "./channel.ts";
 import { numberedName, safeName } from "./file-names.ts";
 
-export const UPLOADS = "/mnt/user-data/uploads";
+const UPLOADS = "/mnt/user-data/uploads";
 
 export interface ReceivingOptions {
   readonly source: SandboxSource;

@@ -15,22 +15,29 @@ import { readFile } from "node:fs/promises";
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import cors from "@fastify/cors";
-import helmet from "@fastify/helmet";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import websocket from "@fastify/websocket";
 import { GATEWAY_HEADERS, SandlotError, WEBSOCKET_PROTOCOL } from "@sandlot/contract";
-import fastify, { type FastifyBaseLogger, LogController, type RouteOptions } from "fastify";
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+  type RouteOptions,
+} from "fastify";
 import {
   jsonSchemaTransform,
   jsonSchemaTransformObject,
   serializerCompiler,
   validatorCompiler,
 } from "fastify-type-provider-zod";
+import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { sendError } from "./errors.ts";
 import { authenticate } from "./guards/authenticate.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
+import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
 import { routes } from "./routes/routes.ts";
@@ -48,6 +55,12 @@ export interface Server {
   readonly registered: readonly RegisteredRoute[];
 }
 
+/**
+ * What may wait in memory on one connection, in each direction. More lets a large file pass in fewer turns, each of which
+ * is a wait for a processor; a client that reads nothing keeps this much.
+ */
+const BUFFERED_BYTES = 64 * 1024;
+
 export async function createServer(
   context: GatewayContext,
   keys: ApiKeys,
@@ -63,7 +76,7 @@ export async function createServer(
     forceCloseConnections: "idle",
     trustProxy: settings.behindProxy,
     requestIdHeader: false,
-    genReqId: () => world.randomHex(8),
+    genReqId: requestIds(world),
     routerOptions: { maxParamLength: 4_096 },
     // Fastify's own 503 would not have our shape; requests under way are waited for by `close`.
     return503OnClosing: false,
@@ -71,6 +84,8 @@ export async function createServer(
       sendError(error, request, reply);
     },
   }).withTypeProvider() as unknown as GatewayApp;
+  // What is logged about a request names its id itself; a logger for each would cost more than the line.
+  app.setChildLoggerFactory((parent) => parent);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   app.decorateRequest("caller", null);
@@ -86,19 +101,18 @@ export async function createServer(
   traceRequests(app);
   const guard = webPageGuard(settings, listensOn);
   const rates = new RateLimits(world, settings);
-  app.addHook("onRequest", async (request, reply) => {
+  const headers = securityHeaders(settings);
+  app.addHook("onRequest", (request, reply, done) => {
     request.startedAt = world.monotonicMs();
-    reply.header(GATEWAY_HEADERS.requestId, request.id);
+    const isOpen = request.routeOptions.config.access === "open";
+    reply.headers(isOpen ? headers.open : headers.usual).header(GATEWAY_HEADERS.requestId, request.id);
     guard(request);
-  });
-  await app.register(helmet, {
-    contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] } },
-    hsts: settings.tls === undefined ? false : { maxAge: 31_536_000 },
+    done();
   });
   if (settings.allowedOrigins.length > 0) await app.register(cors, corsOptions(settings));
-  app.addHook("onRequest", async (request, reply) => {
-    reply.header("cache-control", "no-store");
-    await authenticate(keys, rates, request, reply);
+  app.addHook("onRequest", (request, reply, done) => {
+    if (request.routeOptions.config.access === "open") return done();
+    authenticate(keys, rates, request, reply).then(() => done(), done);
   });
   endSlowBodies(app, context);
   reportRequests(app, context);
@@ -121,7 +135,12 @@ export async function createServer(
     options: { maxPayload: settings.jsonMaxBytes, handleProtocols: () => WEBSOCKET_PROTOCOL },
   });
   await app.register(async (scope) => routes(scope as unknown as GatewayApp, context));
-  await app.register(swaggerUi, { routePrefix: "/docs", uiConfig: { url: "/openapi.json" }, logLevel: "warn" });
+  await app.register(swaggerUi, {
+    routePrefix: "/docs",
+    uiConfig: { url: "/openapi.json" },
+    staticCSP: true,
+    logLevel: "warn",
+  });
   return { app, registered };
 }
 
@@ -139,6 +158,7 @@ async function serverFactory({
     requestTimeout: 0,
     keepAliveTimeout: idleConnectionMs,
     connectionsCheckingInterval: Math.min(headersTimeoutMs, 5_000),
+    highWaterMark: BUFFERED_BYTES,
   };
   const files = tls && { cert: await readFile(tls.certFile), key: await readFile(tls.keyFile) };
   return (handler: (request: IncomingMessage, response: never) => void) => {
@@ -156,17 +176,31 @@ async function serverFactory({
 function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): void {
   const endUnlessComplete = (raw: IncomingMessage) =>
     world.timer(settings.bodyStallMs, () => raw.complete || raw.destroy(), { background: true });
-  app.addHook("preParsing", async (request, _reply, payload) => {
-    if (request.routeOptions.config.streamsBody === true) return payload;
-    const timer = endUnlessComplete(request.raw);
-    request.raw.once("close", () => timer.cancel());
-    return payload;
+  app.addHook("preParsing", (request, _reply, payload, done) => {
+    const { raw } = request;
+    if (!raw.complete && !hasNoBody(raw) && request.routeOptions.config.streamsBody !== true) {
+      const timer = endUnlessComplete(raw);
+      raw.once("close", () => timer.cancel());
+    }
+    done(null, payload);
   });
-  app.addHook("onResponse", async ({ raw, headers }, reply) => {
-    if (!raw.complete) endUnlessComplete(raw);
+  app.addHook("onResponse", ({ raw, headers }, reply, done) => {
+    if (!raw.complete && !hasNoBody(raw)) endUnlessComplete(raw);
     // Nobody reads another request from a connection that was to become a WebSocket and did not.
     if (headers.upgrade !== undefined && reply.statusCode >= 400) raw.socket.destroySoon();
+    done();
   });
+}
+
+function hasNoBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
+}
+
+/** Told apart by a number; which gateway, and which run of it, by what is before it. */
+function requestIds(world: World): () => string {
+  const run = world.randomHex(5);
+  let count = 0;
+  return () => `${run}${(count++).toString(16).padStart(6, "0")}`;
 }
 
 function corsOptions({ allowedOrigins }: GatewaySettings) {
@@ -204,14 +238,20 @@ function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
 
 /** After every answer: a line in the log, a count, and for what changes something or is refused, an audit entry. */
 function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayContext): void {
-  app.addHook("onResponse", async (request, reply) => {
+  const logs = app.log.level === "info" || app.log.level === "debug" || app.log.level === "trace";
+  app.addHook("onResponse", (request, reply, done) => {
+    report(request, reply);
+    done();
+  });
+
+  function report(request: FastifyRequest, reply: FastifyReply): void {
     const route = request.routeOptions.url ?? "unknown";
     const durationMs = world.monotonicMs() - request.startedAt;
     const { caller, errorCode, method, id: requestId } = request;
     const status = reply.statusCode;
     metrics.request(method, route, status, durationMs, errorCode);
     const keyId = caller?.keyId ?? null;
-    request.log.info({ requestId, method, route, status, code: errorCode, durationMs, keyId }, "answered");
+    if (logs) request.log.info({ requestId, method, route, status, code: errorCode, durationMs, keyId }, "answered");
     const read = method === "GET" || method === "HEAD" || method === "OPTIONS";
     if (read && status !== 401 && status !== 403) return;
     const { thread } = (request.params ?? {}) as { thread?: unknown };
@@ -229,5 +269,5 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
       // A caller that is gone has none.
       remoteAddress: request.ip ?? "",
     });
-  });
+  }
 }

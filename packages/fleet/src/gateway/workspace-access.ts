@@ -12,7 +12,7 @@
  *   file and nothing else. What is staged and not placed is removed.
  */
 
-import { type FileStat, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import { type FileStat, isSandlotError, type Sandbox, SandlotError, type WriteOptions } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 import type { ThreadKey, ThreadUse } from "./thread-use.ts";
 
@@ -42,10 +42,32 @@ export interface WorkspaceFiles {
   remove(path: string): Promise<void>;
 }
 
+/** A plain file, open: what it says of itself and what is read are of one and the same. */
+export interface OpenFile {
+  readonly stat: FileStat;
+  stream(range?: { readonly offset: number; readonly length: number }): AsyncIterable<Uint8Array>;
+  close(): Promise<void>;
+}
+
 /** What a backend with workspaces on this host's disk gives. */
 export interface HostWorkspaces {
   /** Runs `use` with the thread's files, wherever they are now, with no sandbox made for it. */
   use<T>(key: ThreadKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T>;
+  /**
+   * Opens a file with no sandbox asked. `null` where only a sandbox can tell: outside the workspace, behind a link, no
+   * plain file, or not there.
+   */
+  openFile?(key: ThreadKey, path: string): Promise<OpenFile | null>;
+  /**
+   * Writes a file, atomically, with no sandbox asked. `null`, and nothing of the content read, where only a sandbox can:
+   * outside the workspace, through a link, or within a budget that it keeps.
+   */
+  writeFile?(
+    key: ThreadKey,
+    path: string,
+    content: AsyncIterable<Uint8Array>,
+    options: WriteOptions,
+  ): Promise<FileStat | null>;
   /** Copies all of a thread's workspace to a thread that has none. Absent: files are copied through sandboxes. */
   branch?(from: ThreadKey, to: ThreadKey): Promise<BranchOutcome>;
 }

@@ -32,12 +32,8 @@
  * - `networkProblem` says what cannot be had on this machine: the capability is then not declared.
  */
 
-export type { EgressLimits } from "./limits.ts";
-export { enterNamespace } from "./namespace/commands.ts";
 export { networkProblem } from "./network-problem.ts";
-export { type AllowRule, type BoundSecret, compilePolicy, type NetworkPolicy } from "./policy.ts";
+export type { NetworkPolicy } from "./policy.ts";
 export type { Egress } from "./process/connection.ts";
-export { type StartEgressOptions, startEgress, stopEgress } from "./process/start-egress.ts";
-export type { EgressStats } from "./proxy/egress-proxy.ts";
-export type { Refusal, RefusalRule } from "./rules/decide.ts";
-export { PROXY_PORT, type SandboxNetwork } from "./sandbox-side/sandbox-network.ts";
+export { startEgress, stopEgress } from "./process/start-egress.ts";
+export type { Refusal } from "./rules/decide.ts";

@@ -77,6 +77,10 @@ it.each(["1. Two", "3. A helper", "5. A pause"])(
       error: (text: string) => {
         stderr += text;
       },
+      write: async () => undefined,
+      stdin: process.stdin,
+      size: () => ({ columns: 80, rows: 24 }),
+      onResize: () => () => undefined,
       environment: {},
     };
     try {

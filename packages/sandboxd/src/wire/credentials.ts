@@ -43,6 +43,11 @@ export class CredentialCheck {
     if (!this.#matches(claim, this.#present)) throw this.#stale(claim);
   }
 
+  /** Whether this is the present token, for clients that know of nothing else. */
+  knows(token: string): boolean {
+    return and(equal(sha256(token), this.#present.tokenHash));
+  }
+
   /** Answers whether anything changed. */
   rebind(headers: IncomingHttpHeaders, { generation, token }: { generation: number; token: string }): boolean {
     const claim = claimOf(headers);

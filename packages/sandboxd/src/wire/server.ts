@@ -13,6 +13,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { HoldGreeting, RenewReply } from "@sandlot/contract";
+import { type Aio, aio } from "../aio/index.ts";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ActivityMonitor } from "../introspection/activity.ts";
@@ -86,7 +87,22 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
     return { name, query: parseQuery(search) };
   };
 
+  let aioApi: Aio | undefined;
+  const openAio = (): Aio => {
+    const isAllowed = (key: string | null) => {
+      const allowed = key !== null && credentials.knows(key);
+      if (allowed) touch();
+      return allowed;
+    };
+    return aio({ execs, sessions, isAllowed, onWork: () => activity.note() });
+  };
+
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.url?.startsWith(AIO_PATHS)) {
+      // Few sandboxes are asked in this way.
+      aioApi ??= openAio();
+      return aioApi(request, response);
+    }
     const { name, query } = admit(request);
     const isWork = Object.hasOwn(work, name);
     const handler = isWork ? work[name] : Object.hasOwn(about, name) ? about[name] : undefined;
@@ -130,6 +146,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
 }
 
 const REBIND = "POST /sandlot/rebind";
+const AIO_PATHS = "/v1/";
 /** Only questions: they change nothing that idleness looks at. */
 const ASKING: ReadonlySet<string> = new Set([
   "GET /sandlot/execs",

@@ -29,7 +29,7 @@ export interface AuditEntry extends AuditFinding {
 }
 
 /** A command may have this many characters. Longer ones belong into a script file. */
-export const COMMAND_MAX_CHARS = 10_000;
+const COMMAND_MAX_CHARS = 10_000;
 const PASS: AuditFinding = { verdict: "pass", rule: null, reason: null };
 
 /**

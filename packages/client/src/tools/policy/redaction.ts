@@ -11,7 +11,7 @@
  */
 
 /** Shorter values would blank out ordinary words. */
-export const REDACTION_MIN_CHARS = 8;
+const REDACTION_MIN_CHARS = 8;
 const REPLACEMENT = "[redacted]";
 /** Single lines of a key that are shorter are too ordinary to hide. */
 const LINE_MIN_CHARS = 16;

@@ -12,7 +12,7 @@ import type { Timer, World } from "../../world/world.ts";
 import type { FeishuMessage } from "./message.ts";
 
 /** Long enough for a drop of several files, short enough not to be noticed. */
-export const BATCH_WINDOW_MS = 750;
+const BATCH_WINDOW_MS = 750;
 /** A batch that is this full is handed over. */
 const BATCH_MAX = 50;
 

@@ -106,7 +106,7 @@ function nameFrom(disposition: string | undefined): string | null {
 }
 
 /** What the platform answered, without what was sent to it. */
-export class PlatformError extends Error {
+class PlatformError extends Error {
   override readonly name = "PlatformError";
   readonly code: number;
   readonly retryAfterMs: number | null;

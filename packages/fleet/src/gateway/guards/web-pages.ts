@@ -16,10 +16,15 @@ export type WebPageGuard = (request: FastifyRequest) => void;
 /** `listensOn` is known once the gateway listens; until then nobody can ask. */
 export function webPageGuard(settings: GatewaySettings, listensOn: () => number): WebPageGuard {
   const origins = new Set(settings.allowedOrigins.map((origin) => new URL(origin).origin));
+  /** The one that is asked for again and again. */
+  let known = "";
   return ({ headers, protocol }) => {
     const host = (headers[":authority"] ?? headers.host ?? "").toString().toLowerCase();
-    if (!hostAllowed(host, settings, listensOn()))
-      throw new SandlotError("forbidden", { problem: "this gateway is not known under that Host" });
+    if (host !== known || host === "") {
+      if (!hostAllowed(host, settings, listensOn()))
+        throw new SandlotError("forbidden", { problem: "this gateway is not known under that Host" });
+      known = host;
+    }
     const { origin } = headers;
     if (origin !== undefined) {
       const scheme = settings.behindProxy ? ["http", "https"] : [protocol];

@@ -21,6 +21,7 @@ import { checkIfMatch, etagOf, isNotModified, parseRange, writeCondition } from 
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { limited, streamed } from "../streams/bytes.ts";
 import { goneSignal, purposeOf, threadOf } from "../thread-use.ts";
+import type { OpenFile } from "../workspace-access.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 const ROUTE = "/v1/threads/:thread/files/content";
@@ -73,17 +74,21 @@ export function fileContentRoutes(app: GatewayApp, context: GatewayContext): voi
         response: { 200: fileStatSchema, ...ERRORS },
       },
     },
-    (request, reply) =>
-      threads.with(request, reply, async (sandbox) => {
-        const { path, mode } = request.query;
-        const options: WriteOptions = {
-          ...writeCondition(request.headers, path),
-          ...(mode === undefined ? {} : { mode: Number.parseInt(mode, 8) }),
-        };
-        await sandbox.files.upload(path, intake(request), options);
+    async (request, reply) => {
+      const { path, mode } = request.query;
+      const options: WriteOptions = {
+        ...writeCondition(request.headers, path),
+        ...(mode === undefined ? {} : { mode: Number.parseInt(mode, 8) }),
+      };
+      const content = intake(request);
+      const here = await context.workspaces.host?.writeFile?.(threadOf(request), path, content, options);
+      if (here !== undefined && here !== null) return reply.header("etag", etagOf(here)).send(here);
+      return threads.with(request, reply, async (sandbox) => {
+        await sandbox.files.upload(path, content, options);
         const stat = await sandbox.files.stat(path);
         return reply.header("etag", etagOf(stat)).send(stat);
-      }),
+      });
+    },
   );
 
   app.post(
@@ -131,17 +136,20 @@ export function fileContentRoutes(app: GatewayApp, context: GatewayContext): voi
   );
 }
 
-/** Answers with a file: 200, 206, 304, 412 or 416. The lease ends with the last byte. */
+/** Answers with a file: 200, 206, 304, 412 or 416. What is held for it ends with the last byte. */
 async function sendFile(context: GatewayContext, request: FastifyRequest, reply: FastifyReply, path: string) {
-  const signal = goneSignal(reply);
-  const lease = await context.threads.acquire(threadOf(request), purposeOf(request), signal);
+  const { stat, stream, close } = await openFile(context, request, reply, path);
   let handedOver = false;
   try {
-    const { files } = lease.sandbox;
-    const stat = await fileAt(() => files.stat(path), path);
     checkIfMatch(request.headers, stat);
     fileHeaders(reply, stat);
     if (isNotModified(request.headers, stat)) return reply.code(304).send();
+    if (stat.kind === "symlink") {
+      // How long what it leads to is nobody has said, so it is sent whole, whatever part was asked for.
+      if (request.method === "HEAD") return reply.removeHeader("accept-ranges").send();
+      handedOver = true;
+      return reply.removeHeader("accept-ranges").send(await streamed(stream(), close));
+    }
     const range = parseRange(request.headers, stat);
     const { offset, length } = range ?? { offset: 0, length: stat.sizeBytes };
     reply.header("content-length", length);
@@ -150,11 +158,31 @@ async function sendFile(context: GatewayContext, request: FastifyRequest, reply:
     }
     if (request.method === "HEAD") return reply.send();
     if (length === 0) return reply.send(Buffer.alloc(0));
-    const body = await streamed(files.download(path, { offset, length }), () => lease.release());
     handedOver = true;
-    return reply.send(body);
+    return reply.send(await streamed(stream({ offset, length }), close));
   } finally {
-    if (!handedOver) await lease.release();
+    if (!handedOver) await close();
+  }
+}
+
+/** From this host's disk where it can be; otherwise from the sandbox, under a lease that ends with it. */
+async function openFile(
+  { threads, workspaces }: GatewayContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  path: string,
+): Promise<OpenFile> {
+  const key = threadOf(request);
+  const here = await workspaces.host?.openFile?.(key, path);
+  if (here !== undefined && here !== null) return here;
+  const lease = await threads.acquire(key, purposeOf(request), goneSignal(reply));
+  try {
+    const { files } = lease.sandbox;
+    const stat = await fileAt(() => files.stat(path), path);
+    return { stat, stream: (range) => files.download(path, range), close: () => lease.release() };
+  } catch (error) {
+    await lease.release();
+    throw error;
   }
 }
 

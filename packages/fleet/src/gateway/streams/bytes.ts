@@ -5,6 +5,7 @@
 import { Readable } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import { CallerGone } from "../thread-use.ts";
 
 /**
  * An answer that streams. The first piece is asked for before the head is sent, so that what cannot be read at all is
@@ -56,22 +57,92 @@ export interface Intake {
 /** The body of a request as pieces: refused when it grows too large, given up when it stops coming. */
 export async function* limited(body: Readable, { what, maxBytes, stallMs, world }: Intake): AsyncGenerator<Uint8Array> {
   let size = 0;
-  // Not destroyed when it is refused half-way: a client that is still sending would not see the answer.
-  const iterator = body.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array>;
+  const pieces = new Pieces(body);
   try {
     while (true) {
-      const timer = world.timer(stallMs, () => body.destroy(new SlowClient(stallMs)));
-      const next = await iterator.next().finally(() => timer.cancel());
-      if (next.done === true) return;
-      size += next.value.byteLength;
+      if (!pieces.isReady()) {
+        const timer = world.timer(stallMs, () => body.destroy(new SlowClient(stallMs)));
+        await pieces.ready().finally(() => timer.cancel());
+      }
+      const piece = pieces.take();
+      if (piece === null) return;
+      size += piece.byteLength;
       if (size > maxBytes) throw new SandlotError("payload_too_large", { what, maxBytes });
-      yield next.value;
+      yield piece;
     }
   } catch (error) {
     throw error instanceof SlowClient ? stalled(stallMs) : error;
   } finally {
-    await iterator.return?.();
-    if (!body.destroyed) body.resume();
+    // Not destroyed when it is refused half-way: a client that is still sending would not see the answer.
+    pieces.leave();
+  }
+}
+
+/** How much of a body waits here before its sender has to. */
+const WAITING_MAX_BYTES = 256 * 1024;
+
+/**
+ * A body's pieces as they came. A stream's own iterator joins what has gathered into a new buffer, and of a large file
+ * that doubles what has to be cleared away.
+ */
+class Pieces {
+  readonly #body: Readable;
+  readonly #waiting: Uint8Array[] = [];
+  readonly #onData = (piece: Uint8Array) => this.#came(piece);
+  readonly #onEnd = () => this.#finish(null);
+  readonly #onError = (error: unknown) => this.#finish(error);
+  readonly #onClose = () => this.#finish(new CallerGone());
+  #waitingBytes = 0;
+  #ended = false;
+  #failure: unknown = null;
+  #wake: () => void = () => undefined;
+
+  constructor(body: Readable) {
+    this.#body = body;
+    body.on("data", this.#onData).on("end", this.#onEnd).on("error", this.#onError).on("close", this.#onClose);
+    if (body.readableEnded) this.#onEnd();
+    else if (body.destroyed) this.#finish(body.errored ?? new CallerGone());
+  }
+
+  isReady(): boolean {
+    return this.#waiting.length > 0 || this.#ended;
+  }
+
+  async ready(): Promise<void> {
+    if (!this.isReady()) await new Promise<void>((resolve) => (this.#wake = resolve));
+  }
+
+  /** `null` at the end. Throws what the body failed with, after all that came before. */
+  take(): Uint8Array | null {
+    const piece = this.#waiting.shift();
+    if (piece === undefined) {
+      if (this.#failure !== null) throw this.#failure;
+      return null;
+    }
+    this.#waitingBytes -= piece.byteLength;
+    if (this.#waitingBytes < WAITING_MAX_BYTES / 2 && this.#body.isPaused()) this.#body.resume();
+    return piece;
+  }
+
+  /** What still comes is read by nobody. */
+  leave(): void {
+    this.#body.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
+    // The listener for errors stays: one that comes late is nobody's.
+    if (!this.#body.destroyed) this.#body.resume();
+  }
+
+  #came(piece: Uint8Array): void {
+    this.#waiting.push(piece);
+    this.#waitingBytes += piece.byteLength;
+    if (this.#waitingBytes >= WAITING_MAX_BYTES) this.#body.pause();
+    this.#wake();
+  }
+
+  #finish(failure: unknown): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#failure = failure;
+    this.#wake();
   }
 }
 

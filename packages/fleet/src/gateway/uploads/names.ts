@@ -1,5 +1,6 @@
 /** Names of uploaded files. Pure. */
 
+import { isDraft } from "../../workspace/disk/drafts.ts";
 import { STAGED_PREFIX, STAGED_SUFFIX } from "../workspace-access.ts";
 
 const NAME_MAX_BYTES = 255;
@@ -13,7 +14,9 @@ export function safeName(given: string): string | null {
   return name;
 }
 
+/** Also what is only being written on this host's disk: a file of that name would be taken for one. */
 export function isStaged(name: string): boolean {
+  if (isDraft(name)) return true;
   return name.startsWith(STAGED_PREFIX) && name.endsWith(STAGED_SUFFIX);
 }
 

@@ -100,7 +100,7 @@ export function parseRange(text: string): AddressRange | null {
 }
 
 /** The bytes of an address in its plain spelling. Zones (`fe80::1%eth0`) are refused: they name the host's interfaces. */
-export function parseAddress(text: string): Uint8Array | null {
+function parseAddress(text: string): Uint8Array | null {
   if (isIPv4(text)) return Uint8Array.from(text.split("."), Number);
   return isIPv6(text) && !text.includes("%") ? parseIPv6(text) : null;
 }

@@ -14,7 +14,7 @@ import { NAME_SERVER } from "../open/routes.ts";
 import type { NetworkPolicy } from "../policy.ts";
 
 /** Where the directory is mounted inside. */
-export const EGRESS_MOUNT = "/run/sandlot/egress";
+const EGRESS_MOUNT = "/run/sandlot/egress";
 /** Where programs inside find the proxy, on the sandbox's loopback. */
 export const PROXY_PORT = 3_128;
 export const PROXY_SOCKET = "proxy.sock";

@@ -15,7 +15,9 @@ import { openSync } from "node:fs";
 import { type Generation, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import type { CopyOutcome } from "./copying.ts";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
+import { draftName } from "./drafts.ts";
 import { TENANT } from "./fence.ts";
 import { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
@@ -25,6 +27,7 @@ import { Moves, trashOwner } from "./moves.ts";
 import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
 import type { MountPoint } from "./slots.ts";
+import { moveTree } from "./tree.ts";
 import { noRoomInOurWords } from "./trouble.ts";
 
 export interface SlotInfo {
@@ -47,6 +50,7 @@ export interface SlotTenant {
 
 /** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
+const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 
 export class DiskWorkspaces implements Workspaces {
   readonly #parts: DiskParts;
@@ -256,6 +260,39 @@ export class DiskWorkspaces implements Workspaces {
     return descriptor === undefined ? null : new WorkspaceHandle(descriptor, { account, world, trash });
   }
 
+  /**
+   * Gives a thread that has no workspace a copy of another's. All or nothing: it is made aside, and moved home when it
+   * is whole. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
+   */
+  async branch(from: Owner, to: Owner): Promise<CopyOutcome> {
+    const { homes, layout, trash, world } = this.#parts;
+    const thread = threadKeyOf(to.user, to.thread);
+    const checkFree = () => {
+      if (homes.has(thread) || this.#moves.tenancy(homes.slotOf(thread), thread) !== null)
+        throw new SandlotError("thread_exists", { thread: to.thread });
+    };
+    const aside = await this.#locked([thread], `home:${thread}`, () => {
+      checkFree();
+      homes.open(thread, to);
+      return homes.aside(thread, draftName(world));
+    });
+    try {
+      using source = await this.locate(from);
+      const copied = source === null ? NOTHING_COPIED : await source.copyTo(aside);
+      await this.#locked([thread], `home:${thread}`, () => {
+        checkFree();
+        homes.fence(thread, homes.generation(thread), "home");
+        moveTree(aside, layout.userData(thread));
+      });
+      await homes.sync(thread);
+      return copied;
+    } catch (error) {
+      trash.throwAway(aside, thread);
+      await trash.empty(thread);
+      throw noRoomInOurWords(error, `home:${thread}`);
+    }
+  }
+
   /** Whether workspaces can be moved between homes and slots on this machine, tried out. */
   probeLateBinding(): LateBinding {
     return probeLateBinding(this.#parts);
@@ -274,6 +311,7 @@ export class DiskWorkspaces implements Workspaces {
   async sweep(): Promise<void> {
     const { homes, locks, markers, trash, world } = this.#parts;
     const before = world.wallMs() - FENCE_RETENTION_MS;
+    for (const thread of homes.threads()) homes.sweepAside(thread, world);
     for (const thread of homes.threads())
       if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
     sweepProbes(this.#parts);

@@ -4,18 +4,22 @@
  */
 
 import { closeSync } from "node:fs";
+import { type CopyOutcome, copyWorkspace } from "./copying.ts";
 import { fdPath } from "./descriptors.ts";
+import type { Account } from "./tree.ts";
 import { type FileParts, WorkspaceFiles } from "./workspace-files.ts";
 
 export class WorkspaceHandle {
   readonly files: WorkspaceFiles;
   readonly #descriptor: number;
+  readonly #account: Account;
   #isClosed = false;
   #uses = 0;
 
   /** Takes the descriptor over. */
   constructor(descriptor: number, parts: FileParts) {
     this.#descriptor = descriptor;
+    this.#account = parts.account;
     this.files = new WorkspaceFiles((work) => this.#use(work), parts);
   }
 
@@ -23,6 +27,11 @@ export class WorkspaceHandle {
   get path(): string {
     this.#checkOpen();
     return fdPath(this.#descriptor);
+  }
+
+  /** Copies what is in it to an empty workspace that no sandbox can reach. */
+  copyTo(path: string): Promise<CopyOutcome> {
+    return this.#use((descriptor) => copyWorkspace(descriptor, path, this.#account));
   }
 
   /** What is going on is finished first; nothing new begins. */

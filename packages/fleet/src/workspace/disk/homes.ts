@@ -25,6 +25,7 @@ import {
 } from "@sandlot/contract";
 import { z } from "zod";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
+import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
 import { FENCE } from "./fence.ts";
 import type { Layout } from "./layout.ts";
 import type { Trash } from "./trash.ts";
@@ -111,6 +112,23 @@ export class Homes {
     this.#trash.throwAway(path, thread);
     makeTree(path, this.#account);
     return this.#identity(path);
+  }
+
+  /** An empty workspace beside the one at home, under a name that says who makes it. */
+  aside(thread: ThreadKey, name: string): string {
+    const path = join(this.#layout.home(thread), name);
+    makeTree(path, this.#account);
+    return path;
+  }
+
+  /** Removes what killed processes have left beside workspaces. */
+  sweepAside(thread: ThreadKey, world: DraftWorld): void {
+    const home = this.#layout.home(thread);
+    for (const name of unlessMissing(() => readdirSync(home)) ?? []) {
+      const stats = isDraft(name) ? unlessMissing(() => lstatSync(join(home, name))) : undefined;
+      if (stats !== undefined && isAbandoned(name, stats.mtimeMs, world))
+        this.#trash.throwAway(join(home, name), thread);
+    }
   }
 
   /** The workspace at home, made whole and ready to be moved; `undefined` when there is none. */

@@ -11,66 +11,167 @@ import {
   SandlotError,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
-import {
-  type HostWorkspaces,
-  STAGED_PREFIX,
-  STAGED_SUFFIX,
-  type StagedFile,
-  type WorkspaceFiles,
-} from "../../gateway/workspace-access.ts";
+import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-access.ts";
 import type { World } from "../../world/world.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";
+import { draftName } from "./drafts.ts";
+import type { WorkspaceHandle } from "./handle.ts";
+import type { Owner } from "./homes.ts";
 import type { WorkspaceFiles as DiskFiles } from "./workspace-files.ts";
 
-export function hostWorkspaces(disk: DiskWorkspaces, world: World): HostWorkspaces {
+export interface HostOptions {
+  /** Some sandboxes may only have so much on the disk, which those who run them count: writes go through them. */
+  readonly budgeted?: boolean;
+}
+
+export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {
+  const swept = new Swept();
   return {
     async use(key, use) {
-      const named = { user: parseUserId(key.user), thread: parseThreadId(key.thread) };
-      const handle = await disk.locate(named, { make: true });
-      if (handle === null) throw new SandlotError("file_not_found", { path: WORKSPACE_ROOT });
+      const reach = new Reach(disk, ownerOf(key));
       try {
-        return await use(new HostFiles(handle.files, world));
+        return await use(new HostFiles(reach, world, swept));
       } finally {
+        reach.close();
+      }
+    },
+    async openFile(key, path) {
+      if (!path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      const handle = await disk.locate(ownerOf(key));
+      if (handle === null) return null;
+      try {
+        const file = await handle.files.open(relative(path));
+        const stat = absolute(file.stat);
+        return { stat, stream: (range) => file.stream(range), close: () => file.close() };
+      } catch (error) {
+        if (error instanceof SandlotError) return null;
+        throw error;
+      } finally {
+        // The file has a descriptor of its own.
         handle.close();
       }
+    },
+    async writeFile(key, path, content, how) {
+      if (options.budgeted === true || !path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      using handle = await disk.locate(ownerOf(key), { make: true });
+      if (handle === null) return null;
+      const reading = { begun: false };
+      try {
+        return absolute(await handle.files.write(relative(path), noticed(content, reading), how));
+      } catch (error) {
+        if (!reading.begun && isForTheSandbox(error)) return null;
+        throw error;
+      }
+    },
+    async branch(from, to) {
+      const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to));
+      return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     },
   };
 }
 
+async function* noticed(content: AsyncIterable<Uint8Array>, reading: { begun: boolean }) {
+  reading.begun = true;
+  yield* content;
+}
+
+/** What stands in the way is a link, or something else that means more inside than out here. */
+function isForTheSandbox(error: unknown): boolean {
+  return (
+    isSandlotError(error, "invalid_path") ||
+    isSandlotError(error, "not_a_directory") ||
+    isSandlotError(error, "permission_denied") ||
+    isSandlotError(error, "is_a_directory")
+  );
+}
+
+function ownerOf({ user, thread }: { readonly user: string; readonly thread: string }): Owner {
+  return { user: parseUserId(user), thread: parseThreadId(thread) };
+}
+
+/** A thread's workspace, opened when it is needed. Only what writes makes one: asking about a thread leaves no trace. */
+class Reach {
+  readonly owner: Owner;
+  readonly #disk: DiskWorkspaces;
+  readonly #handles = new Set<WorkspaceHandle>();
+  #handle: WorkspaceHandle | null = null;
+
+  constructor(disk: DiskWorkspaces, owner: Owner) {
+    this.#disk = disk;
+    this.owner = owner;
+  }
+
+  async files(options: { readonly make?: boolean } = {}): Promise<DiskFiles | null> {
+    if (this.#handle === null) {
+      const handle = await this.#disk.locate(this.owner, options);
+      if (handle !== null) this.#handles.add(handle);
+      this.#handle ??= handle;
+    }
+    return this.#handle?.files ?? null;
+  }
+
+  close(): void {
+    for (const handle of this.#handles) handle.close();
+  }
+}
+
+/** Directories that were cleared of what killed processes have left. Once for each is enough: this one is not killed. */
+class Swept {
+  readonly #names = new Set<string>();
+
+  async once(owner: Owner, files: DiskFiles, directory: string): Promise<void> {
+    const name = JSON.stringify([owner.user, owner.thread, directory]);
+    if (this.#names.has(name)) return;
+    if (this.#names.size >= SWEPT_MAX) this.#names.clear();
+    this.#names.add(name);
+    await files.sweep(directory);
+  }
+}
+
+const SWEPT_MAX = 100_000;
+
 /** Paths are the sandbox's own outside, and relative to the workspace inside. */
 class HostFiles implements WorkspaceFiles {
-  readonly #files: DiskFiles;
+  readonly #reach: Reach;
   readonly #world: World;
+  readonly #swept: Swept;
 
-  constructor(files: DiskFiles, world: World) {
-    this.#files = files;
+  constructor(reach: Reach, world: World, swept: Swept) {
+    this.#reach = reach;
     this.#world = world;
+    this.#swept = swept;
   }
 
   async stat(path: string): Promise<FileStat | null> {
-    return orNull(this.#files.stat(relative(path)).then(absolute));
+    const files = await this.#reach.files();
+    return files === null ? null : orNull(files.stat(relative(path)).then(absolute));
   }
 
   async list(directory: string): Promise<readonly FileStat[]> {
-    const listing = await orNull(this.#files.list(relative(directory), { depth: 1 }));
+    const files = await this.#reach.files();
+    if (files === null) return [];
+    await this.#swept.once(this.#reach.owner, files, relative(directory));
+    const listing = await orNull(files.list(relative(directory), { depth: 1 }));
     return listing?.entries.map(absolute) ?? [];
   }
 
-  read(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array> {
-    return this.#files.download(relative(path), range);
+  async *read(path: string, range?: { readonly offset?: number; readonly length?: number }) {
+    const files = await this.#reach.files();
+    if (files === null) throw new SandlotError("file_not_found", { path });
+    yield* files.download(relative(path), range);
   }
 
   async stage(directory: string, content: AsyncIterable<Uint8Array>): Promise<StagedFile> {
-    const files = this.#files;
-    const staged = `${relative(directory)}/${STAGED_PREFIX}${this.#world.randomHex(8)}${STAGED_SUFFIX}`;
+    const files = await this.#writable(directory);
+    const staged = `${relative(directory)}/${draftName(this.#world)}`;
     const { sizeBytes } = await files.write(staged, content, { mode: 0o644, ifVersion: null });
     let placed = false;
     return {
       sizeBytes,
       read: () => files.download(staged),
       place: async (path) => {
-        const name = path.slice(path.lastIndexOf("/") + 1);
-        if (path.slice(0, -name.length - 1) !== directory) {
+        const name = nameOf(path);
+        if (directoryOf(path) !== directory) {
           throw new SandlotError("invalid_path", { path, problem: `it is not in ${directory}` });
         }
         const stat = await files.replace(staged, name);
@@ -84,15 +185,34 @@ class HostFiles implements WorkspaceFiles {
   }
 
   async write(path: string, content: AsyncIterable<Uint8Array>, ifVersion: string | null): Promise<FileStat> {
-    return absolute(await this.#files.write(relative(path), content, { ifVersion }));
+    const files = await this.#writable(directoryOf(path));
+    return absolute(await files.write(relative(path), content, { ifVersion }));
   }
 
-  remove(path: string): Promise<void> {
-    return this.#files.remove(relative(path));
+  async remove(path: string): Promise<void> {
+    const files = await this.#reach.files();
+    if (files === null) throw new SandlotError("file_not_found", { path });
+    await files.remove(relative(path));
+  }
+
+  async #writable(directory: string): Promise<DiskFiles> {
+    const files = await this.#reach.files({ make: true });
+    if (files === null) throw new SandlotError("internal", { problem: "a workspace was made and is not there" });
+    await this.#swept.once(this.#reach.owner, files, relative(directory));
+    return files;
   }
 }
 
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+function directoryOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/"));
+}
+
 function relative(path: string): string {
+  if (path === WORKSPACE_ROOT) return "";
   if (path.startsWith(`${WORKSPACE_ROOT}/`)) return path.slice(WORKSPACE_ROOT.length + 1);
   throw new SandlotError("invalid_path", { path, problem: `it is not below ${WORKSPACE_ROOT}` });
 }

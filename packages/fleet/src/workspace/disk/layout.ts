@@ -5,6 +5,7 @@
  *   homes/<threadKey>/fence.*              the newest generation that used it, and where it was put (`fence.ts`)
  *   homes/<threadKey>/names.json           whose it is, for a person who looks
  *   homes/<threadKey>/new                  a workspace that is being made
+ *   homes/<threadKey>/.sandlot-draft-*     a copy of another thread's workspace that is being made (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
  *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone

@@ -9,19 +9,19 @@
  */
 
 import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
-import { type FileListing, type FileStat, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
-import type { World } from "../../world/world.ts";
+import { type FileListing, type FileStat, isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { fdPath, OPEN_READ } from "./descriptors.ts";
+import { type DraftWorld, draftName, isAbandoned, isDraft } from "./drafts.ts";
 import { type ByteRange, OpenedFile } from "./opened-file.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, moveTree } from "./tree.ts";
 import { inOurWords, isMissing } from "./trouble.ts";
 import { atPath, checkPlain, describe, inDirectory, namesOf } from "./walking.ts";
-import { type Content, draftName, type HostWriteOptions, isDraft, writeFile } from "./writing.ts";
+import { type Content, type HostWriteOptions, writeFile } from "./writing.ts";
 
 export interface FileParts {
   readonly account: Account;
-  readonly world: Pick<World, "randomHex">;
+  readonly world: DraftWorld;
   readonly trash: Trash;
 }
 
@@ -138,6 +138,24 @@ export class WorkspaceFiles {
         return { entries, truncated: budget.looks <= 0 || found.length > maxResults };
       });
     });
+  }
+
+  /** Removes what killed processes have left half-written in a directory. None there is fine. */
+  async sweep(path: string): Promise<void> {
+    const { world } = this.#parts;
+    const clear = async (directory: number) => {
+      for await (const { name } of await opendir(fdPath(directory))) {
+        if (!isDraft(name)) continue;
+        const there = await lstat(fdPath(directory, name)).catch(nothingThere);
+        if (there === null || there.isDirectory() || !isAbandoned(name, there.mtimeMs, world)) continue;
+        await unlink(fdPath(directory, name)).catch(nothingThere);
+      }
+    };
+    try {
+      await this.#use((root) => inDirectory(root, namesOf(path), clear));
+    } catch (error) {
+      if (!isSandlotError(error, "file_not_found") && !isSandlotError(error, "not_a_directory")) throw error;
+    }
   }
 
   #inParent<T>(

@@ -7,7 +7,6 @@
 
 import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
 import { type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
-import type { World } from "../../world/world.ts";
 import { fdPath, OPEN_NEW } from "./descriptors.ts";
 import type { Account } from "./tree.ts";
 import { errnoOf, inOurWords, isMissing } from "./trouble.ts";
@@ -30,17 +29,7 @@ interface Target {
   readonly account: Account;
 }
 
-const DRAFT_PREFIX = ".sandlot-draft-";
 const FILE_MODE = 0o644;
-
-export function draftName(world: Pick<World, "randomHex">): string {
-  return `${DRAFT_PREFIX}${world.randomHex(8)}`;
-}
-
-/** Listings do not show what is only being written. */
-export function isDraft(name: string): boolean {
-  return name.startsWith(DRAFT_PREFIX);
-}
 
 /** Reads an asynchronous content only after the target was found fit for it. */
 export async function writeFile(target: Target, content: Content, options: HostWriteOptions): Promise<FileStat> {
@@ -89,14 +78,54 @@ function checkVersion(path: string, present: FileStat | null, expected: string |
   if (expected !== undefined && actual !== expected) throw new SandlotError("file_changed", { path, expected, actual });
 }
 
+/** What may have come while what came before is still being written. */
+const AHEAD_MAX_BYTES = 1024 * 1024;
+
+/** Reads on while it writes: what has come meanwhile is written in one go. */
 async function writeAll(file: FileHandle, path: string, content: Content, maxBytes = Infinity): Promise<void> {
   let sizeBytes = 0;
+  let waiting: Uint8Array[] = [];
+  let waitingBytes = 0;
+  let writing: Promise<void> | null = null;
+  const begin = () => {
+    const parts = waiting;
+    waiting = [];
+    waitingBytes = 0;
+    const done = writeParts(file, parts).then(() => {
+      writing = null;
+    });
+    // Told where it is waited for.
+    done.catch(() => undefined);
+    writing = done;
+  };
   const isWhole = typeof content === "string" || content instanceof Uint8Array;
-  for await (const part of isWhole ? [content] : content) {
-    const bytes = typeof part === "string" ? Buffer.from(part) : part;
-    sizeBytes += bytes.length;
-    if (sizeBytes > maxBytes) throw new SandlotError("payload_too_large", { what: path, maxBytes });
-    for (let done = 0; done < bytes.length; ) done += (await file.write(bytes, done)).bytesWritten;
+  try {
+    for await (const part of isWhole ? [content] : content) {
+      const bytes = typeof part === "string" ? Buffer.from(part) : part;
+      sizeBytes += bytes.length;
+      if (sizeBytes > maxBytes) throw new SandlotError("payload_too_large", { what: path, maxBytes });
+      waiting.push(bytes);
+      waitingBytes += bytes.length;
+      if (writing !== null && waitingBytes > AHEAD_MAX_BYTES) await writing;
+      if (writing === null) begin();
+    }
+  } finally {
+    // Whoever closes the file closes nothing that is still written to.
+    if (writing !== null) await writing;
+  }
+  await writeParts(file, waiting);
+}
+
+async function writeParts(file: FileHandle, parts: readonly Uint8Array[]): Promise<void> {
+  if (parts.length === 0) return;
+  const sizeBytes = parts.reduce((sum, part) => sum + part.length, 0);
+  let { bytesWritten } = await file.writev(parts);
+  if (bytesWritten === sizeBytes) return;
+  // The kernel took a part of it; the rest goes piece by piece, and so meets what stands in its way.
+  for (const part of parts) {
+    const skipped = Math.min(bytesWritten, part.length);
+    bytesWritten -= skipped;
+    for (let done = skipped; done < part.length; ) done += (await file.write(part, done)).bytesWritten;
   }
 }
 

@@ -112,7 +112,7 @@ export function initOf(ref: EngineRef): number {
 }
 
 /** Everything of these fleets that still runs or lies around, workspaces at home apart. */
-export function leftovers(home: string, fleets: readonly FleetId[]): string[] {
+function leftovers(home: string, fleets: readonly FleetId[]): string[] {
   const places = fleets.flatMap((fleet) =>
     ["objects", "s", "slots", "markers", "trash", "private"].map((name) => join(home, fleet, name)),
   );
@@ -127,7 +127,7 @@ export function leftovers(home: string, fleets: readonly FleetId[]): string[] {
 }
 
 /** Processes that hold anything below the directory open, or were started with it. */
-export function processesOf(directory: string): string[] {
+function processesOf(directory: string): string[] {
   return list("/proc")
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     .filter((pid) => mentions(pid, directory))

@@ -8,7 +8,7 @@ interface Entry {
 }
 
 /** A ZIP archive of deflated entries. */
-export function zip(entries: readonly Entry[]): Buffer {
+function zip(entries: readonly Entry[]): Buffer {
   const parts: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;

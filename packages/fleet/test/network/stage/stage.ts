@@ -65,7 +65,7 @@ export interface StagedProxy {
 export type ProxyWish = Omit<ProxyOrder, "type" | "call" | "proxy" | "at"> & { readonly at?: ProxyOrder["at"] };
 
 /** The names that the outside's certificate is for. */
-export const SECURE_HOSTS = ["api.example.com", "files.example.com"];
+const SECURE_HOSTS = ["api.example.com", "files.example.com"];
 
 type Without<Order> = Order extends MachineOrder ? Omit<Order, "call"> : never;
 

@@ -1,0 +1,72 @@
+/**
+ * An engine, fleets on it, and the Engine API used directly for what they are held against.
+ */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { Agent } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import Docker from "dockerode";
+import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
+import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
+import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
+import { holdTestEngine } from "../../../scripts/docker-test-engine.mjs";
+
+export interface Stage extends AsyncDisposable {
+  readonly docker: Docker;
+  readonly image: string;
+  /** A fleet in a directory of its own, which goes with it. */
+  fleet(config?: FleetConfig): Promise<{ readonly fleet: Fleet; readonly home: string } & AsyncDisposable>;
+}
+
+/** Of both sides. */
+export const LIMITS = { memoryBytes: 512 * 1024 * 1024, pidsMax: 256, cpuCount: 2 };
+
+export async function openStage(): Promise<Stage> {
+  const engine = await holdTestEngine();
+  if ("reason" in engine) throw new Error(`There is no Docker engine: ${engine.reason}`);
+  const agent = new Agent({ keepAlive: true });
+  const options = { socketPath: engine.host.replace("unix://", ""), agent };
+  const docker = new Docker(options);
+  const fleet: Stage["fleet"] = async (config = {}) => {
+    const home = mkdtempSync(join(tmpdir(), "sandlot-bench-"));
+    const opened = await openFleet({
+      backend: "docker",
+      home,
+      docker: { host: engine.host, image: engine.image },
+      blueprints: { default: { limits: LIMITS } },
+      ...config,
+    });
+    return {
+      fleet: opened,
+      home,
+      async [Symbol.asyncDispose]() {
+        for (const { thread, user } of await opened.list())
+          if (thread !== null)
+            await opened.destroy(user === null ? { thread } : { thread, user }, { force: true, purge: true });
+        await opened.close({ destroy: true });
+        rmSync(home, { recursive: true, force: true });
+      },
+    };
+  };
+  return {
+    docker,
+    image: engine.image,
+    fleet,
+    async [Symbol.asyncDispose]() {
+      agent.destroy();
+      await engine.release();
+    },
+  };
+}
+
+/** Through the Engine API: made, attached to, and its output read to the end. */
+export async function engineExec(container: Docker.Container, command: readonly string[]): Promise<void> {
+  const exec = await container.exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true });
+  const stream = await exec.start({});
+  await new Promise<void>((resolve, reject) => {
+    stream.on("end", resolve);
+    stream.on("error", reject);
+    stream.resume();
+  });
+}

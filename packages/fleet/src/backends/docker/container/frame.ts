@@ -1,0 +1,63 @@
+/**
+ * What every sandbox of a kind sees beside its own files: the frame of `/mnt`, and who is who.
+ *
+ * A thread's sandbox mounts the frame read-only at `/mnt` and its workspace over a directory in it; a blank mounts its slot
+ * instead. Either way `/mnt/acp-workspace` is a link into the workspace.
+ */
+
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { MountPoint } from "../../../workspace/disk/slots.ts";
+import type { Binding } from "../../local/mounts.ts";
+import { type Account, INNER_ACCOUNT } from "../../local/settings.ts";
+
+/** The directory to mount at `/mnt`: one for all sandboxes with the same mounts. */
+export function makeFrame(parent: string, points: readonly MountPoint[]): string {
+  const text = points
+    .map(({ path, kind }) => `${kind} ${path}`)
+    .sort()
+    .join("\n");
+  return once(parent, "mnt", text, (directory) => {
+    mkdirSync(join(directory, "user-data"));
+    symlinkSync("user-data/.acp-workspace", join(directory, "acp-workspace"));
+    for (const { path, kind } of points) {
+      const place = join(directory, path);
+      mkdirSync(kind === "directory" ? place : dirname(place), { recursive: true });
+      if (kind === "file") writeFileSync(place, "");
+    }
+  });
+}
+
+/** The accounts that programs look up by number. Nobody inside can become another, so no other has to be there. */
+export function makeAccounts(parent: string, { uid, gid }: Account): readonly Binding[] {
+  const { name, home } = INNER_ACCOUNT;
+  const root = uid === 0 ? "" : "root:x:0:0:root:/root:/usr/sbin/nologin\n";
+  const passwd = `${root}${name}:x:${uid}:${gid}:Sandbox:${home}:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n`;
+  const group = `${gid === 0 ? "" : "root:x:0:\n"}${name}:x:${gid}:\nnogroup:x:65534:\n`;
+  const directory = once(parent, "etc", passwd + group, (coming) => {
+    writeFileSync(join(coming, "passwd"), passwd, { mode: 0o644 });
+    writeFileSync(join(coming, "group"), group, { mode: 0o644 });
+  });
+  return ["passwd", "group"].map((file) => ({ from: join(directory, file), to: `/etc/${file}`, readOnly: true }));
+}
+
+/** A directory named by what is in it, which appears complete. */
+function once(parent: string, kind: string, text: string, fill: (directory: string) => void): string {
+  const path = join(parent, `${kind}-${createHash("sha256").update(text).digest("hex").slice(0, 16)}`);
+  if (existsSync(path)) return path;
+  mkdirSync(parent, { recursive: true, mode: 0o711 });
+  const coming = `${path}.${process.pid}~`;
+  rmSync(coming, { recursive: true, force: true });
+  mkdirSync(coming);
+  chmodSync(coming, 0o755);
+  fill(coming);
+  try {
+    renameSync(coming, path);
+  } catch (error) {
+    rmSync(coming, { recursive: true, force: true });
+    // Somebody else was faster, with the same.
+    if (!existsSync(path)) throw error;
+  }
+  return path;
+}

@@ -1,0 +1,71 @@
+/**
+ * Where things of ours are inside a container, and how its first process is started.
+ *
+ * Invariants
+ * - The first process is the supervisor, run by the image's shell: it reaps, and starts the daemon again.
+ * - The daemon's Node comes with its own loader and libraries, so that it runs in any image that has a shell, whatever C
+ *   library the image has. Nothing of that is seen by commands.
+ * - No path that it is run by has `node` in it: `pkill -f node` inside means the agent's own programs.
+ * - What the image sets in its environment reaches commands, and neither the shell nor the daemon.
+ */
+
+import { ENV_NAME_PATTERN } from "@sandlot/contract";
+
+const OURS = "/run/sandlot";
+
+export const INSIDE = {
+  /** Read-only: the daemon, its Node, loader and libraries. */
+  runtime: `${OURS}/d`,
+  /** The socket, the configuration, and where readiness is announced. */
+  socketDirectory: `${OURS}/s`,
+  socket: `${OURS}/s/d`,
+  ready: `${OURS}/s/r`,
+  config: `${OURS}/s/c`,
+  /** The daemon's own, apart from what commands use: a full `/tmp` must not stop it. */
+  temporary: `${OURS}/tmp`,
+} as const;
+
+/** Names in the runtime directory. */
+export const RUNTIME = {
+  node: "sandboxd-runtime",
+  bundle: "sandboxd.cjs",
+  supervisor: "supervisor.sh",
+  /** Beside the bundle, where it looks for it. */
+  pty: "pty.node",
+  loader: "loader",
+  libraries: "lib",
+} as const;
+
+const at = (name: string) => `${INSIDE.runtime}/${name}`;
+
+/** Said when the image has nothing that could run the daemon. */
+export const NO_RUNTIME = "sandlot: no Node that runs here";
+
+/**
+ * `brought` is whether the runtime directory holds a Node with its loader; otherwise the image must have one.
+ * `imageNames` are the variables that the image sets.
+ */
+export function firstCommand(brought: boolean, imageNames: readonly string[]): readonly string[] {
+  const unset = imageNames.filter((name) => ENV_NAME_PATTERN.test(name) && !KEPT.has(name));
+  const script = [
+    ...(unset.length === 0 ? [] : [`unset ${unset.join(" ")}`]),
+    ...(brought ? [] : [FIND_NODE]),
+    `export PATH=${PLAIN_PATH} TMPDIR=${INSIDE.temporary}`,
+    `exec 3<${INSIDE.config}`,
+    '. "$0"',
+  ].join("\n");
+  const node = brought
+    ? [at(RUNTIME.loader), "--argv0", "sandboxd", "--library-path", at(RUNTIME.libraries), at(RUNTIME.node)]
+    : [`${INSIDE.temporary}/${RUNTIME.node}`];
+  return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), ...node, at(RUNTIME.bundle)];
+}
+
+const PLAIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const KEPT: ReadonlySet<string> = new Set(["PATH", "TMPDIR"]);
+
+/** A link under another name, because a process is found by the name it was run by. */
+const FIND_NODE = [
+  "found=$(command -v node)",
+  `[ -n "$found" ] || { echo "${NO_RUNTIME}" >&2; exit 97; }`,
+  `ln -s "$found" ${INSIDE.temporary}/${RUNTIME.node}`,
+].join("\n");

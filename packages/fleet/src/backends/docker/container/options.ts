@@ -1,0 +1,136 @@
+/**
+ * What the engine is asked for when a container is made. Pure: everything that decides about it comes in.
+ *
+ * Invariants
+ * - No capability, no way to gain one, never the host's root, the engine's own system call filter, nothing of the engine's
+ *   inside, and a root that cannot be written.
+ * - What can be written is the workspace, configured mounts that say so, and file systems in memory that have a size.
+ * - Neither a command line nor a label holds anything secret: whoever may ask the engine can read both.
+ * - Nothing is written to the engine's log without end.
+ */
+
+import type Docker from "dockerode";
+import type { Blueprint } from "../../../backend/blueprint.ts";
+import { memoryFileSystemBytes } from "../../local/limits/index.ts";
+import type { Binding } from "../../local/mounts.ts";
+import { INNER_ACCOUNT } from "../../local/settings.ts";
+import type { EngineFacts } from "../engine/engine.ts";
+import type { DockerSettings } from "../settings.ts";
+import { firstCommand, INSIDE } from "./inside.ts";
+
+export interface ContainerShape {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly image: string;
+  /** Names of the variables that the image sets. */
+  readonly imageNames: readonly string[];
+  readonly blueprint: Blueprint;
+  readonly bindings: readonly Binding[];
+  /** Whether the daemon's Node is among the bindings. */
+  readonly bringsNode: boolean;
+  readonly settings: Pick<DockerSettings, "account" | "docker">;
+  readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers">;
+}
+
+const MIB = 1024 * 1024;
+const DAEMON_TEMPORARY_BYTES = 64 * MIB;
+const SHARED_MEMORY_BYTES = 64 * MIB;
+/** What is ended when memory is short: commands first, then the daemon, then everything of the host. */
+const OOM_SCORE_ADJUSTMENT = 200;
+const NANO = 1_000_000_000;
+/** What an engine covers by itself, and what tells of the host beyond that. What is not there is not covered. */
+const MASKED_PATHS = [
+  ...["acpi", "asound", "config.gz", "driver", "fs", "interrupts", "kallsyms", "kcore", "key-users", "keys"],
+  ...["kmsg", "latency_stats", "modules", "sched_debug", "scsi", "timer_list", "timer_stats"],
+]
+  .map((name) => `/proc/${name}`)
+  .concat(["/sys/devices/virtual/powercap", "/sys/firmware"]);
+
+export function containerOptions(shape: ContainerShape): Docker.ContainerCreateOptions {
+  const { labels, blueprint, settings } = shape;
+  const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames);
+  return {
+    name: shape.name,
+    Image: shape.image,
+    Labels: { ...labels },
+    Hostname: "sandbox",
+    User: userOf(shape),
+    WorkingDir: "/",
+    Entrypoint: [shell],
+    Cmd: rest,
+    Env: [`TMPDIR=${INSIDE.temporary}`],
+    Healthcheck: { Test: ["NONE"] },
+    StopSignal: "SIGKILL",
+    AttachStdin: false,
+    AttachStdout: false,
+    AttachStderr: false,
+    OpenStdin: false,
+    Tty: false,
+    HostConfig: {
+      NetworkMode: "none",
+      ReadonlyRootfs: settings.docker.readOnlyRoot,
+      CapDrop: ["ALL"],
+      CapAdd: [...settings.docker.capabilities],
+      SecurityOpt: ["no-new-privileges"],
+      MaskedPaths: [...MASKED_PATHS],
+      Privileged: false,
+      Init: false,
+      IpcMode: "private",
+      ...({ CgroupnsMode: "private" } satisfies { CgroupnsMode: string }),
+      ...(shape.facts.remapsUsers ? { UsernsMode: "host" } : {}),
+      ...(settings.docker.runtime === null ? {} : { Runtime: settings.docker.runtime }),
+      ...limitsOf(blueprint.limits),
+      Mounts: shape.bindings.map(mountOf),
+      Tmpfs: memoryFileSystems(shape),
+      OomScoreAdj: OOM_SCORE_ADJUSTMENT,
+      RestartPolicy: { Name: "no" },
+      AutoRemove: false,
+      LogConfig: { Type: "json-file", Config: { "max-size": "64k", "max-file": "1" } },
+    },
+  };
+}
+
+/** In an engine that an ordinary user runs, its root is that user, and everybody else is somebody without a home. */
+function userOf({ settings, facts }: ContainerShape): string {
+  return facts.isRootless ? "0:0" : `${settings.account.uid}:${settings.account.gid}`;
+}
+
+function limitsOf({ memoryBytes, cpuCount, pidsMax, diskBytes }: Blueprint["limits"]): Docker.HostConfig {
+  const files = diskBytes === undefined ? [] : [{ Name: "fsize", Soft: diskBytes, Hard: diskBytes }];
+  return {
+    ...(memoryBytes === undefined ? {} : { Memory: memoryBytes, MemorySwap: memoryBytes }),
+    ...(cpuCount === undefined ? {} : { NanoCpus: Math.round(cpuCount * NANO) }),
+    ...(pidsMax === undefined ? {} : { PidsLimit: pidsMax }),
+    ShmSize: memoryFileSystemBytes(SHARED_MEMORY_BYTES, memoryBytes),
+    Ulimits: [{ Name: "core", Soft: 0, Hard: 0 }, ...files],
+  };
+}
+
+function memoryFileSystems({ settings, blueprint, facts }: ContainerShape): Record<string, string> {
+  const { uid, gid } = facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
+  const { memoryBytes } = blueprint.limits;
+  const size = (bytes: number) => `size=${memoryFileSystemBytes(bytes, memoryBytes)}`;
+  const flags = "rw,exec,nosuid,nodev";
+  const own = `uid=${uid},gid=${gid},mode=0700`;
+  const { tmpBytes, homeBytes } = settings.docker;
+  return {
+    "/tmp": `${flags},mode=1777,${size(tmpBytes)}`,
+    "/var/tmp": `${flags},mode=1777,${size(tmpBytes)}`,
+    [INNER_ACCOUNT.home]: `${flags},${own},${size(homeBytes)}`,
+    [INSIDE.temporary]: `${flags},${own},${size(DAEMON_TEMPORARY_BYTES)}`,
+  };
+}
+
+function mountOf({ from, to, readOnly }: Binding): Docker.MountSettings {
+  return {
+    Type: "bind",
+    Source: from,
+    Target: to,
+    ReadOnly: readOnly,
+    // What is mounted below a read-only mount would be writable.
+    BindOptions: {
+      Propagation: "rprivate",
+      ...(readOnly ? { NonRecursive: true } : {}),
+    } as Docker.MountSettings["BindOptions"],
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * The directory that every container mounts: the daemon, and beside it the loader and the libraries that its Node needs.
+ * Node itself is mounted over an empty file in it, since it is large and lies elsewhere.
+ *
+ * Invariants
+ * - A directory is named by what is in it and appears by a rename: it is complete or not there, and never changes.
+ */
+
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, join } from "node:path";
+import type { SandboxdFiles } from "@sandlot/sandboxd";
+import { RUNTIME } from "./inside.ts";
+
+export interface RuntimeDirectory {
+  readonly path: string;
+  /** The Node to mount into it; `null` when the image must have one. */
+  readonly nodePath: string | null;
+}
+
+interface Libraries {
+  readonly loader: string;
+  readonly files: readonly string[];
+}
+
+export function makeRuntimeDirectory(parent: string, nodePath: string, daemon: SandboxdFiles): RuntimeDirectory {
+  const libraries = librariesOf(nodePath);
+  const files = [daemon.bundle, daemon.supervisor, ...(daemon.pty === null ? [] : [daemon.pty])];
+  const path = join(parent, `runtime-${keyOf([...files, ...(libraries?.files ?? [])])}`);
+  const made = { path, nodePath: libraries === null ? null : nodePath };
+  if (existsSync(path)) return made;
+  mkdirSync(parent, { recursive: true, mode: 0o711 });
+  const coming = `${path}.${process.pid}~`;
+  try {
+    fill(coming, daemon, libraries);
+    renameSync(coming, path);
+  } catch (error) {
+    rmSync(coming, { recursive: true, force: true });
+    // Somebody else was faster, with the same.
+    if (!existsSync(path)) throw error;
+  }
+  return made;
+}
+
+function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | null): void {
+  const put = (from: string, name: string, mode: number) => {
+    copyFileSync(from, join(directory, name));
+    chmodSync(join(directory, name), mode);
+  };
+  mkdirSync(join(directory, RUNTIME.libraries), { recursive: true });
+  put(daemon.bundle, RUNTIME.bundle, 0o444);
+  put(daemon.supervisor, RUNTIME.supervisor, 0o444);
+  if (daemon.pty !== null) put(daemon.pty, RUNTIME.pty, 0o555);
+  writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
+  if (libraries !== null) {
+    put(libraries.loader, RUNTIME.loader, 0o555);
+    for (const file of libraries.files) put(file, join(RUNTIME.libraries, basename(file)), 0o555);
+  }
+  chmodSync(join(directory, RUNTIME.libraries), 0o755);
+  chmodSync(directory, 0o755);
+}
+
+/** What the Node of this machine is linked against. `null` where that is not something a Linux container could use. */
+function librariesOf(nodePath: string): Libraries | null {
+  if (process.platform !== "linux") return null;
+  const { stdout } = spawnSync("ldd", [nodePath], { encoding: "utf8", env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" } });
+  const lines = (stdout ?? "").split("\n");
+  const files = lines.flatMap((line) => /=> (\/\S+) \(0x/.exec(line)?.[1] ?? []);
+  const loader = lines.flatMap((line) => /^\s*(\/\S+) \(0x/.exec(line)?.[1] ?? [])[0];
+  return loader === undefined || files.length === 0 || /musl/.test(loader) ? null : { loader, files };
+}
+
+/** Told by size and time of the large ones: reading them costs more than it could tell. */
+function keyOf(files: readonly string[]): string {
+  const hash = createHash("sha256");
+  for (const file of files) {
+    const { size, mtimeMs } = statSync(file);
+    hash.update(`${file} ${size} ${mtimeMs}\n`);
+    if (size < 4 * 1024 * 1024) hash.update(readFileSync(file));
+  }
+  return hash.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,59 @@
+/**
+ * What a daemon answers to, as far as this process knows. A blank is told others when it is bound, perhaps by another
+ * process: its markers say which those may be, and the daemon says which it is.
+ */
+
+import { isSandlotError, SandlotError } from "@sandlot/contract";
+import type { Credentials } from "../../backend/backend.ts";
+import type { DaemonTarget } from "../../daemon/index.ts";
+import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
+import type { ContainerObject } from "./objects/container-objects.ts";
+
+export class KnownCredentials {
+  readonly #layout: Layout;
+  readonly #workspaces: DiskWorkspaces;
+  readonly #last = new Map<ObjectName, Credentials>();
+
+  constructor(layout: Layout, workspaces: DiskWorkspaces) {
+    this.#layout = layout;
+    this.#workspaces = workspaces;
+  }
+
+  /** These were taken by the daemon. */
+  note(name: ObjectName, { generation, token }: Credentials): void {
+    this.#last.set(name, { generation, token });
+  }
+
+  forget(name: ObjectName): void {
+    this.#last.delete(name);
+  }
+
+  target(name: ObjectName, sandboxId: string, { generation, token }: Credentials): DaemonTarget {
+    return { address: { path: socketPath(this.#layout, name) }, sandboxId, generation, token };
+  }
+
+  /** Asks with what is known until the daemon takes it. */
+  async ask<T>({ name, record }: ContainerObject, call: (target: DaemonTarget) => Promise<T>): Promise<T> {
+    const { sandboxId } = record.labels;
+    let refusal: unknown = new SandlotError("stale_generation", { sandboxId, generation: 0, current: null });
+    for await (const credentials of this.#candidates(name, record)) {
+      try {
+        const answer = await call(this.target(name, sandboxId, credentials));
+        this.note(name, credentials);
+        return answer;
+      } catch (error) {
+        if (!isSandlotError(error, "stale_generation")) throw error;
+        refusal = error;
+      }
+    }
+    throw refusal;
+  }
+
+  async *#candidates(name: ObjectName, record: ContainerObject["record"]): AsyncGenerator<Credentials> {
+    const last = this.#last.get(name);
+    if (last !== undefined) yield last;
+    yield* (await this.#workspaces.markers(record.labels.sandboxId)).toSorted((a, b) => b.generation - a.generation);
+    yield record.credentials;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * What is known of each container on this machine: what was asked for, before anything was made, and then which container
+ * came of it.
+ *
+ *   containers/<sandboxId>-<generation>.json
+ *
+ * Invariants
+ * - Everything that is made for a container follows from its name, so whoever finds the file can remove all of it.
+ * - A file is replaced as a whole, by a rename. It is there before anything else of the container is, names the container
+ *   before that is started, and goes after everything else is gone.
+ */
+
+import { mkdirSync } from "node:fs";
+import { access, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { EngineRef, FleetId } from "@sandlot/contract";
+import { z } from "zod";
+import type { Credentials, Place } from "../../../backend/backend.ts";
+import type { Labels } from "../../../backend/labels.ts";
+import type { ProcessIdentity } from "../../../world/world.ts";
+import { type Layout, makeLayout, type ObjectName } from "../../local/objects/layout.ts";
+import { formatRef } from "./labels.ts";
+
+/** What was asked for. Never changes. */
+export interface ObjectRecord {
+  readonly labels: Labels;
+  readonly place: Place;
+  /** What the daemon was started with. A blank that was bound has others, which its markers know. */
+  readonly credentials: Credentials;
+  /** The process that makes it. */
+  readonly maker: ProcessIdentity;
+}
+
+/** What came of it. */
+export interface ContainerRecord {
+  readonly containerId: string;
+  readonly engineId: string;
+}
+
+export interface ContainerObject {
+  readonly name: ObjectName;
+  readonly ref: EngineRef;
+  readonly record: ObjectRecord;
+  readonly container: ContainerRecord | null;
+  /** There is no container any more; it is kept only because a workspace is still in its slot. */
+  readonly isRemains: boolean;
+}
+
+const fileSchema = z.object({
+  record: z.object({
+    labels: z.object({
+      fleet: z.string(),
+      sandboxId: z.string(),
+      generation: z.int(),
+      threadKey: z.string().nullable(),
+      blueprintHash: z.string(),
+    }),
+    place: z.string().regex(/^(home$|slot:)/),
+    credentials: z.object({ generation: z.int(), token: z.string() }),
+    maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
+  }),
+  container: z.object({ containerId: z.string(), engineId: z.string() }).nullable(),
+  isRemains: z.boolean(),
+});
+
+const SUFFIX = ".json";
+/** Whoever writes a file renames it at once. */
+const UNFINISHED_MAX_MS = 60_000;
+
+export function dockerLayout(home: string, fleetId: FleetId, runtimeDirectory: string): Layout {
+  const layout = makeLayout(home, fleetId, runtimeDirectory);
+  const objects = join(layout.root, "containers");
+  mkdirSync(objects, { recursive: true, mode: 0o700 });
+  return { ...layout, objects };
+}
+
+export class ContainerObjects {
+  readonly #directory: string;
+  readonly #pid: number;
+
+  constructor(layout: Layout, self: ProcessIdentity) {
+    this.#directory = layout.objects;
+    this.#pid = self.pid;
+  }
+
+  /** Writes down what is about to be made. */
+  intend(name: ObjectName, record: ObjectRecord): Promise<void> {
+    return this.#write(name, { record, container: null, isRemains: false });
+  }
+
+  /** Writes down which container it is. Rejects with ENOENT when somebody has forgotten the object meanwhile. */
+  async made(name: ObjectName, record: ObjectRecord, container: ContainerRecord): Promise<void> {
+    await access(this.#path(name));
+    await this.#write(name, { record, container, isRemains: false });
+  }
+
+  /** There is no container any more, but its slot is not free yet. */
+  async markRemains(name: ObjectName): Promise<void> {
+    const object = await this.get(name);
+    if (object !== null) await this.#write(name, { ...object, isRemains: true });
+  }
+
+  async get(name: ObjectName): Promise<ContainerObject | null> {
+    let text: string;
+    try {
+      text = await readFile(this.#path(name), "utf8");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+    const { record, container, isRemains } = fileSchema.parse(JSON.parse(text));
+    const ref = formatRef({ name, containerId: container?.containerId ?? null });
+    return { name, ref, record: record as unknown as ObjectRecord, container, isRemains };
+  }
+
+  async names(): Promise<readonly ObjectName[]> {
+    const files = await readdir(this.#directory);
+    return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length));
+  }
+
+  /** Forgets the object. Only when nothing of it is left. */
+  async forget(name: ObjectName): Promise<void> {
+    await rm(this.#path(name), { force: true });
+  }
+
+  /** Removes what somebody who died was about to write. */
+  async sweep(nowMs: number): Promise<void> {
+    for (const file of await readdir(this.#directory)) {
+      if (file.endsWith(SUFFIX)) continue;
+      const path = join(this.#directory, file);
+      const writtenAt = (await stat(path).catch(() => null))?.mtimeMs ?? nowMs;
+      if (nowMs - writtenAt > UNFINISHED_MAX_MS) await rm(path, { force: true });
+    }
+  }
+
+  async #write(name: ObjectName, content: Pick<ContainerObject, "record" | "container" | "isRemains">): Promise<void> {
+    const { record, container, isRemains } = content;
+    const path = this.#path(name);
+    const coming = `${path}.${this.#pid}~`;
+    try {
+      await writeFile(coming, JSON.stringify({ record, container, isRemains }), { mode: 0o600 });
+      await rename(coming, path);
+    } catch (error) {
+      await rm(coming, { force: true });
+      throw error;
+    }
+  }
+
+  #path(name: ObjectName): string {
+    return join(this.#directory, name + SUFFIX);
+  }
+}

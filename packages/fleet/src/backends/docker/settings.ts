@@ -1,0 +1,51 @@
+/**
+ * What the Docker backend works with: the configured part, and what follows from this installation.
+ */
+
+import { homedir } from "node:os";
+import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
+import type { Settings } from "../../config/settings.ts";
+import type { Account } from "../local/settings.ts";
+import type { Environment } from "./engine/discovery.ts";
+
+/** The part of a fleet's settings that this backend looks at. */
+export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "docker" | "skillsPath" | "orphanTimeoutMs"> &
+  Partial<Pick<Settings, "blueprints">>;
+
+export interface DockerSettings extends ConfiguredSettings {
+  /** What sandboxes run as; never the host's root. */
+  readonly account: Account;
+  /** Whether workspaces are given to that account, or belong to it because it is ours. */
+  readonly ownsAccount: boolean;
+  /** The Node that runs the daemon inside. */
+  readonly nodePath: string;
+  /** What of the daemon goes inside. */
+  readonly daemon: SandboxdFiles;
+  /** Where the directory that every container mounts is made; `null` for the fleet's own. */
+  readonly runtimeDirectory: string | null;
+  /** How long a container may take to be ready, once its image is there. */
+  readonly readyTimeoutMs: number;
+  readonly blueprints: Settings["blueprints"];
+  readonly environment: Environment;
+  readonly userHome: string;
+}
+
+/** Many times what a start takes on a busy engine; longer hides that something is wrong. */
+const READY_TIMEOUT_MS = 60_000;
+
+export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
+  const { home, fleetId, docker, skillsPath, orphanTimeoutMs, blueprints = {} } = configured;
+  const uid = process.getuid?.() ?? 0;
+  const account = uid === 0 ? { uid: docker.uid, gid: docker.gid } : { uid, gid: process.getgid?.() ?? uid };
+  return {
+    ...{ home, fleetId, docker, skillsPath, orphanTimeoutMs, blueprints },
+    account,
+    ownsAccount: uid !== 0,
+    nodePath: process.execPath,
+    daemon: sandboxdFiles(),
+    runtimeDirectory: null,
+    readyTimeoutMs: READY_TIMEOUT_MS,
+    environment: process.env,
+    userHome: homedir(),
+  };
+}

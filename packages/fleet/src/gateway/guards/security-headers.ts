@@ -1,0 +1,31 @@
+/**
+ * What every answer tells a browser: it is nobody's page, frame, script or image but this origin's own, and it is what
+ * its type says. Routes that show something set their own policy over this one.
+ */
+
+import type { GatewaySettings } from "../settings.ts";
+
+const TWO_YEARS_S = 63_072_000;
+
+export interface SecurityHeaders {
+  readonly usual: Readonly<Record<string, string>>;
+  /** For answers without a key, which monitors ask for many times a second and no page is made of. */
+  readonly open: Readonly<Record<string, string>>;
+}
+
+export function securityHeaders({ tls }: GatewaySettings): SecurityHeaders {
+  const open = Object.freeze({
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    ...(tls === undefined ? {} : { "strict-transport-security": `max-age=${TWO_YEARS_S}; includeSubDomains` }),
+  });
+  const usual = Object.freeze({
+    ...open,
+    "content-security-policy": "default-src 'none';frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+  });
+  return { usual, open };
+}

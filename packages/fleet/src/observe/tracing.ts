@@ -1,0 +1,50 @@
+/**
+ * Spans through the OpenTelemetry API. Where no SDK is installed nothing is made and nothing is followed: a look at who
+ * would receive a span is all that it costs.
+ */
+
+import {
+  type Attributes,
+  context,
+  type ProxyTracerProvider,
+  type Span,
+  SpanStatusCode,
+  type TracerProvider,
+  trace,
+} from "@opentelemetry/api";
+import { isSandlotError } from "@sandlot/contract";
+
+const tracer = trace.getTracer("sandlot");
+
+/** Whether somebody has registered a provider, which may happen at any time. */
+export function isTracing(): boolean {
+  const provider: TracerProvider & Partial<ProxyTracerProvider> = trace.getTracerProvider();
+  return provider.getDelegateTracer === undefined || provider.getDelegateTracer("sandlot") !== undefined;
+}
+
+/** Runs `work` in a span of that name. Spans begun inside find it as their parent. What it throws is the span's error. */
+export async function traced<T>(name: string, attributes: Attributes, work: () => Promise<T>): Promise<T> {
+  if (!isTracing()) return work();
+  return tracer.startActiveSpan(name, { attributes }, async (span) => {
+    try {
+      return await work();
+    } catch (error) {
+      failSpan(span, error);
+      throw error;
+    } finally {
+      span.end();
+    }
+  });
+}
+
+/** Adds to the span that is running now, if there is one. */
+export function annotate(attributes: Attributes): void {
+  trace.getSpan(context.active())?.setAttributes(attributes);
+}
+
+export function failSpan(span: Span, error: unknown): void {
+  const message = error instanceof Error ? error.message : String(error);
+  if (isSandlotError(error)) span.setAttribute("sandlot.error_code", error.code);
+  if (error instanceof Error) span.recordException(error);
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+}

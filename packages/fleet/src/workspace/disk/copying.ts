@@ -1,0 +1,116 @@
+/**
+ * Copying a workspace for another thread. The source is walked by descriptors, because a sandbox may be changing it; the
+ * copy is made where no sandbox reaches it.
+ *
+ * Left out, and named: symbolic links (in another thread they would point at other things), everything that is no plain
+ * file or directory, and what the fleet's own account may not read. What vanishes meanwhile was never there.
+ */
+
+import { constants } from "node:fs";
+import { chmod, chown, copyFile, type FileHandle, lstat, mkdir, open, opendir } from "node:fs/promises";
+import { join } from "node:path";
+import { SandlotError } from "@sandlot/contract";
+import { fdPath, OPEN_ANY, OPEN_DIRECTORY, OPEN_READ } from "./descriptors.ts";
+import { isDraft } from "./drafts.ts";
+import type { Account } from "./tree.ts";
+import { errnoOf, isMissing } from "./trouble.ts";
+
+export interface CopyOutcome {
+  readonly fileCount: number;
+  readonly sizeBytes: number;
+  /** Relative to the workspace. */
+  readonly skipped: readonly string[];
+}
+
+/** More than this is refused as a whole: a copy is one request, and its caller waits. */
+const ENTRIES_MAX = 200_000;
+/** Each level holds a descriptor. */
+const DEPTH_MAX = 128;
+const SKIPPED_TOLD_MAX = 1_000;
+
+export async function copyWorkspace(root: number, to: string, account: Account): Promise<CopyOutcome> {
+  const copy = new Copy(account);
+  await copy.entriesOf(root, to, "", 0);
+  return copy;
+}
+
+class Copy implements CopyOutcome {
+  fileCount = 0;
+  sizeBytes = 0;
+  readonly skipped: string[] = [];
+  readonly #account: Account;
+  #entryCount = 0;
+
+  constructor(account: Account) {
+    this.#account = account;
+  }
+
+  async entriesOf(from: number, to: string, path: string, depth: number): Promise<void> {
+    if (depth > DEPTH_MAX) throw tooLarge("A workspace as deep as this one");
+    for await (const { name } of await opendir(fdPath(from))) {
+      if (isDraft(name)) continue;
+      if (++this.#entryCount > ENTRIES_MAX) throw tooLarge(`A workspace of more than ${ENTRIES_MAX} files`);
+      const below = path === "" ? name : `${path}/${name}`;
+      try {
+        await this.#entry(fdPath(from, name), join(to, name), below, depth);
+      } catch (error) {
+        if (errnoOf(error) === "EACCES") this.#skip(below);
+        else if (!isMissing(error)) throw error;
+      }
+    }
+  }
+
+  async #entry(from: string, to: string, path: string, depth: number): Promise<void> {
+    const node = await open(from, OPEN_ANY);
+    try {
+      const stats = await node.stat();
+      if (stats.isDirectory()) await this.#directory(node, to, path, depth, stats.mode);
+      else if (stats.isFile()) await this.#file(node, to, stats.mode);
+      else this.#skip(path);
+    } finally {
+      await node.close();
+    }
+  }
+
+  async #directory(node: FileHandle, to: string, path: string, depth: number, mode: number): Promise<void> {
+    // Opened again as what it is, so that a rights problem is this directory's and not its entries'.
+    const directory = await open(fdPath(node.fd), OPEN_DIRECTORY & ~constants.O_NOFOLLOW);
+    try {
+      await mkdir(to, 0o700).catch((error: unknown) => {
+        // The directories that every workspace has are there before.
+        if (errnoOf(error) !== "EEXIST") throw error;
+      });
+      await this.entriesOf(directory.fd, to, path, depth + 1);
+      await this.#settle(to, mode);
+    } finally {
+      await directory.close();
+    }
+  }
+
+  async #file(node: FileHandle, to: string, mode: number): Promise<void> {
+    // The descriptor is opened once more, for reading: it is the file that was looked at.
+    const file = await open(fdPath(node.fd), OPEN_READ);
+    try {
+      await copyFile(fdPath(file.fd), to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+      await this.#settle(to, mode);
+    } finally {
+      await file.close();
+    }
+    this.sizeBytes += (await lstat(to)).size;
+    this.fileCount += 1;
+  }
+
+  /** Set-user-id and the like are not for a copy to give. */
+  async #settle(path: string, mode: number): Promise<void> {
+    await chmod(path, mode & 0o777);
+    if (this.#account !== null) await chown(path, this.#account.uid, this.#account.gid);
+  }
+
+  #skip(path: string): void {
+    if (this.skipped.length < SKIPPED_TOLD_MAX) this.skipped.push(path);
+  }
+}
+
+function tooLarge(what: string): SandlotError {
+  return new SandlotError("payload_too_large", { what, maxBytes: 0 });
+}

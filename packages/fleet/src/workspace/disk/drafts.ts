@@ -1,0 +1,40 @@
+/**
+ * Names of files that are only being written. A name says which process writes, so that what a killed process has left
+ * is told from what another is still busy with. A sandbox can make up such a name; it then loses a file of its own.
+ */
+
+import { createHash } from "node:crypto";
+import type { ProcessIdentity, World } from "../../world/world.ts";
+
+export type DraftWorld = Pick<World, "randomHex" | "identity" | "processLiveness" | "wallMs">;
+
+const PREFIX = ".sandlot-draft-";
+const PATTERN = /^\.sandlot-draft-(?<where>[0-9a-f]{10})-(?<pid>\d{1,10})-(?<startTime>\d{1,20})-[0-9a-f]{16}$/;
+/** A writer that cannot be asked about (another machine's, or another container's) is given a day. */
+const UNKNOWN_MAX_AGE_MS = 24 * 3_600_000;
+
+export function draftName(world: DraftWorld): string {
+  const { identity } = world;
+  return `${PREFIX}${whereOf(identity)}-${identity.pid}-${identity.startTime}-${world.randomHex(8)}`;
+}
+
+/** Listings do not show what is only being written. */
+export function isDraft(name: string): boolean {
+  return name.startsWith(PREFIX);
+}
+
+/** Nobody is going to finish it. */
+export function isAbandoned(name: string, modifiedAt: number, world: DraftWorld): boolean {
+  if (!isDraft(name)) return false;
+  const { where, pid, startTime } = PATTERN.exec(name)?.groups ?? {};
+  if (where === whereOf(world.identity) && pid !== undefined && startTime !== undefined) {
+    const liveness = world.processLiveness({ ...world.identity, pid: Number(pid), startTime });
+    if (liveness !== "unknown") return liveness === "dead";
+  }
+  return world.wallMs() - modifiedAt > UNKNOWN_MAX_AGE_MS;
+}
+
+/** Two processes of which one can tell whether the other still runs have this in common. */
+function whereOf({ bootId, pidNamespace }: ProcessIdentity): string {
+  return createHash("sha256").update(`${bootId}\0${pidNamespace}`).digest("hex").slice(0, 10);
+}

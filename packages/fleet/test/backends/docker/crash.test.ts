@@ -1,0 +1,65 @@
+/**
+ * A fleet that is killed at any moment leaves nothing that the next one does not find and remove.
+ */
+
+import { spawn } from "node:child_process";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+import { daemonFiles, settingsIn } from "./docker-harness.ts";
+import { describeOnEngine } from "./on-engine.ts";
+
+const FLEET = fileURLToPath(new URL("./crashing-fleet.ts", import.meta.url));
+const CYCLES = Number(process.env.SANDLOT_TEST_DOCKER_CRASHES ?? 12);
+const STEPS = ["create", "use", "destroy"] as const;
+/** A create takes some 200 ms on a quiet machine, and many times that on a busy one. */
+const LATEST_MS = { create: 800, use: 60, destroy: 120 } as const;
+
+describeOnEngine("a fleet that is killed", (onEngine, engine) => {
+  it(`leaves nothing behind, ${CYCLES} times`, { timeout: 60_000 + CYCLES * 20_000 }, () =>
+    onEngine(async (stage, harness) => {
+      const daemon = await daemonFiles();
+      const settings = settingsIn(harness.home, harness.fleetId, engine);
+      const installation = { daemon, runtimeDirectory: dirname(daemon.bundle) };
+      const killedAt: Record<string, number> = {};
+      for (let cycle = 0; cycle < CYCLES; cycle++) {
+        const step = STEPS[cycle % STEPS.length] ?? "create";
+        const last = await killSoon([JSON.stringify(settings), JSON.stringify(installation)], step);
+        killedAt[last] = (killedAt[last] ?? 0) + 1;
+        // What the engine was doing for it may take effect after its death.
+        await stage.pause(300);
+        const survivors = await harness.peer();
+        for (const { ref, liveness } of await survivors.list({ consistent: true }, stage.signal)) {
+          // Its maker is dead: what it had begun is never taken for something that is still being made.
+          expect(["alive", "dead"]).toContain(liveness);
+          await survivors.destroy(ref, stage.signal);
+        }
+        expect(await survivors.list({ consistent: true }, stage.signal)).toEqual([]);
+        await survivors.close();
+      }
+      console.log(`killed during: ${JSON.stringify(killedAt)}`);
+    }),
+  );
+});
+
+/** Starts it, kills it a random time after it has begun the step, and answers with the step it was at. */
+async function killSoon(args: readonly string[], step: (typeof STEPS)[number]): Promise<string> {
+  const child = spawn(process.execPath, ["--conditions=sandlot-source", FLEET, ...args], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let last = "";
+  const begun = new Promise<void>((resolve, reject) => {
+    child.stdout.on("data", (chunk: Buffer) => {
+      const steps = chunk.toString().trim().split("\n");
+      last = steps.at(-1) ?? last;
+      if (steps.includes(step)) resolve();
+    });
+    child.once("exit", (code) => reject(new Error(`it ended by itself with ${code}`)));
+  });
+  await begun;
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * LATEST_MS[step]));
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGKILL");
+  await ended;
+  return last;
+}

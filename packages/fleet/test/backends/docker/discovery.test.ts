@@ -1,0 +1,105 @@
+/**
+ * Where an engine is looked for, and what is said when there is none.
+ */
+
+import { createHash } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isSandlotError } from "@sandlot/contract";
+import { afterAll, describe, expect, it } from "vitest";
+import { enginePlaces } from "../../../src/backends/docker/engine/discovery.ts";
+import { agreedVersion, connectEngine } from "../../../src/backends/docker/engine/engine.ts";
+import { systemWorld } from "../../../src/world/system-world.ts";
+
+const home = mkdtempSync(join(tmpdir(), "sl-docker-home-"));
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+const addresses = (configured: string | null, environment: Record<string, string>, at = home) =>
+  enginePlaces(configured, environment, at, 1234).map(({ address }) => address);
+
+describe("where an engine is looked for", () => {
+  it("is what was configured, then DOCKER_HOST, and nothing else", () => {
+    expect(addresses("unix:///a", { DOCKER_HOST: "unix:///b" })).toEqual(["unix:///a"]);
+    expect(addresses(null, { DOCKER_HOST: "unix:///b" })).toEqual(["unix:///b"]);
+  });
+
+  it("is the chosen context of Docker's own tools", () => {
+    const chosen = mkdtempSync(join(tmpdir(), "sl-docker-context-"));
+    try {
+      const key = createHash("sha256").update("desk").digest("hex");
+      mkdirSync(join(chosen, ".docker/contexts/meta", key), { recursive: true });
+      writeFileSync(join(chosen, ".docker/config.json"), JSON.stringify({ currentContext: "desk" }));
+      const meta = { Name: "desk", Endpoints: { docker: { Host: "unix:///desk.sock" } } };
+      writeFileSync(join(chosen, ".docker/contexts/meta", key, "meta.json"), JSON.stringify(meta));
+      expect(addresses(null, {}, chosen)).toEqual(["unix:///desk.sock"]);
+      expect(addresses(null, { DOCKER_CONTEXT: "default" }, chosen).length).toBeGreaterThan(1);
+      expect(addresses(null, { DOCKER_CONTEXT: "gone" }, chosen)).toEqual(["context:gone"]);
+    } finally {
+      rmSync(chosen, { recursive: true, force: true });
+    }
+  });
+
+  it("is the usual sockets, of Docker first, rootless and Podman's too", () => {
+    const usual = addresses(null, { XDG_RUNTIME_DIR: "/run/user/1234" });
+    expect(usual[0]).toBe("unix:///var/run/docker.sock");
+    expect(usual).toContain("unix:///run/user/1234/docker.sock");
+    expect(usual).toContain("unix:///run/user/1234/podman/podman.sock");
+    expect(usual.at(-1)).toBe("unix:///run/podman/podman.sock");
+  });
+});
+
+describe("connecting", () => {
+  const world = systemWorld();
+
+  it("to nothing says everything that was tried, and why it was not that", async () => {
+    const places = ["unix:///no/such.sock", "nonsense", "tcp://127.0.0.1:1"].map((address) => ({
+      address,
+      from: "a test",
+    }));
+    const error = await connectEngine(places, world).catch((thrown: unknown) => thrown);
+    if (!isSandlotError(error, "engine_unavailable")) throw error;
+    expect(error.details.tried).toEqual([
+      "unix:///no/such.sock (a test): there is no socket",
+      "nonsense (a test): such an address cannot be used; unix:// and tcp:// can",
+      "tcp://127.0.0.1:1 (a test): nobody listens",
+    ]);
+  });
+
+  it("is not led astray by DOCKER_HOST once an address is given", async () => {
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      asked.push(request.url ?? "");
+      response.setHeader("content-type", "application/json");
+      if (request.url === "/version") response.end(JSON.stringify({ ApiVersion: "1.43", MinAPIVersion: "1.24" }));
+      else
+        response.end(
+          JSON.stringify({ ID: "an-engine", SecurityOptions: ["name=seccomp,profile=default", "name=rootless"] }),
+        );
+    });
+    const socketPath = join(home, "e.sock");
+    await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+    process.env.DOCKER_HOST = "tcp://127.0.0.1:1";
+    try {
+      const engine = await connectEngine([{ address: `unix://${socketPath}`, from: "a test" }], world);
+      expect(engine.facts).toMatchObject({ id: "an-engine", apiVersion: "1.43", isRootless: true, hasSeccomp: true });
+      expect(asked).toEqual(["/version", "/v1.43/info"]);
+      engine.close();
+    } finally {
+      delete process.env.DOCKER_HOST;
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+
+  it("agrees on the newest version that both speak", () => {
+    expect(agreedVersion("1.41", "1.12", "x")).toBe("1.41");
+    expect(agreedVersion("1.99", "1.44", "x")).toBe("1.51");
+    for (const [newest, oldest] of [
+      ["1.40", "1.12"],
+      ["1.60", "1.52"],
+    ] as const)
+      expect(() => agreedVersion(newest, oldest, "x")).toThrow(/1\.41 to 1\.51/);
+  });
+});

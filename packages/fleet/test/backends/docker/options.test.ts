@@ -1,0 +1,107 @@
+/**
+ * What the engine is asked for: hardened whatever the blueprint says, and without anything secret.
+ */
+
+import { describe, expect, it } from "vitest";
+import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import { firstCommand, NO_RUNTIME } from "../../../src/backends/docker/container/inside.ts";
+import { type ContainerShape, containerOptions } from "../../../src/backends/docker/container/options.ts";
+import { explainCreate, explainExit } from "../../../src/backends/docker/container/start-problem.ts";
+import { EngineRefusal } from "../../../src/backends/docker/engine/trouble.ts";
+import { DEFAULTS } from "../../../src/config/defaults.ts";
+
+const GIB = 1024 ** 3;
+const blueprint: Blueprint = {
+  environment: { API_KEY: "a-secret" },
+  limits: { memoryBytes: GIB, cpuCount: 1.5, pidsMax: 100, diskBytes: 5_000 },
+  mounts: [],
+  network: { mode: "none", allow: [] },
+};
+
+function shape(more: Partial<ContainerShape> = {}): ContainerShape {
+  return {
+    name: "sandlot-x-1",
+    labels: { "sandlot.fleet": "f" },
+    image: "image:1",
+    imageNames: ["PATH", "NODE_OPTIONS", "not a name; rm -rf /"],
+    blueprint,
+    bindings: [
+      { from: "/host/a", to: "/mnt/a", readOnly: true },
+      { from: "/host/b", to: "/mnt/b", readOnly: false },
+    ],
+    bringsNode: true,
+    settings: {
+      account: { uid: 59_999, gid: 59_998 },
+      docker: { ...DEFAULTS.docker, host: null, runtime: null, capabilities: [] },
+    },
+    facts: { isRootless: false, remapsUsers: false },
+    ...more,
+  };
+}
+
+describe("a container's options", () => {
+  it("are hardened", () => {
+    const { HostConfig, User } = containerOptions(shape());
+    expect(User).toBe("59999:59998");
+    expect(HostConfig).toMatchObject({
+      ...{ CapDrop: ["ALL"], CapAdd: [], Privileged: false, NetworkMode: "none", ReadonlyRootfs: true, Init: false },
+      ...{ SecurityOpt: ["no-new-privileges"], IpcMode: "private", RestartPolicy: { Name: "no" } },
+    });
+    expect(HostConfig?.MaskedPaths).toContain("/proc/kcore");
+  });
+
+  it("hold the blueprint's limits, and leave half of the memory for programs", () => {
+    const { HostConfig } = containerOptions(shape());
+    expect(HostConfig).toMatchObject({ Memory: GIB, MemorySwap: GIB, NanoCpus: 1_500_000_000, PidsLimit: 100 });
+    expect(HostConfig?.Ulimits).toContainEqual({ Name: "fsize", Soft: 5_000, Hard: 5_000 });
+    for (const options of Object.values(HostConfig?.Tmpfs ?? {}))
+      expect(Number(/size=(\d+)/.exec(options)?.[1])).toBeLessThanOrEqual(GIB / 8);
+  });
+
+  it("hold no secret, and nothing of the image's variables gets to the shell", () => {
+    const options = containerOptions(shape());
+    expect(JSON.stringify(options)).not.toContain("a-secret");
+    expect(options.Cmd?.[1]).toContain("unset NODE_OPTIONS\n");
+    expect(JSON.stringify(options)).not.toContain("rm -rf");
+  });
+
+  it("mount read-only without what is mounted below", () => {
+    const mounts = containerOptions(shape()).HostConfig?.Mounts ?? [];
+    expect(mounts.map(({ ReadOnly, BindOptions }) => [ReadOnly, BindOptions])).toEqual([
+      [true, { Propagation: "rprivate", NonRecursive: true }],
+      [false, { Propagation: "rprivate" }],
+    ]);
+  });
+
+  it("name the engine's root only where that is an ordinary user of the host", () => {
+    expect(containerOptions(shape({ facts: { isRootless: true, remapsUsers: false } })).User).toBe("0:0");
+    const remapped = containerOptions(shape({ facts: { isRootless: false, remapsUsers: true } }));
+    expect(remapped.HostConfig?.UsernsMode).toBe("host");
+  });
+
+  it("look for the image's own Node where none is brought", () => {
+    expect(firstCommand(false, []).join("\n")).toContain("command -v node");
+    expect(firstCommand(true, []).join("\n")).not.toContain("command -v node");
+  });
+});
+
+describe("why a container did not come up", () => {
+  const refusal = (status: number, message: string) => explainCreate(new EngineRefusal(status, message), "image:1", []);
+
+  it("is told in words of the contract", () => {
+    expect(refusal(404, "No such image: image:1")).toMatchObject({ code: "image_unavailable" });
+    expect(refusal(400, 'exec: "/bin/sh": stat /bin/sh: no such file or directory')).toMatchObject({
+      code: "image_unavailable",
+      details: { problem: "it has no /bin/sh" },
+    });
+    expect(refusal(400, "Minimum memory limit allowed is 6MB")).toMatchObject({ code: "create_failed" });
+    expect(refusal(500, "no space left on device")).toMatchObject({ code: "create_failed" });
+    expect(explainCreate(explainExit({ ExitCode: 97 }, `${NO_RUNTIME}\n`), "image:1", [])).toMatchObject({
+      code: "image_unavailable",
+    });
+    expect(explainCreate(explainExit({ OOMKilled: true }, ""), "image:1", [])).toMatchObject({ code: "create_failed" });
+    const mounts = [{ from: "/a", to: "/b", readOnly: true }];
+    const missing = new EngineRefusal(400, "invalid mount config: bind source path does not exist: /a");
+    expect(explainCreate(missing, "image:1", mounts)).toMatchObject({ code: "mount_refused" });
+  });
+});

@@ -1,0 +1,27 @@
+/**
+ * The `docker` backend means what every backend means, on a real engine.
+ */
+
+import { afterAll, describe, expect, it } from "vitest";
+import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { searchDeviations } from "../local/search-deviations.ts";
+import { blueprint, openHarness, removeDaemon, STOPPING_MS, testEngine } from "./docker-harness.ts";
+
+const engine = await testEngine();
+
+if ("reason" in engine) it.skip(`the docker backend (${engine.reason})`, () => {});
+else {
+  afterAll(async () => {
+    await removeDaemon();
+    await engine.release();
+  }, STOPPING_MS);
+
+  describeBackend({
+    name: "docker",
+    tools: { describe, it, expect },
+    blueprint,
+    open: () => openHarness(engine),
+    // The image has ripgrep, as this machine has.
+    deviations: searchDeviations,
+  });
+}

@@ -1,0 +1,214 @@
+/**
+ * `/v1/bash/*`: a new process for each command, as the AIO API has them. A session keeps only where commands begin.
+ */
+
+import { EXEC_SIGNALS } from "@sandlot/contract";
+import { timer, wallMs } from "../clock.ts";
+import { checkEnvironment } from "../exec/command.ts";
+import type { Exec } from "../exec/exec.ts";
+import type { ExecTable } from "../exec/exec-table.ts";
+import { checkPath } from "../files/paths.ts";
+import { OperationProblem, sendData } from "./answers.ts";
+import { Fields } from "./fields.ts";
+import { cut } from "./output.ts";
+import type { AioRoutes } from "./routes.ts";
+
+interface BashSession {
+  readonly id: string;
+  readonly directory: string;
+  readonly createdAt: number;
+  lastUsedAt: number;
+  readonly commandIds: string[];
+  closed: boolean;
+}
+
+const OUTPUT_MAX_CHARS = 50_000;
+const EVERYTHING = Number.MAX_SAFE_INTEGER;
+const SESSIONS_MAX = 256;
+const WAIT_DEFAULT_SECONDS = 30;
+
+export function bashRoutes(execs: ExecTable): AioRoutes {
+  const sessions = new Map<string, BashSession>();
+  let serial = 0;
+
+  const open = (id: string | null, directory: string | null): BashSession => {
+    const known = id === null ? undefined : sessions.get(id);
+    if (known !== undefined && !known.closed) return known;
+    forgetOldest();
+    const session: BashSession = {
+      id: id ?? `bash-${++serial}`,
+      directory: directory === null ? execs.around.defaultCwd : checkPath(directory),
+      createdAt: wallMs(),
+      lastUsedAt: wallMs(),
+      commandIds: [],
+      closed: false,
+    };
+    sessions.set(session.id, session);
+    return session;
+  };
+
+  const forgetOldest = (): void => {
+    for (const [id, session] of sessions) {
+      if (sessions.size < SESSIONS_MAX) return;
+      if (session.closed || running(session) === undefined) sessions.delete(id);
+    }
+  };
+
+  const find = (id: string): BashSession => {
+    const session = sessions.get(id);
+    if (session === undefined || session.closed) throw new OperationProblem(`Session not found: ${id}`);
+    return session;
+  };
+
+  const running = ({ commandIds }: BashSession): Exec | undefined =>
+    commandIds.map((id) => execs.peek(id)).find((exec) => exec !== undefined && !exec.hasEnded);
+
+  const commandOf = (session: BashSession, commandId: string | null): Exec => {
+    const exec = execs.peek(commandId ?? session.commandIds.at(-1) ?? "");
+    if (exec === undefined) throw new OperationProblem(`Command not found: ${commandId ?? "none was run"}`);
+    return exec;
+  };
+
+  return {
+    "POST /v1/bash/exec": async (request, response) => {
+      const fields = await Fields.of(request);
+      const [sessionId, command, directory] = [
+        fields.optionalText("session_id"),
+        fields.text("command"),
+        fields.optionalText("exec_dir"),
+      ];
+      const env = checkEnvironment(fields.textMap("env"));
+      const asynchronous = fields.flag("async_mode", false);
+      const [soft, hard] = [fields.number("timeout"), fields.number("hard_timeout")];
+      const max = fields.integer("max_output_length") ?? OUTPUT_MAX_CHARS;
+      fields.check();
+      const session = open(sessionId, directory);
+      session.lastUsedAt = wallMs();
+      const execId = `aio-${session.id}-${session.commandIds.length + 1}-${++serial}`;
+      const cwd = directory === null ? session.directory : checkPath(directory);
+      const timeoutMs = hard === null ? 0 : hard * 1_000;
+      const stdin = asynchronous || soft !== null ? { keepStdinOpen: true } : {};
+      const call = { execId, repeatable: true, command, cwd, env, timeoutMs, hasStdin: false, ...stdin };
+      const exec = await execs.start(call, null, { remember: true });
+      session.commandIds.push(execId);
+      if (!asynchronous) await ended(exec, soft);
+      sendData(response, {
+        ...{ session_id: session.id, command_id: execId, command },
+        ...stateOf(exec),
+        stdout: cut(exec.stdout.text().text, max),
+        stderr: cut(exec.stderr.text().text, max),
+        ...{ offset: exec.stdout.endOffset, stderr_offset: exec.stderr.endOffset },
+      });
+    },
+
+    "POST /v1/bash/output": async (request, response) => {
+      const fields = await Fields.of(request);
+      const [sessionId, commandId] = [fields.text("session_id"), fields.optionalText("command_id")];
+      const [offset, errorOffset] = [fields.integer("offset") ?? 0, fields.integer("stderr_offset") ?? 0];
+      const wait = fields.flag("wait", false);
+      const waitSeconds = fields.number("wait_timeout") ?? WAIT_DEFAULT_SECONDS;
+      fields.check();
+      const exec = commandOf(find(sessionId), commandId);
+      const isNews = () => exec.stdout.endOffset > offset || exec.stderr.endOffset > errorOffset || exec.hasEnded;
+      if (wait && !isNews()) await news(exec, waitSeconds);
+      const [stdout, stderr] = [exec.stdout.read(offset, EVERYTHING), exec.stderr.read(errorOffset, EVERYTHING)];
+      sendData(response, {
+        session_id: sessionId,
+        stdout: stdout.bytes.toString("utf8"),
+        stderr: stderr.bytes.toString("utf8"),
+        offset: stdout.offset + stdout.bytes.length,
+        stderr_offset: stderr.offset + stderr.bytes.length,
+        command: { command_id: exec.id, command: String(exec.info().command), ...stateOf(exec) },
+      });
+    },
+
+    "POST /v1/bash/write": async (request, response) => {
+      const fields = await Fields.of(request);
+      const [sessionId, commandId, input] = [
+        fields.text("session_id"),
+        fields.optionalText("command_id"),
+        fields.text("input"),
+      ];
+      fields.check();
+      const exec = commandOf(find(sessionId), commandId);
+      if (exec.stdin === null || exec.hasEnded) throw new OperationProblem("The command takes no input");
+      await exec.stdin.write(Buffer.from(input), false);
+      sendData(response, null);
+    },
+
+    "POST /v1/bash/kill": async (request, response) => {
+      const fields = await Fields.of(request);
+      const [sessionId, signal] = [fields.text("session_id"), fields.optionalText("signal") ?? "SIGTERM"];
+      fields.check();
+      const exec = running(find(sessionId));
+      if (exec === undefined) throw new OperationProblem("The session runs nothing");
+      const known = EXEC_SIGNALS.find((name) => name === signal);
+      if (known === undefined) throw new OperationProblem(`Unknown signal: ${signal}`);
+      if (known === "SIGKILL") await exec.end("killed");
+      else exec.signal(known);
+      sendData(response, null);
+    },
+
+    "GET /v1/bash/sessions": (_request, response) => {
+      sendData(response, { sessions: [...sessions.values()].map((session) => infoOf(session, running(session))) });
+    },
+
+    "POST /v1/bash/sessions/create": async (request, response) => {
+      const fields = await Fields.of(request);
+      const [id, directory] = [fields.optionalText("session_id"), fields.optionalText("exec_dir")];
+      fields.check();
+      const session = open(id, directory);
+      sendData(response, infoOf(session, running(session)));
+    },
+
+    "POST /v1/bash/sessions/{id}/close": async (request, response, { id = "" }) => {
+      request.resume();
+      const session = find(id);
+      await running(session)?.end("killed");
+      session.closed = true;
+      sendData(response, infoOf(session, undefined));
+    },
+  };
+}
+
+function stateOf(exec: Exec): { status: string; exit_code: number | null } {
+  const { outcome } = exec;
+  if (outcome === null) return { status: "running", exit_code: null };
+  const status = outcome.status === "timed_out" || outcome.status === "killed" ? outcome.status : "completed";
+  return { status, exit_code: outcome.exitCode };
+}
+
+function infoOf(session: BashSession, current: Exec | undefined) {
+  return {
+    session_id: session.id,
+    status: session.closed ? "closed" : "ready",
+    working_dir: session.directory,
+    created_at: new Date(session.createdAt).toISOString(),
+    last_used_at: new Date(session.lastUsedAt).toISOString(),
+    current_command: current === undefined ? null : String(current.info().command),
+    command_count: session.commandIds.length,
+  };
+}
+
+async function ended(exec: Exec, seconds: number | null): Promise<void> {
+  if (seconds === null) return exec.ended;
+  await Promise.race([exec.ended, after(seconds)]);
+}
+
+function news(exec: Exec, seconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    const stops = [exec.stdout, exec.stderr].map((ring) => ring.listen(() => finish()));
+    const finish = () => {
+      for (const stop of stops) stop();
+      resolve();
+    };
+    void exec.ended.then(finish);
+    void after(seconds).then(finish);
+  });
+}
+
+function after(seconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    timer(seconds * 1_000, resolve);
+  });
+}

@@ -1,0 +1,97 @@
+/**
+ * The AIO sandbox API, as far as its clients use it for commands and files: `/v1/sandbox`, `/v1/shell/*`, `/v1/bash/*` and
+ * `/v1/file/*`. A client made for an AIO sandbox works against the daemon.
+ *
+ *   request ─▶ key, in one of three places ─▶ route ─▶ the wrapper, or 422, or `success: false`
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { arch, release } from "node:os";
+import { SandlotError } from "@sandlot/contract";
+import type { ExecTable } from "../exec/exec-table.ts";
+import { listeningPorts } from "../introspection/ports.ts";
+import type { SessionTable } from "../sessions/session-table.ts";
+import { sendJson } from "../wire/body.ts";
+import { OperationProblem, sendDetail, sendFailure, ValidationProblem } from "./answers.ts";
+import { bashRoutes } from "./bash-routes.ts";
+import { fileRoutes } from "./file-routes.ts";
+import { type AioRoutes, findRoute } from "./routes.ts";
+import { shellRoutes } from "./shell-routes.ts";
+
+export interface AioParts {
+  readonly execs: ExecTable;
+  readonly sessions: SessionTable;
+  /** Whether whoever shows this key may ask. `null` when none was shown. */
+  isAllowed(key: string | null): boolean;
+  /** Somebody does something, rather than asking whether the sandbox is there. */
+  onWork(): void;
+}
+
+export type Aio = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+/** The first image whose API this is. */
+const VERSION = "1.11.0";
+const PROBED = "/v1/sandbox";
+
+export function aio({ execs, sessions, isAllowed, onWork }: AioParts): Aio {
+  const routes: AioRoutes = {
+    [`GET ${PROBED}`]: (_request, response) => sendJson(response, aboutSandbox(execs)),
+    ...shellRoutes(execs, sessions),
+    ...bashRoutes(execs),
+    ...fileRoutes(),
+  };
+  return async (request, response) => {
+    const url = new URL(request.url ?? "/", "http://sandbox");
+    if (!isAllowed(keyOf(request, url))) return refuse(request, response, 401, "Unauthorized");
+    const found = findRoute(routes, request.method ?? "GET", url.pathname);
+    if (found === null) return refuse(request, response, 404, "Not Found");
+    const isWork = url.pathname !== PROBED;
+    if (isWork) onWork();
+    try {
+      await found.handler(request, response, { ...Object.fromEntries(url.searchParams), ...found.parameters });
+    } catch (error) {
+      request.resume();
+      answerError(response, error);
+    }
+    if (isWork) onWork();
+  };
+}
+
+/** In a header of its own, as a bearer token, or in the query. */
+function keyOf({ headers }: IncomingMessage, url: URL): string | null {
+  const own = headers["x-aio-api-key"];
+  if (typeof own === "string") return own;
+  const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
+  return bearer ?? url.searchParams.get("api_key");
+}
+
+function refuse(request: IncomingMessage, response: ServerResponse, status: number, detail: string): void {
+  request.resume();
+  sendDetail(response, status, detail);
+}
+
+function answerError(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) response.destroy();
+  else if (error instanceof ValidationProblem) sendDetail(response, 422, error.problems);
+  else if (error instanceof OperationProblem) sendFailure(response, error.message);
+  else if (error instanceof SandlotError) sendFailure(response, error.message);
+  else sendJson(response, { success: false, message: (error as Error).message, data: null, hint: null }, 500);
+}
+
+function aboutSandbox(execs: ExecTable): unknown {
+  const { HOME = "/home/sandbox", USER = "sandbox" } = execs.around.environment;
+  const workspace = execs.around.defaultCwd;
+  return {
+    ...{ success: true, message: "Operation successful", data: null, hint: null },
+    ...{ home_dir: HOME, workspace, version: VERSION },
+    detail: {
+      system: {
+        ...{ os: "linux", os_version: release(), arch: arch(), user: USER, home_dir: HOME, workspace },
+        timezone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+        occupied_ports: listeningPorts().map(({ port }) => String(port)),
+      },
+      runtime: { python: [], nodejs: [] },
+      utils: [],
+    },
+  };
+}

@@ -1,0 +1,41 @@
+/**
+ * Routes of the AIO API. A `{name}` in a path stands for one part of it.
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Query } from "../wire/routes.ts";
+
+/** `parameters` are the query's, and the parts of the path that have a name. */
+export type AioHandler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  parameters: Query,
+) => Promise<void> | void;
+
+export type AioRoutes = Readonly<Record<string, AioHandler>>;
+
+export function findRoute(
+  routes: AioRoutes,
+  method: string,
+  path: string,
+): { readonly handler: AioHandler; readonly parameters: Query } | null {
+  const exact = Object.hasOwn(routes, `${method} ${path}`) ? routes[`${method} ${path}`] : undefined;
+  if (exact !== undefined) return { handler: exact, parameters: {} };
+  for (const [name, handler] of Object.entries(routes)) {
+    const parameters = match(name, `${method} ${path}`);
+    if (parameters !== null) return { handler, parameters };
+  }
+  return null;
+}
+
+function match(pattern: string, name: string): Query | null {
+  const [wanted, given] = [pattern.split("/"), name.split("/")];
+  if (wanted.length !== given.length || !pattern.includes("{")) return null;
+  const parameters: Record<string, string> = {};
+  for (const [index, part] of wanted.entries()) {
+    const value = given[index] ?? "";
+    if (part.startsWith("{")) parameters[part.slice(1, -1)] = decodeURIComponent(value);
+    else if (part !== value) return null;
+  }
+  return parameters;
+}

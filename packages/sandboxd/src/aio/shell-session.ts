@@ -1,0 +1,183 @@
+/**
+ * A shell session as the AIO API has it: one command at a time, one merged output, and a command that takes long can be left
+ * running, looked at, waited for, typed into and ended.
+ *
+ * Its commands run in a session of the daemon's, so directory and variables stay. Their output goes to a file, where it can be
+ * seen before the command has ended; their stdin is a pipe that stays open, as a terminal's would.
+ */
+
+import { spawnSync } from "node:child_process";
+import { closeSync, constants, openSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
+import { monotonicMs, sleep, wallMs } from "../clock.ts";
+import type { ExecTable } from "../exec/exec-table.ts";
+import type { Session } from "../sessions/session.ts";
+import { OperationProblem } from "./answers.ts";
+
+export type ShellStatus = "running" | "completed" | "no_change_timeout" | "hard_timeout" | "terminated";
+
+export interface ShellWish {
+  readonly command: string;
+  readonly asynchronous: boolean;
+  /** How long the caller waits; the command goes on. */
+  readonly timeoutMs: number | null;
+  /** How long the caller waits while nothing is printed. */
+  readonly noChangeTimeoutMs: number | null;
+  /** After which the command is ended. */
+  readonly hardTimeoutMs: number | null;
+}
+
+interface Running {
+  readonly command: string;
+  readonly done: Promise<void>;
+  status: ShellStatus;
+  exitCode: number | null;
+  end: () => void;
+}
+
+const LOOK_MS = 50;
+const NO_CHANGE_DEFAULT_MS = 120_000;
+
+let serial = 0;
+
+export class ShellSession {
+  readonly id: string;
+  readonly createdAt = wallMs();
+  noChangeTimeoutMs: number = NO_CHANGE_DEFAULT_MS;
+  lastUsedAt = wallMs();
+  readonly #session: Session;
+  readonly #output: string;
+  readonly #input: string;
+  #inputFd: number | null = null;
+  #last: Running | null = null;
+
+  constructor(session: Session, execs: ExecTable) {
+    this.id = session.id;
+    this.#session = session;
+    const base = `${execs.around.temporaryDirectory}/.sandboxd-aio-${process.pid}-${++serial}`;
+    this.#output = `${base}-output`;
+    this.#input = `${base}-input`;
+    if (spawnSync("mkfifo", ["-m", "600", this.#input]).status === 0)
+      this.#inputFd = openSync(this.#input, constants.O_RDWR | constants.O_NONBLOCK);
+  }
+
+  get workingDirectory(): string {
+    return this.#session.info.cwd;
+  }
+
+  get status(): ShellStatus {
+    return this.#last?.status ?? "completed";
+  }
+
+  get isRunning(): boolean {
+    return this.#last?.status === "running";
+  }
+
+  get command(): string | null {
+    return this.#last?.command ?? null;
+  }
+
+  get exitCode(): number | null {
+    return this.#last?.exitCode ?? null;
+  }
+
+  /** Everything that the last command has printed until now. */
+  output(): string {
+    try {
+      return readFileSync(this.#output, "utf8");
+    } catch {
+      return "";
+    }
+  }
+
+  /** Answers with what the caller gets: the command's end, or why it is not waited for any longer. */
+  async run(wish: ShellWish): Promise<ShellStatus> {
+    if (this.isRunning) throw new OperationProblem(`Session ${this.id} is still running a command`);
+    this.lastUsedAt = wallMs();
+    const running = this.#start(wish);
+    if (wish.asynchronous) return running.status;
+    return this.wait(wish.timeoutMs, wish.noChangeTimeoutMs ?? this.noChangeTimeoutMs);
+  }
+
+  /** Until the command has ended, until the time is over, or until nothing has been printed for a while. */
+  async wait(timeoutMs: number | null, noChangeTimeoutMs: number | null): Promise<ShellStatus> {
+    const running = this.#last;
+    if (running === null) return "completed";
+    const until = timeoutMs === null ? Number.POSITIVE_INFINITY : monotonicMs() + timeoutMs;
+    let size = this.#size();
+    let changedAt = monotonicMs();
+    while (running.status === "running") {
+      await Promise.race([running.done, sleep(LOOK_MS)]);
+      const now = monotonicMs();
+      if (this.#size() !== size) [size, changedAt] = [this.#size(), now];
+      if (running.status !== "running") break;
+      if (now >= until) return "running";
+      if (noChangeTimeoutMs !== null && now - changedAt >= noChangeTimeoutMs) return "no_change_timeout";
+    }
+    return running.status;
+  }
+
+  type(input: string): void {
+    if (!this.isRunning) throw new OperationProblem(`Session ${this.id} runs nothing`);
+    if (this.#inputFd === null) throw new OperationProblem("This sandbox cannot give input to a command");
+    writeSync(this.#inputFd, input);
+    this.lastUsedAt = wallMs();
+  }
+
+  /** Ends what runs. */
+  async kill(): Promise<ShellStatus> {
+    const running = this.#last;
+    if (running?.status !== "running") throw new OperationProblem(`Session ${this.id} runs nothing`);
+    running.end();
+    await running.done;
+    return running.status;
+  }
+
+  dispose(): void {
+    if (this.#inputFd !== null) closeSync(this.#inputFd);
+    this.#inputFd = null;
+    for (const path of [this.#output, this.#input]) rmSync(path, { force: true });
+  }
+
+  #start({ command, hardTimeoutMs }: ShellWish): Running {
+    rmSync(this.#output, { force: true });
+    let end = () => {};
+    const input = this.#inputFd === null ? "/dev/null" : this.#input;
+    const executed = this.#session.exec({
+      command: `{\n${command}\n} <'${input}' >'${this.#output}' 2>&1`,
+      stdin: null,
+      timeoutMs: hardTimeoutMs ?? 0,
+      isAbandoned: () => false,
+      onAbandoned: (listener) => {
+        end = listener;
+      },
+    });
+    const running: Running = {
+      command,
+      status: "running",
+      exitCode: null,
+      end: () => end(),
+      done: executed.then((result) => {
+        running.exitCode = result.exitCode;
+        running.status =
+          result.status === "timed_out" ? "hard_timeout" : result.status === "killed" ? "terminated" : "completed";
+        // What the shell itself says, of a command that it could not read, is not in the file.
+        if (result.stderr !== "" && this.#size() === 0) this.#say(result.stderr);
+      }),
+    };
+    running.done.catch(() => {
+      running.status = "terminated";
+    });
+    this.#last = running;
+    return running;
+  }
+
+  #say(text: string): void {
+    const fd = openSync(this.#output, "a", 0o600);
+    writeSync(fd, text);
+    closeSync(fd);
+  }
+
+  #size(): number {
+    return statSync(this.#output, { throwIfNoEntry: false })?.size ?? 0;
+  }
+}
