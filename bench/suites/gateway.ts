@@ -11,8 +11,8 @@ export const suite: Suite = {
     "on the same backend. The machine's cores are shared by client, gateway and sandbox. Needs Linux with bubblewrap.",
   ].join("\n"),
   async *run(options) {
-    // yield* health(options);
-    // yield* execThroughHttp(options);
+    yield* health(options);
+    yield* execThroughHttp(options);
     yield* transfer(options);
   },
 };

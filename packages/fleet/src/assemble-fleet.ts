@@ -20,6 +20,9 @@ import { Membership } from "./membership/membership.ts";
 import { auditFleet } from "./observe/audit.ts";
 import { EventBus } from "./observe/event-bus.ts";
 import { explain, summarize } from "./observe/explain.ts";
+import { tracedAcquire } from "./observe/traced-acquire.ts";
+import { tracedBackend } from "./observe/traced-backend.ts";
+import { isTracing } from "./observe/tracing.ts";
 import { Maker } from "./opening/maker.ts";
 import { Opener } from "./opening/opener.ts";
 import { Provider } from "./provider.ts";
@@ -67,7 +70,8 @@ function refusalOf(event: Extract<EngineEvent, { type: "refused" }>, slots: Slot
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
 export async function assembleFleet(given: FleetParts): Promise<Fleet> {
-  const { settings, world, backend } = given;
+  const { settings, world } = given;
+  const backend = tracedBackend(given.backend);
   for (const blueprint of Object.values(settings.blueprints))
     requireCapabilities(blueprint, backend.name, backend.capabilities);
   if (Object.keys(settings.pool).length > 0 && !backend.capabilities.has("late-binding")) {
@@ -183,7 +187,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     instanceId: instance,
     events: bus,
     remoteLeases: desk,
-    acquire: (request) => provider.acquire(request),
+    acquire: (request) => (isTracing() ? tracedAcquire(provider, request) : provider.acquire(request)),
     warm: (request) => provider.warm(request),
     get: (sandboxId) => provider.get(sandboxId as SandboxId),
     async destroy(key, options) {

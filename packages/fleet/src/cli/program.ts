@@ -6,8 +6,9 @@
  */
 
 import { readFileSync } from "node:fs";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { z } from "zod";
+import type { Shell } from "./completion.ts";
 import type { ExecCommandOptions } from "./exec-command.ts";
 import type { RemoveCommandOptions } from "./fleet-commands.ts";
 import type { McpCommandOptions } from "./mcp-command.ts";
@@ -30,6 +31,8 @@ Examples:
   sandlot config schema > sandlot.schema.json
   sandlot config check sandlot.yaml   is this configuration right, and what does it come to?
   sandlot config check --json         the same for the defaults, for programs
+  sandlot config import deerflow config.yaml -o sandlot.yaml
+  source <(sandlot completion bash)   complete commands and options with Tab
 
 Exit codes:
   ${EXIT_CODES.ok}    done
@@ -113,6 +116,24 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
     .action(async (file: string | undefined) => {
       const { checkConfig } = await import("./config-commands.ts");
       await checkConfig(terminal, { file, json });
+    });
+  config
+    .command("import")
+    .description("make a configuration out of another product's, and list what has no counterpart")
+    .argument("<product>", "deerflow")
+    .argument("<file>", "its configuration file, such as config.yaml")
+    .option("-o, --output <file>", "where to write it; an existing file is left alone")
+    .action(async (product: string, file: string, options: { output?: string }) => {
+      const { importCommand } = await import("./import-command.ts");
+      await importCommand(terminal, product, file, { ...options, json });
+    });
+  program
+    .command("completion")
+    .description("print a script that completes sandlot's commands and options in a shell")
+    .addArgument(new Argument("<shell>", "which").choices(["bash", "zsh", "fish"]))
+    .action(async (shell: Shell) => {
+      const { completionScript } = await import("./completion.ts");
+      terminal.out(completionScript(shell, program));
     });
   takeJsonEverywhere(program);
   return program;

@@ -55,12 +55,6 @@ export interface Server {
   readonly registered: readonly RegisteredRoute[];
 }
 
-/**
- * What may wait in memory on one connection, in each direction. More lets a large file pass in fewer turns, each of which
- * is a wait for a processor; a client that reads nothing keeps this much.
- */
-const BUFFERED_BYTES = 64 * 1024;
-
 export async function createServer(
   context: GatewayContext,
   keys: ApiKeys,
@@ -158,7 +152,6 @@ async function serverFactory({
     requestTimeout: 0,
     keepAliveTimeout: idleConnectionMs,
     connectionsCheckingInterval: Math.min(headersTimeoutMs, 5_000),
-    highWaterMark: BUFFERED_BYTES,
   };
   const files = tls && { cert: await readFile(tls.certFile), key: await readFile(tls.keyFile) };
   return (handler: (request: IncomingMessage, response: never) => void) => {

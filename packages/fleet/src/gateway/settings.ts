@@ -50,7 +50,10 @@ export const gatewayConfigSchema = z
     host: z.string().min(1).default(GATEWAY_DEFAULT_HOST).describe("Where to listen. Loopback by default."),
     port: port.default(GATEWAY_DEFAULT_PORT).describe("0: any free port."),
     tls: z
-      .strictObject({ certFile: z.string().min(1), keyFile: z.string().min(1) })
+      .strictObject({
+        certFile: z.string().min(1).describe("The certificate, with what leads to its authority, as PEM."),
+        keyFile: z.string().min(1).describe("Its private key, as PEM."),
+      })
       .optional()
       .describe("Serve HTTPS with this certificate."),
     behindProxy: z

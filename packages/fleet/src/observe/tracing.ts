@@ -42,7 +42,7 @@ export function annotate(attributes: Attributes): void {
   trace.getSpan(context.active())?.setAttributes(attributes);
 }
 
-export function failSpan(span: Span, error: unknown): void {
+function failSpan(span: Span, error: unknown): void {
   const message = error instanceof Error ? error.message : String(error);
   if (isSandlotError(error)) span.setAttribute("sandlot.error_code", error.code);
   if (error instanceof Error) span.recordException(error);

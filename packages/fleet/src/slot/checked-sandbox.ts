@@ -22,6 +22,8 @@ import type {
   SpawnOptions,
   Terminal,
 } from "@sandlot/contract";
+import { tracedExec } from "../observe/traced-exec.ts";
+import { isTracing } from "../observe/tracing.ts";
 
 export interface Passage {
   /** Runs one use on the sandbox that is there now. */
@@ -49,7 +51,8 @@ export abstract class CheckedSandbox implements Sandbox {
   protected abstract readonly passage: Passage;
 
   exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    return this.passage.use((sandbox) => sandbox.exec(command, options));
+    const run = () => this.passage.use((sandbox) => sandbox.exec(command, options));
+    return isTracing() ? tracedExec(this, run) : run();
   }
 
   spawn(command: string | readonly string[], options?: SpawnOptions): Promise<SpawnedExec> {

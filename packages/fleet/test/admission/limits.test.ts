@@ -263,6 +263,7 @@ describe("eviction", () => {
     await stage.advance(10);
     const [older, newer] = await parked(stage, instance, "older", "newer");
     const held = await stage.until(fleet.acquire({ thread: "held" }));
+    await stage.advance(250);
     await stage.settle();
     const blank = (await stage.records()).find(({ thread }) => thread === null);
     expect(await stage.records()).toHaveLength(5);

@@ -142,9 +142,10 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
         "ln outputs/first outputs/second",
         "mkfifo outputs/pipe",
         "mkdir uploads/folder.txt",
+        "echo kept > workspace/kept; ln workspace/kept uploads/hard.txt",
       ].join("; "),
     );
-    for (const name of ["link.txt", "folder.txt"]) {
+    for (const name of ["link.txt", "folder.txt", "hard.txt"]) {
       const answer = await alice.ask(200, "POST", "/v1/threads/w3/uploads", { body: form(name, "evil") });
       expect(answer).toMatchObject({ success: false, files: [], skipped_files: [name] });
     }
@@ -165,7 +166,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
       const answer = await alice.call("PUT", `/v1/threads/w3/artifacts/${path}`, { body: "evil" });
       expect([path, answer.status >= 400 && answer.status < 500]).toEqual([path, true]);
     }
-    expect((await run("w3", `cat ${ROOT}/outputs/second`)).stdout).toBe("one\n");
+    expect((await run("w3", `cat ${ROOT}/outputs/second ${ROOT}/workspace/kept`)).stdout).toBe("one\nkept\n");
     expect(existsSync("/etc/new.txt")).toBe(false);
   }, 60_000);
 

@@ -93,7 +93,16 @@ async function moveAcross(from: string, to: string): Promise<void> {
     await rename(temporary, to);
   } catch (error) {
     await rm(temporary, { recursive: true, force: true });
-    throw error;
+    throw copyProblem(error, to);
   }
   await rm(from, { recursive: true });
+}
+
+/** What Node itself refuses to copy: a directory into itself, a FIFO, a socket. */
+function copyProblem(error: unknown, path: string): unknown {
+  const code = (error as NodeJS.ErrnoException).code ?? "";
+  if (!code.startsWith("ERR_FS_CP_")) return error;
+  const isInside = code === "ERR_FS_CP_EINVAL";
+  const problem = isInside ? "a directory cannot be moved into itself" : "it cannot be moved between two mounts";
+  return new SandlotError("invalid_path", { path, problem }, { cause: error });
 }

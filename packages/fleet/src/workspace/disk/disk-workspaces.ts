@@ -12,7 +12,13 @@
  */
 
 import { openSync } from "node:fs";
-import { type Generation, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
+import {
+  type Generation,
+  type SandboxId,
+  SandlotError,
+  type ThreadKey,
+  WORKSPACE_DIRECTORIES,
+} from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
 import type { CopyOutcome } from "./copying.ts";
@@ -245,13 +251,17 @@ export class DiskWorkspaces implements Workspaces {
    * there is none; with `make` an empty one is then made at home.
    */
   async locate(owner: Owner, options: { readonly make?: boolean } = {}): Promise<WorkspaceHandle | null> {
+    return this.#reach(threadKeyOf(owner.user, owner.thread), options.make === true ? owner : null);
+  }
+
+  /** With `owner`, an empty workspace is made where there is none. */
+  async #reach(thread: ThreadKey, owner: Owner | null): Promise<WorkspaceHandle | null> {
     const { homes, slots, trash, account, world } = this.#parts;
-    const thread = threadKeyOf(owner.user, owner.thread);
     const descriptor = await this.#locked([thread], `home:${thread}`, () => {
       const slot = homes.slotOf(thread);
       const tenant = this.#moves.tenancy(slot, thread);
       if (slot !== null && tenant !== null) return slots.reach(slot, tenant, (path) => openSync(path, OPEN_DIRECTORY));
-      if (options.make === true && !homes.has(thread)) {
+      if (owner !== null && !homes.has(thread)) {
         homes.open(thread, owner);
         this.#moves.haveHome(thread, homes.generation(thread));
       }
@@ -311,7 +321,11 @@ export class DiskWorkspaces implements Workspaces {
   async sweep(): Promise<void> {
     const { homes, locks, markers, trash, world } = this.#parts;
     const before = world.wallMs() - FENCE_RETENTION_MS;
-    for (const thread of homes.threads()) homes.sweepAside(thread, world);
+    for (const thread of homes.threads()) {
+      homes.sweepAside(thread, world);
+      using handle = await this.#reach(thread, null);
+      for (const directory of WORKSPACE_DIRECTORIES) await handle?.files.sweep(directory);
+    }
     for (const thread of homes.threads())
       if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
     sweepProbes(this.#parts);

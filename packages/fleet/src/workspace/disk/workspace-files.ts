@@ -85,7 +85,7 @@ export class WorkspaceFiles {
     );
   }
 
-  /** Gives a file another name in its directory, over nothing or over a plain file; anything else is `file_exists`. */
+  /** Another name in its directory, over nothing or a plain file of that one name; anything else is `file_exists`. */
   replace(from: string, name: string): Promise<FileStat> {
     return this.#inParent(from, async (parent, source) => {
       const path = [...namesOf(from).slice(0, -1), name].join("/");
@@ -93,7 +93,7 @@ export class WorkspaceFiles {
       const target = fdPath(parent, name);
       try {
         const there = await lstat(target).catch(nothingThere);
-        if (there !== null && !there.isFile()) throw new SandlotError("file_exists", { path });
+        if (there !== null && (!there.isFile() || there.nlink > 1)) throw new SandlotError("file_exists", { path });
         await rename(fdPath(parent, source), target);
         return describe(path, await lstat(target, { bigint: true }));
       } catch (error) {

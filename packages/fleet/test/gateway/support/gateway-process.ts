@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { MAIN, runCli } from "../../cli/run-cli.ts";
+import { MAIN } from "../../cli/run-cli.ts";
 
 export const hasBubblewrap = (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, "bwrap")));
 
@@ -54,12 +54,4 @@ function firstLine(child: ChildProcess): Promise<string> {
     });
     child.once("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${stderr}`)));
   });
-}
-
-/** Ends every sandbox below a home and removes their workspaces. Only for when no gateway runs. */
-async function removeThreads(home: string, threads: readonly string[]): Promise<void> {
-  for (const thread of threads) {
-    const { code, stderr } = await runCli(["rm", "-t", thread, "--force", "--purge"], { SANDLOT_HOME: home });
-    if (code !== 0) throw new Error(stderr);
-  }
 }

@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { NetworkPolicy } from "../../../src/network/policy.ts";
 import { sandboxNetwork } from "../../../src/network/sandbox-side/sandbox-network.ts";
 
@@ -18,6 +19,8 @@ export function proxyDirectory(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), "slp-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
+
+const CHECKOUT = fileURLToPath(new URL("../../../../../", import.meta.url));
 
 /** With what a proxy of the way `namespace` says to `enter`, the sandbox keeps the network that it finds there. */
 export function runInside(
@@ -38,6 +41,8 @@ export function runInside(
   ];
   args.push("--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc");
   args.push("--tmpfs", "/tmp", "--tmpfs", "/run", "--chdir", "/tmp", "--clearenv");
+  // The checkout brings the Node that runs inside, and may itself lie in what was just covered.
+  args.push("--ro-bind", CHECKOUT, CHECKOUT);
   const variables = { PATH: process.env.PATH ?? "", HOME: "/tmp", ...network.environment };
   for (const [name, value] of Object.entries(variables)) args.push("--setenv", name, value);
   for (const { hostPath, sandboxPath } of network.mounts) args.push("--ro-bind", hostPath, sandboxPath);

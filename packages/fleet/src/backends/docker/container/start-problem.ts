@@ -9,7 +9,7 @@ import { unusable } from "./images.ts";
 import { NO_RUNTIME } from "./inside.ts";
 
 /** The container has ended before it was ready. */
-export class EarlyEnd extends Error {
+class EarlyEnd extends Error {
   override readonly name = "EarlyEnd";
 }
 

@@ -20,7 +20,7 @@ export const infoSchema = z.object({
   OperatingSystem: z.string().optional(),
 });
 
-export const stateSchema = z.object({
+const stateSchema = z.object({
   Status: z.string(),
   Pid: z.number().optional(),
   ExitCode: z.number().optional(),
@@ -57,6 +57,3 @@ export const eventSchema = z.object({
   timeNano: z.number().optional(),
   Actor: z.object({ ID: z.string(), Attributes: z.record(z.string(), z.string()).nullish() }),
 });
-
-/** What the engine says of a container's state, as life and death. */
-export type ContainerState = z.infer<typeof stateSchema>["Status"];

@@ -15,7 +15,7 @@ export class EngineRefusal extends Error {
   }
 }
 
-export const ENGINE_RETRY_AFTER_MS = 1_000;
+const ENGINE_RETRY_AFTER_MS = 1_000;
 
 export function isRefusal(error: unknown, status: number): error is EngineRefusal {
   return error instanceof EngineRefusal && error.status === status;

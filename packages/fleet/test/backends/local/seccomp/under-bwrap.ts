@@ -7,11 +7,14 @@ import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import {
   buildSeccompFilter,
   FILTER_ARCHITECTURES,
   type FilterArchitecture,
 } from "../../../../src/backends/local/seccomp/index.ts";
+
+const CHECKOUT = fileURLToPath(new URL("../../../../../../", import.meta.url));
 
 export interface BwrapOptions {
   readonly filter: boolean;
@@ -45,6 +48,8 @@ export function underBwrap(argv: readonly string[], options: BwrapOptions): Prom
     [
       ...["--unshare-all", "--unshare-user", "--uid", id, "--gid", id, "--die-with-parent", "--ro-bind", "/", "/"],
       ...["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/home", "--setenv", "HOME", "/home"],
+      // The checkout's own Node is in PATH, and the checkout may lie in what was just covered.
+      ...["--ro-bind", CHECKOUT, CHECKOUT],
       ...(writable === undefined ? [] : ["--bind", writable, writable, "--chdir", writable]),
       ...(capable ? ["--cap-add", "ALL"] : []),
       ...(filter ? ["--seccomp", String(FILTER_FD)] : []),

@@ -1,0 +1,38 @@
+/** A backend whose steps of an acquire are spans: making a sandbox, binding a blank, attaching. */
+
+import type { Backend } from "../backend/backend.ts";
+import { isTracing, traced } from "./tracing.ts";
+
+export function tracedBackend(backend: Backend): Backend {
+  const about = { "sandlot.backend": backend.name };
+  const steps: Pick<Backend, "create" | "attach" | "rebind"> = {
+    create: (spec, signal) => {
+      if (!isTracing()) return backend.create(spec, signal);
+      const { sandboxId, generation } = spec.labels;
+      const attributes = { ...about, ...named(sandboxId, generation), "sandlot.blank": spec.marker === null };
+      return traced("sandlot.create", attributes, () => backend.create(spec, signal));
+    },
+    attach: (target, signal) => {
+      if (!isTracing()) return backend.attach(target, signal);
+      const attributes = { ...about, ...named(target.sandboxId, target.generation) };
+      return traced("sandlot.attach", attributes, () => backend.attach(target, signal));
+    },
+    rebind: (target, from, signal) => {
+      if (!isTracing()) return backend.rebind(target, from, signal);
+      const attributes = { ...about, ...named(target.sandboxId, target.generation) };
+      return traced("sandlot.bind", attributes, () => backend.rebind(target, from, signal));
+    },
+  };
+  // Everything else is the backend's own. It is not the proxy's target: a frozen one would forbid other answers.
+  return new Proxy({} as Backend, {
+    get: (_, name) => {
+      if (Object.hasOwn(steps, name)) return steps[name as keyof typeof steps];
+      const member: unknown = Reflect.get(backend, name, backend);
+      return typeof member === "function" ? member.bind(backend) : member;
+    },
+  });
+}
+
+function named(sandboxId: string, generation: number) {
+  return { "sandlot.sandbox_id": sandboxId, "sandlot.generation": generation };
+}

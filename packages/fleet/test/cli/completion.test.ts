@@ -1,0 +1,63 @@
+/** Completion is tried in a real shell. */
+
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, describe, expect, it } from "vitest";
+import { runCli } from "./run-cli.ts";
+
+const installed = (name: string) =>
+  (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, name)));
+
+let script: string;
+beforeAll(async () => {
+  script = (await runCli(["completion", "bash"])).stdout;
+});
+
+/** What bash offers for these words; the last one is what is being typed. */
+function offered(...words: string[]): readonly string[] {
+  const program = `${script}
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sandlot; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout, stderr, status } = spawnSync("bash", ["-c", program, "bash", ...words], {
+    encoding: "utf8",
+    cwd: "/usr",
+  });
+  expect([status, stderr]).toEqual([0, ""]);
+  return stdout.split("\n").filter((word) => word !== "");
+}
+
+describe("completion in bash", () => {
+  it("offers commands, their commands and their options", () => {
+    expect(offered("sandlot", "ex")).toEqual(["exec", "explain"]);
+    expect(offered("sandlot", "keys", "")).toEqual(expect.arrayContaining(["create", "list", "revoke"]));
+    expect(offered("sandlot", "keys", "create", "--s")).toEqual(["--scope"]);
+    expect(offered("sandlot", "exec", "--thread", "t1", "--t")).toEqual(["--thread", "--timeout"]);
+    expect(offered("sandlot", "config", "import", "deerflow", "--o")).toEqual(["--output"]);
+  });
+
+  it("offers files where no word fits", () => {
+    expect(offered("sandlot", "cp", "shar")).toEqual(["share"]);
+    expect(offered("sandlot", "serve", "--nonsense")).toEqual([]);
+  });
+});
+
+describe("completion in other shells", () => {
+  it("names every command that --help names", async () => {
+    const { stdout } = await runCli(["--help"]);
+    const help = stdout.slice(stdout.indexOf("Commands:"), stdout.indexOf("Examples:"));
+    const commands = [...help.matchAll(/^ {2}([a-z]+)(?: |$)/gm)].map(([, name]) => name);
+    for (const shell of ["zsh", "fish"]) {
+      const { code, stdout: written } = await runCli(["completion", shell]);
+      expect(code).toBe(0);
+      expect(commands.length).toBeGreaterThan(10);
+      for (const name of commands) if (name !== "help") expect(written).toContain(name);
+    }
+    expect((await runCli(["completion", "tcsh"])).code).toBe(2);
+  }, 60_000);
+
+  it.each(["zsh", "fish"])("is understood by %s", async (shell) => {
+    if (!installed(shell)) return expect(installed("bash")).toBe(true);
+    const { stdout } = await runCli(["completion", shell]);
+    expect(spawnSync(shell, ["-n"], { input: stdout, encoding: "utf8" })).toMatchObject({ status: 0, stderr: "" });
+  });
+});
