@@ -14,6 +14,10 @@ import {
   type FilterArchitecture,
 } from "../../../../src/backends/local/seccomp/index.ts";
 
+/** What `npm test` tells its own children would lead an npm inside to this checkout. */
+const OWN_ENVIRONMENT = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !/^npm_|^INIT_CWD$/.test(name)),
+);
 const CHECKOUT = fileURLToPath(new URL("../../../../../../", import.meta.url));
 
 export interface BwrapOptions {
@@ -55,7 +59,7 @@ export function underBwrap(argv: readonly string[], options: BwrapOptions): Prom
       ...(filter ? ["--seccomp", String(FILTER_FD)] : []),
       ...["--", ...argv],
     ],
-    { stdio: ["pipe", "pipe", "pipe", fd] },
+    { stdio: ["pipe", "pipe", "pipe", fd], env: OWN_ENVIRONMENT },
   );
   closeSync(fd);
   const text = { stdout: "", stderr: "" };
