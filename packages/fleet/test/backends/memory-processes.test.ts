@@ -24,7 +24,7 @@ it("what is in another process's memory is unreachable while that process lives,
   cleanups.push(() => rm(home, { recursive: true, force: true }));
   const { child, say } = holder(home);
   expect(await say(null)).toBe("holding");
-  const fleet = await openFleet({ home, ...TIMES });
+  const fleet = await openFleet({ backend: "memory", home, ...TIMES });
   cleanups.push(() => fleet.close());
 
   const refused = await fleet.acquire({ thread: "shared" }).catch((error: unknown) => error);
