@@ -101,7 +101,8 @@ export class DaemonSandbox implements Sandbox {
 
   /** The daemon keeps the time. One that has not answered long after is not going to: somebody inside has stopped it. */
   async #inTime<T>(work: () => Promise<T>, timeoutMs: number): Promise<T> {
-    if (timeoutMs === 0) return work();
+    // 0 is no limit; what is no duration is for the daemon to refuse.
+    if (!(timeoutMs > 0)) return work();
     let late = () => {};
     const overdue = new Promise<never>((_, reject) => {
       const problem = "its daemon does not keep time; something inside may have stopped it";
