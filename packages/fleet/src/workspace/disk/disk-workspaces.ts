@@ -287,8 +287,9 @@ export class DiskWorkspaces implements Workspaces {
       return homes.aside(thread, draftName(world));
     });
     try {
-      using source = await this.locate(from);
-      const copied = source === null ? NOTHING_COPIED : await source.copyTo(aside);
+      const source = await this.locate(from);
+      // Not with `using`: processes of tests run this file on a Node that does not know the word.
+      const copied = source === null ? NOTHING_COPIED : await source.copyTo(aside).finally(() => source.close());
       await this.#locked([thread], `home:${thread}`, () => {
         checkFree();
         homes.fence(thread, homes.generation(thread), "home");
@@ -323,8 +324,13 @@ export class DiskWorkspaces implements Workspaces {
     const before = world.wallMs() - FENCE_RETENTION_MS;
     for (const thread of homes.threads()) {
       homes.sweepAside(thread, world);
-      using handle = await this.#reach(thread, null);
-      for (const directory of WORKSPACE_DIRECTORIES) await handle?.files.sweep(directory);
+      const handle = await this.#reach(thread, null);
+      if (handle === null) continue;
+      try {
+        for (const directory of WORKSPACE_DIRECTORIES) await handle.files.sweep(directory);
+      } finally {
+        handle.close();
+      }
     }
     for (const thread of homes.threads())
       if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
