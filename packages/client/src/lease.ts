@@ -34,6 +34,8 @@ export interface LeaseParts {
   readonly purpose: string;
   readonly ttlMs: number;
   readonly reply: LeaseReply;
+  /** What goes with the lease. */
+  readonly onReleased?: (() => Promise<unknown>) | null;
 }
 
 export class ClientLease implements AsyncDisposable {
@@ -130,6 +132,7 @@ export class ClientLease implements AsyncDisposable {
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
     // A gateway that cannot be reached lets the lease expire.
     await this.#parts.transport.done({ method: "DELETE", path, repeatable: true }).catch(() => undefined);
+    await this.#parts.onReleased?.().catch(() => undefined);
   }
 
   /** A listener that throws disturbs neither the lease nor the other listeners. */

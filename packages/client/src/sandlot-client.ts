@@ -28,7 +28,7 @@ import {
   uploadReplySchema,
 } from "@sandlot/contract";
 import { ClientLease } from "./lease.ts";
-import { around, pause } from "./wire/clock.ts";
+import { around, pause, randomId, within } from "./wire/clock.ts";
 import { isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
 import { Transport, type TransportOptions } from "./wire/transport.ts";
@@ -36,12 +36,17 @@ import { Transport, type TransportOptions } from "./wire/transport.ts";
 export type SandlotClientOptions = TransportOptions;
 
 export interface ClientAcquireRequest {
-  readonly thread: string;
+  /** Whose thread. Another than the client's own needs a platform's or an operator's key; otherwise it is `forbidden`. */
+  readonly user?: string;
+  /** Without a thread: a sandbox of its own, which goes with the lease, files and all. */
+  readonly thread?: string;
   readonly blueprint?: string;
   /** What for, in a word or two. */
   readonly purpose?: string;
   /** How long the lease lives after we have gone without a word. It is renewed by itself. Default a minute. */
   readonly ttlMs?: number;
+  /** How long to wait. Default: as long as the gateway lets one wait. */
+  readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
 
@@ -59,17 +64,21 @@ export class SandlotClient {
     return new SandlotClient({ ...this.#options, user });
   }
 
-  async acquire({
-    thread,
-    blueprint,
-    purpose = "client",
-    ttlMs = LEASE_TTL_DEFAULT_MS,
-    signal,
-  }: ClientAcquireRequest): Promise<ClientLease> {
+  async acquire(request: ClientAcquireRequest = {}): Promise<ClientLease> {
+    const { user, blueprint, purpose = "client", ttlMs = LEASE_TTL_DEFAULT_MS, timeoutMs, signal } = request;
+    if (user !== undefined && user !== this.#options.user) {
+      const { user: _, ...rest } = request;
+      return this.actingFor(user).acquire(rest);
+    }
+    const isOwn = request.thread === undefined;
+    const thread = request.thread ?? `own-${randomId()}`;
     const json = { purpose, ttlMs, ...(blueprint === undefined ? {} : { blueprint }) };
     const path = `/v1/threads/${encodeURIComponent(thread)}/leases`;
-    const reply = await this.#transport.json(leaseSchema, { method: "POST", path, json, signal });
-    return new ClientLease({ transport: this.#transport, thread, purpose, ttlMs, reply });
+    const reply = await within(timeoutMs, signal, (until) =>
+      this.#transport.json(leaseSchema, { method: "POST", path, json, signal: until }),
+    );
+    const onReleased = isOwn ? () => this.deleteThread(thread, { force: true }) : null;
+    return new ClientLease({ transport: this.#transport, thread, purpose, ttlMs, reply, onReleased });
   }
 
   /** Ends the thread's sandbox and removes its workspace. */

@@ -3,7 +3,7 @@
  */
 
 import type { FleetEventBody, Generation, InstanceId, SandboxId } from "@sandlot/contract";
-import { SandlotError } from "@sandlot/contract";
+import { parseThreadId, SandlotError } from "@sandlot/contract";
 import { Admission } from "./admission/admission.ts";
 import type { Backend, EngineEvent } from "./backend/backend.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
@@ -25,6 +25,7 @@ import { tracedBackend } from "./observe/traced-backend.ts";
 import { isTracing } from "./observe/tracing.ts";
 import { Maker } from "./opening/maker.ts";
 import { Opener } from "./opening/opener.ts";
+import { parseUser } from "./opening/wish.ts";
 import { Provider } from "./provider.ts";
 import { Destroyer } from "./retirement/destroyer.ts";
 import { Retirement, spotOf } from "./retirement/retirement.ts";
@@ -197,6 +198,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async list() {
       open("list");
       return (await store.list()).map(summarize);
+    },
+    async find({ user, thread }) {
+      open("find");
+      const record = await store.find(parseUser(user), parseThreadId(thread));
+      return record === null ? null : summarize(record);
     },
     async audit({ signal } = {}) {
       open("audit");

@@ -33,6 +33,8 @@ export interface Fleet extends AsyncDisposable {
   /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
   destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
   list(): Promise<readonly SandboxSummary[]>;
+  /** The thread's sandbox, in whatever state; `null` when it has none. */
+  find(key: ThreadKeyInput): Promise<SandboxSummary | null>;
   /** Why is it alive, why was it stopped, who holds it, since when. */
   explain(sandboxId: SandboxId | string): Promise<Explanation>;
   /** Engine against store: what does not fit together. Only looks. */

@@ -1,5 +1,7 @@
 /** The one file of the client that sets timers and draws random numbers. */
 
+import { SandlotError } from "@sandlot/contract";
+
 /** Resolves after `ms`; rejects with the signal's reason when that comes first. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -23,6 +25,23 @@ export function later(ms: number, fire: () => void): () => void {
   if (typeof timer === "object" && timer !== null && "unref" in timer && typeof timer.unref === "function")
     timer.unref();
   return () => clearTimeout(timer as number);
+}
+
+/** Runs `work` with a signal that also fires when time is up; then it is `acquire_timeout`. */
+export async function within<T>(
+  timeoutMs: number | undefined,
+  signal: AbortSignal | undefined,
+  work: (signal: AbortSignal | undefined) => Promise<T>,
+): Promise<T> {
+  if (timeoutMs === undefined) return work(signal);
+  const late = new SandlotError("acquire_timeout", { stage: "waiting for the gateway", timeoutMs });
+  const timer = new AbortController();
+  const stop = later(timeoutMs, () => timer.abort(late));
+  try {
+    return await work(signal === undefined ? timer.signal : AbortSignal.any([signal, timer.signal]));
+  } finally {
+    stop();
+  }
 }
 
 /** A duration around `ms`, so that many clients that failed together do not come back together. */

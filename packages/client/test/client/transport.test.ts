@@ -225,3 +225,81 @@ describe("a lease", () => {
     await one.sandbox.exec("ls");
   });
 });
+
+describe("whose, and for how long", () => {
+  test("another user is named in every request; one that may not be is refused and nothing is used", async () => {
+    const users: unknown[] = [];
+    const noting: Handler = (request, response) => {
+      users.push(request.headers["x-sandlot-user"]);
+      json(response, 201, LEASE);
+    };
+    handlers = [
+      noting,
+      (request, response) => {
+        users.push(request.headers["x-sandlot-user"]);
+        json(response, 200, RESULT);
+      },
+    ];
+    const held = await client.acquire({ thread: "t", user: "bob" });
+    await held.sandbox.exec("true");
+    await held.release();
+    expect(users).toEqual(["bob", "bob"]);
+    handlers = [(_request, response) => refuse(response, 403, "forbidden", { problem: "its own user only" })];
+    await expect(client.acquire({ thread: "t", user: "eve" })).rejects.toMatchObject({ code: "forbidden" });
+  });
+
+  test("without a thread it gets one of its own, which goes with the lease", async () => {
+    handlers = [lease];
+    const held = await client.acquire();
+    await held.release();
+    const [made = "", released, removed] = asked;
+    const thread = /^POST \/v1\/threads\/(own-[0-9a-f-]{36})\/leases$/.exec(made)?.[1];
+    expect(thread).toBeDefined();
+    expect([released, removed]).toEqual(["DELETE /v1/leases/l1", `DELETE /v1/threads/${thread}?force=true`]);
+    handlers = [lease];
+    await (await client.acquire()).release();
+    expect(asked[3]).not.toBe(made);
+  });
+
+  test("waits no longer than it was told", async () => {
+    handlers = [() => undefined];
+    const acquiring = client.acquire({ thread: "t", timeoutMs: 50 });
+    await expect(acquiring).rejects.toMatchObject({ code: "acquire_timeout" });
+  });
+});
+
+describe("a gateway that restarts", () => {
+  const output = (text: string, offset: number) =>
+    `event: stdout\ndata: ${JSON.stringify({ stream: "stdout", offset, base64: btoa(text) })}\n\n`;
+  const stream =
+    (text: string): Handler =>
+    (_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(text, () => response.destroy());
+    };
+
+  test("is waited for by whoever follows a command, and not by whoever only begins to", async () => {
+    const end = {
+      execId: "x",
+      status: "completed",
+      exitCode: 0,
+      signal: null,
+      stdoutBytes: 7,
+      stderrBytes: 0,
+      durationMs: 1,
+    };
+    const recovering: Handler = (_request, response) =>
+      refuse(response, 503, "sandbox_unreachable", { sandboxId: "s1", problem: "p", retryAfterMs: 1 });
+    handlers = [lease, stream(output("one ", 0)), ...Array.from({ length: 6 }, () => broken), recovering];
+    handlers.push(stream(`${output("two", 4)}event: exit\ndata: ${JSON.stringify(end)}\n\n`));
+    const held = await client.acquire({ thread: "t" });
+    let text = "";
+    for await (const event of held.sandbox.execs.follow("x"))
+      if (event.type === "output") text += new TextDecoder().decode(event.bytes);
+    expect(text).toBe("one two");
+    handlers = Array.from({ length: 20 }, () => broken);
+    const beginning = held.sandbox.execs.follow("x")[Symbol.asyncIterator]().next();
+    await expect(beginning).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    await held.release();
+  }, 30_000);
+});

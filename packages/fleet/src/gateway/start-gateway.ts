@@ -64,7 +64,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const logger = options.logger ?? pino({ level: "silent" });
   const keys = await ApiKeys.open(home, world);
   const { made } = await ensureOperatorKey(keys, home, world);
-  const audit = await AuditLog.open(home, (error) => logger.error({ err: error }, "the audit log cannot be written"));
+  const audit = await AuditLog.open(home, world, (error) =>
+    logger.error({ err: error }, "the audit log cannot be written"),
+  );
   const streams = new Streams(settings);
   const threads = new ThreadUse(fleet);
   const draining = new AbortController();

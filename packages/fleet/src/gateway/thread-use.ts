@@ -64,9 +64,8 @@ export class ThreadUse {
     return this.#leases.none();
   }
 
-  async find({ user, thread }: ThreadKey): Promise<SandboxSummary | null> {
-    const all = await this.#fleet.list();
-    return all.find((one) => one.user === user && one.thread === thread) ?? null;
+  find(key: ThreadKey): Promise<SandboxSummary | null> {
+    return this.#fleet.find(key);
   }
 }
 

@@ -3,6 +3,8 @@
  * there, every file is whole, the sandboxes go on, and whoever followed a command goes on following.
  */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +16,8 @@ import { sseEvents } from "./support/sse.ts";
 const THREADS = ["k0", "k1", "k2", "k3", "k4"];
 const WORKERS = 50;
 const FOLLOWED_LINES = 150;
+/** On a machine that has a processor to spare. */
+const USABLE_WITHIN_MS = 3_000;
 const WORKSPACE = "/mnt/user-data/workspace";
 
 /** A file whose every part says which writer and which turn it is from, so that a torn one is seen. */
@@ -165,12 +169,19 @@ describe.skipIf(!hasBubblewrap)("kill -9 of a gateway (skipped where bubblewrap 
       `${turns} writes acknowledged before the kill; listening after ${Math.round(listening - killed)} ms, ` +
         `all ${THREADS.length} sandboxes usable ${Math.round(usableMs)} ms later`,
     );
-    expect(usableMs).toBeLessThan(3_000);
+    expect(usableMs).toBeLessThan(USABLE_WITHIN_MS * (await slowness()));
     // Looking at the uploads is what clears them.
     for (const thread of THREADS) expect((await caller.fetch(`/v1/threads/${thread}/uploads`)).status).toBe(200);
     expect(await strays(caller), "what was being written when the gateway died").toEqual([]);
   }, 120_000);
 });
+
+/** How many times longer than usual this machine takes now to start a Node; others may be at work on it. */
+async function slowness(): Promise<number> {
+  const began = performance.now();
+  await once(spawn(process.execPath, ["-e", "0"], { stdio: "ignore" }), "exit");
+  return Math.max(1, (performance.now() - began) / 100);
+}
 
 function counting(): string {
   return `i=0; while [ $i -lt ${FOLLOWED_LINES} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done`;
@@ -188,7 +199,7 @@ async function follow(caller: Caller, thread: string, killed: AbortSignal): Prom
   const first = caller.gateway;
   let response = await caller.fetch(`/v1/threads/${thread}/exec`, init);
   for (;;) {
-    expect(response.status).toBe(200);
+    if (response.status !== 200) throw new Error(`${thread}: ${response.status} ${await response.text()}`);
     try {
       for await (const { event, id, data } of sseEvents(response)) {
         last = id ?? last;

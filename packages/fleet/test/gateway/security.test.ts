@@ -273,8 +273,9 @@ describe("what is told about a request", () => {
       "/v1/audit?user=bob&limit=5",
     );
     expect(entries[0]).toMatchObject({ user: "bob", thread: "audited", status: 200, method: "POST", scope: "user" });
-    const text = await readFile(join(stage.home, "audit", "audit.jsonl"), "utf8");
-    expect(text).toContain('"audited"');
+    const read = () => readFile(join(stage.home, "audit", "audit.jsonl"), "utf8");
+    await expect.poll(read).toContain('"audited"');
+    const text = await read();
     for (const secret of [bob.key, "hidden-word"]) expect(text).not.toContain(secret);
   });
 

@@ -10,6 +10,7 @@ import { fileRoutes } from "./files.ts";
 import { healthRoutes } from "./health.ts";
 import { insideRoutes } from "./inside.ts";
 import { leaseRoutes } from "./leases.ts";
+import { mcpRoutes } from "./mcp.ts";
 import { operatorRoutes } from "./operators.ts";
 import { portRoutes } from "./ports.ts";
 import { terminalRoutes } from "./terminal.ts";
@@ -27,6 +28,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   operatorRoutes(app, context);
   terminalRoutes(app, context);
   portRoutes(app, context);
+  mcpRoutes(app, context);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));
 
   for (const roof of [OUR_ROOF, DEERFLOW_ROOF]) {
