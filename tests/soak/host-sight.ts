@@ -41,7 +41,7 @@ function* processes(): Generator<string> {
       const command = readFileSync(join("/proc", pid, "cmdline"), "utf8")
         .replaceAll("\0", " ")
         .trim();
-      if (/bwrap|sandboxd|sandlot/.test(command) && Number(pid) !== process.pid)
+      if (/bwrap|sandboxd|sandlot-egress/.test(command) && Number(pid) !== process.pid)
         yield `${pid} ${command.slice(0, 100)}`;
     } catch {
       // It has ended meanwhile.
