@@ -129,13 +129,15 @@ describe.skipIf(!hasBubblewrap)("kill -9 of a gateway (skipped where bubblewrap 
         }
       }
     });
-    const followers = THREADS.map((thread) => follow(caller, thread, killing.signal));
+    const begun = new Set<string>();
+    const followers = THREADS.map((thread) => follow(caller, thread, killing.signal, () => begun.add(thread)));
     const client = new SandlotClient({ url: caller.gateway.url, apiKey: caller.gateway.key });
     const lease = await client.acquire({ thread: "k0", ttlMs: 30_000 });
     await lease.sandbox.spawn(counting(), { execId: "client" });
-    const clientText = textThroughClient(lease.sandbox.execs.follow("client"));
+    const clientText = textThroughClient(lease.sandbox.execs.follow("client"), () => begun.add("client"));
 
-    await until(() => writers.every(({ acknowledged }) => acknowledged >= 0), 45_000);
+    // Everybody is in the middle of something: each writer has written, each follower has read.
+    await until(() => begun.size > THREADS.length && writers.every(({ acknowledged }) => acknowledged >= 0), 45_000);
     const generations = await sandboxesOf(caller);
     killing.abort();
     await caller.gateway.kill();
@@ -188,7 +190,7 @@ function counting(): string {
 }
 
 /** Starts a command as a stream, and takes it up again with `Last-Event-ID` when the gateway is another. */
-async function follow(caller: Caller, thread: string, killed: AbortSignal): Promise<string> {
+async function follow(caller: Caller, thread: string, killed: AbortSignal, onText: () => void): Promise<string> {
   const init = {
     method: "POST",
     headers: { accept: "text/event-stream", "content-type": "application/json" },
@@ -203,7 +205,10 @@ async function follow(caller: Caller, thread: string, killed: AbortSignal): Prom
     try {
       for await (const { event, id, data } of sseEvents(response)) {
         last = id ?? last;
-        if (event === "stdout") text += Buffer.from(String(data.base64), "base64").toString();
+        if (event === "stdout") {
+          text += Buffer.from(String(data.base64), "base64").toString();
+          onText();
+        }
         if (event === "exit") return text;
         if (event === "error" || event === "gap") throw new Error(`${event} ${JSON.stringify(data)}`);
       }
@@ -216,11 +221,16 @@ async function follow(caller: Caller, thread: string, killed: AbortSignal): Prom
   }
 }
 
-async function textThroughClient(events: AsyncIterable<{ type: string; bytes?: Uint8Array }>): Promise<string> {
+async function textThroughClient(
+  events: AsyncIterable<{ type: string; bytes?: Uint8Array }>,
+  onText: () => void,
+): Promise<string> {
   const parts: Uint8Array[] = [];
   for await (const event of events) {
     expect(event.type).not.toBe("gap");
-    if (event.bytes !== undefined) parts.push(event.bytes);
+    if (event.bytes === undefined) continue;
+    parts.push(event.bytes);
+    onText();
   }
   return Buffer.concat(parts).toString();
 }

