@@ -126,6 +126,8 @@ export type EngineEvent =
       readonly rule: string;
       readonly because: string;
     }
+  /** Something went wrong that no call can tell of. */
+  | { readonly type: "trouble"; readonly what: string; readonly problem: string }
   /** Events may have been missed: whoever listens looks for himself. */
   | { readonly type: "resync" };
 

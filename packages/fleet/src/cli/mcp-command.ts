@@ -3,17 +3,12 @@
  * protocol; everything else goes to standard error.
  */
 
-import { SandlotClient } from "@sandlot/client";
-import { loadConfig } from "../config/load-config.ts";
-import { resolveSettings } from "../config/resolve-settings.ts";
-import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { runMcpStdio } from "../mcp/index.ts";
 import { openFleet } from "../open-fleet.ts";
+import { findGateway, type TargetOptions } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 
-export interface McpCommandOptions {
-  readonly config?: string;
-  readonly url?: string;
+export interface McpCommandOptions extends TargetOptions {
   readonly thread?: string;
   readonly user?: string;
   readonly tools?: readonly string[];
@@ -25,8 +20,7 @@ export async function mcpCommand(
   options: McpCommandOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const { environment } = terminal;
-  const { config } = await loadConfig(options.config, environment);
+  const { gateway, config } = await findGateway(terminal, options);
   const { thread, user, tools } = options;
   const served = {
     version,
@@ -37,12 +31,7 @@ export async function mcpCommand(
     onReady: ({ thread: named }: { readonly thread: string }) => terminal.error(`sandlot: thread ${named}\n`),
     onError: (error: Error) => terminal.error(`sandlot: ${error.message}\n`),
   };
-  const url = options.url ?? (environment.SANDLOT_URL || undefined);
-  if (url !== undefined) {
-    const { home } = resolveSettings(config, environment);
-    const apiKey = environment.SANDLOT_API_KEY || (await readOperatorKey(home)) || undefined;
-    return runMcpStdio({ source: new SandlotClient(apiKey === undefined ? { url } : { url, apiKey }), ...served });
-  }
+  if (gateway !== null) return runMcpStdio({ source: gateway, ...served });
   await using fleet = await openFleet({ ...config, pool: {} });
   await runMcpStdio({ source: fleet, ...served });
 }

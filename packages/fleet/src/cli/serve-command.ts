@@ -5,7 +5,8 @@
 
 import pino from "pino";
 import { loadConfig } from "../config/load-config.ts";
-import { type GatewayConfig, operatorKeyPath, resolveGatewaySettings, startGateway } from "../gateway/index.ts";
+import { resolveSettings } from "../config/resolve-settings.ts";
+import { type GatewayConfig, operatorKeyPath, resolveGatewaySettings, serve } from "../gateway/index.ts";
 import { openFleetAndHost } from "../open-fleet.ts";
 import { systemWorld } from "../world/system-world.ts";
 import type { Terminal } from "./terminal.ts";
@@ -31,23 +32,20 @@ export async function serveCommand(
   // Refused before anything is opened.
   resolveGatewaySettings(settings);
   const logger = pino({ level: options.logLevel }, pino.destination(2));
-  const world = systemWorld();
-  const { fleet, settings: fleetSettings, hostWorkspaces } = await openFleetAndHost(config);
-  const { home } = fleetSettings;
+  const { home } = resolveSettings(config, terminal.environment);
+  const served = await serve({
+    openFleet: () => openFleetAndHost(config),
+    home,
+    gateway: settings,
+    world: systemWorld(),
+    logger,
+  });
   try {
-    await using served = await servedGateway();
     tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);
     await aborted(signal);
     if (!options.json) terminal.error("Draining; sandboxes stay for the next one.\n");
   } finally {
-    await fleet.close({ destroy: options.destroy === true });
-  }
-
-  async function servedGateway() {
-    const host = hostWorkspaces === null ? {} : { hostWorkspaces };
-    const audit = () => fleet.audit();
-    const started = await startGateway({ fleet, home, settings, world, logger, audit, ...host });
-    return { ...started, [Symbol.asyncDispose]: () => started.close() };
+    await served.close({ destroy: options.destroy === true });
   }
 }
 

@@ -15,6 +15,7 @@ import {
 } from "@sandlot/contract";
 import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
+import type { FleetConfig } from "../config/schema.ts";
 import type { DestroyOutcome } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { openFleet } from "../open-fleet.ts";
@@ -60,15 +61,8 @@ export async function withTarget<T>(
   options: TargetOptions,
   work: (target: Target) => Promise<T>,
 ): Promise<T> {
-  const { environment } = terminal;
-  const { config } = await loadConfig(options.config, environment);
-  // An empty variable is an unset one, as shells have it.
-  const url = options.url ?? (environment.SANDLOT_URL || undefined);
-  if (url !== undefined) {
-    const { home } = resolveSettings(config, environment);
-    const apiKey = environment.SANDLOT_API_KEY || (await readOperatorKey(home)) || undefined;
-    return work(gatewayTarget(new SandlotClient(apiKey === undefined ? { url } : { url, apiKey })));
-  }
+  const { gateway, config } = await findGateway(terminal, options);
+  if (gateway !== null) return work(gatewayTarget(gateway));
   // Blanks that are made ready for others would only make this one command wait.
   await using fleet = await openFleet({ ...config, pool: {} });
   return await work({
@@ -79,6 +73,20 @@ export async function withTarget<T>(
     explain: async (sandboxId) => explanationSchema.parse(await fleet.explain(sandboxId)),
     audit: () => fleet.audit(),
   });
+}
+
+/** The gateway that is to be asked, with a key where there is one; `null` when a fleet of one's own is meant. */
+export async function findGateway(
+  { environment }: Terminal,
+  options: TargetOptions,
+): Promise<{ readonly gateway: SandlotClient | null; readonly config: FleetConfig }> {
+  const { config } = await loadConfig(options.config, environment);
+  // An empty variable is an unset one, as shells have it.
+  const url = options.url ?? (environment.SANDLOT_URL || undefined);
+  if (url === undefined) return { gateway: null, config };
+  const { home } = resolveSettings(config, environment);
+  const apiKey = environment.SANDLOT_API_KEY || (await readOperatorKey(home)) || undefined;
+  return { gateway: new SandlotClient(apiKey === undefined ? { url } : { url, apiKey }), config };
 }
 
 function gatewayTarget(gateway: SandlotClient): Target {

@@ -7,7 +7,7 @@ import type { Logger } from "pino";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayConfig } from "./settings.ts";
-import { type FleetAudit, type Gateway, startGateway } from "./start-gateway.ts";
+import { type Gateway, startGateway } from "./start-gateway.ts";
 import type { HostWorkspaces } from "./workspace-access.ts";
 
 export interface ServeOptions {
@@ -17,7 +17,6 @@ export interface ServeOptions {
   readonly gateway?: GatewayConfig;
   readonly world: World;
   readonly logger?: Logger;
-  readonly audit?: FleetAudit;
 }
 
 export interface ServedGateway extends Gateway {
@@ -34,6 +33,7 @@ export async function serve({ openFleet, gateway: settings, ...options }: ServeO
     gateway = await startGateway({
       ...options,
       fleet,
+      audit: () => fleet.audit(),
       ...(settings === undefined ? {} : { settings }),
       ...(hostWorkspaces === null ? {} : { hostWorkspaces }),
     });

@@ -33,7 +33,6 @@
  */
 
 export { networkProblem } from "./network-problem.ts";
-export type { NetworkPolicy } from "./policy.ts";
 export type { Egress } from "./process/connection.ts";
 export { startEgress, stopEgress } from "./process/start-egress.ts";
 export type { Refusal } from "./rules/decide.ts";

@@ -93,13 +93,11 @@ export abstract class CheckedSandbox implements Sandbox {
   }
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: only the arguments of a named method are taken from it.
-type ArgumentsOf<Method> = Method extends (...args: infer Arguments) => any ? Arguments : never;
-type FilesArguments<Name extends keyof SandboxFiles> = ArgumentsOf<SandboxFiles[Name]>;
-type ExecsArguments<Name extends keyof SandboxExecs> = ArgumentsOf<SandboxExecs[Name]>;
-type SessionsArguments<Name extends keyof SandboxSessions> = ArgumentsOf<SandboxSessions[Name]>;
-type TerminalsArguments<Name extends keyof SandboxTerminals> = ArgumentsOf<SandboxTerminals[Name]>;
-type PortsArguments<Name extends keyof SandboxPorts> = ArgumentsOf<SandboxPorts[Name]>;
+type FilesArguments<Name extends keyof SandboxFiles> = Parameters<SandboxFiles[Name]>;
+type ExecsArguments<Name extends keyof SandboxExecs> = Parameters<SandboxExecs[Name]>;
+type SessionsArguments<Name extends keyof SandboxSessions> = Parameters<SandboxSessions[Name]>;
+type TerminalsArguments<Name extends keyof SandboxTerminals> = Parameters<SandboxTerminals[Name]>;
+type PortsArguments<Name extends keyof SandboxPorts> = Parameters<SandboxPorts[Name]>;
 
 class CheckedFiles implements SandboxFiles {
   readonly #passage: Passage;

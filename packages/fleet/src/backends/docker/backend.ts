@@ -27,13 +27,15 @@ import type {
   Target,
 } from "../../backend/backend.ts";
 import { DaemonAttachment, readActivity, rebindDaemon } from "../../daemon/index.ts";
+import type { Refusal } from "../../network/index.ts";
 import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable, sleep } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
+import { KnownCredentials } from "../local/credentials.ts";
 import type { Layout } from "../local/objects/layout.ts";
+import { Renewer } from "../local/renewer.ts";
 import { Images, type PullProgress } from "./container/images.ts";
 import { publishSocket } from "./container/socket-directory.ts";
-import { KnownCredentials } from "./credentials.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine, type Engine, type ListedContainer } from "./engine/engine.ts";
@@ -42,7 +44,6 @@ import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
 import { fleetFilter, formatRef, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
 import { Remover } from "./remover.ts";
-import { Renewer } from "./renewer.ts";
 import { type ConfiguredSettings, type DockerSettings, dockerSettings } from "./settings.ts";
 import { Watcher } from "./watcher.ts";
 
@@ -108,13 +109,22 @@ class DockerBackend implements Backend {
     this.#credentials = new KnownCredentials(layout, this.workspaces);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     const { blueprints } = settings;
-    this.#egresses = new Egresses({ world, layout, engine, account, blueprints });
+    const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
+      this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
+    this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
     const egresses = this.#egresses;
     this.#remover = new Remover({ ...shared, egresses, fleetId, liveness: this.#liveness });
     const images = new Images(engine, world, docker, onPull ?? (() => {}));
     this.#maker = new Maker({ ...shared, egresses, settings, images, remover: this.#remover });
     this.#watcher = new Watcher(engine, fleetId, world);
-    this.#renewer = new Renewer(world, this.#objects, this.#credentials, settings.orphanTimeoutMs);
+    const renewed = {
+      names: () => this.#objects.names(),
+      living: async (name: string) => {
+        const object = await this.#objects.get(name);
+        return object === null || object.container === null || object.isRemains ? null : object;
+      },
+    };
+    this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     if (settings.orphanTimeoutMs > 0) this.#renewer.start();
     // What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start.
     this.#sweeping = Promise.allSettled([this.#objects.sweep(world.wallMs()), this.workspaces.sweep()]);

@@ -80,19 +80,19 @@ export class Watcher {
         // Whatever it was, whoever listens looks for himself, and we subscribe again.
       }
       if (signal.aborted) return;
-      this.#tell({ type: "resync" });
+      this.tell({ type: "resync" });
       await sleep(this.#world, waitMs, signal, { background: true }).catch(() => {});
       waitMs = Math.min(waitMs * 2, RETRY_MAX_MS);
       await this.#engine.identify().catch(() => {});
       // An engine that is there again may have lost what it knew: told once more when it can answer.
-      if (!signal.aborted) this.#tell({ type: "resync" });
+      if (!signal.aborted) this.tell({ type: "resync" });
     }
   }
 
   #hear(line: unknown): void {
     const parsed = eventSchema.safeParse(line);
     if (!parsed.success) {
-      this.#tell({ type: "resync" });
+      this.tell({ type: "resync" });
       return;
     }
     const { Action, Actor, timeNano, time } = parsed.data;
@@ -103,7 +103,7 @@ export class Watcher {
     if (this.#told.has(Actor.ID)) return;
     this.#remember(Actor.ID);
     const ref = formatRef({ containerId: Actor.ID, name: labelled.name });
-    this.#tell({ type: "died", ref, sandboxId: labelled.labels.sandboxId as SandboxId });
+    this.tell({ type: "died", ref, sandboxId: labelled.labels.sandboxId as SandboxId });
   }
 
   #remember(containerId: string): void {
@@ -112,7 +112,8 @@ export class Watcher {
     if (this.#told.size > REMEMBERED_MAX && oldest !== undefined) this.#told.delete(oldest);
   }
 
-  #tell(event: EngineEvent): void {
+  /** Also for what was heard elsewhere. */
+  tell(event: EngineEvent): void {
     for (const listener of [...this.#listeners]) listener(event);
   }
 }

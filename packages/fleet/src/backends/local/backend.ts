@@ -36,6 +36,7 @@ import type {
 } from "../../backend/backend.ts";
 import { DaemonAttachment, readActivity, rebindDaemon } from "../../daemon/index.ts";
 import type { Refusal } from "../../network/index.ts";
+import { problemOf } from "../../observe/event-bus.ts";
 import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { Layout as DiskLayout, slotNameOf } from "../../workspace/disk/layout.ts";
 import { abortable } from "../../world/waiting.ts";
@@ -64,10 +65,6 @@ import { Watcher } from "./watcher.ts";
 export interface LocalBackendOptions {
   readonly settings: ConfiguredSettings;
   readonly world: World;
-  /** A sandbox wanted to reach something that its policy refuses. */
-  readonly onRefused?: (sandboxId: SandboxId, refusal: Refusal) => void;
-  /** Something went wrong that no call can tell of. */
-  readonly onProblem?: (error: unknown) => void;
   /** What the installation would otherwise decide, for tests. */
   readonly installation?: Partial<LocalSettings>;
 }
@@ -99,7 +96,7 @@ class LocalBackend implements Backend {
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<void>;
 
-  constructor({ settings: configured, world, installation = {}, onRefused, onProblem }: LocalBackendOptions) {
+  constructor({ settings: configured, world, installation = {} }: LocalBackendOptions) {
     const settings = { ...localSettings(configured), ...installation };
     const { fleetId, home, account } = settings;
     const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
@@ -112,13 +109,13 @@ class LocalBackend implements Backend {
     this.#credentials = new KnownCredentials(layout, this.workspaces);
     this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
     const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };
-    const refused = (sandboxId: SandboxId, refusal: Refusal) => {
-      const { host, port, rule, because } = refusal;
+    const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
-      onRefused?.(sandboxId, refusal);
-    };
-    this.#egresses = new Egresses({ world, layout, account, blueprints: settings.blueprints, onRefused: refused });
-    this.#guards = new Guards(world, this.#limits, layout, onProblem ?? (() => {}));
+    const { blueprints } = settings;
+    this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
+    this.#guards = new Guards(world, this.#limits, layout, (error) =>
+      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) }),
+    );
     const egresses = this.#egresses;
     this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });
     const isUnsafe = settings.local.isolation === "unsafe-process";
@@ -128,7 +125,14 @@ class LocalBackend implements Backend {
     const parts = { ...shared, egresses, settings, remover: this.#remover, engine, machineId: id };
     this.#maker = new Maker({ ...parts, strays: strayDescriptors() });
     this.#watcher = new Watcher(layout, this.#objects, this.#liveness, world);
-    this.#renewer = new Renewer(world, this.#objects, this.#liveness, this.#credentials, settings.orphanTimeoutMs);
+    const renewed = {
+      names: () => this.#objects.names(),
+      living: async (name: string) => {
+        const object = await this.#objects.get(name);
+        return object !== null && this.#liveness.of(object) === "alive" ? object : null;
+      },
+    };
+    this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     if (settings.orphanTimeoutMs > 0) this.#renewer.start();
     this.#sweeping = this.#sweep();
     this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible);

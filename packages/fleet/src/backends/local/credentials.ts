@@ -8,7 +8,13 @@ import type { Credentials } from "../../backend/backend.ts";
 import type { DaemonTarget } from "../../daemon/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { type Layout, type ObjectName, socketPath } from "./objects/layout.ts";
-import type { LocalObject } from "./objects/object-store.ts";
+import type { ObjectRecord } from "./objects/object-store.ts";
+
+/** An object on disk, as far as its daemon is concerned; the docker backend has them too. */
+export interface AskedObject {
+  readonly name: ObjectName;
+  readonly record: Pick<ObjectRecord, "labels" | "credentials">;
+}
 
 export class KnownCredentials {
   readonly #layout: Layout;
@@ -34,7 +40,7 @@ export class KnownCredentials {
   }
 
   /** Asks with what is known until the daemon takes it. */
-  async ask<T>({ name, record }: LocalObject, call: (target: DaemonTarget) => Promise<T>): Promise<T> {
+  async ask<T>({ name, record }: AskedObject, call: (target: DaemonTarget) => Promise<T>): Promise<T> {
     const { sandboxId } = record.labels;
     let refusal: unknown = new SandlotError("stale_generation", { sandboxId, generation: 0, current: null });
     for await (const credentials of this.#candidates(name, record)) {
@@ -50,7 +56,7 @@ export class KnownCredentials {
     throw refusal;
   }
 
-  async *#candidates(name: ObjectName, record: LocalObject["record"]): AsyncGenerator<Credentials> {
+  async *#candidates(name: ObjectName, record: AskedObject["record"]): AsyncGenerator<Credentials> {
     const last = this.#last.get(name);
     if (last !== undefined) yield last;
     yield* (await this.#workspaces.markers(record.labels.sandboxId)).toSorted((a, b) => b.generation - a.generation);

@@ -6,32 +6,29 @@
 import { renewDaemon } from "../../daemon/index.ts";
 import { within } from "../../world/waiting.ts";
 import type { Timer, World } from "../../world/world.ts";
-import type { KnownCredentials } from "./credentials.ts";
-import type { ObjectLiveness } from "./objects/object-liveness.ts";
-import type { ObjectStore } from "./objects/object-store.ts";
+import type { AskedObject, KnownCredentials } from "./credentials.ts";
+
+/** What is renewed: the objects of a backend whose daemons are reached from this host. */
+export interface Renewed {
+  names(): Promise<readonly string[]>;
+  /** The object, if it is alive as far as can be told without asking its daemon. */
+  living(name: string): Promise<AskedObject | null>;
+}
 
 /** A round may be late, and one may be lost, before a daemon takes itself for an orphan. */
 const ROUNDS_PER_TIMEOUT = 3;
 
 export class Renewer {
   readonly #world: World;
-  readonly #objects: ObjectStore;
-  readonly #liveness: ObjectLiveness;
+  readonly #renewed: Renewed;
   readonly #credentials: KnownCredentials;
   readonly #intervalMs: number;
   #timer: Timer | null = null;
   #stopped = false;
 
-  constructor(
-    world: World,
-    objects: ObjectStore,
-    liveness: ObjectLiveness,
-    credentials: KnownCredentials,
-    orphanTimeoutMs: number,
-  ) {
+  constructor(world: World, renewed: Renewed, credentials: KnownCredentials, orphanTimeoutMs: number) {
     this.#world = world;
-    this.#objects = objects;
-    this.#liveness = liveness;
+    this.#renewed = renewed;
     this.#credentials = credentials;
     this.#intervalMs = Math.max(1, Math.floor(orphanTimeoutMs / ROUNDS_PER_TIMEOUT));
   }
@@ -47,7 +44,7 @@ export class Renewer {
   }
 
   async #round(): Promise<void> {
-    const names = await this.#objects.names().catch(() => []);
+    const names = await this.#renewed.names().catch(() => []);
     await Promise.all(names.map((name) => this.#renew(name)));
     this.start();
   }
@@ -55,8 +52,8 @@ export class Renewer {
   /** One that does not answer is dead or in trouble, and both are found by whoever looks at it. */
   async #renew(name: string): Promise<void> {
     try {
-      const object = await this.#objects.get(name);
-      if (object === null || this.#liveness.of(object) !== "alive") return;
+      const object = await this.#renewed.living(name);
+      if (object === null) return;
       await within(
         this.#world,
         this.#intervalMs,

@@ -50,11 +50,6 @@ export class Watcher {
     };
   }
 
-  /** Passes on what was heard elsewhere. */
-  tell(event: EngineEvent): void {
-    for (const listener of this.#listeners) listener(event);
-  }
-
   stop(): void {
     this.#listeners.clear();
     this.#directory?.close();
@@ -88,7 +83,7 @@ export class Watcher {
   }
 
   #resync(): void {
-    this.#tell({ type: "resync" });
+    this.tell({ type: "resync" });
   }
 
   /** Listens to an object that lives; tells of one that has died since it appeared. */
@@ -130,14 +125,15 @@ export class Watcher {
   #died({ name, ref, record }: LocalObject): void {
     if (this.#dead.has(name)) return;
     this.#dead.add(name);
-    this.#tell({ type: "died", ref, sandboxId: record.labels.sandboxId });
+    this.tell({ type: "died", ref, sandboxId: record.labels.sandboxId });
   }
 
   #forget(name: ObjectName): void {
     this.#dead.delete(name);
   }
 
-  #tell(event: EngineEvent): void {
+  /** Also for what was heard elsewhere. */
+  tell(event: EngineEvent): void {
     for (const listener of [...this.#listeners]) listener(event);
   }
 }
