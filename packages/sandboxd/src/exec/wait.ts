@@ -8,8 +8,8 @@
 import { StringDecoder } from "node:string_decoder";
 import { SandlotError, type WaitForOutputReply } from "@sandlot/contract";
 import { monotonicMs, sleep, timer } from "../clock.ts";
-import { compileRegex, guarded } from "../files/guarded-regex.ts";
 import { listeningPorts } from "../introspection/ports.ts";
+import { compileRegex, guarded } from "../patterns/guarded-regex.ts";
 import type { Exec } from "./exec.ts";
 import type { OutputRing } from "./output-ring.ts";
 

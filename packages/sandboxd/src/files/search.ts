@@ -16,10 +16,10 @@ import {
   SANDBOX_LIMITS,
   SandlotError,
 } from "@sandlot/contract";
+import { pathPattern } from "../patterns/glob-pattern.ts";
+import { compileRegex, guarded } from "../patterns/guarded-regex.ts";
 import { statOf } from "./change.ts";
 import { fileError } from "./file-error.ts";
-import { pathPattern } from "./glob-pattern.ts";
-import { compileRegex, guarded } from "./guarded-regex.ts";
 import { join } from "./paths.ts";
 import { candidates } from "./ripgrep.ts";
 import { Pacer, walk } from "./walk.ts";

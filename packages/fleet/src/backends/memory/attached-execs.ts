@@ -14,10 +14,10 @@ import {
   type WaitForOutputOptions,
   type WaitForOutputReply,
 } from "@sandlot/contract";
+import { compileRegex, guarded } from "@sandlot/sandboxd/patterns";
 import { abortable } from "../../world/waiting.ts";
 import type { Attached } from "./attachment.ts";
 import type { ExecRequest } from "./engine-api.ts";
-import { compileRegex, guarded } from "./files/guarded-regex.ts";
 
 export async function memoryExec(
   attached: Attached,

@@ -7,8 +7,7 @@
  */
 
 import { type GlobResult, type GrepMatch, type GrepOptions, type GrepResult, SANDBOX_LIMITS } from "@sandlot/contract";
-import { pathMatcher } from "./glob-pattern.ts";
-import { compileRegex, guarded } from "./guarded-regex.ts";
+import { compileRegex, guarded, pathPattern } from "@sandlot/sandboxd/patterns";
 import { bytesOf, type DirectoryNode, type FileNode, type TreeNode } from "./node.ts";
 import { baseName, type FileTree, join } from "./tree.ts";
 
@@ -34,7 +33,7 @@ export function glob(
   includeDirectories: boolean,
   max: number,
 ): GlobResult {
-  const matches = pathMatcher(pattern);
+  const { matches } = pathPattern(pattern);
   const paths: string[] = [];
   for (const { relative, node } of below(tree.directory(root))) {
     if (node.kind === "directory" && !includeDirectories) continue;
@@ -61,7 +60,7 @@ export function grep(tree: FileTree, root: string, pattern: string, options: Gre
 
 /** The files that a search looks into, in the order of their paths. */
 function searched(tree: FileTree, root: string, pattern: string | undefined): { path: string; file: FileNode }[] {
-  const matches = pattern === undefined ? () => true : pathMatcher(pattern);
+  const matches = pattern === undefined ? () => true : pathPattern(pattern).matches;
   const node = tree.get(root);
   if (node.kind === "file") return matches(baseName(root)) && isText(node) ? [{ path: root, file: node }] : [];
   const files: { path: string; file: FileNode }[] = [];

@@ -3,7 +3,7 @@
  * and arithmetic; then splitting into fields; then path names. What was quoted is neither split nor matched.
  */
 
-import { isPattern, nameMatcher } from "../files/glob-pattern.ts";
+import { isPattern, nameMatcher } from "@sandlot/sandboxd/patterns";
 import { resolvePath } from "../files/tree.ts";
 import { evaluate } from "./arithmetic.ts";
 import { ShellError, type ShellState } from "./state.ts";

@@ -7,9 +7,9 @@
  * - `BrokenPipe` ends one element of a pipeline, silently, with 141.
  */
 
+import { nameMatcher } from "@sandlot/sandboxd/patterns";
 import { Killed, TooManyProcesses } from "../exec/machine.ts";
 import { BrokenPipe, Collector, InputTooLarge, Pipe, type Streams } from "../exec/streams.ts";
-import { nameMatcher } from "../files/glob-pattern.ts";
 import { Expander } from "./expand.ts";
 import { describeFailure } from "./failure.ts";
 import { parseScript } from "./parser.ts";

@@ -2,9 +2,8 @@
  * grep.
  */
 
+import { guarded, nameMatcher } from "@sandlot/sandboxd/patterns";
 import { Source } from "../../exec/streams.ts";
-import { nameMatcher } from "../../files/glob-pattern.ts";
-import { guarded } from "../../files/guarded-regex.ts";
 import { bytesOf } from "../../files/node.ts";
 import { below } from "../../files/search.ts";
 import { baseName, join } from "../../files/tree.ts";

@@ -2,7 +2,7 @@
  * Commands that look at directories: ls, find, du.
  */
 
-import { nameMatcher } from "../../files/glob-pattern.ts";
+import { nameMatcher } from "@sandlot/sandboxd/patterns";
 import { type DirectoryNode, sizeOf, type TreeNode } from "../../files/node.ts";
 import { baseName, join } from "../../files/tree.ts";
 import { UsageError } from "../failure.ts";

@@ -5,7 +5,7 @@
  * classes and take a backslash literally.
  */
 
-import { CHARACTER_CLASSES } from "../../files/glob-pattern.ts";
+import { CHARACTER_CLASSES } from "@sandlot/sandboxd/patterns";
 import { UsageError } from "../failure.ts";
 
 export function compilePosix(

@@ -2,7 +2,7 @@
  * sed: `s`, `p`, `d`, `q`, `a`, `i`, `c` with line, last-line and pattern addresses and ranges; `-n`, `-e`, `-i`, `-E`.
  */
 
-import { guarded } from "../../files/guarded-regex.ts";
+import { guarded } from "@sandlot/sandboxd/patterns";
 import { UsageError } from "../failure.ts";
 import { type CommandTable, type Invocation, linesOf } from "./invocation.ts";
 import { compilePosix } from "./posix-regex.ts";

@@ -4,7 +4,7 @@
  * Text is handled with one character per byte, so that bytes which are no valid text come out as they went in.
  */
 
-import { CHARACTER_CLASSES } from "../../files/glob-pattern.ts";
+import { CHARACTER_CLASSES } from "@sandlot/sandboxd/patterns";
 import { UsageError } from "../failure.ts";
 import { openSink } from "../redirect.ts";
 import { ESCAPES } from "../words.ts";

@@ -1,9 +1,10 @@
 /**
- * Glob patterns, for `glob` and `grep`. The same language as in every backend:
+ * Glob patterns, for `glob`, `grep` and the memory backend's shell. The same language on every backend:
  *
  * `*` and `?` stay inside one name, `**` as a whole name crosses directories (and also none), `[a-z]` and `[!a-z]` are
  * sets, `{a,b}` are alternatives, a backslash takes the next character as it is. Names that begin with a dot match like
- * any other. A pattern without a slash is matched against the name alone, at any depth.
+ * any other; only the shell treats them differently. A pattern without a slash is matched against the name alone, at
+ * any depth.
  *
  * A pattern is matched by steps over tokens, not by a regular expression: the work is bounded by the product of both
  * lengths, so no pattern can be made that takes forever.
@@ -41,6 +42,18 @@ export function pathPattern(pattern: string): PathPattern {
     matches: (path) => compiled.some((tokens) => matches(tokens, path.split("/"))),
     mayMatchBelow: (path) => compiled.some((tokens) => isPossibleStart(tokens, path.split("/"))),
   };
+}
+
+/** A test for one name or, in the shell, for any text: a slash is a character like others. */
+export function nameMatcher(pattern: string): (name: string) => boolean {
+  const tokens = nameTokens(pattern);
+  return (name) => matches(tokens, [...name]);
+}
+
+/** Whether anything in the pattern is special; if not, it is a plain name. */
+export function isPattern(text: string): boolean {
+  // A bracket that is never closed is a plain one, and the shell's own `[` is the most frequent of them.
+  return /[*?]|\[.+\]/s.test(text);
 }
 
 /** Goes on after the last star with one item more whenever what follows it does not fit. */
@@ -90,11 +103,7 @@ function refusal(pattern: string, problem: string): SandlotError {
 
 function pathTokens(pattern: string): Token<string>[] {
   const names = pattern.split("/").filter((name) => name !== "" && name !== ".");
-  const tokens = names.map((name): Token<string> => {
-    if (name === "**") return "any";
-    const inner = nameTokens(name);
-    return (text) => matches(inner, [...text]);
-  });
+  const tokens = names.map((name): Token<string> => (name === "**" ? "any" : nameMatcher(name)));
   // What is below a directory is not that directory: a last `**` stands for at least one name.
   if (names.at(-1) === "**") tokens.push(() => true);
   return tokens;
@@ -148,7 +157,7 @@ function compileSet(source: string, end: number): { expression: RegExp; end: num
 }
 
 /** The members of POSIX character classes, as they stand between the brackets of a JavaScript set. */
-const CHARACTER_CLASSES: Readonly<Record<string, string>> = {
+export const CHARACTER_CLASSES: Readonly<Record<string, string>> = {
   alnum: "A-Za-z0-9",
   alpha: "A-Za-z",
   blank: " \\t",
