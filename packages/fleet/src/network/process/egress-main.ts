@@ -10,6 +10,7 @@
 
 import { chmodSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
+import { EGRESS_PORT } from "@sandlot/contract";
 import { systemWorld } from "../../world/system-world.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 import { failedNamespace, NamespaceHolder } from "../namespace/holder.ts";
@@ -17,7 +18,7 @@ import { listenInside } from "../namespace/inner-listener.ts";
 import { OpenCarrier } from "../open/carrier.ts";
 import { EgressProxy, type EgressStats, NO_STATS } from "../proxy/egress-proxy.ts";
 import { type Resolver, systemResolver } from "../rules/resolver.ts";
-import { needsProxy, PROXY_PORT } from "../sandbox-side/sandbox-network.ts";
+import { needsProxy } from "../sandbox-side/sandbox-network.ts";
 import { type EgressCommand, type EgressNotice, readLines, sendLine } from "./control.ts";
 import { type EgressSettings, places, settingsHash } from "./egress-settings.ts";
 
@@ -46,7 +47,7 @@ async function main(): Promise<void> {
   const carrier = settings.policy.mode === "open" ? await OpenCarrier.start(world, held(holder)) : null;
   const proxy = needsProxy(settings.policy) ? makeProxy(settings, tell) : null;
   if (holder === null) await proxy?.listen(places(settings.directory).proxySocket);
-  else await proxy?.adopt(await listenInside(world, holder.pid, PROXY_PORT));
+  else await proxy?.adopt(await listenInside(world, holder.pid, EGRESS_PORT));
   const life = new Life(settings, controlSocket, () => listeners.size > 0, [carrier, holder]);
   const control = createServer((socket) => serveControl(socket, { settings, proxy, holder, carrier, life, listeners }));
   await listenControl(control, controlSocket);

@@ -10,13 +10,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
 import { fileURLToPath } from "node:url";
+import { EGRESS_PORT } from "@sandlot/contract";
 import { NAME_SERVER } from "../open/routes.ts";
 import type { NetworkPolicy } from "../policy.ts";
 
 /** Where the directory is mounted inside. */
 const EGRESS_MOUNT = "/run/sandlot/egress";
-/** Where programs inside find the proxy, on the sandbox's loopback. */
-export const PROXY_PORT = 3_128;
 export const PROXY_SOCKET = "proxy.sock";
 const BUNDLE = "ca-bundle.pem";
 const AUTHORITY = "ca.pem";
@@ -46,7 +45,7 @@ export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "n
   return {
     environment: { ...(hasProxy && proxyVariables()), ...(trusts && trustVariables()) },
     mounts,
-    forwarder: byForwarder ? [program, String(PROXY_PORT), `${EGRESS_MOUNT}/${PROXY_SOCKET}`] : null,
+    forwarder: byForwarder ? [program, String(EGRESS_PORT), `${EGRESS_MOUNT}/${PROXY_SOCKET}`] : null,
   };
 }
 
@@ -80,7 +79,7 @@ export function nameServerFiles(directory: string): readonly InsideFile[] {
 
 /** curl, git, pip, npm, Node, Go, Rust and Java's tools each read some of these. */
 function proxyVariables(): Record<string, string> {
-  const url = `http://127.0.0.1:${PROXY_PORT}`;
+  const url = `http://127.0.0.1:${EGRESS_PORT}`;
   const direct = "localhost,127.0.0.1,127.0.0.0/8,::1,[::1]";
   const variables: Record<string, string> = {};
   for (const name of ["http_proxy", "https_proxy", "all_proxy"]) {
