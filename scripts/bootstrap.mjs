@@ -40,6 +40,8 @@ const SYSTEM_PACKAGES = [
   { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", forTests: true },
   { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", forTests: true },
   { name: "chromium", command: "chromium", neededBy: "the tests of the gateway from a real browser", forTests: true },
+  { name: "zsh", command: "zsh", neededBy: "the test of the completion for it", forTests: true },
+  { name: "fish", command: "fish", neededBy: "the test of the completion for it", forTests: true },
   { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", forTests: true },
   { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", forTests: true },
   {

@@ -151,9 +151,10 @@ async function vitest(name, node, ...filters) {
     timeout: STEP_TIMEOUT_MS,
   });
   if (!existsSync(summaryFile)) return { passed: 0, failed: 1 };
-  const { passed, failed, skipped } = JSON.parse(readFileSync(summaryFile, "utf8"));
+  const { passed, failed, skipped, retried } = JSON.parse(readFileSync(summaryFile, "utf8"));
   for (const test of skipped)
     console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: ${test.name}: ${test.reason}`);
+  for (const name of retried) console.log(`passed at the second try only: ${name}`);
   const failures = failed + (IN_CI ? skipped.length : 0);
   // An exit code without a failed test is a failure that belongs to no test, such as an unhandled rejection.
   return { passed, failed: failures === 0 && code !== 0 ? 1 : failures };

@@ -1,6 +1,7 @@
 /**
  * A vitest reporter that writes what `npm test` needs: counts, and every skipped test with the reason it gave
- * (`context.skip("reason")`). The JSON reporter of vitest leaves the reasons out.
+ * (`context.skip("reason")`), and every test that passed only when it was tried again.
+ * The JSON reporter of vitest leaves both out.
  */
 import { writeFileSync } from "node:fs";
 import type { Reporter, TestModule } from "vitest/node";
@@ -9,6 +10,8 @@ export interface TestSummary {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: readonly { readonly name: string; readonly reason: string }[];
+  /** Passed at the second try: a test that is not dependable, or a fault that shows itself now and then. */
+  readonly retried: readonly string[];
 }
 
 export default class VitestSummary implements Reporter {
@@ -22,19 +25,22 @@ function summarize(modules: readonly TestModule[], unhandledErrorCount: number):
   let passed = 0;
   let failed = unhandledErrorCount;
   const skipped: { name: string; reason: string }[] = [];
+  const retried: string[] = [];
   for (const module of modules) {
     // A file that could not be loaded and a suite whose hook failed have no failed test to show for it.
     failed += module.errors().length;
     for (const suite of module.children.allSuites()) failed += suite.errors().length;
     for (const test of module.children.allTests()) {
       const result = test.result();
+      const name = `${module.relativeModuleId} > ${test.fullName}`;
+      if (result.state === "passed" && test.diagnostic()?.flaky === true) retried.push(name);
       if (result.state === "passed") passed++;
       else if (result.state === "failed") failed++;
       else {
         const note = result.state === "skipped" ? result.note : undefined;
-        skipped.push({ name: `${module.relativeModuleId} > ${test.fullName}`, reason: note ?? "no reason given" });
+        skipped.push({ name, reason: note ?? "no reason given" });
       }
     }
   }
-  return { passed, failed, skipped };
+  return { passed, failed, skipped, retried };
 }
