@@ -57,6 +57,14 @@ export type FleetEventBody =
       readonly rule: string;
       readonly because: string;
     } & About)
+  | {
+      readonly type: "image-pulling";
+      readonly image: string;
+      readonly state: "started" | "progress" | "pulled" | "failed";
+      readonly currentBytes: number;
+      readonly totalBytes: number;
+      readonly problem: string | null;
+    }
   | { readonly type: "acquire-queued"; readonly user: UserId; readonly queued: number }
   | { readonly type: "capacity-exceeded"; readonly max: number; readonly count: number }
   | { readonly type: "instance-buried"; readonly peer: InstanceId }

@@ -171,6 +171,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
     else if (event.type === "refused") bus.emit(refusalOf(event, slots));
+    else if (event.type === "pulling") bus.emit({ ...event, type: "image-pulling" });
     else if (event.type === "trouble")
       bus.emit({ type: "housekeeping-failed", task: event.what, problem: event.problem });
     else void liveness.died(event.sandboxId, event.ref);

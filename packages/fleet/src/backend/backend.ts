@@ -126,6 +126,15 @@ export type EngineEvent =
       readonly rule: string;
       readonly because: string;
     }
+  /** An image is fetched before a sandbox can be made from it. Bytes are what the engine has told so far. */
+  | {
+      readonly type: "pulling";
+      readonly image: string;
+      readonly state: "started" | "progress" | "pulled" | "failed";
+      readonly currentBytes: number;
+      readonly totalBytes: number;
+      readonly problem: string | null;
+    }
   /** Something went wrong that no call can tell of. */
   | { readonly type: "trouble"; readonly what: string; readonly problem: string }
   /** Events may have been missed: whoever listens looks for himself. */
