@@ -140,7 +140,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
-  const destroyer = new Destroyer({ ...base, membership, retirement });
+  const destroyer = new Destroyer({ ...base, membership, retirement, peers });
   const desk = new RemoteLeaseDesk({ store, leases });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
@@ -151,10 +151,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const pooling = loop("pool", everyMs, async () => {
     if (await pool.refill()) pooling.poke();
   });
+  const tending = loop("peers", lifetimeMs / 4, () => peers.tend());
   const loops = [
     reconciling,
     pooling,
-    loop("peers", lifetimeMs / 4, () => peers.tend()),
+    tending,
     loop("reap", everyMs, () => reaper.reap()),
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
@@ -167,6 +168,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   if (membership.recovering) await peers.tend();
   for (const started of [renewer, ...loops]) started.start();
   pooling.poke();
+  // Whoever lives only for a moment, as a command does, looks after the dead too.
+  tending.poke();
   bus.on(() => world.timer(REFILL_DELAY_MS, () => pooling.poke(), { background: true }), "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();

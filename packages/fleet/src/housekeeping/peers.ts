@@ -39,26 +39,31 @@ export class Peers {
 
   async tend(): Promise<void> {
     await this.#endRecovery();
-    await this.#buryTheDead();
+    await this.buryTheDead();
     await this.#takeOver();
   }
 
-  async #buryTheDead(): Promise<void> {
+  /** Answers whether there was anybody to bury: then what they held is nobody's. */
+  async buryTheDead(): Promise<boolean> {
     const { world, store, membership, bus, lifetimeMs } = this.#parts;
-    if (!membership.mayJudge()) return;
+    if (!membership.mayJudge()) return false;
     const sessions = await store.sessions();
-    if (!membership.mayJudge()) return;
+    if (!membership.mayJudge()) return false;
     const beats = sessions.map(({ instance, beat }) => [instance, beat] as const);
     const since = membership.sightSince();
     const silentFor = this.#beats.observe(beats, world.monotonicMs(), since);
+    let buried = false;
     for (const { instance, beat, identity } of sessions) {
       if (instance === membership.instance) continue;
       const gone = world.processLiveness(identity) === "dead";
       if (!gone && (silentFor.get(instance) ?? 0) < lifetimeMs) continue;
       // The store may have failed us while the one before was being buried.
-      if (!membership.mayJudge() || membership.sightSince() !== since) return;
-      if (await store.bury(instance, beat)) bus.emit({ type: "instance-buried", peer: instance });
+      if (!membership.mayJudge() || membership.sightSince() !== since) break;
+      if (!(await store.bury(instance, beat))) continue;
+      buried = true;
+      bus.emit({ type: "instance-buried", peer: instance });
     }
+    return buried;
   }
 
   /** Goes on with what a dead instance, or an answer that got lost, has left in `creating` or `stopping`. */

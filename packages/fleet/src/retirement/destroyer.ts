@@ -15,6 +15,7 @@ import {
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts";
+import type { Peers } from "../housekeeping/peers.ts";
 import type { Membership } from "../membership/membership.ts";
 import { throwIfRecovering } from "../opening/opener.ts";
 import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
@@ -33,6 +34,7 @@ export interface DestroyerParts {
   readonly membership: Membership;
   readonly backend: Backend;
   readonly retirement: Retirement;
+  readonly peers: Peers;
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
@@ -99,11 +101,15 @@ export class Destroyer {
 
   /** False when the record changed meanwhile. */
   async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
-    const { retirement } = this.#parts;
+    const { retirement, peers, changes } = this.#parts;
     const { sandboxId, generation, revision } = record;
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
     const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
-    if (answer.kind === "held") throw inUse(answer.record);
+    if (answer.kind === "held") {
+      // Who was killed a moment ago holds nothing, and nobody may have looked since.
+      if (!(await peers.buryTheDead())) throw inUse(answer.record);
+      changes.hint();
+    }
     return answer.kind === "stopping";
   }
 

@@ -43,6 +43,16 @@ describe("destroy", () => {
     await remote.release();
   });
 
+  test("is not refused for a holder whose process is gone", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await a.fleet.acquire({ thread: "t1" });
+    a.crash({ seen: true });
+    expect(await stage.until(b.fleet.destroy({ thread: "t1" }), 1_000)).toBe("stopped");
+    expect(b.eventsOf("instance-buried")).toMatchObject([{ peer: a.fleet.instanceId }]);
+    expect(stage.objects()).toEqual([]);
+  });
+
   test("by force tells holders at every instance that it was destroyed, and none is restarted", async () => {
     const stage = newStage();
     const [a, b] = [await stage.open(), await stage.open()];
