@@ -28,7 +28,7 @@ import {
 import type { Admission } from "./admission/admission.ts";
 import type { Settings } from "./config/settings.ts";
 import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
-import type { Leases } from "./leases/leases.ts";
+import type { Leases, Order } from "./leases/leases.ts";
 import type { Membership } from "./membership/membership.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
@@ -81,13 +81,13 @@ export class Provider implements LeaseHome {
   async acquire(request: AcquireRequest = {}): Promise<Lease> {
     const { settings, world, membership, slots, leases } = this.#parts;
     this.#refuseIfClosed("acquire");
-    const startedAt = world.monotonicMs();
     const wish = parseWish(request, settings, () => anonymousThread(world.randomHex(12)));
+    const order = leases.order(request.purpose, wish.ttlMs, this.acquire);
     const held = slots.byThread(wish.user, wish.thread);
     if (held?.isOpen() && wish.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
-      return this.#lease(held, wish, request.purpose, "held", startedAt);
+      return this.#lease(held, wish, order, "held");
     }
-    const take = (slot: Slot) => this.#lease(slot, wish, request.purpose, slot.used ? "held" : slot.origin, startedAt);
+    const take = (slot: Slot) => this.#lease(slot, wish, order, slot.used ? "held" : slot.origin);
     const patience = this.#patience(wish, request.signal);
     const lease = await this.#join(wish, patience, take);
     if (wish.ttlMs === null) return lease;
@@ -255,11 +255,11 @@ export class Provider implements LeaseHome {
 
   // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #lease(slot: Slot, wish: Wish, purpose: string | undefined, path: AcquirePath, startedAt: number): LeaseHandle {
+  #lease(slot: Slot, wish: Wish, order: Order, path: AcquirePath): LeaseHandle {
     const { settings, leases, membership } = this.#parts;
     refuseMismatch(slot.record, wish);
     if (membership.storeNowAtMost() >= slot.expiresAt) throw expired(slot.record, settings);
-    return leases.begin(slot, { purpose, ttlMs: wish.ttlMs }, this, path, startedAt);
+    return leases.begin(slot, order, this, path);
   }
 
   /** One deadline for all the steps of a call. */

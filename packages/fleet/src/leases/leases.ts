@@ -27,8 +27,12 @@ export interface LeasesParts {
   readonly membership: Membership;
 }
 
-/** What a lease is made from. */
-type Order = { readonly purpose: string | undefined } & Pick<Wish, "ttlMs">;
+/** What a lease is made from, and since when it was wanted. */
+export interface Order extends Pick<Wish, "ttlMs"> {
+  readonly purpose: string | undefined;
+  readonly startedAt: number;
+  readonly stack: LeaseHandle["stack"];
+}
 
 export class Leases {
   readonly #parts: LeasesParts;
@@ -47,16 +51,23 @@ export class Leases {
     return this.#leases;
   }
 
+  /** Called before `acquire` waits for anything: afterwards its caller is no longer on the stack. */
+  order(purpose: string | undefined, ttlMs: number | null, acquire: (...input: never[]) => unknown): Order {
+    const { world, settings } = this.#parts;
+    const stack = settings.leakDetection.captureStacks ? captureStack(acquire) : null;
+    return { purpose, ttlMs, startedAt: world.monotonicMs(), stack };
+  }
+
   /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
-  begin(slot: Slot, { purpose, ttlMs }: Order, home: LeaseHome, path: AcquirePath, startedAt: number): LeaseHandle {
-    const { world, settings, bus } = this.#parts;
+  begin(slot: Slot, { purpose, ttlMs, startedAt, stack }: Order, home: LeaseHome, path: AcquirePath): LeaseHandle {
+    const { world, bus } = this.#parts;
     const now = world.monotonicMs();
     const lease = new LeaseHandle({
       id: this.#newId(ttlMs !== null),
       purpose: purpose ?? "unnamed",
       acquiredAt: world.wallMs(),
       lastUsedAt: now,
-      stack: settings.leakDetection.captureStacks ? captureStack() : null,
+      stack,
       ttlMs,
       slot,
       // Who joins somebody finds everything as it was a moment ago.
@@ -194,9 +205,9 @@ export class Leases {
   }
 }
 
-/** Formatting a stack costs more than capturing it, and only a leak needs its text. */
-function captureStack(): { readonly stack?: string } {
+/** From the caller of `acquire` on. Formatting a stack costs more than capturing it, and only a leak needs its text. */
+function captureStack(acquire: (...input: never[]) => unknown): { readonly stack?: string } {
   const holder: { stack?: string } = {};
-  Error.captureStackTrace(holder, captureStack);
+  Error.captureStackTrace(holder, acquire);
   return holder;
 }

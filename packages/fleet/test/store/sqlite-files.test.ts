@@ -40,6 +40,10 @@ describe("a fresh path", () => {
     expect(statSync(join(here.home, "a #? % b")).mode & 0o777).toBe(0o700);
   });
 
+  it("below /proc, where none can be made, is refused", { skip: !existsSync("/proc/self") }, async () => {
+    await expect(open("/proc/none/deep/store.db")).rejects.toMatchObject(unavailable);
+  });
+
   it("keeps what was written, and its epoch, when it is opened again", async () => {
     const { store, epoch } = await openWithRecord();
     const record = await store.find(USER, THREAD);

@@ -60,6 +60,9 @@ describe("a file that cannot be used", () => {
       db.exec("CREATE TABLE bookmarks (url TEXT); PRAGMA application_id = 1");
       db.close();
     },
+    "without one of its tables": () => alter("DROP TABLE leases"),
+    "with a column of another name": () => alter("ALTER TABLE records RENAME COLUMN state TO condition"),
+    "whose version was lost": () => alter("PRAGMA user_version = 0"),
     "that is a directory": () => {
       rmSync(here.path);
       mkdirSync(here.path);
@@ -95,6 +98,12 @@ describe("a file that cannot be used", () => {
     await expect(beat(store, 2)).rejects.toMatchObject(corrupt);
   });
 });
+
+function alter(sql: string): void {
+  const db = new DatabaseSync(here.path);
+  db.exec(sql);
+  db.close();
+}
 
 describe("the schema", () => {
   it("of an older file is brought to the present, and the rows with it", async () => {

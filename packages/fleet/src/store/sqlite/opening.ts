@@ -40,7 +40,7 @@ import {
   writeMarker,
 } from "./file.ts";
 import { toMeta } from "./rows.ts";
-import { APPLICATION_ID, migrate, SCHEMA_VERSION } from "./schema.ts";
+import { APPLICATION_ID, migrate, SCHEMA_VERSION, tablesOf } from "./schema.ts";
 
 /**
  * NORMAL: a commit is in the operating system's hands, not yet on the platter. A killed process loses nothing; a power
@@ -225,14 +225,41 @@ function check(db: DatabaseSync, path: string): void {
   throw new SandlotError("store_corrupt", { path, problem: `the database is damaged (${String(found)})` });
 }
 
+/** A file whose tables are not those of its version was changed by somebody else. */
+function bringUpToDate(db: DatabaseSync, path: string): void {
+  const corrupt = (problem: string, cause?: unknown) => new SandlotError("store_corrupt", { path, problem }, { cause });
+  try {
+    if (!migrate(db)) {
+      throw corrupt(
+        `a newer version of Sandlot has written it; this one knows its schema up to version ${SCHEMA_VERSION}`,
+      );
+    }
+  } catch (error) {
+    const trouble = troubleOf(error);
+    if (trouble?.kind !== "bug") throw error;
+    throw corrupt(`its tables are not those of its schema version (${trouble.problem})`, error);
+  }
+  if (tablesOf(db) !== tablesOfThisVersion()) throw corrupt("its tables are not those of its schema version");
+}
+
+let tables: string | null = null;
+function tablesOfThisVersion(): string {
+  if (tables !== null) return tables;
+  const db = openDatabase(":memory:");
+  try {
+    migrate(db);
+    tables = tablesOf(db);
+    return tables;
+  } finally {
+    db.close();
+  }
+}
+
 /** Migrates and decides on the epoch, in one transaction, so that several openers agree. */
 function settle(db: DatabaseSync, path: string, file: FileIdentity, known: Epoch | null, world: World): Epoch {
   db.exec("BEGIN IMMEDIATE");
   try {
-    if (!migrate(db)) {
-      const problem = `a newer version of Sandlot has written it; this one knows its schema up to version ${SCHEMA_VERSION}`;
-      throw new SandlotError("store_corrupt", { path, problem });
-    }
+    bringUpToDate(db, path);
     const meta = toMeta(db.prepare("SELECT epoch, recovering, generation FROM meta").get());
     const marker = readMarker(path);
     const isAsMarked =

@@ -54,6 +54,12 @@ export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): bool
   return true;
 }
 
+/** What tables and indexes there are, as they were made. */
+export function tablesOf(db: DatabaseSync): string {
+  const rows = db.prepare("SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name").all();
+  return JSON.stringify(rows);
+}
+
 export function userVersion(db: DatabaseSync): number {
   return Number(db.prepare("PRAGMA user_version").get()?.user_version);
 }

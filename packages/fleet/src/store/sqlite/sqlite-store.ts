@@ -14,9 +14,10 @@
  * because it ends when the machine allows it again, without a restart.
  */
 
-import { mkdirSync, realpathSync, rmdirSync, rmSync } from "node:fs";
+import { realpathSync, rmdirSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { SandlotError } from "@sandlot/contract";
+import { makeDirectories } from "../../world/make-directories.ts";
 import type { World } from "../../world/world.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
@@ -47,7 +48,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   const patience = { world, operation: "open", deadline: world.monotonicMs() + operationTimeoutMs };
   let made: string | undefined;
   try {
-    made = mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    made = makeDirectories(dirname(path), 0o700);
     const real = realPath(path);
     return new SqliteStore(real, world, operationTimeoutMs, await openFile(real, patience, null));
   } catch (error) {
