@@ -8,6 +8,9 @@
  * is made by mmdebstrap, since no registry is asked, and kept in `.cache/`. What is missing is installed from Debian where
  * we are root there; otherwise `holdTestEngine` answers with the reason why there is no engine.
  *
+ * gVisor's `runsc`, from Debian's backports, is registered twice where it can be had: as `runsc`, which shows sockets that containers
+ * make, and as `runsc-closed`, which does not.
+ *
  * `SANDLOT_TEST_DOCKER_HOST` names an engine to use instead; nothing of it is stopped.
  */
 import { spawn, spawnSync } from "node:child_process";
@@ -70,6 +73,12 @@ export async function holdTestEngine() {
   });
 }
 
+/** The archive that the test image is made from, for other engines. */
+export function testImageArchive() {
+  if (!existsSync(IMAGE_TAR)) makeImage();
+  return IMAGE_TAR;
+}
+
 /** Ends the private engine as a crash would. */
 export async function crashTestEngine() {
   const pid = enginePid();
@@ -85,18 +94,33 @@ export async function startTestEngine() {
 }
 
 function installWhatIsMissing() {
-  for (const [program, debianPackage] of [
-    ["dockerd", "docker.io"],
-    ["mmdebstrap", "mmdebstrap"],
-  ]) {
-    if (has(program) || (program === "mmdebstrap" && existsSync(IMAGE_TAR))) continue;
-    if (!has("apt-get")) return `${program} is not installed`;
-    const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-    const install = () => spawnSync("apt-get", ["install", "-y", "--no-install-recommends", debianPackage], { env });
-    if (install().status !== 0) spawnSync("apt-get", ["update"], { env });
-    if (!has(program) && install().status !== 0) return `${debianPackage} could not be installed`;
-  }
-  return null;
+  // Whoever needs gVisor says so when it is not there.
+  if (!has("runsc") && has("apt-get")) installFromBackports("runsc");
+  return (
+    installed("dockerd", ["docker.io"]) ?? (existsSync(IMAGE_TAR) ? null : installed("mmdebstrap", ["mmdebstrap"]))
+  );
+}
+
+/** Installs the Debian packages of a program that is missing. Answers with what is wrong, or `null`. */
+export function installed(program, debianPackages, options = []) {
+  if (has(program)) return null;
+  if (process.getuid?.() !== 0 || !has("apt-get")) return `${program} is not installed`;
+  const install = () => aptGet("install", "-y", "--no-install-recommends", ...options, ...debianPackages);
+  if (install() !== 0) aptGet("update");
+  return has(program) || install() === 0 ? null : `${debianPackages.join(", ")} could not be installed`;
+}
+
+function installFromBackports(debianPackage) {
+  const release = /^VERSION_CODENAME=(\w+)$/m.exec(read("/etc/os-release"))?.[1];
+  if (release !== "bookworm" || process.getuid?.() !== 0) return;
+  const suite = `${release}-backports`;
+  const list = "/etc/apt/sources.list.d/sandlot-backports.list";
+  if (!existsSync(list)) writeFileSync(list, `deb http://deb.debian.org/debian ${suite} main\n`);
+  installed(debianPackage, [debianPackage], ["-t", suite]);
+}
+
+function aptGet(...args) {
+  return spawnSync("apt-get", args, { env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } }).status;
 }
 
 function has(program) {
@@ -106,6 +130,19 @@ function has(program) {
   );
 }
 
+/** What cannot be said on a command line. */
+function engineConfig() {
+  // Nested virtualization may be missing, and ptrace is slow.
+  const plain = ["--platform=systrap"];
+  const runtimes = {
+    runsc: { path: "runsc", runtimeArgs: [...plain, "--host-uds=all", "--network=none"] },
+    "runsc-closed": { path: "runsc", runtimeArgs: [...plain, "--network=host"] },
+  };
+  const path = join(PLACE, "daemon.json");
+  writeFileSync(path, JSON.stringify(has("runsc") ? { runtimes } : {}));
+  return path;
+}
+
 async function startEngine() {
   const log = openSync(join(PLACE, "dockerd.log"), "a", 0o600);
   const places = ["--data-root", join(PLACE, "root"), "--exec-root", join(PLACE, "exec")];
@@ -113,6 +150,7 @@ async function startEngine() {
     "dockerd",
     [
       ...places,
+      ...["--config-file", engineConfig()],
       ...["--host", `unix://${SOCKET}`, "--pidfile", join(PLACE, "dockerd.pid")],
       ...["--bridge=none", "--iptables=false", "--ip6tables=false", "--containerd-namespace", "sandlot-test"],
     ],
@@ -151,13 +189,11 @@ async function stopWhenUnused() {
     if (runs(Number(name.split("-")[0]))) return;
     rmSync(join(HOLDERS, name), { force: true });
   }
-  const pid = enginePid();
-  if (pid !== null) {
-    process.kill(pid, "SIGTERM");
-    await until(STOP_MS, "dockerd ended", () => enginePid() === null);
-  }
-  // What a dockerd that was killed has left running: shims, and what runs in their containers.
+  // Nobody uses it and nothing of it is kept, so there is no need to wait until it has put everything in order, which takes 15 s.
+  await crashTestEngine();
+  // What is left running: its containerd, shims, and what runs in their containers.
   for (const pid of remains()) process.kill(pid, "SIGKILL");
+  await until(STOP_MS, "containerd ended", () => remains().length === 0);
   // What a dockerd that was killed left mounted would be in the way, and a removal must not go through it.
   for (const mount of mountsBelow(PLACE)) spawnSync("umount", ["--lazy", mount]);
   rmSync(PLACE, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });

@@ -38,6 +38,7 @@ const STEPS = [
   { name: "sim", run: () => script("sim", "--runs", "3000") },
   { name: "sim-mutants", run: () => script("sim:mutants") },
   { name: "crash", run: () => script("crash", "--cycles", "60") },
+  { name: "chaos", run: () => script("chaos", "--quick") },
 ];
 
 /** What the library's core consists of; the engines and services around it are tested on one Node. */

@@ -8,8 +8,9 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
-import { type Document, isMap, isNode, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
 import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
+import { UNKNOWN_KEY } from "./problems.ts";
 import { resolveSettings } from "./resolve-settings.ts";
 import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
@@ -69,24 +70,31 @@ function sections(whole: unknown): { readonly config: unknown; readonly gateway?
 function placed(error: unknown, file: string, document: Document, lines: LineCounter): unknown {
   if (!isSandlotError(error, "config_invalid")) return error;
   const { path, problem, suggestion } = error.details;
-  const node = deepest(document.contents, path);
+  const node = deepest(document.contents, path, problem.startsWith(UNKNOWN_KEY));
   if (node?.range === undefined || node.range === null) return error;
   const { line, col } = lines.linePos(node.range[0]);
   const details = { path, problem: `${problem} (${file}, line ${line}, column ${col})` };
   return new SandlotError("config_invalid", suggestion === undefined ? details : { ...details, suggestion });
 }
 
-/** The node a path such as `blueprints.python.mounts[0].hostPath` leads to, or the last one on the way that exists. */
-function deepest(root: unknown, path: string): Node | undefined {
+/**
+ * The node a path such as `blueprints.python.mounts[0].hostPath` leads to, or the last one on the way that exists. With
+ * `isKey` the key of that value, where it has one.
+ */
+function deepest(root: unknown, path: string, isKey: boolean): Node | undefined {
   let node = isNode(root) ? root : undefined;
+  let key: unknown;
   for (const [, quoted, index, word] of path.matchAll(/\["([^"]+)"\]|\[(\d+)\]|([^.[\]]+)/g)) {
     let next: unknown;
-    if (isMap(node)) next = node.get(quoted ?? word ?? index, true);
-    else if (isSeq(node)) next = node.get(Number(index), true);
-    if (!isNode(next)) return node;
+    const name = quoted ?? word ?? index;
+    if (isMap(node)) {
+      next = node.get(name, true);
+      key = node.items.find((pair) => isScalar(pair.key) && String(pair.key.value) === name)?.key;
+    } else if (isSeq(node)) next = node.get(Number(index), true);
+    if (!isNode(next)) break;
     node = next;
   }
-  return node;
+  return isKey && isNode(key) ? key : node;
 }
 
 function isMissing(error: unknown): boolean {

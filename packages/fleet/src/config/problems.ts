@@ -14,6 +14,9 @@ export interface Problem {
   readonly suggestion?: string;
 }
 
+/** What is said of a key that nobody knows. Not its value is wrong then, but the key itself. */
+export const UNKNOWN_KEY = "this key does not exist";
+
 type Path = readonly PropertyKey[];
 
 /** Throws `config_invalid` for the first problem, if there is one. */
@@ -51,7 +54,7 @@ export function showPath(path: Path): string {
 function unknownKey(schema: z.core.$ZodType, parent: Path, key: string): Problem {
   const siblings = keysOf(schemaAt(schema, parent));
   const suggestion = nearest(key, siblings) ?? elsewhere(schema, key);
-  return { path: showPath([...parent, key]), problem: "this key does not exist", ...(suggestion && { suggestion }) };
+  return { path: showPath([...parent, key]), problem: UNKNOWN_KEY, ...(suggestion && { suggestion }) };
 }
 
 /** A key that is right but stands in the wrong place: `maxPerUser` beside `limits`. */

@@ -4,6 +4,8 @@
  */
 
 import { posix } from "node:path";
+import { isSandlotError } from "@sandlot/contract";
+import { compilePolicy } from "../network/policy.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
@@ -110,6 +112,17 @@ function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprin
       path: at("network", "secrets"),
       problem: "means nothing with network.mode none; set that to allowlist or open, or remove this",
     };
+  } else yield* ruleProblems(at(), network);
+}
+
+/** Hosts, addresses and headers, as the proxy reads them. */
+function* ruleProblems(blueprint: string, network: CompletedBlueprint["network"]): Generator<Problem> {
+  try {
+    compilePolicy(network);
+  } catch (error) {
+    if (!isSandlotError(error, "config_invalid")) throw error;
+    const { path, problem } = error.details;
+    yield { path: `${blueprint}.${path}`, problem };
   }
 }
 

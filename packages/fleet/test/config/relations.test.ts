@@ -27,6 +27,21 @@ describe("limits", () => {
   });
 });
 
+describe("a network", () => {
+  const withHost = (host: string, addresses?: readonly string[]) => ({
+    blueprints: {
+      a: { network: { mode: "allowlist", allow: [{ host, ports: [80], ...(addresses && { addresses }) }] } },
+    },
+  });
+
+  it("names hosts and addresses that can be asked for", () => {
+    expect(() => accepted(withHost("*.example.org", ["10.0.0.0/8"]))).not.toThrow();
+    for (const host of ["a b", "http://a/", "*", "a.*.b"])
+      expect(refusalOf(withHost(host)).path).toBe("blueprints.a.network.allow[0].host");
+    expect(refusalOf(withHost("a.example", ["10.0.0.0/33"])).path).toBe("blueprints.a.network.allow[0].addresses[0]");
+  });
+});
+
 describe("the pool", () => {
   it("names configured blueprints, or the default one", () => {
     expect({ ...accepted({ pool: { default: 1 } }).pool }).toEqual({ default: 1 });
