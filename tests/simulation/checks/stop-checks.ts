@@ -248,8 +248,13 @@ export class StopChecks {
   #checkAdoption(step: StoreStep): void {
     const request = step.args[0] as AdoptRequest;
     const { sandboxId, generation, token, ref, user, thread, place } = request;
-    const marker = this.#truth.ledger.markers.get(sandboxId)?.get(generation);
-    const object = this.#truth.ledger.objects.get(ref);
+    const { markers, objects, departed } = this.#truth.ledger;
+    // A destroy that somebody had sent before may take effect while the adoption is on its way: then what was confirmed
+    // has died since, as any sandbox can.
+    const gone = departed.get(ref);
+    const wasThere = gone !== undefined && gone.at >= step.sentAt;
+    const marker = (wasThere ? gone.markers : markers.get(sandboxId))?.get(generation);
+    const object = wasThere ? gone.object : objects.get(ref);
     const proved = marker !== undefined && marker.user === user && marker.thread === thread && marker.token === token;
     const confirmed =
       object !== undefined &&

@@ -64,11 +64,19 @@ export interface SimSlot {
   workspace: Workspace | null;
 }
 
+export interface Departed {
+  readonly object: SimObject;
+  readonly markers: ReadonlyMap<Generation, Marker>;
+  readonly at: number;
+}
+
 export class EngineLedger {
   readonly objects = new Map<EngineRef, SimObject>();
   readonly homes = new Map<string, Workspace>();
   readonly slots = new Map<Place, SimSlot>();
   readonly markers = new Map<SandboxId, Map<Generation, Marker>>();
+  /** What was removed, with the markers beside it and when: who asked about it before was answered truly. */
+  readonly departed = new Map<EngineRef, Departed>();
   /** The latest generation that has used a thread's workspace. */
   readonly fences = new Map<string, Generation>();
   /** Destroyed objects that wait for their workspace to leave. */
@@ -273,6 +281,8 @@ export class EngineLedger {
   /** Removes what is left of a destroyed object. A workspace in its slot is never removed: then remains stay. */
   #tidy(object: SimObject): void {
     if (this.slots.get(object.place)?.workspace != null) return;
+    const markers = new Map(this.markers.get(object.labels.sandboxId));
+    this.departed.set(object.ref, { object, markers, at: this.#now() });
     this.slots.delete(object.place);
     this.objects.delete(object.ref);
     this.#remains.delete(object.ref);
