@@ -1,10 +1,10 @@
 /**
  * What there is on this host that a sandbox could leave behind: processes, mounts, control groups, and files below the
- * fleet's home. Taken before and after, the difference is what was left.
+ * fleet's home. Taken before and after, the difference is what was left. Other fleets may work on the same host meanwhile:
+ * what is certain to be theirs is left out.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 
 export interface HostSight {
   readonly processes: ReadonlySet<string>;
@@ -15,11 +15,16 @@ export interface HostSight {
 
 export type HostDifference = { readonly [Kind in keyof HostSight]: readonly string[] };
 
-export function look(home: string): HostSight {
+export type Engine = "local" | "docker";
+
+export function look(home: string, engine: Engine): HostSight {
+  const fleets = readdirSync(home);
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
   return {
-    processes: new Set(processes()),
-    mounts: new Set(readFileSync("/proc/self/mountinfo", "utf8").split("\n").map(mountPoint)),
-    groups: new Set(controlGroups("/sys/fs/cgroup")),
+    processes: new Set(processes(fleets, engine)),
+    // Docker mounts where it likes; a local sandbox has nothing but what lies below its fleet's home.
+    mounts: new Set(mounts.filter((line) => engine === "docker" || line.includes(home)).map(mountPoint)),
+    groups: new Set(controlGroups("/sys/fs/cgroup", fleets)),
     files: new Set(readdirSync(home, { recursive: true }).map(String)),
   };
 }
@@ -34,18 +39,46 @@ export function countOf(difference: HostDifference): number {
   return Object.values(difference).reduce((sum, names) => sum + names.length, 0);
 }
 
+const PARTS = /\bbwrap\b|sandboxd|sandlot-(egress|start|stage)/;
+/** What stands between a container and the host. */
+const CONTAINERS = /containerd-shim|conmon/;
+
 /** Only those that sandboxes consist of: the host's own come and go. */
-function* processes(): Generator<string> {
+function* processes(fleets: readonly string[], engine: Engine): Generator<string> {
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      const command = readFileSync(join("/proc", pid, "cmdline"), "utf8")
-        .replaceAll("\0", " ")
-        .trim();
-      if (/bwrap|sandboxd|sandlot-egress/.test(command) && Number(pid) !== process.pid)
-        yield `${pid} ${command.slice(0, 100)}`;
-    } catch {
-      // It has ended meanwhile.
-    }
+    const command = commandOf(pid);
+    if (PARTS.test(command) && Number(pid) !== process.pid && !isOthers(pid, fleets, engine))
+      yield `${pid} ${command.slice(0, 100)}`;
+  }
+}
+
+/** In another fleet's control group, in a container of an engine that we do not use, or below a process that is not ours. */
+function isOthers(pid: string, fleets: readonly string[], engine: Engine): boolean {
+  const groups = read(`/proc/${pid}/cgroup`);
+  if (/\/sandlot\//.test(groups)) return !fleets.some((fleet) => groups.includes(`/${fleet}/`));
+  for (let at = parentOf(pid); at !== "0" && at !== "1"; at = parentOf(at)) {
+    if (Number(at) === process.pid) return false;
+    const command = commandOf(at);
+    if (engine === "docker" && CONTAINERS.test(command)) return false;
+    if (!PARTS.test(command)) return true;
+  }
+  return false;
+}
+
+function commandOf(pid: string): string {
+  return read(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim();
+}
+
+function parentOf(pid: string): string {
+  return /^PPid:\s+(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? "0";
+}
+
+/** Empty when it has ended meanwhile. */
+function read(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
   }
 }
 
@@ -53,12 +86,13 @@ function mountPoint(line: string): string {
   return line.split(" ")[4] ?? "";
 }
 
-function* controlGroups(root: string): Generator<string> {
+function* controlGroups(root: string, fleets: readonly string[]): Generator<string> {
   let entries: string[];
   try {
     entries = readdirSync(root, { recursive: true }).map(String);
   } catch {
     return; // No control groups here.
   }
-  for (const entry of entries) if (entry.includes("sandlot") && entry.endsWith("/tasks")) yield entry;
+  for (const entry of entries)
+    if (entry.endsWith("/tasks") && fleets.some((fleet) => entry.includes(`/sandlot/${fleet}/`))) yield entry;
 }

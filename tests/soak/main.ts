@@ -3,6 +3,7 @@
  *
  *   npm run soak -- --backend local --cycles 2000
  *   npm run soak -- --cycles 200 --together 50 --jobs 4
+ *   npm run soak -- --backend docker --cycles 200 --together 20
  *
  * First `--together` sandboxes at once, each used; then `--cycles` of create, use and destroy, `--jobs` side by side.
  * Every output is checked against a nonce. Fails when a use went wrong, or when processes, mounts, control groups or
@@ -16,6 +17,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
+import { holdTestEngine } from "../../scripts/docker-test-engine.mjs";
 import { added, countOf, type HostDifference, look } from "./host-sight.ts";
 
 const { values } = parseArgs({
@@ -30,18 +32,25 @@ const [cycles, together, jobs] = [Number(values.cycles), Number(values.together)
 /** What the engine ends off the hot path may take a moment. */
 const SETTLE_MS = 30_000;
 const PROGRESS_MS = 15_000;
+const OF_A_THREAD = /user-data|objects\/.+|containers\/.+|slots\/.+|markers\/.+|quarantine\/.+/;
+/** What every container mounts. */
+const SHARED = /\/frames\//;
 
 process.exitCode = await soak();
 
 async function soak(): Promise<number> {
   const home = mkdtempSync(join(tmpdir(), "sandlot-soak-"));
   const backend = values.backend === "docker" ? "docker" : "local";
-  const before = look(home);
   const startedAt = performance.now();
   const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
+  // An engine of its own, where no other is named.
+  const engine = backend === "docker" ? await holdTestEngine() : null;
+  if (engine !== null && "reason" in engine) throw new Error(`There is no Docker engine: ${engine.reason}`);
+  const before = look(home, backend);
   const fleet = await openFleet({
     home,
     backend,
+    ...(engine === null ? {} : { docker: { host: engine.host, image: engine.image, pull: "never" } }),
     limits: { max: Math.max(together, jobs) + 8 },
     acquireTimeoutMs: 300_000,
   });
@@ -50,12 +59,13 @@ async function soak(): Promise<number> {
   console.log(`${together} sandboxes at once, used and destroyed, ${seconds()} s, ${failures.length} failures`);
   await inTurns(fleet, failures, seconds);
   await fleet.close({ destroy: true });
-  const left = await settled(() => added(before, look(home)));
+  const left = await settled(() => added(before, look(home, backend)));
   for (const failure of failures.slice(0, 20)) console.log(`FAILED ${failure}`);
   for (const [kind, names] of Object.entries(left)) {
     for (const name of names.slice(0, 20)) console.log(`LEFT ${kind}: ${name}`);
   }
   rmSync(home, { recursive: true, force: true });
+  await engine?.release();
   console.log(
     `${cycles} cycles, ${together} at once, ${seconds()} s: ${failures.length} failures, ${countOf(left)} left behind`,
   );
@@ -102,7 +112,7 @@ async function settled(read: () => HostDifference): Promise<HostDifference> {
   const deadline = Date.now() + SETTLE_MS;
   for (;;) {
     const all = read();
-    const files = all.files.filter((path) => /user-data|objects\/.+|slots\/.+|markers\/.+|quarantine\/.+/.test(path));
+    const files = all.files.filter((path) => OF_A_THREAD.test(path) && !SHARED.test(path));
     const left = { ...all, files };
     if (countOf(left) === 0 || Date.now() > deadline) return left;
     await sleep(250);

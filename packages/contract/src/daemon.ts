@@ -56,6 +56,12 @@ export const FRAME_HEADER_BYTES = 13;
 /** Where a sandbox finds the proxy that is its way out. What listens there is not the sandbox's own. */
 export const EGRESS_PORT = 3_128;
 
+/**
+ * The AIO API of a sandbox, for a client that has no key: a tunnel to this port (`Lease.connect`) is served by the daemon itself.
+ * Whoever may open the tunnel has shown who they are. Nothing listens on it inside.
+ */
+export const AIO_TUNNEL_PORT = 7_412;
+
 /** Longer socket paths are an error: the kernel's limit is 108, and Node 20 cuts silently and reaches another socket. */
 export const SOCKET_PATH_MAX_BYTES = 100;
 
@@ -74,6 +80,8 @@ export interface DaemonConfig {
   readonly listen: DaemonListen;
   /** Where to say that it listens: one JSON line (`ReadyLine`), written to a descriptor or sent to a unix socket. */
   readonly ready?: { readonly fd: number } | { readonly path: string };
+  /** Where the AIO API, and nothing else, is served without a key: a socket or port made for one client that has none. */
+  readonly aioListen?: DaemonListen;
   /** Ends the daemon when nobody has asked or held for this long and nothing runs. Absent or 0: never. */
   readonly orphanTimeoutMs?: number;
   /** The environment of commands. The daemon's own is not passed on. */
@@ -107,6 +115,8 @@ export interface ReadyLine {
   readonly generation: number;
   /** The port that was given out, when the daemon listens on TCP. */
   readonly port: number | null;
+  /** The same for `aioListen`. */
+  readonly aioPort?: number | null;
 }
 
 export interface HoldGreeting {
@@ -179,6 +189,8 @@ export interface DaemonActivity {
   readonly cpuShare: number;
   /** Wall-clock time of the last exec or file call, or of the start. */
   readonly lastActivityAt: number;
+  /** How many hold a connection now. */
+  readonly heldCount: number;
 }
 
 export interface ProcessInfo {

@@ -346,7 +346,12 @@ export interface GrepMatch {
 
 export interface GrepResult {
   readonly matches: readonly GrepMatch[];
+  /** There are more matches than these, or something could not be read. */
   readonly truncated: boolean;
+  /** Text files that may match and were not searched, because they are larger than `grepFileMaxBytes`. */
+  readonly skippedFiles: number;
+  /** Lines that may match and were not looked at, because they are longer than `grepLineMaxChars`. */
+  readonly skippedLines: number;
 }
 
 /** Limits that every backend shares. Each trades completeness for a bounded answer. */
@@ -358,12 +363,17 @@ export const SANDBOX_LIMITS = {
   /** How long a process tree has between TERM and KILL. */
   killGraceMs: 2_000,
   readMaxBytes: 100 * 1024 * 1024,
+  /** What a listing gives at most, and when nothing is asked for. */
   listMaxResults: 10_000,
-  globMaxResults: 200,
-  grepMaxResults: 100,
-  /** Larger files are not searched: they are hardly text that somebody wants to read. */
+  /** Results when nothing is asked for: enough to see whether the question was the right one. */
+  globDefaultResults: 200,
+  grepDefaultResults: 100,
+  /** Results at most, whatever is asked for. */
+  globMaxResults: 1_000,
+  grepMaxResults: 500,
+  /** Larger files are not searched, only counted: they are hardly text that somebody wants to read. */
   grepFileMaxBytes: 1_000_000,
-  /** Longer lines are not matched: they are where regular expressions explode. */
+  /** Longer lines are not matched, only counted: they are where regular expressions explode. */
   grepLineMaxChars: 2_000,
   /** A reported line is cut to this length, and then ends with `...`. */
   grepReportMaxChars: 200,

@@ -59,6 +59,7 @@ function checkConfig(value: unknown): HeldConfig {
     ...checkSecret(fields),
     listen: checkListen(fields.listen),
     ...(ready !== undefined && { ready: checkReady(ready) }),
+    ...(fields.aioListen !== undefined && { aioListen: checkListen(fields.aioListen) }),
     ...(orphanTimeoutMs !== undefined && { orphanTimeoutMs: whole(orphanTimeoutMs, "orphanTimeoutMs") }),
     ...(environment !== undefined && { environment: checkEnvironment(environment) }),
     ...(defaultCwd !== undefined && { defaultCwd: filled(defaultCwd, "defaultCwd") }),

@@ -20,7 +20,7 @@ import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
 import { watchForOrphanhood } from "./orphan-watch.ts";
-import { rehearse } from "./rehearsal.ts";
+import { REHEARSED, rehearse } from "./rehearsal.ts";
 import { SessionTable } from "./sessions/session-table.ts";
 import { SupervisorMemory } from "./supervision/memory.ts";
 import { TerminalTable } from "./terminals/terminal-table.ts";
@@ -36,7 +36,9 @@ main().catch((error: unknown) => {
 
 async function main(): Promise<void> {
   const { config, supervisorFd, restarted } = readStartup(process.argv.slice(2));
-  const given = [config.listen, config.ready].flatMap((where) => (where && "fd" in where ? [where.fd] : []));
+  const given = [config.listen, config.ready, config.aioListen].flatMap((where) =>
+    where && "fd" in where ? [where.fd] : [],
+  );
   closeInherited(supervisorFd === null ? given : [...given, supervisorFd]);
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
@@ -53,13 +55,21 @@ async function main(): Promise<void> {
   const threads = stat("/");
   if (config.forward !== undefined) await forward(config.forward);
   await listen(server.http, config.listen);
+  const aio = config.aioListen === undefined ? null : server.keylessAio();
+  if (aio !== null && config.aioListen !== undefined) await listen(aio, config.aioListen);
   await threads;
-  announce(config, server.http, restarted);
+  announce(config, server.http, aio, restarted);
   execs.prepare();
-  void rehearse(server.http, execs, server.isInUse);
+  const practice = { activity: new ActivityMonitor(execs, terminals), memory: new SupervisorMemory(null), run };
+  const practised = daemonServer(new CredentialCheck(REHEARSED.sandboxId, REHEARSED), {
+    ...{ execs, sessions, terminals },
+    ...practice,
+  });
+  void rehearse(practised.http, execs, server.isInUse);
 
   const end = async (): Promise<void> => {
-    if ("path" in config.listen) rmSync(config.listen.path, { force: true });
+    for (const where of [config.listen, config.aioListen])
+      if (where !== undefined && "path" in where) rmSync(where.path, { force: true });
     await execs.close();
     process.exit(0);
   };
@@ -132,12 +142,16 @@ function answers(path: string): Promise<boolean> {
 }
 
 /** Whoever waits for it hears it as soon as there is something to connect to. */
-function announce({ ready, sandboxId, generation }: HeldConfig, server: Server, restarted: boolean): void {
+function announce(
+  { ready, sandboxId, generation }: HeldConfig,
+  server: Server,
+  aio: Server | null,
+  restarted: boolean,
+): void {
   // A descriptor to announce on is there for the first run only.
   if (ready === undefined || (restarted && "fd" in ready)) return;
-  const address = server.address() as AddressInfo | string | null;
-  const port = typeof address === "object" && address !== null ? (address.port ?? null) : null;
-  const line: ReadyLine = { ready: true, pid: process.pid, sandboxId, generation, port };
+  const told = aio === null ? {} : { aioPort: portOf(aio) };
+  const line: ReadyLine = { ready: true, pid: process.pid, sandboxId, generation, port: portOf(server), ...told };
   const text = `${JSON.stringify(line)}\n`;
   if ("fd" in ready) {
     writeSync(ready.fd, text);
@@ -148,4 +162,9 @@ function announce({ ready, sandboxId, generation }: HeldConfig, server: Server, 
   // Nobody listens any more: then nobody needs to know.
   socket.once("error", () => {});
   socket.end(text);
+}
+
+function portOf(server: Server): number | null {
+  const address = server.address() as AddressInfo | string | null;
+  return typeof address === "object" && address !== null ? (address.port ?? null) : null;
 }

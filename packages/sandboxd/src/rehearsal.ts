@@ -1,56 +1,73 @@
 /**
  * The first of everything is slow: code is compiled when it is first used. A daemon that waits to be used goes through it
- * once, right after it has announced itself, so that its first caller finds it warm.
+ * shortly after it has announced itself, so that its first caller finds it warm.
  *
  * Invariants
- * - It is nobody's activity, nobody's exec, and needs no credentials: the request is one that is refused.
+ * - It is nobody's activity, nobody's exec, and reaches nothing that counts: requests are asked of a server that nobody
+ *   else can reach, with credentials of its own, and commands are forgotten.
  * - Whoever comes first goes first. Once somebody has asked, nothing more is rehearsed.
  */
 
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
-import { nextTurn } from "./clock.ts";
+import { sleep } from "./clock.ts";
 import type { ExecTable } from "./exec/exec-table.ts";
+import type { Secret } from "./wire/credentials.ts";
+import { sha256 } from "./wire/sha256.ts";
 
-const BODY = JSON.stringify({ generation: 0, token: "-" });
-const REQUEST = [
-  "POST /sandlot/rebind HTTP/1.1",
-  "Host: -",
-  "x-sandlot-sandbox: -",
-  "x-sandlot-generation: 0",
-  "x-sandlot-token: -",
-  `Content-Length: ${BODY.length}`,
-  "Connection: close",
-  "",
-  BODY,
-].join("\r\n");
+/** A sandbox that is made because somebody waits for it is used before this is over. */
+const BEGIN_AFTER_MS = 25;
+const PAUSE_MS = 2;
+const ROUNDS = 3;
+const TOKEN = "-";
 
-export async function rehearse(http: Server, execs: ExecTable, isInUse: () => boolean): Promise<void> {
-  const steps = [
-    () => askItself(http),
-    () => execs.rehearse(["/bin/true"]),
-    () => execs.rehearse("true"),
-    () => execs.rehearse(["/bin/true"]),
-  ];
-  for (const step of steps) {
-    await nextTurn();
-    if (isInUse()) return;
-    await step();
+/** What the server that is practised with answers to. */
+export const REHEARSED: Secret & { readonly sandboxId: string } = {
+  sandboxId: TOKEN,
+  generation: 0,
+  tokenHash: sha256(TOKEN),
+};
+
+export async function rehearse(practised: Server, execs: ExecTable, isInUse: () => boolean): Promise<void> {
+  await sleep(BEGIN_AFTER_MS);
+  for (let round = 0; round < ROUNDS; round++) {
+    const [generation, next] = [round, round + 1];
+    const steps = [
+      () => ask(practised, generation, "/sandlot/rebind", { generation: next, token: TOKEN, hold: true }),
+      // A command that is refused at its last step, because its directory is missing.
+      () => ask(practised, next, "/sandlot/exec", { execId: TOKEN, command: ["/bin/true"], cwd: "/-" }),
+      () => execs.rehearse(["/bin/true"]),
+      () => execs.rehearse("true"),
+    ];
+    for (const step of steps) {
+      if (isInUse()) return;
+      await step();
+      await sleep(PAUSE_MS);
+    }
   }
 }
 
-/** A connection without a network: one side is the server's, the other writes the request and drops the answer. */
-function askItself(http: Server): Promise<void> {
+/** Resolves when it begins to answer. A connection without a network: one side is the server's, the other is here. */
+function ask(server: Server, generation: number, path: string, fields: object): Promise<void> {
+  const body = JSON.stringify(fields);
+  const head = [
+    `POST ${path} HTTP/1.1`,
+    "Host: -",
+    `x-sandlot-sandbox: ${TOKEN}`,
+    `x-sandlot-generation: ${generation}`,
+    `x-sandlot-token: ${TOKEN}`,
+    `Content-Length: ${body.length}`,
+  ];
   return new Promise((resolve) => {
     const connection = new Duplex({
       read() {},
       write(_chunk, _encoding, done) {
         done();
+        connection.destroy();
       },
     });
     connection.once("close", resolve);
-    connection.once("finish", () => connection.destroy());
-    http.emit("connection", connection);
-    connection.push(REQUEST);
+    server.emit("connection", connection);
+    connection.push(`${head.join("\r\n")}\r\n\r\n${body}`);
   });
 }

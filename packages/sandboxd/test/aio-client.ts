@@ -3,18 +3,40 @@
  * daemon, so that both can be wrong only independently.
  */
 
-import { request } from "node:http";
+import { type Agent, type RequestOptions, request } from "node:http";
 import { z } from "zod";
 
 const shellStatus = z.enum(["running", "completed", "no_change_timeout", "hard_timeout", "terminated"]);
 const bashStatus = z.enum(["pending", "running", "completed", "timed_out", "killed"]);
 const nullable = <T extends z.ZodType>(schema: T) => schema.nullish();
 
-/** Required fields are required here; what may be null or absent may be. */
+const consoleRecords = nullable(
+  z.array(z.object({ ps1: z.string(), command: z.string(), output: z.string().optional() })),
+);
+const toolSpec = z.object({
+  ver: nullable(z.string()),
+  bin: nullable(z.string()),
+  alias: z.array(z.string()).optional(),
+});
+const bashSession = z.object({
+  session_id: z.string(),
+  status: z.enum(["ready", "closed"]),
+  working_dir: z.string(),
+  created_at: z.string(),
+  last_used_at: z.string(),
+  current_command: nullable(z.string()),
+  command_count: z.int().optional(),
+});
+
+/** Required fields are required here; what may be null or absent may be, and is what it says when it is there. */
 export const SCHEMAS = {
   sandbox: z.object({
     success: z.boolean(),
+    message: nullable(z.string()),
+    data: nullable(z.string()),
+    hint: nullable(z.string()),
     home_dir: z.string(),
+    workspace: nullable(z.string()),
     version: z.string(),
     detail: z.object({
       system: z.object({
@@ -23,11 +45,17 @@ export const SCHEMAS = {
         arch: z.string(),
         user: z.string(),
         home_dir: z.string(),
+        workspace: nullable(z.string()),
         timezone: z.string(),
         occupied_ports: z.array(z.string()),
       }),
-      runtime: z.object({ python: z.array(z.unknown()), nodejs: z.array(z.unknown()) }),
-      utils: z.array(z.unknown()),
+      runtime: z.object({ python: z.array(toolSpec), nodejs: z.array(toolSpec) }),
+      utils: z.array(
+        z.object({
+          category: z.string(),
+          tools: z.array(z.object({ name: z.string(), description: nullable(z.string()) })),
+        }),
+      ),
     }),
   }),
   shellExec: z.object({
@@ -35,16 +63,18 @@ export const SCHEMAS = {
     command: z.string(),
     status: shellStatus,
     output: nullable(z.string()),
-    console: nullable(z.array(z.object({ ps1: z.string(), command: z.string(), output: z.string() }))),
+    console: consoleRecords,
     exit_code: nullable(z.int()),
   }),
   shellView: z.object({
     output: z.string(),
     session_id: z.string(),
+    console: consoleRecords,
     status: shellStatus,
+    command: nullable(z.string()),
     exit_code: nullable(z.int()),
   }),
-  shellStatus: z.object({ status: shellStatus, exit_code: nullable(z.int()) }),
+  shellStatus: z.object({ status: shellStatus, exit_code: nullable(z.int()), returncode: nullable(z.int()) }),
   shellSession: z.object({ session_id: z.string(), working_dir: z.string() }),
   shellSessions: z.object({
     sessions: z.record(
@@ -55,8 +85,17 @@ export const SCHEMAS = {
         last_used_at: z.string(),
         age_seconds: z.int(),
         status: z.string(),
+        current_command: nullable(z.string()),
       }),
     ),
+  }),
+  shellStats: z.object({
+    total_sessions: z.int(),
+    active_sessions: z.int(),
+    idle_sessions: z.int(),
+    max_sessions: z.int(),
+    session_timeout: z.int(),
+    usage_ratio: z.number(),
   }),
   bashExec: z.object({
     session_id: z.string(),
@@ -79,6 +118,7 @@ export const SCHEMAS = {
       z.object({ command_id: z.string(), command: z.string(), status: bashStatus, exit_code: nullable(z.int()) }),
     ),
   }),
+  bashSession,
   fileRead: z.object({ content: z.string(), file: z.string() }),
   fileWrite: z.object({ file: z.string(), bytes_written: nullable(z.int()) }),
   fileReplace: z.object({ file: z.string(), replaced_count: z.int() }),
@@ -87,32 +127,81 @@ export const SCHEMAS = {
   fileGrep: z.object({
     path: z.string(),
     pattern: z.string(),
-    matches: z.array(z.object({ file: z.string(), line_number: z.int(), line_content: z.string() })),
+    matches: z.array(
+      z.object({
+        file: z.string(),
+        line_number: z.int(),
+        line_content: z.string(),
+        context_before: nullable(z.array(z.string())),
+        context_after: nullable(z.array(z.string())),
+      }),
+    ),
     match_count: z.int(),
+    files_searched: nullable(z.int()),
+    files_matched: nullable(z.int()),
     truncated: z.boolean(),
   }),
   fileGlob: z.object({
     path: z.string(),
     pattern: z.string(),
-    files: z.array(z.object({ path: z.string(), name: z.string(), is_directory: z.boolean() })),
+    files: z.array(
+      z.object({
+        path: z.string(),
+        name: z.string(),
+        is_directory: z.boolean(),
+        size: nullable(z.int()),
+        modified_time: nullable(z.string()),
+      }),
+    ),
     total_count: z.int(),
     truncated: z.boolean(),
   }),
   fileList: z.object({
     path: z.string(),
-    files: z.array(z.object({ name: z.string(), path: z.string(), is_directory: z.boolean() })),
+    files: z.array(
+      z.object({
+        name: z.string(),
+        path: z.string(),
+        is_directory: z.boolean(),
+        size: nullable(z.int()),
+        modified_time: nullable(z.string()),
+        permissions: nullable(z.string()),
+        extension: nullable(z.string()),
+      }),
+    ),
     total_count: z.int(),
     directory_count: z.int(),
     file_count: z.int(),
   }),
-  editor: z.object({ output: z.string(), path: z.string(), prev_exist: z.boolean() }),
+  editor: z.object({
+    output: z.string(),
+    error: nullable(z.string()),
+    path: z.string(),
+    prev_exist: z.boolean(),
+    old_content: nullable(z.string()),
+    new_content: nullable(z.string()),
+    metadata: nullable(z.record(z.string(), z.unknown())),
+  }),
   upload: z.object({ file_path: z.string(), file_size: z.int(), success: z.boolean() }),
   fileError: z.object({
     path: z.string(),
     operation: z.string(),
     message: z.string(),
-    error_type: z.string(),
+    error_type: z.enum([
+      "not_found",
+      "permission_denied",
+      "invalid_target",
+      "already_exists",
+      "invalid_path",
+      "read_only_filesystem",
+      "no_space_left",
+      "decode_error",
+      "io_error",
+    ]),
     retryable: z.boolean(),
+    errno: nullable(z.int()),
+    errno_name: nullable(z.string()),
+    exception_type: nullable(z.string()),
   }),
   validation: z.object({
     detail: z
@@ -134,11 +223,17 @@ export interface Answer {
 }
 
 export class AioClient {
-  readonly #socketPath: string;
+  readonly #where: RequestOptions;
   readonly #headers: Readonly<Record<string, string>>;
 
-  constructor(socketPath: string, headers: Readonly<Record<string, string>>) {
-    this.#socketPath = socketPath;
+  /** At the path of a socket, at a port of the loopback, or over connections that an agent has. */
+  constructor(where: string | number | Agent, headers: Readonly<Record<string, string>>) {
+    this.#where =
+      typeof where === "string"
+        ? { socketPath: where }
+        : typeof where === "number"
+          ? { host: "127.0.0.1", port: where }
+          : { agent: where };
     this.#headers = headers;
   }
 
@@ -152,7 +247,7 @@ export class AioClient {
     return new Promise((resolve, reject) => {
       const outgoing = request(
         {
-          socketPath: this.#socketPath,
+          ...this.#where,
           method,
           path,
           headers: { "content-type": "application/json", ...this.#headers, ...headers },

@@ -2,12 +2,14 @@
  * A client made for an AIO sandbox works against the daemon.
  */
 
-import { writeFileSync } from "node:fs";
+import { statSync, writeFileSync } from "node:fs";
+import { Agent, request } from "node:http";
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { AioClient, SCHEMAS } from "./aio-client.ts";
-import { daemonFile, type StartedDaemon, startDaemon } from "./start-daemon.ts";
+import { daemonFile, type StartedDaemon, startDaemon, temporaryDirectory } from "./start-daemon.ts";
 
 beforeAll(daemonFile, 60_000);
 
@@ -37,6 +39,51 @@ describe("who may ask", () => {
     const { client } = await open();
     expect((await client.ask("GET", "/v1/browser/info")).status).toBe(404);
     expect((await client.ask("GET", "/v1/shell/exec")).status).toBe(404);
+  });
+});
+
+describe("a client that has no key", () => {
+  it("has a socket or a port of its own, where the AIO API is and nothing else", async () => {
+    const directory = temporaryDirectory();
+    const onSocket = await startDaemon({ config: { aioListen: { path: join(directory, "aio") } } });
+    const bySocket = new AioClient(join(directory, "aio"), {});
+    expect((await bySocket.ask("GET", "/v1/sandbox")).status).toBe(200);
+    expect(statSync(join(directory, "aio")).mode & 0o777).toBe(0o600);
+    const { token, sandboxId, generation } = onSocket.config;
+    const credentials = {
+      "x-sandlot-sandbox": sandboxId,
+      "x-sandlot-generation": String(generation),
+      "x-sandlot-token": token,
+    };
+    expect((await bySocket.ask("GET", "/sandlot/activity", undefined, credentials)).status).toBe(404);
+    // The daemon's own socket still wants the key.
+    expect((await new AioClient(onSocket.socketPath, {}).ask("GET", "/v1/sandbox")).status).toBe(401);
+    const onPort = await startDaemon({ config: { aioListen: { host: "127.0.0.1", port: 0 } } });
+    const byPort = new AioClient(onPort.ready.aioPort ?? 0, {});
+    const done = await byPort.data(SCHEMAS.shellExec, "/v1/shell/exec", { command: "echo in", no_change_timeout: 600 });
+    expect(done.output).toBe("in\n");
+  });
+
+  it("has a tunnel that somebody else has opened for it, until the sandbox has another generation", async () => {
+    const { daemon } = await open();
+    const { token, sandboxId, generation } = daemon.config;
+    const headers = (shown: string) => ({
+      ...{ "x-sandlot-sandbox": sandboxId, "x-sandlot-generation": String(generation), "x-sandlot-token": shown },
+    });
+    await expect(tunnel(daemon.socketPath, headers("wrong"))).rejects.toThrow("409");
+    const socket = await tunnel(daemon.socketPath, headers(token));
+    const agent = new OneConnection(socket);
+    const client = new AioClient(agent, {});
+    expect((await client.ask("GET", "/v1/sandbox")).status).toBe(200);
+    const done = await client.data(SCHEMAS.bashExec, "/v1/bash/exec", { command: "echo through" });
+    expect(done.stdout).toBe("through\n");
+    const rebind = new AioClient(daemon.socketPath, headers(token));
+    expect((await rebind.ask("POST", "/sandlot/rebind", { generation: generation + 1, token: "next" })).status).toBe(
+      200,
+    );
+    expect((await client.ask("GET", "/v1/sandbox")).status).toBe(401);
+    expect((await client.ask("POST", "/v1/bash/exec", { command: "true" })).status).toBe(401);
+    socket.destroy();
   });
 });
 
@@ -257,7 +304,7 @@ describe("/v1/file", () => {
     expect((await client.data(SCHEMAS.fileRead, "/v1/file/read", { file })).content).toBe("1 2 1\n");
     await editor({ command: "undo_edit" });
     expect((await editor({ command: "view" })).output).toContain("1 two 1");
-    await client.failure(z.unknown(), "/v1/file/str_replace_editor", {
+    await client.failure(SCHEMAS.fileError, "/v1/file/str_replace_editor", {
       path: file,
       command: "str_replace",
       old_str: "1",
@@ -278,3 +325,29 @@ describe("/v1/file", () => {
     expect((await client.data(SCHEMAS.fileRead, "/v1/file/read", { file: path("up.bin") })).content).toBe("ab\r\ncd");
   });
 });
+
+/** A connection to the AIO API, opened by somebody who may. */
+function tunnel(socketPath: string, headers: Readonly<Record<string, string>>): Promise<Duplex> {
+  return new Promise((resolve, reject) => {
+    const upgrade = { connection: "Upgrade", upgrade: "sandlot-tunnel" };
+    const outgoing = request({ socketPath, path: "/sandlot/connect?port=7412", headers: { ...headers, ...upgrade } });
+    outgoing.once("upgrade", (_response, socket) => resolve(socket));
+    outgoing.once("response", ({ statusCode }) => reject(new Error(String(statusCode))));
+    outgoing.once("error", reject);
+    outgoing.end();
+  });
+}
+
+/** Every request over one connection. */
+class OneConnection extends Agent {
+  readonly #socket: Duplex;
+
+  constructor(socket: Duplex) {
+    super({ keepAlive: true, maxSockets: 1 });
+    this.#socket = socket;
+  }
+
+  override createConnection(): Duplex {
+    return this.#socket;
+  }
+}

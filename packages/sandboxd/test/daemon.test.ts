@@ -213,7 +213,8 @@ describe("a daemon that waits", () => {
     const file = join(temporaryDirectory(), "runs");
     const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; exec "$@"`, "sh"];
     const { socketPath } = await startDaemon({ config: { commandPrefix } });
-    await expect.poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0)).toBe(4);
+    // Two commands in each of three rounds, and the end of the last line.
+    await expect.poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0)).toBe(7);
     expect((await ask({ socketPath }, "/sandlot/execs")).body).toEqual([]);
     expect((await ask({ socketPath }, "/sandlot/activity")).body).toMatchObject({ runningExecs: 0 });
     // The same goes before whatever is asked for.

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fc, test } from "@fast-check/vitest";
 import { afterAll, describe, expect } from "vitest";
-import { pathPattern } from "../src/patterns/glob-pattern.ts";
 import { candidates, widened } from "../src/files/ripgrep.ts";
 import { grepFiles } from "../src/files/search.ts";
 import { walk } from "../src/files/walk.ts";
+import { pathPattern } from "../src/patterns/glob-pattern.ts";
 
 const root = mkdtempSync(join(tmpdir(), "sd-search-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

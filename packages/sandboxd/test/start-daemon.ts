@@ -21,7 +21,7 @@ export interface StartedDaemon {
   readonly workspace: string;
   readonly socketPath: string;
   readonly config: DaemonConfig;
-  readonly ready: { readonly port: number | null };
+  readonly ready: { readonly port: number | null; readonly aioPort?: number | null };
   readonly exited: Promise<number | null>;
 }
 
@@ -110,7 +110,7 @@ export async function startDaemon(options: StartOptions = {}): Promise<StartedDa
   (child.stdio[3] as Writable).end(supervised ? configText(config) : JSON.stringify(config));
   const line = await Promise.race([firstLine(child.stdio[4] as Readable), exited.then(() => null)]);
   if (line === null) throw new Error("the daemon ended before it was ready");
-  const ready = JSON.parse(line) as { port: number | null };
+  const ready = JSON.parse(line) as StartedDaemon["ready"];
   return { process: child, pid: child.pid ?? 0, directory, workspace, socketPath, config, ready, exited };
 }
 

@@ -18,7 +18,8 @@ export function journalSandbox(engine: EngineConnection, attachment: number, tar
       grep: async (path, pattern) => {
         const entry = entryOf(pattern);
         const found = await engine.ask("grep", [attachment, entry]);
-        return { matches: found ? [{ path, lineNumber: 1, line: entry.token }] : [], truncated: false };
+        const matches = found ? [{ path, lineNumber: 1, line: entry.token }] : [];
+        return { matches, truncated: false, skippedFiles: 0, skippedLines: 0 };
       },
     },
   });

@@ -76,7 +76,9 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     status: 409,
     retryable: false,
     message: ({ thread, wanted, actual }) =>
-      `Thread ${thread} lives on blueprint ${actual}; it was asked for on ${wanted}.`,
+      actual === wanted
+        ? `Thread ${thread} lives on an earlier version of blueprint ${actual}, whose configuration has changed since.`
+        : `Thread ${thread} lives on blueprint ${actual}; it was asked for on ${wanted}.`,
     remedy: "Ask without a blueprint, or destroy the thread's sandbox first; its workspace stays.",
   },
   capability_missing: {

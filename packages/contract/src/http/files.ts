@@ -76,7 +76,9 @@ export const grepRequestSchema = z
 export const grepReplySchema = z
   .strictObject({
     matches: z.array(z.strictObject({ path: z.string(), lineNumber: z.int(), line: z.string() })),
-    truncated: z.boolean(),
+    truncated: z.boolean().describe("There are more matches, or something could not be read."),
+    skippedFiles: z.int().min(0).describe("Text files that may match and were too large to be searched."),
+    skippedLines: z.int().min(0).describe("Lines that may match and were too long to be looked at."),
   })
   .meta({ id: "GrepReply" });
 

@@ -20,12 +20,19 @@ export const DEFAULTS = {
   docker: {
     /** Made from `images/sandbox`; small, with what agents commonly use. */
     image: "sandlot/sandbox:1",
+    /** A shared socket needs no network at all; a port is what is left where none can be shared. */
+    transport: "auto",
+    /** Only this machine reaches a daemon's port, which a token guards as well. Wider is a decision. */
+    publishBind: "127.0.0.1",
+    publishHost: "127.0.0.1",
     uid: 59_999,
     gid: 59_999,
     tmpBytes: 1_073_741_824,
     homeBytes: 1_073_741_824,
     /** What an image needs written outside /tmp, home and the workspace says so. */
     readOnlyRoot: true,
+    /** An idle daemon costs next to nothing, and the engine takes many times as long to let one go on as a lease takes. */
+    pauseParked: false,
     /** Asking a registry is the engine's usual behaviour, and only for what it does not have. */
     pull: "missing",
     /** Some gigabytes over a slow line. It does not count against `acquireTimeoutMs` of those who come later. */
@@ -37,6 +44,8 @@ export const DEFAULTS = {
     type: "sqlite",
     /** Below `home`, so that a fleet is moved, backed up or deleted as one directory. */
     fileName: "fleet.db",
+    /** What the memory backend has made is gone with its process: a real backend must never find a record of it. */
+    memoryFileName: "fleet-memory.db",
   },
 
   limits: {

@@ -31,7 +31,7 @@ export function resolvePlaces(config: CompletedConfig, environment: Environment,
   return {
     home,
     fleetId: resolveFleetId(config.fleetId, home),
-    store: resolveStore(config.store, home, environment, problems),
+    store: resolveStore(config, home, environment, problems),
   };
 }
 
@@ -60,7 +60,7 @@ function userHome(environment: Environment): string {
 }
 
 function resolveStore(
-  { type, path }: CompletedConfig["store"],
+  { store: { type, path }, backend }: CompletedConfig,
   home: string,
   environment: Environment,
   problems: Problem[],
@@ -71,7 +71,10 @@ function resolveStore(
       tell({ problem: "means nothing with the store type memory; remove it, or set store.type to sqlite" });
     return { type };
   }
-  if (path === undefined) return { type, path: checkedFile(join(home, DEFAULTS.store.fileName), home, tell) };
+  if (path === undefined) {
+    const { fileName, memoryFileName } = DEFAULTS.store;
+    return { type, path: checkedFile(join(home, backend === "memory" ? memoryFileName : fileName), home, tell) };
+  }
   if (path === ":memory:") tell({ problem: "must be a file; for a store in memory set store.type to memory" });
   else {
     const wrong = pathProblem(path, environment);

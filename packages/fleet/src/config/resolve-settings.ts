@@ -51,14 +51,15 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
 }
 
 function dockerSettings({ docker }: CompletedConfig): DockerSettings {
-  return { ...docker, host: docker.host ?? null, runtime: docker.runtime ?? null };
+  const { host = null, runtime = null, network = null } = docker;
+  return { ...docker, host, runtime, network };
 }
 
 /** What a sandbox is on: also what it could tell apart of the engine's settings. */
 function engineOf({ backend, docker }: CompletedConfig): string {
   if (backend !== "docker") return backend;
-  const { image, runtime, uid, gid, readOnlyRoot, capabilities } = docker;
-  return JSON.stringify([backend, image, runtime, uid, gid, readOnlyRoot, capabilities]);
+  const { image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities } = docker;
+  return JSON.stringify([backend, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities]);
 }
 
 function completeConfig(config: unknown): CompletedConfig {

@@ -12,31 +12,14 @@
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { gatewayConfigSchema } from "../gateway/settings.ts";
+import { COUNT_MAX, count, durationOrOff, durationOverZero } from "./amounts.ts";
+import { dockerSchema, localSchema } from "./backend-schemas.ts";
 import { DEFAULTS } from "./defaults.ts";
 
 /** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
 export const FLEET_ID_PATTERN = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
 /** A blueprint's name is a key in files and a word in messages. */
 const BLUEPRINT_NAME_PATTERN = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
-/** The longest a Node timer can wait (24.8 days). A longer one would fire at once. */
-export const DURATION_MAX_MS = 2_147_483_647;
-/** Far beyond any machine; catches a size typed into a count. */
-const COUNT_MAX = 1_000_000;
-
-const duration = z.int().max(DURATION_MAX_MS, `must be at most ${DURATION_MAX_MS} ms (24.8 days)`);
-const size = z.int().min(1, "must be at least 1 byte");
-const count = z.int().max(COUNT_MAX, `must be at most ${COUNT_MAX}`);
-
-/** A duration that can be switched off. */
-function durationOrOff(zeroMeans: string) {
-  return duration.min(0, `must not be negative; 0 means ${zeroMeans}`);
-}
-
-/** A duration that cannot be 0, and why. */
-function durationOverZero(because: string) {
-  return duration.min(1, `must be at least 1 ms: ${because}`);
-}
-
 const limitsSchema = z
   .strictObject({
     mode: z
@@ -129,81 +112,6 @@ const networkSchema = z
   .prefault({})
   .describe("What sandboxes can reach.");
 
-const accountId = z
-  .int()
-  .min(1, "must not be 0: a sandbox never runs as the host's root")
-  .max(4_294_967_294, "must be the number of an account");
-
-const localSchema = z
-  .strictObject({
-    isolation: z
-      .enum(["bubblewrap", "unsafe-process"])
-      .default(DEFAULTS.local.isolation)
-      .describe(
-        "`bubblewrap`: namespaces, seccomp, no capabilities. `unsafe-process`: plain processes of this machine that can see " +
-          "everything their account can; no security boundary, for machines without namespaces.",
-      ),
-    uid: accountId
-      .default(DEFAULTS.local.uid)
-      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
-    gid: accountId.default(DEFAULTS.local.gid).describe("The group that goes with `uid`."),
-    tmpBytes: size.default(DEFAULTS.local.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
-    homeBytes: size
-      .default(DEFAULTS.local.homeBytes)
-      .describe("Size of a sandbox's private /home, which is in memory."),
-  })
-  .prefault({})
-  .describe("The local backend.");
-
-const dockerSchema = z
-  .strictObject({
-    host: z
-      .string()
-      .min(1, "must not be empty")
-      .optional()
-      .describe(
-        "The engine's address, such as unix:///var/run/docker.sock. Default: $DOCKER_HOST, the chosen Docker context, then the usual " +
-          "sockets of Docker and Podman.",
-      ),
-    image: z
-      .string()
-      .min(1, "must not be empty")
-      .default(DEFAULTS.docker.image)
-      .describe("The image of blueprints that name none. Any that has /bin/sh."),
-    runtime: z
-      .string()
-      .min(1, "must not be empty")
-      .optional()
-      .describe(
-        "A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own.",
-      ),
-    uid: accountId
-      .default(DEFAULTS.docker.uid)
-      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
-    gid: accountId.default(DEFAULTS.docker.gid).describe("The group that goes with `uid`."),
-    tmpBytes: size.default(DEFAULTS.docker.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
-    homeBytes: size
-      .default(DEFAULTS.docker.homeBytes)
-      .describe("Size of a sandbox's private /home, which is in memory."),
-    readOnlyRoot: z
-      .boolean()
-      .default(DEFAULTS.docker.readOnlyRoot)
-      .describe("Whether the image's own files cannot be changed. `false` for an image that does not work otherwise."),
-    capabilities: z
-      .array(z.string().regex(/^[A-Z_]+$/, "must be the name of a capability, such as NET_BIND_SERVICE"))
-      .default([])
-      .describe("Linux capabilities that the image cannot do without. A sandbox has no others."),
-    pull: z
-      .enum(["missing", "never"])
-      .default(DEFAULTS.docker.pull)
-      .describe("Whether the engine may fetch an image that it does not have."),
-    pullTimeoutMs: durationOverZero("no image is fetched in no time")
-      .default(DEFAULTS.docker.pullTimeoutMs)
-      .describe("How long fetching an image may take."),
-  })
-  .prefault({})
-  .describe("The docker backend.");
-
 const amount = z.int().min(1, "must be at least 1; leave the key out for no limit").optional();
 
 const blueprintSchema = z
@@ -278,7 +186,10 @@ export const fleetConfigSchema = z
           .describe(
             "`sqlite` is shared by the processes of one host. `memory` belongs to one process and ends with it.",
           ),
-        path: z.string().optional().describe("The SQLite file. Default: fleet.db in `home`."),
+        path: z
+          .string()
+          .optional()
+          .describe("The SQLite file. Default: fleet.db in `home` (fleet-memory.db with the memory backend)."),
       })
       .prefault({})
       .describe("Where the fleet records which sandboxes exist and who holds them."),

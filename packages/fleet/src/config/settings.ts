@@ -56,6 +56,14 @@ export interface DockerSettings {
   readonly image: string;
   /** A runtime of the engine's by name; `null` for the engine's own. */
   readonly runtime: string | null;
+  readonly transport: "auto" | "socket" | "port";
+  /** The engine's network that sandboxes with a published port join; `null`: nothing is published. */
+  readonly network: string | null;
+  /** The address of the engine's host that ports are published on, and where this process reaches them. */
+  readonly publishBind: string;
+  readonly publishHost: string;
+  /** Directories as this process sees them, and as the engine does. Empty: both see the same. */
+  readonly hostPaths: Readonly<Record<string, string>>;
   /** What sandboxes of a root fleet run as. */
   readonly uid: number;
   readonly gid: number;
@@ -64,6 +72,8 @@ export interface DockerSettings {
   readonly readOnlyRoot: boolean;
   /** Linux capabilities that the image cannot do without. */
   readonly capabilities: readonly string[];
+  /** Parked sandboxes are paused. */
+  readonly pauseParked: boolean;
   readonly pull: "missing" | "never";
   readonly pullTimeoutMs: number;
 }

@@ -2,23 +2,30 @@
  * Calls to a daemon that is held: what breaks becomes an error of the contract.
  *
  * Invariants
- * - A broken connection is `sandbox_lost` when the held one broke too, nobody answers any more and the daemon was on this
- *   machine; otherwise it is `sandbox_unreachable`, because a network may have ended instead.
- * - When another run of the daemon answers, it was restarted: what ran before is gone, the sandbox is not.
- * - An attachment whose held connection has ended stays ended: there is a new one for whoever still wants the sandbox.
+ * - A broken connection is `sandbox_lost` when the held one broke too, nobody listens any more, and that is certain to be
+ *   the end: the engine says so, or, where there is none to ask, the daemon's socket was on this machine. Otherwise it is
+ *   `sandbox_unreachable`. A connection that breaks says nothing by itself: the next daemon may have been killed under it.
+ * - When another run of the daemon answers, it was restarted: what ran before is gone, the sandbox is not. What had not
+ *   been sent yet is sent to the new run.
+ * - An attachment whose held connection has ended stays ended: there is a new one for whoever still wants the sandbox. The
+ *   calls in between have connections of their own, so that they do not end with it.
  */
 
 import { SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
+import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Hold } from "./hold.ts";
 import { renewReplySchema } from "./replies.ts";
-import { ConnectionLost, type Wire } from "./wire.ts";
+import { ConnectionLost, makeConnections, Wire } from "./wire.ts";
 
 /** After a broken request, how long the held connection may take to show that the daemon is gone. */
 const DEATH_SHOWS_MS = 200;
 /** A daemon that is being restarted answers when it is there again, or never. */
 const RESTART_SHOWS_MS = 5_000;
+const ASK_AGAIN_AFTER_MS = 20;
+/** What connecting answers where nobody listens, or nothing is. */
+const NOBODY: ReadonlySet<unknown> = new Set(["ECONNREFUSED", "ENOENT"]);
 const RETRY_AFTER_MS = 500;
 
 /** Why a call failed, and whether the daemon was restarted meanwhile. */
@@ -31,6 +38,7 @@ export class Calls {
   readonly wire: Wire;
   readonly world: World;
   readonly #hold: Hold;
+  #afterRestart: Wire | null = null;
 
   constructor(wire: Wire, hold: Hold, world: World) {
     this.wire = wire;
@@ -57,12 +65,14 @@ export class Calls {
 
   /** Fails with whatever happened; `explain` says what that was. */
   async raw<T>(work: (wire: Wire) => Promise<T>): Promise<T> {
-    if (this.#hold.ended() !== "no") throw new HoldEnded();
-    return work(this.wire);
+    if (this.#hold.ended() === "no") return work(this.wire);
+    const { error, restarted } = await this.#whyEnded();
+    if (!restarted) throw error;
+    this.#afterRestart ??= new Wire(this.wire.target, makeConnections({ keep: false }));
+    return work(this.#afterRestart);
   }
 
   async explain(error: unknown): Promise<Failure> {
-    if (error instanceof HoldEnded) return this.#whyEnded();
     if (error instanceof SandlotError) return { error, restarted: false };
     const isBroken = error instanceof ConnectionLost || (error as { code?: unknown }).code === "ECONNRESET";
     if (!isBroken) {
@@ -78,11 +88,10 @@ export class Calls {
   async #whyEnded(): Promise<Failure> {
     if (this.#hold.ended() === "here")
       return { error: this.#unreachable("the attachment was closed"), restarted: false };
-    const { sandboxId, generation, address } = this.wire.target;
+    const { sandboxId, generation } = this.wire.target;
     const answer = await this.#within(RESTART_SHOWS_MS, this.#ask());
     if (answer instanceof SandlotError) return { error: answer, restarted: false };
-    // On one machine nothing but its end keeps a daemon from answering.
-    if (answer === "nobody" && "path" in address)
+    if (answer === "nobody" && (await this.#isTheEnd()))
       return {
         error: new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }),
         restarted: false,
@@ -92,12 +101,26 @@ export class Calls {
     return { error: this.#unreachable(problem), restarted };
   }
 
-  async #ask(): Promise<{ run: string } | SandlotError | "nobody"> {
-    try {
-      return await this.wire.post(renewReplySchema, "/sandlot/renew", {});
-    } catch (error) {
-      return error instanceof SandlotError ? error : "nobody";
+  /** Whether a socket on which nobody listens means that the sandbox has ended. */
+  async #isTheEnd(): Promise<boolean> {
+    const { isDead, address } = this.wire.target;
+    return isDead === undefined ? "path" in address : isDead();
+  }
+
+  /** On connections of its own: a kept one may have belonged to a run that has ended. */
+  async #ask(): Promise<{ run: string } | SandlotError | "nobody" | "late"> {
+    const wire = new Wire(this.wire.target, makeConnections({ keep: false }));
+    const until = this.world.monotonicMs() + RESTART_SHOWS_MS;
+    while (this.world.monotonicMs() < until) {
+      try {
+        return await wire.post(renewReplySchema, "/sandlot/renew", {});
+      } catch (error) {
+        if (error instanceof SandlotError) return error;
+        if (NOBODY.has((error as { cause?: { code?: unknown } }).cause?.code)) return "nobody";
+        await sleep(this.world, ASK_AGAIN_AFTER_MS);
+      }
     }
+    return "late";
   }
 
   async #within<T>(timeoutMs: number, work: Promise<T>): Promise<T | "late"> {
@@ -114,9 +137,4 @@ export class Calls {
     const { sandboxId } = this.wire.target;
     return new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: RETRY_AFTER_MS });
   }
-}
-
-/** Nothing was sent, because the held connection had ended before. */
-export class HoldEnded extends Error {
-  override readonly name = "HoldEnded";
 }

@@ -7,9 +7,9 @@ import { type DaemonActivity, isSandlotError, SandlotError } from "@sandlot/cont
 import type { World } from "../world/world.ts";
 import { Calls } from "./calls.ts";
 import { DaemonSandbox } from "./daemon-sandbox.ts";
-import { type Hold, openHold } from "./hold.ts";
+import { type Hold, holdBy, openHold } from "./hold.ts";
 import { activitySchema, nothingSchema, renewReplySchema } from "./replies.ts";
-import { type DaemonTarget, Wire } from "./wire.ts";
+import { type Connections, type DaemonTarget, makeConnections, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
 
@@ -27,15 +27,54 @@ export class DaemonAttachment {
     this.sandbox = new DaemonSandbox(this.#calls);
   }
 
-  /** Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says. */
-  static async open(target: DaemonTarget, world: World, signal?: AbortSignal): Promise<DaemonAttachment> {
-    const wire = new Wire(target);
+  /**
+   * Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says.
+   * `connections` that are there already become the attachment's own.
+   */
+  static async open(
+    target: DaemonTarget,
+    world: World,
+    signal?: AbortSignal,
+    connections?: Connections,
+  ): Promise<DaemonAttachment> {
+    const wire = new Wire(target, connections);
     try {
       return new DaemonAttachment(wire, await openHold(wire, signal), world);
     } catch (error) {
       wire.close();
       throw known(target, error, signal);
     }
+  }
+
+  /** Tells a daemon its new generation and token, and holds it under these, in one step. Idempotent. */
+  static async rebind(
+    from: DaemonTarget,
+    to: DaemonTarget,
+    world: World,
+    signal?: AbortSignal,
+    connections: Connections = makeConnections(),
+  ): Promise<DaemonAttachment> {
+    const wire = new Wire(to, connections);
+    const { generation, token } = to;
+    const body = Buffer.from(JSON.stringify({ generation, token, hold: true }));
+    const call = {
+      method: "POST",
+      path: "/sandlot/rebind",
+      body,
+      repeatable: true,
+      ...(signal && { signal }),
+    } as const;
+    try {
+      const response = await new Wire(from, connections).open(call);
+      return new DaemonAttachment(wire, await holdBy(response, generation), world);
+    } catch (error) {
+      wire.close();
+      throw known(to, error, signal);
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.#hold.ended() === "no";
   }
 
   /** Resolves when the connection ended. By itself this says nothing about life or death: probe. */
@@ -66,6 +105,21 @@ export async function rebindDaemon(
 ): Promise<void> {
   const { generation, token } = to;
   await once(from, signal, (wire) => wire.post(nothingSchema, "/sandlot/rebind", { generation, token }, signal));
+}
+
+/** Connects ahead to a daemon that somebody will use soon: once to hold it, and once for what is asked first. */
+export async function connectAhead(target: DaemonTarget): Promise<Connections> {
+  const connections = makeConnections();
+  const wire = new Wire(target, connections);
+  const ask = () => wire.post(renewReplySchema, "/sandlot/renew", {});
+  try {
+    // At the same time, so that there is a connection for each.
+    await Promise.all([ask(), ask()]);
+    return connections;
+  } catch (error) {
+    wire.close();
+    throw known(target, error, undefined);
+  }
 }
 
 /** What is going on inside, without a hold. */

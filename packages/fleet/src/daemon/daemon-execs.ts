@@ -11,7 +11,7 @@ import type {
   WaitForOutputOptions,
   WaitForOutputReply,
 } from "@sandlot/contract";
-import { type Calls, HoldEnded } from "./calls.ts";
+import type { Calls } from "./calls.ts";
 import { encode } from "./encoding.ts";
 import { type Offsets, readFrames } from "./frames.ts";
 import { lostEnd } from "./lost.ts";
@@ -73,7 +73,7 @@ export class DaemonExecs implements SandboxExecs {
       } catch (error) {
         options.signal?.throwIfAborted();
         const { error: known, restarted } = await this.#calls.explain(error);
-        if (restarted && !(error instanceof HoldEnded)) {
+        if (restarted) {
           yield { type: "end", end: lostEnd(execId, offsets, this.#calls.world.monotonicMs() - startedAt) };
           return;
         }

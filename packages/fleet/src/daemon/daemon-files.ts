@@ -28,6 +28,7 @@ import {
   nothingSchema,
   parseReply,
 } from "./replies.ts";
+import { Source, upload } from "./upload.ts";
 import type { Call } from "./wire.ts";
 
 type Range = { readonly offset?: number; readonly length?: number };
@@ -58,8 +59,15 @@ export class DaemonFiles implements SandboxFiles {
     return this.#send("POST", "append", { path }, encode(content));
   }
 
-  upload(path: string, content: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<void> {
-    return this.#send("PUT", "write", { path, ...writeQuery(options) }, content);
+  async upload(path: string, content: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<void> {
+    const query = { path: checked(path), ...writeQuery(options) };
+    const source = new Source(content);
+    try {
+      await this.#calls.attempt((wire) => upload(wire, "/sandlot/files/upload", query, source));
+    } catch (error) {
+      // The caller's own failure is the caller's own error, and says nothing about the sandbox.
+      throw source.failure === null ? error : source.failure.error;
+    }
   }
 
   async *download(path: string, range: Range = {}): AsyncGenerator<Uint8Array> {
@@ -122,7 +130,7 @@ export class DaemonFiles implements SandboxFiles {
     method: "PUT" | "POST",
     name: string,
     query: { path: string } & Record<string, string | number | undefined>,
-    body: Uint8Array | AsyncIterable<Uint8Array>,
+    body: Uint8Array,
   ): Promise<void> {
     const call = { method, path: `/sandlot/files/${name}`, query: { ...query, path: checked(query.path) }, body };
     await this.#calls.attempt((wire) => wire.ask(nothingSchema, call));

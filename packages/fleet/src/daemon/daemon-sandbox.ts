@@ -27,7 +27,7 @@ import {
   type WaitOptions,
 } from "@sandlot/contract";
 import type { z } from "zod";
-import { type Calls, HoldEnded } from "./calls.ts";
+import type { Calls } from "./calls.ts";
 import { DaemonExecs } from "./daemon-execs.ts";
 import { DaemonFiles } from "./daemon-files.ts";
 import { DaemonSessions } from "./daemon-sessions.ts";
@@ -71,8 +71,7 @@ export class DaemonSandbox implements Sandbox {
     } catch (error) {
       options.signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
-      // What was never sent did not run either.
-      if (!restarted || error instanceof HoldEnded) throw known;
+      if (!restarted) throw known;
       return lostResult(execId, this.#calls.world.monotonicMs() - startedAt);
     }
   }

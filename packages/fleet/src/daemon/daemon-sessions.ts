@@ -9,7 +9,7 @@ import type {
   SessionInfo,
   SessionOptions,
 } from "@sandlot/contract";
-import { type Calls, HoldEnded } from "./calls.ts";
+import type { Calls } from "./calls.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
@@ -37,7 +37,7 @@ export class DaemonSessions implements SandboxSessions {
     } catch (error) {
       signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
-      if (!restarted || error instanceof HoldEnded) throw known;
+      if (!restarted) throw known;
       const lost = lostResult(sessionId, this.#calls.world.monotonicMs() - startedAt);
       // Where the session was went with it.
       return { ...lost, cwd: "/", shellEnded: true };

@@ -2,6 +2,7 @@
  * The one connection that a holder keeps: its close is how a death is learned, without asking.
  */
 
+import type { IncomingMessage } from "node:http";
 import { SandlotError } from "@sandlot/contract";
 import { holdGreetingSchema } from "./replies.ts";
 import { ConnectionLost, type Wire } from "./wire.ts";
@@ -21,7 +22,12 @@ export interface Hold {
 const GREETING_MAX_BYTES = 4_096;
 
 export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
-  const response = await wire.open({ method: "GET", path: "/sandlot/hold", ...(signal && { signal }) });
+  const call = { method: "GET", path: "/sandlot/hold", repeatable: true, ...(signal && { signal }) } as const;
+  return holdBy(await wire.open(call), wire.target.generation);
+}
+
+/** The hold that an answer is: it greets, and does not end. */
+export async function holdBy(response: IncomingMessage, generation: number): Promise<Hold> {
   let ended: ReturnType<Hold["ended"]> = "no";
   const closed = new Promise<void>((resolve) => {
     response.once("close", () => {
@@ -32,7 +38,7 @@ export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> 
   response.on("error", () => {});
   const greeting = await firstLine(response);
   const parsed = holdGreetingSchema.safeParse(greeting);
-  if (!parsed.success || parsed.data.generation !== wire.target.generation) {
+  if (!parsed.success || parsed.data.generation !== generation) {
     response.destroy();
     throw new SandlotError("internal", { problem: "the daemon greeted with something else than its generation" });
   }

@@ -27,6 +27,9 @@ export const globResultSchema = z.object({ paths: z.array(z.string()), truncated
 export const grepResultSchema = z.object({
   matches: z.array(z.object({ path: z.string(), lineNumber: z.int(), line: z.string() })),
   truncated: z.boolean(),
+  // A sandbox may outlive the fleet that made it, and its daemon not count these yet.
+  skippedFiles: z.int().default(0),
+  skippedLines: z.int().default(0),
 });
 
 export const nothingSchema = z.object({});
@@ -102,6 +105,7 @@ export const activitySchema = z.object({
   previewTrafficAt: z.number().nullable(),
   cpuShare: z.number(),
   lastActivityAt: z.number(),
+  heldCount: z.int(),
 });
 
 export const processesSchema = z.array(
@@ -133,6 +137,12 @@ export function errorOf(status: number, body: Buffer): SandlotError {
     return new SandlotError("internal", { problem: `the daemon answered ${status} without an error` });
   const { code, details } = parsed.data.error;
   return new SandlotError(code, details as unknown as ErrorDetails[ErrorCode]);
+}
+
+/** The error in an answer that has no status; `null` when there is none. */
+export function thrownError(body: Buffer): SandlotError | null {
+  const content = tryJson(body);
+  return typeof content === "object" && content !== null && "error" in content ? errorOf(0, body) : null;
 }
 
 export function parseReply<T>(schema: z.ZodType<T>, body: Buffer): T {

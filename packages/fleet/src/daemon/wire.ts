@@ -19,6 +19,8 @@ export interface DaemonTarget {
   readonly sandboxId: string;
   readonly generation: number;
   readonly token: string;
+  /** Asks the engine, where no answer by itself does not say that it has ended. */
+  readonly isDead?: () => Promise<boolean>;
 }
 
 /** There was no answer. Says nothing about whether the request took effect. */
@@ -30,9 +32,14 @@ export interface Call {
   readonly method: "GET" | "POST" | "PUT";
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | undefined>>;
-  readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
+  readonly body?: Uint8Array;
   readonly signal?: AbortSignal;
+  /** Asked twice it means the same: so it is asked again, once, when a kept connection turns out to have ended. */
+  readonly repeatable?: boolean;
 }
+
+/** Connections to one daemon, kept for whoever asks next. */
+export type Connections = Agent;
 
 /** Two full rings of output, each byte escaped, and something to spare. No honest answer is longer. */
 const REPLY_MAX_BYTES = 160 * 1024 * 1024;
@@ -41,21 +48,28 @@ const PLACE_MIN_BYTES = 64 * 1024;
 /** Connections kept for later; each costs both sides a few kilobytes. */
 const IDLE_CONNECTIONS_MAX = 16;
 
+/** With `keep: false` each request has one of its own, and nobody has to close them. */
+export function makeConnections({ keep } = { keep: true }): Connections {
+  return new Agent({ keepAlive: keep, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo" });
+}
+
 export class Wire {
   readonly target: DaemonTarget;
-  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo" });
+  readonly #connections: Connections;
   readonly #where: RequestOptions;
 
-  constructor(target: DaemonTarget) {
+  /** With `connections` that are there already, or its own. */
+  constructor(target: DaemonTarget, connections: Connections = makeConnections()) {
     const { address } = target;
     if ("path" in address && Buffer.byteLength(address.path) > SOCKET_PATH_MAX_BYTES) {
       const problem = `the socket path ${address.path} has more than ${SOCKET_PATH_MAX_BYTES} bytes`;
       throw new SandlotError("internal", { problem });
     }
     this.target = target;
+    this.#connections = connections;
     this.#where = {
       ...("path" in address ? { socketPath: address.path } : { host: address.host, port: address.port }),
-      agent: this.#agent,
+      agent: connections,
       headers: {
         [DAEMON_HEADERS.sandboxId]: target.sandboxId,
         [DAEMON_HEADERS.generation]: String(target.generation),
@@ -100,11 +114,16 @@ export class Wire {
 
   /** A connection to a port inside. Not one of those that are kept. */
   tunnel(port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.takeOver("/sandlot/connect", { port }, signal);
+  }
+
+  /** A connection of its own that becomes something else than HTTP. */
+  takeOver(path: string, query: Call["query"], signal?: AbortSignal): Promise<Duplex> {
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const headers = { ...this.#where.headers, connection: "Upgrade", upgrade: TUNNEL_PROTOCOL };
-      const path = `/sandlot/connect${search({ port })}`;
-      const outgoing = request({ ...this.#where, agent: false, method: "GET", path, headers });
+      const target = { path: path + search(query), headers };
+      const outgoing = request({ ...this.#where, agent: false, method: "GET", ...target });
       const onAbort = () => {
         outgoing.destroy();
         reject(signal?.reason);
@@ -124,13 +143,14 @@ export class Wire {
   }
 
   close(): void {
-    this.#agent.destroy();
+    this.#connections.destroy();
   }
 
-  #send({ method, path, query, body, signal }: Call): Promise<IncomingMessage> {
+  #send(call: Call): Promise<IncomingMessage> {
+    const { method, path, query, body, signal } = call;
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
-      const length = body instanceof Uint8Array ? { "content-length": body.length } : {};
+      const length = body === undefined ? {} : { "content-length": body.length };
       const headers = { ...this.#where.headers, ...length };
       const outgoing = request({ ...this.#where, method, path: path + search(query), headers });
       const onAbort = () => {
@@ -140,31 +160,13 @@ export class Wire {
       signal?.addEventListener("abort", onAbort, { once: true });
       outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
       outgoing.once("response", resolve);
-      outgoing.once("error", (error) => reject(lost(error)));
-      if (body === undefined || body instanceof Uint8Array) outgoing.end(body);
-      else feed(outgoing, body).catch((error) => outgoing.destroy(error));
+      outgoing.once("error", (error) => {
+        if (call.repeatable !== true || !outgoing.reusedSocket || signal?.aborted === true) reject(lost(error));
+        else this.#send({ ...call, repeatable: false }).then(resolve, reject);
+      });
+      outgoing.end(body);
     });
   }
-}
-
-async function feed(outgoing: ReturnType<typeof request>, body: AsyncIterable<Uint8Array>): Promise<void> {
-  for await (const chunk of body) {
-    if (outgoing.destroyed) return;
-    if (!outgoing.write(chunk)) await drained(outgoing);
-  }
-  outgoing.end();
-}
-
-function drained(outgoing: ReturnType<typeof request>): Promise<void> {
-  return new Promise((resolve) => {
-    const go = (): void => {
-      outgoing.off("drain", go);
-      outgoing.off("close", go);
-      resolve();
-    };
-    outgoing.on("drain", go);
-    outgoing.on("close", go);
-  });
 }
 
 /** An announced length is filled in place; a large answer is not held twice. */

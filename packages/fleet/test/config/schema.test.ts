@@ -1,7 +1,8 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
+import { DURATION_MAX_MS } from "../../src/config/amounts.ts";
 import { DEFAULTS } from "../../src/config/defaults.ts";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";
-import { DURATION_MAX_MS, type FleetConfig, fleetConfigJsonSchema } from "../../src/config/schema.ts";
+import { type FleetConfig, fleetConfigJsonSchema } from "../../src/config/schema.ts";
 import { ENVIRONMENT, refusalOf } from "./refusal.ts";
 
 const OFF_AT_ZERO = ["idleTimeoutMs", "maxLifetimeMs"] as const;

@@ -118,15 +118,34 @@ describe("writing", () => {
   });
 
   test("that is broken off leaves what was there", async () => {
-    const { files, at, root } = await workspace();
+    const { sandbox, files, at, root } = await workspace();
     await files.write(at("f"), "before");
+    const failure = new Error("the source failed");
     async function* broken() {
       yield Buffer.alloc(300_000);
-      throw new Error("the source failed");
+      throw failure;
     }
-    await expect(files.upload(at("f"), broken())).rejects.toThrow();
+    const beside = sandbox.exec("sleep 0.5; echo fine");
+    // It is the caller's own error, and nobody else's business.
+    await expect(files.upload(at("f"), broken())).rejects.toBe(failure);
+    expect((await beside).stdout).toBe("fine\n");
     await expect.poll(() => readdirSync(root)).toEqual(["f"]);
     expect(readFileSync(at("f"), "utf8")).toBe("before");
+  });
+
+  test("that is refused does not wait for the rest of its content", async () => {
+    const { files, root } = await workspace();
+    let isOver = false;
+    async function* endless() {
+      try {
+        for (;;) yield Buffer.alloc(100_000);
+      } finally {
+        isOver = true;
+      }
+    }
+    await expect(files.upload(root, endless())).rejects.toMatchObject({ code: "is_a_directory" });
+    await expect.poll(() => isOver).toBe(true);
+    expect(readdirSync(root)).toEqual([]);
   });
 
   test("streams what does not fit in one piece, there and back", async () => {
@@ -196,6 +215,16 @@ describe("names", () => {
     await files.write(at("a/f"), "x");
     expect(await code(files.mkdir(at("a/f")))).toBe("not_a_directory");
     expect(await code(files.mkdir(at("a/f/g")))).toBe("not_a_directory");
+    symlinkSync("nowhere", at("a/dangling"));
+    expect(await code(files.mkdir(at("a/dangling/g")))).toBe("not_a_directory");
+    symlinkSync("b", at("a/leads"));
+    await files.mkdir(at("a/leads/further"));
+    await files.remove(at("a/b/further"));
+    // The kernel says of every name there that it does not exist, and of its directory that it does.
+    for (const make of ["mkdir", "write", "append"] as const) {
+      expect(await code(files[make]("/proc/x/y", ""))).toBe("permission_denied");
+    }
+    expect(await code(files.mkdir("/proc/x"))).toBe("permission_denied");
     await files.rename(at("a/f"), at("a/g"));
     await files.write(at("a/h"), "y");
     await files.rename(at("a/g"), at("a/h"));

@@ -2,7 +2,14 @@ import { existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { noNamespaceReason } from "../../../sandboxd/test/start-daemon.ts";
-import { DaemonAttachment, readActivity, rebindDaemon, renewDaemon } from "../../src/daemon/index.ts";
+import {
+  connectAhead,
+  DaemonAttachment,
+  type DaemonSandbox,
+  readActivity,
+  rebindDaemon,
+  renewDaemon,
+} from "../../src/daemon/index.ts";
 import { attached, targetOf, world } from "./attached.ts";
 import { code, eventually } from "./expectations.ts";
 
@@ -86,6 +93,22 @@ describe("the attachment", () => {
     expect(present.sandbox.generation).toBe(8);
     await present.close();
   });
+
+  test("is bound and held in one step, on connections that were there before", async () => {
+    const { daemon, attachment, target } = await attached();
+    const ahead = await connectAhead(target);
+    const next = { ...target, generation: target.generation + 1, token: "next" };
+    const bound = await DaemonAttachment.rebind(target, next, world, undefined, ahead);
+    await attachment.closed;
+    expect((await bound.sandbox.exec("echo bound")).stdout).toBe("bound\n");
+    // Told twice it means the same, and whoever holds it goes on.
+    const again = await DaemonAttachment.rebind(target, next, world);
+    expect([bound.isOpen, again.isOpen, again.daemonPid]).toEqual([true, true, bound.daemonPid]);
+    expect(await code(DaemonAttachment.rebind({ ...target, token: "wrong" }, next, world))).toBe("stale_generation");
+    process.kill(daemon.pid, "SIGKILL");
+    await Promise.all([bound.closed, again.closed]);
+    expect([bound.isOpen, again.isOpen]).toEqual([false, false]);
+  });
 });
 
 describe("an orphan", () => {
@@ -122,6 +145,8 @@ describe("what agents type", () => {
     await sandbox.exec("cp /bin/sleep ./node");
     for (const command of ["pkill node", "killall -9 node", "pkill -f node", "pkill -9 -f ^/.*node"]) {
       await sandbox.exec("./node 60 & $PWD/node 60 &");
+      // The shell is done before what it has begun is called so.
+      await eventually(async () => (await sandbox.exec(["pgrep", "-cx", "node"])).stdout === "2\n");
       expect([command, await sandbox.exec(command.split(" "))]).toMatchObject([command, { exitCode: 0, stderr: "" }]);
       expect((await sandbox.exec("echo alive")).stdout).toBe("alive\n");
       await sandbox.exec("killall -q -9 -w node");
@@ -137,5 +162,22 @@ describe("what agents type", () => {
     const { sandbox } = await attached({ ownPidNamespace: true, config: { ownsPidNamespace: true } });
     await sandbox.exec("(env -i setsid sleep 77 > /dev/null 2>&1 &) ; sleep 30", { timeoutMs: 400 });
     await eventually(async () => (await sandbox.exec(["pgrep", "-x", "sleep"])).stdout === "");
+    // Also beside others, which stay: a server, a shell, what an earlier command has left.
+    await sandbox.sessions.open({ sessionId: "shell" });
+    await sandbox.sessions.exec("shell", "(env -i setsid sleep 71 > /dev/null 2>&1 &)");
+    await sandbox.exec("(env -i setsid sleep 72 > /dev/null 2>&1 &)");
+    const server = await sandbox.spawn("(env -i setsid sleep 73 &) ; sleep 74");
+    await sandbox.exec("(env -i setsid sleep 77 > /dev/null 2>&1 &) ; sleep 30", { timeoutMs: 400 });
+    expect(await sleeping(sandbox)).toEqual(["71", "72", "73", "74"]);
+    await sandbox.execs.kill(server.execId);
+    expect(await sleeping(sandbox)).toEqual(["71", "72"]);
+    await sandbox.sessions.close("shell");
+    expect(await sleeping(sandbox)).toEqual(["72"]);
   });
 });
+
+/** What sleeps, by how long. */
+async function sleeping(sandbox: Pick<DaemonSandbox, "exec">): Promise<readonly string[]> {
+  const { stdout } = await sandbox.exec(["pgrep", "-ax", "sleep"]);
+  return [...stdout.matchAll(/sleep (\d+)$/gm)].map(([, seconds]) => seconds ?? "").sort();
+}

@@ -1,4 +1,4 @@
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
@@ -38,6 +38,31 @@ describe("a listing", () => {
     expect(await code(files.list(root, { maxResults: 0 }))).toBe("invalid_request");
     expect(await code(files.list(at("d/f1")))).toBe("not_a_directory");
     expect(await code(files.list(at("none")))).toBe("file_not_found");
+  });
+});
+
+describe("what is still being written", () => {
+  test("is neither listed nor found, and what a killed daemon left behind is", async () => {
+    const { files, root, short, at } = await tree({ ".sandboxd-2-1.tmp": "needle" });
+    const seen = async () => [
+      ...short((await files.list(root)).entries.map(({ path }) => path)),
+      ...short((await files.glob(root, "*")).paths),
+      // With ripgrep, and without.
+      ...short((await files.grep(root, "needle")).matches.map(({ path }) => path)),
+      ...short((await files.grep(root, "(?<!x)needle")).matches.map(({ path }) => path)),
+    ];
+    const left = Array.from({ length: 4 }, () => ".sandboxd-2-1.tmp");
+    await files.upload(
+      at("target"),
+      (async function* () {
+        yield Buffer.alloc(2_000_000, "needle\n");
+        await expect.poll(() => readdirSync(root).length).toBe(2);
+        expect(await seen()).toEqual(left);
+        expect((await files.grep(root, "needle")).skippedFiles).toBe(0);
+      })(),
+    );
+    expect(await seen()).toEqual([".sandboxd-2-1.tmp", "target", ".sandboxd-2-1.tmp", "target", ...left.slice(2)]);
+    expect((await files.grep(root, "needle")).skippedFiles).toBe(1);
   });
 });
 
@@ -100,18 +125,23 @@ describe("grep", () => {
 
   test("keeps its limits and says when it reached one", async () => {
     const { files, root, at } = await tree({
-      many: "x\n".repeat(300),
+      many: "x\n".repeat(600),
       long: `x${"y".repeat(3_000)}\nx${"z".repeat(500)}\n`,
       large: `x\n${"-".repeat(SANDBOX_LIMITS.grepFileMaxBytes)}`,
     });
     const all = await files.grep(root, "x");
     expect(all.truncated).toBe(true);
-    expect(all.matches.length).toBe(SANDBOX_LIMITS.grepMaxResults);
-    expect(await files.grep(at("many"), "x", { maxResults: 1_000 })).toMatchObject({ truncated: true });
+    expect(all.matches.length).toBe(SANDBOX_LIMITS.grepDefaultResults);
+    const most = await files.grep(at("many"), "x", { maxResults: 1_000 });
+    expect([most.matches.length, most.truncated]).toEqual([SANDBOX_LIMITS.grepMaxResults, true]);
     const long = await files.grep(at("long"), "x");
     expect(long.matches.map(({ line }) => line)).toEqual([`x${"z".repeat(196)}...`]);
-    expect(long.truncated).toBe(false);
-    expect((await files.grep(at("large"), "x")).matches).toEqual([]);
+    expect(long).toMatchObject({ truncated: false, skippedFiles: 0, skippedLines: 1 });
+    const large = { matches: [], truncated: false, skippedFiles: 1, skippedLines: 0 };
+    expect(await files.grep(at("large"), "x")).toEqual(large);
+    // Ripgrep chooses the files for the first pattern and not for the second, which looks behind.
+    for (const pattern of ["xy+", "(?<=x)y+"])
+      expect(await files.grep(root, pattern), pattern).toEqual({ ...large, skippedLines: 1 });
   });
 
   test("gives up on a pattern that would never end", async () => {

@@ -40,8 +40,8 @@ describe("kill -9 -1", () => {
     expect(events.at(-1)).toMatchObject({ type: "end", end: { status: "lost", stdoutBytes: received } });
     expect(await waiting).toBe("sandbox_unreachable");
     await attachment.closed;
-    // This attachment has ended; what was never sent did not run.
-    expect(await code(sandbox.exec("true"))).toBe("sandbox_unreachable");
+    // What had not been sent yet is for the daemon that is there now.
+    expect(await sandbox.exec("echo after")).toMatchObject({ status: "completed", stdout: "after\n" });
 
     const again = await DaemonAttachment.open(target, world);
     expect((await again.sandbox.exec(`cat ${daemon.workspace}/kept; cat /proc/1/comm`)).stdout).toMatch(/^kept/);
@@ -68,6 +68,14 @@ describe("kill -9 -1", () => {
     }
     // What a killed daemon leaves in the temporary directory is removed by the next one.
     expect(readdirSync(daemon.directory).filter((name) => name.startsWith(".sandboxd-")).length).toBeLessThan(2);
+  });
+
+  test("twice in a row is never taken for the end of the sandbox", async () => {
+    const { sandbox } = await attached({ supervised: true });
+    for (let round = 0; round < 8; round++) {
+      expect(await sandbox.exec("kill -9 -1; sleep 60")).toMatchObject({ status: "lost" });
+      expect(await sandbox.exec("echo again")).toMatchObject({ status: "completed", stdout: "again\n" });
+    }
   });
 
   test("again and again does not outlive the first", async () => {

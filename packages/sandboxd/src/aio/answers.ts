@@ -72,8 +72,17 @@ const FILE_ERRORS: Readonly<Record<string, readonly [type: string, exception: st
   unsupported_media: ["decode_error", "UnicodeDecodeError"],
 };
 
+/** What was asked of a file that exists and does not have it. */
+const UNFIT = ["invalid_target", "ValueError"] as const;
+const OTHER = ["io_error", "OSError"] as const;
+
+function kindOf(error: unknown): readonly [type: string, exception: string] {
+  if (error instanceof OperationProblem) return UNFIT;
+  return (error instanceof SandlotError && FILE_ERRORS[error.code]) || OTHER;
+}
+
 export function fileOperationError(error: unknown, operation: string, path: string): FileOperationError {
-  const [type, exception] = (error instanceof SandlotError && FILE_ERRORS[error.code]) || ["io_error", "OSError"];
+  const [type, exception] = kindOf(error);
   const { errno, code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
   return {
     ...{ path, operation },

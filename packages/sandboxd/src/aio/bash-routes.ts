@@ -78,9 +78,9 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
         fields.optionalText("exec_dir"),
       ];
       const env = checkEnvironment(fields.textMap("env"));
-      const asynchronous = fields.flag("async_mode", false);
+      const asynchronous = fields.flagOr("async_mode", false);
       const [soft, hard] = [fields.number("timeout"), fields.number("hard_timeout")];
-      const max = fields.integer("max_output_length") ?? OUTPUT_MAX_CHARS;
+      const max = fields.integerOr("max_output_length", OUTPUT_MAX_CHARS);
       fields.check();
       const session = open(sessionId, directory);
       session.lastUsedAt = wallMs();
@@ -104,9 +104,9 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
     "POST /v1/bash/output": async (request, response) => {
       const fields = await Fields.of(request);
       const [sessionId, commandId] = [fields.text("session_id"), fields.optionalText("command_id")];
-      const [offset, errorOffset] = [fields.integer("offset") ?? 0, fields.integer("stderr_offset") ?? 0];
-      const wait = fields.flag("wait", false);
-      const waitSeconds = fields.number("wait_timeout") ?? WAIT_DEFAULT_SECONDS;
+      const [offset, errorOffset] = [fields.integerOr("offset", 0), fields.integerOr("stderr_offset", 0)];
+      const wait = fields.flagOr("wait", false);
+      const waitSeconds = fields.numberOr("wait_timeout", WAIT_DEFAULT_SECONDS);
       fields.check();
       const exec = commandOf(find(sessionId), commandId);
       const isNews = () => exec.stdout.endOffset > offset || exec.stderr.endOffset > errorOffset || exec.hasEnded;
@@ -138,7 +138,7 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
 
     "POST /v1/bash/kill": async (request, response) => {
       const fields = await Fields.of(request);
-      const [sessionId, signal] = [fields.text("session_id"), fields.optionalText("signal") ?? "SIGTERM"];
+      const [sessionId, signal] = [fields.text("session_id"), fields.textOr("signal", "SIGTERM")];
       fields.check();
       const exec = running(find(sessionId));
       if (exec === undefined) throw new OperationProblem("The session runs nothing");
@@ -156,6 +156,7 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
     "POST /v1/bash/sessions/create": async (request, response) => {
       const fields = await Fields.of(request);
       const [id, directory] = [fields.optionalText("session_id"), fields.optionalText("exec_dir")];
+      fields.ignore("string", "snapshot_path");
       fields.check();
       const session = open(id, directory);
       sendData(response, infoOf(session, running(session)));

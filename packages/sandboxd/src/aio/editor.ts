@@ -26,13 +26,12 @@ interface Edit {
 }
 
 export async function edit(fields: Fields, given: string): Promise<unknown> {
-  const command = fields.choice("command", COMMANDS, "view");
-  if (fields.optionalText("command") === null) fields.text("command");
+  const command = fields.requiredChoice("command", COMMANDS);
   const [fileText, oldText, newText] = ["file_text", "old_str", "new_str"].map((name) => fields.optionalText(name));
   const line = fields.integer("insert_line");
   const range = fields.integers("view_range") ?? [];
-  const mode = fields.choice("replace_mode", MODES, "FIRST");
-  const hasMode = fields.optionalText("replace_mode") !== null;
+  const mode = fields.choice("replace_mode", MODES);
+  ignoreDocuments(fields);
   fields.check();
   const path = checkPath(given);
   const existing = await contentOf(path);
@@ -52,8 +51,15 @@ export async function edit(fields: Fields, given: string): Promise<unknown> {
     if (command === "create") return fileText ?? "";
     if (existing === null) throw new SandlotError("file_not_found", { path });
     if (command === "insert") return inserted(existing, line, newText ?? "");
-    return replaced(existing, oldText ?? null, newText ?? "", hasMode ? mode : null);
+    return replaced(existing, oldText ?? null, newText ?? "", mode);
   }
+}
+
+/** Parts of spreadsheets, slides and pages, which files are not here. */
+function ignoreDocuments(fields: Fields): void {
+  for (const name of ["page_range", "row_range", "slide_range"]) fields.integers(name);
+  fields.ignore("string", "sheet_name");
+  fields.ignore("boolean", "enable_metadata");
 }
 
 function replaced(text: string, from: string | null, to: string, mode: (typeof MODES)[number] | null): string {

@@ -1,5 +1,8 @@
 /**
  * The fields of a request's body, checked as the AIO API checks them: everything that is wrong is told at once.
+ *
+ * A field that may be null takes null for its default; one that may not says so. What means a value without doubt is taken for
+ * it: "7" for a number, 1 for yes.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -7,13 +10,38 @@ import { readBody } from "../wire/body.ts";
 import { type FieldProblem, ValidationProblem } from "./answers.ts";
 
 type Kind = "string" | "boolean" | "number" | "integer";
+type Wrong = readonly [type: string, msg: string];
 
-const EXPECTED: Readonly<Record<Kind, readonly [type: string, msg: string]>> = {
-  string: ["string_type", "Input should be a valid string"],
-  boolean: ["bool_parsing", "Input should be a valid boolean"],
-  number: ["float_parsing", "Input should be a valid number"],
-  integer: ["int_parsing", "Input should be a valid integer"],
+/** What a value of a kind is read as; or what is wrong with it. */
+const READERS: Readonly<Record<Kind, (value: unknown) => { readonly value: unknown } | { readonly wrong: Wrong }>> = {
+  string: (value) =>
+    typeof value === "string" ? { value } : { wrong: ["string_type", "Input should be a valid string"] },
+  boolean: (value) => {
+    const text = typeof value === "string" ? value.toLowerCase() : value;
+    if (YES.includes(text)) return { value: true };
+    if (NO.includes(text)) return { value: false };
+    return { wrong: [typeof value === "string" ? "bool_parsing" : "bool_type", "Input should be a valid boolean"] };
+  },
+  number: (value) => {
+    const number = numberIn(value);
+    if (number !== null) return { value: number };
+    return { wrong: [typeof value === "string" ? "float_parsing" : "float_type", "Input should be a valid number"] };
+  },
+  integer: (value) => {
+    const number = numberIn(value);
+    if (number !== null && Number.isInteger(number)) return { value: number };
+    const type = typeof value === "number" ? "int_from_float" : typeof value === "string" ? "int_parsing" : "int_type";
+    return { wrong: [type, "Input should be a valid integer"] };
+  },
 };
+
+const YES: readonly unknown[] = [true, 1, "1", "true", "t", "yes", "y", "on"];
+const NO: readonly unknown[] = [false, 0, "0", "false", "f", "no", "n", "off"];
+
+function numberIn(value: unknown): number | null {
+  const number = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
+  return typeof number === "number" && Number.isFinite(number) ? number : null;
+}
 
 export class Fields {
   readonly #values: Readonly<Record<string, unknown>>;
@@ -25,63 +53,89 @@ export class Fields {
 
   static async of(request: IncomingMessage): Promise<Fields> {
     const body = await readBody(request);
+    if (body.length === 0) throw bodyProblem("missing", "Field required", null);
     let values: unknown;
     try {
       values = JSON.parse(body.toString("utf8"));
     } catch {
-      throw new ValidationProblem([{ type: "json_invalid", loc: ["body"], msg: "JSON decode error", input: {} }]);
+      throw bodyProblem("json_invalid", "JSON decode error", {});
     }
-    if (typeof values !== "object" || values === null || Array.isArray(values)) {
-      const msg = "Input should be a valid dictionary";
-      throw new ValidationProblem([{ type: "dict_type", loc: ["body"], msg, input: values ?? null }]);
-    }
+    if (typeof values !== "object" || values === null || Array.isArray(values))
+      throw bodyProblem("model_attributes_type", "Input should be a valid dictionary", values ?? null);
     return new Fields(values as Record<string, unknown>);
   }
 
+  /** Must be there. */
   text(name: string): string {
-    if (this.#isAbsent(name)) this.#missing(name);
-    return this.optionalText(name) ?? "";
+    return this.#required<string>(name, "string") ?? "";
+  }
+
+  /** Must be there. */
+  flag(name: string): boolean {
+    return this.#required<boolean>(name, "boolean") ?? false;
   }
 
   optionalText(name: string): string | null {
-    return this.#value<string>(name, "string");
-  }
-
-  flag(name: string, otherwise: boolean): boolean {
-    return this.#value<boolean>(name, "boolean") ?? otherwise;
+    return this.#nullable<string>(name, "string");
   }
 
   number(name: string): number | null {
-    return this.#value<number>(name, "number");
+    return this.#nullable<number>(name, "number");
   }
 
   integer(name: string): number | null {
-    return this.#value<number>(name, "integer");
+    return this.#nullable<number>(name, "integer");
   }
 
-  choice<T extends string>(name: string, choices: readonly T[], otherwise: T): T {
+  /** `null` is the default, too. */
+  flagOrNull(name: string, otherwise: boolean): boolean {
+    return this.#nullable<boolean>(name, "boolean") ?? otherwise;
+  }
+
+  textOr(name: string, otherwise: string): string {
+    return this.#defaulted(name, "string", otherwise);
+  }
+
+  flagOr(name: string, otherwise: boolean): boolean {
+    return this.#defaulted(name, "boolean", otherwise);
+  }
+
+  numberOr(name: string, otherwise: number): number {
+    return this.#defaulted(name, "number", otherwise);
+  }
+
+  integerOr(name: string, otherwise: number): number {
+    return this.#defaulted(name, "integer", otherwise);
+  }
+
+  /** Looked at only for what is wrong with them: fields that have no meaning here. */
+  ignore(kind: Kind, ...names: readonly string[]): void {
+    for (const name of names) this.#nullable(name, kind);
+  }
+
+  choice<T extends string>(name: string, choices: readonly T[]): T | null {
     const value = this.#values[name];
-    if (value === undefined || value === null) return otherwise;
+    if (value === undefined || value === null) return null;
     const found = choices.find((choice) => choice === value);
     if (found === undefined)
       this.#wrong(name, "enum", `Input should be ${choices.map((one) => `'${one}'`).join(", ")}`);
-    return found ?? otherwise;
+    return found ?? null;
+  }
+
+  /** Must be there. */
+  requiredChoice<T extends string>(name: string, choices: readonly [T, ...T[]]): T {
+    const isNull = this.#values[name] === null;
+    if (this.#isAbsent(name)) this.#missing(name);
+    else if (isNull) this.#wrong(name, "enum", `Input should be ${choices.map((one) => `'${one}'`).join(", ")}`);
+    return this.choice(name, choices) ?? choices[0];
   }
 
   texts(name: string): readonly string[] | null {
-    const value = this.#values[name];
-    if (value === undefined || value === null) return null;
-    if (Array.isArray(value) && value.every((entry) => typeof entry === "string")) return value;
-    this.#wrong(name, "list_type", "Input should be a valid list");
-    return null;
+    return this.#list(name, (entry) => typeof entry === "string") as readonly string[] | null;
   }
 
   integers(name: string): readonly number[] | null {
-    const value = this.#values[name];
-    if (value === undefined || value === null) return null;
-    if (Array.isArray(value) && value.every((entry) => Number.isInteger(entry))) return value;
-    this.#wrong(name, "list_type", "Input should be a valid list");
-    return null;
+    return this.#list(name, (entry) => Number.isInteger(entry)) as readonly number[] | null;
   }
 
   textMap(name: string): Readonly<Record<string, string>> {
@@ -99,12 +153,33 @@ export class Fields {
     if (this.#problems.length > 0) throw new ValidationProblem(this.#problems);
   }
 
-  #value<T>(name: string, kind: Kind): T | null {
+  #required<T>(name: string, kind: Kind): T | null {
+    if (!this.#isAbsent(name)) return this.#read<T>(name, kind);
+    this.#missing(name);
+    return null;
+  }
+
+  #nullable<T>(name: string, kind: Kind): T | null {
+    const value = this.#values[name];
+    return value === undefined || value === null ? null : this.#read<T>(name, kind);
+  }
+
+  #defaulted<T>(name: string, kind: Kind, otherwise: T): T {
+    return this.#isAbsent(name) ? otherwise : (this.#read<T>(name, kind) ?? otherwise);
+  }
+
+  #read<T>(name: string, kind: Kind): T | null {
+    const found = READERS[kind](this.#values[name]);
+    if ("value" in found) return found.value as T;
+    this.#wrong(name, ...found.wrong);
+    return null;
+  }
+
+  #list(name: string, isRight: (entry: unknown) => boolean): readonly unknown[] | null {
     const value = this.#values[name];
     if (value === undefined || value === null) return null;
-    const isRight = kind === "integer" ? Number.isInteger(value) : typeof value === kind;
-    if (isRight) return value as T;
-    this.#wrong(name, ...EXPECTED[kind]);
+    if (Array.isArray(value) && value.every(isRight)) return value;
+    this.#wrong(name, "list_type", "Input should be a valid list");
     return null;
   }
 
@@ -119,4 +194,8 @@ export class Fields {
   #wrong(name: string, type: string, msg: string): void {
     this.#problems.push({ type, loc: ["body", name], msg, input: this.#values[name] });
   }
+}
+
+function bodyProblem(type: string, msg: string, input: unknown): ValidationProblem {
+  return new ValidationProblem([{ type, loc: ["body"], msg, input }]);
 }

@@ -3,9 +3,11 @@
  * `/v1/file/*`. A client made for an AIO sandbox works against the daemon.
  *
  *   request ─▶ key, in one of three places ─▶ route ─▶ the wrapper, or 422, or `success: false`
+ *
+ * A client that has no key gets a connection, a socket or a port of its own (`keylessServer`), where nothing else is served.
  */
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { arch, release } from "node:os";
 import { SandlotError } from "@sandlot/contract";
 import type { ExecTable } from "../exec/exec-table.ts";
@@ -21,26 +23,29 @@ import { shellRoutes } from "./shell-routes.ts";
 export interface AioParts {
   readonly execs: ExecTable;
   readonly sessions: SessionTable;
-  /** Whether whoever shows this key may ask. `null` when none was shown. */
-  isAllowed(key: string | null): boolean;
   /** Somebody does something, rather than asking whether the sandbox is there. */
   onWork(): void;
 }
 
-export type Aio = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+/** `isAllowed`: whether whoever shows this key may ask; `null` when none was shown. */
+export type Aio = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  isAllowed: (key: string | null) => boolean,
+) => Promise<void>;
 
 /** The first image whose API this is. */
 const VERSION = "1.11.0";
 const PROBED = "/v1/sandbox";
 
-export function aio({ execs, sessions, isAllowed, onWork }: AioParts): Aio {
+export function aio({ execs, sessions, onWork }: AioParts): Aio {
   const routes: AioRoutes = {
     [`GET ${PROBED}`]: (_request, response) => sendJson(response, aboutSandbox(execs)),
     ...shellRoutes(execs, sessions),
     ...bashRoutes(execs),
     ...fileRoutes(),
   };
-  return async (request, response) => {
+  return async (request, response, isAllowed) => {
     const url = new URL(request.url ?? "/", "http://sandbox");
     if (!isAllowed(keyOf(request, url))) return refuse(request, response, 401, "Unauthorized");
     const found = findRoute(routes, request.method ?? "GET", url.pathname);
@@ -55,6 +60,19 @@ export function aio({ execs, sessions, isAllowed, onWork }: AioParts): Aio {
     }
     if (isWork) onWork();
   };
+}
+
+/** Serves what `answer` answers, and never closes a connection for being idle. */
+export function keylessServer(answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>): Server {
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      request.resume();
+      answerError(response, error);
+    });
+  });
+  server.keepAliveTimeout = 0;
+  server.requestTimeout = 0;
+  return server;
 }
 
 /** In a header of its own, as a bearer token, or in the query. */

@@ -34,8 +34,17 @@ function match(pattern: string, name: string): Query | null {
   const parameters: Record<string, string> = {};
   for (const [index, part] of wanted.entries()) {
     const value = given[index] ?? "";
-    if (part.startsWith("{")) parameters[part.slice(1, -1)] = decodeURIComponent(value);
+    if (part.startsWith("{")) parameters[part.slice(1, -1)] = decoded(value);
     else if (part !== value) return null;
   }
   return parameters;
+}
+
+/** What cannot be decoded stands for itself. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -73,12 +73,13 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
       ];
       const seconds = (name: string) => milliseconds(fields.number(name));
       const wish = {
-        asynchronous: fields.flag("async_mode", false),
+        asynchronous: fields.flagOr("async_mode", false),
         timeoutMs: seconds("timeout"),
-        noChangeTimeoutMs: seconds("no_change_timeout"),
+        noChangeTimeoutMs: milliseconds(fields.integer("no_change_timeout")),
         hardTimeoutMs: seconds("hard_timeout"),
       };
-      const truncate = fields.flag("truncate", true);
+      const truncate = fields.flagOr("truncate", true);
+      fields.ignore("boolean", "strict", "preserve_symlinks");
       fields.check();
       const shell = await open(id, directory);
       const inDirectory =
@@ -105,7 +106,7 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
     "POST /v1/shell/write": async (request, response) => {
       const fields = await Fields.of(request);
       const [id, input] = [fields.text("id"), fields.text("input")];
-      const enter = fields.flag("press_enter", false);
+      const enter = fields.flag("press_enter");
       fields.check();
       const shell = find(id);
       shell.type(enter ? `${input}\n` : input);
@@ -128,6 +129,7 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
         fields.optionalText("exec_dir"),
         fields.integer("no_change_timeout"),
       ];
+      fields.ignore("boolean", "preserve_symlinks");
       fields.check();
       const shell = await open(id, directory);
       unnamed.delete(shell.id);

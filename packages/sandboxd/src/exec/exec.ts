@@ -21,6 +21,7 @@ import {
   SANDBOX_LIMITS,
 } from "@sandlot/contract";
 import { bootTicks, monotonicMs, type Timer, timer, wallMs } from "../clock.ts";
+import { wearBadge } from "./badge.ts";
 import { prefixed, programOf } from "./command.ts";
 import { endTree } from "./end-tree.ts";
 import type { FifoPool } from "./fifo-pool.ts";
@@ -185,6 +186,7 @@ export class Exec {
 
   #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): ChildProcess | null {
     try {
+      wearBadge(this.key);
       const child = spawn(file, args, {
         cwd: call.cwd ?? this.#around.defaultCwd,
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },

@@ -6,15 +6,18 @@
  *   2. its session or process group is the one the exec was started in;
  *   3. its parent belongs to the exec;
  *   4. it was seen to belong to it earlier (a program may write over its environment);
- *   5. only where the pid namespace is the sandbox's own: nothing else claims it, and no other exec has run since this
- *      one began.
+ *   5. only where the pid namespace is the sandbox's own, and nothing of the above claims it: it carries the exec's badge
+ *      (`badge.ts`), which only this exec and no older process has;
+ *   6. likewise: no other exec has run since this one began.
  *
  * What escapes: a process that has cleared its environment *and* left its session *and* lost its parent before anybody
- * looked, outside a pid namespace of the sandbox's own or while several execs ran. Destroying the sandbox ends it.
+ * looked, and has chosen its own core dumps too, or is outside a pid namespace of the sandbox's own. Destroying the sandbox
+ * ends it.
  * Without /proc (macOS) only the process group is known.
  */
 
 import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { badgeOf, readBadge } from "./badge.ts";
 
 export interface ProcessRow {
   readonly pid: number;
@@ -98,7 +101,12 @@ export class ProcessTable {
       seen.set(identity, key);
     }
     this.#inherit(rows, owner, seen);
-    if (this.#ownsPidNamespace) this.#adopt(rows, traces, owner, seen);
+    if (this.#ownsPidNamespace) {
+      const strays = strayRows(rows, owner);
+      recognize(strays, traces, owner, seen);
+      this.#inherit(rows, owner, seen);
+      adopt(strays, traces, owner, seen);
+    }
     this.#seen = seen;
     return owner;
   }
@@ -117,23 +125,6 @@ export class ProcessTable {
     }
   }
 
-  /** Strays that can only come from the one exec that runs. */
-  #adopt(
-    rows: readonly ProcessRow[],
-    traces: readonly ExecTrace[],
-    owner: Map<number, string>,
-    seen: Map<string, string>,
-  ): void {
-    const only = traces.find((trace) => trace.alone);
-    if (only === undefined) return;
-    const kin = ancestors(rows, process.pid);
-    for (const row of rows) {
-      if (owner.has(row.pid) || kin.has(row.pid) || row.startTicks < only.startTicks) continue;
-      owner.set(row.pid, only.key);
-      seen.set(`${row.pid}.${row.startTicks}`, only.key);
-    }
-  }
-
   #markerOf(pid: number): string | undefined {
     const environ = readProc(`/proc/${pid}/environ`);
     if (environ === null) return undefined;
@@ -143,6 +134,49 @@ export class ProcessTable {
     if (at < 0 || (at > 0 && environ[at - 1] !== 0)) return undefined;
     const end = environ.indexOf(0, at);
     return environ.toString("latin1", at + wanted.length, end < 0 ? environ.length : end);
+  }
+}
+
+/** What nobody has claimed, and is neither what the daemon came from nor what it runs for itself. */
+function strayRows(rows: readonly ProcessRow[], owner: ReadonlyMap<number, string>): readonly ProcessRow[] {
+  const kin = ancestors(rows, process.pid);
+  return rows.filter(({ pid, parentPid }) => !owner.has(pid) && !kin.has(pid) && parentPid !== process.pid);
+}
+
+/** Strays that carry a badge which can only be one exec's. */
+function recognize(
+  strays: readonly ProcessRow[],
+  traces: readonly ExecTrace[],
+  owner: Map<number, string>,
+  seen: Map<string, string>,
+): void {
+  const badges = new Map(strays.map((row) => [row, readBadge(row.pid)]));
+  for (const badge of new Set(badges.values())) {
+    if (badge === null) continue;
+    const bearers = strays.filter((row) => badges.get(row) === badge);
+    const [only, ...others] = traces.filter(({ key }) => badgeOf(key) === badge);
+    // A badge is used again: one that an older process has may be somebody else's, who has ended.
+    if (only === undefined || others.length > 0 || bearers.some((row) => row.startTicks < only.startTicks)) continue;
+    for (const row of bearers) {
+      owner.set(row.pid, only.key);
+      seen.set(`${row.pid}.${row.startTicks}`, only.key);
+    }
+  }
+}
+
+/** Strays that can only come from the one exec that runs. */
+function adopt(
+  strays: readonly ProcessRow[],
+  traces: readonly ExecTrace[],
+  owner: Map<number, string>,
+  seen: Map<string, string>,
+): void {
+  const only = traces.find((trace) => trace.alone);
+  if (only === undefined) return;
+  for (const row of strays) {
+    if (owner.has(row.pid) || row.startTicks < only.startTicks) continue;
+    owner.set(row.pid, only.key);
+    seen.set(`${row.pid}.${row.startTicks}`, only.key);
   }
 }
 

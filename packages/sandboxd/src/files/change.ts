@@ -1,24 +1,13 @@
 /**
- * Changing names: make, rename, remove; and looking at one.
+ * Changing names: rename, remove; and looking at one.
  */
 
 import { type BigIntStats, lstatSync, statSync } from "node:fs";
-import { cp, lstat, mkdir, rename, rm, rmdir, unlink } from "node:fs/promises";
+import { cp, lstat, rename, rm, rmdir, unlink } from "node:fs/promises";
 import { dirname } from "node:path/posix";
 import { type FileStat, SandlotError } from "@sandlot/contract";
 import { aboutPath, fileError } from "./file-error.ts";
-import { join } from "./paths.ts";
-
-let serial = 0;
-
-export async function makeDirectory(path: string): Promise<void> {
-  try {
-    await mkdir(path, { recursive: true });
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    throw code === "EEXIST" ? new SandlotError("not_a_directory", { path }, { cause: error }) : fileError(error, path);
-  }
-}
+import { withTemporary } from "./temporary.ts";
 
 export async function renamePath(from: string, to: string): Promise<void> {
   await aboutPath(from, () => lstat(from));
@@ -87,14 +76,15 @@ function kindOf(stats: BigIntStats): FileStat["kind"] {
 
 /** Between two mounts nothing can be renamed: copied beside the target, renamed there, then removed here. */
 async function moveAcross(from: string, to: string): Promise<void> {
-  const temporary = join(dirname(to), `.sandboxd-${process.pid}-move-${serial++}.tmp`);
-  try {
-    await cp(from, temporary, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true });
-    await rename(temporary, to);
-  } catch (error) {
-    await rm(temporary, { recursive: true, force: true });
-    throw copyProblem(error, to);
-  }
+  await withTemporary(dirname(to), async (temporary) => {
+    try {
+      await cp(from, temporary, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true });
+      await rename(temporary, to);
+    } catch (error) {
+      await rm(temporary, { recursive: true, force: true });
+      throw copyProblem(error, to);
+    }
+  });
   await rm(from, { recursive: true });
 }
 

@@ -3,8 +3,10 @@
  *
  * The two languages differ in details (what `\w` means, how invalid UTF-8 is read), so ripgrep's answer is used only
  * where it is certain to contain every file that ours would find: for plain text and for a part of the language that
- * both read alike, with the rest widened (`.` to any few bytes). Everything else is searched without it. Results are
+ * both read alike, with the rest widened (`.` to any few bytes). Everything else is searched without it. Matches are
  * therefore the same with and without ripgrep.
+ *
+ * Files that are too large to be searched are not for ripgrep, which would read a sparse one for hours; `find` names them.
  */
 
 import { execFile, spawnSync } from "node:child_process";
@@ -20,8 +22,15 @@ export interface Search {
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 const ENVIRONMENT = { PATH: SEARCH_PATH };
 
-/** Paths relative to `root`, sorted; `null` when ripgrep is not there or cannot tell. */
-export async function candidates(root: string, search: Search): Promise<string[] | null> {
+/** Relative to `root`, sorted. */
+export interface Candidates {
+  readonly paths: readonly string[];
+  /** Files over the limit, of whatever content. */
+  readonly tooLarge: readonly string[];
+}
+
+/** `null` when ripgrep is not there or cannot tell. */
+export async function candidates(root: string, search: Search): Promise<Candidates | null> {
   const expression = search.literal ? plainText(search.pattern) : widened(search.pattern);
   if (expression === null || !isInstalled()) return null;
   const args = [
@@ -31,11 +40,25 @@ export async function candidates(root: string, search: Search): Promise<string[]
     search.caseSensitive ? "--case-sensitive" : "--ignore-case",
     ...["--regexp", expression, "--", "."],
   ];
+  const larger = [".", "-type", "f", "-size", `+${SANDBOX_LIMITS.grepFileMaxBytes}c`, "-print0"];
+  const [paths, tooLarge] = await Promise.all([
+    // 1 is "nothing found"; 2 covers a directory that could not be read, which must be told.
+    pathsFrom("rg", args, root, 1),
+    pathsFrom("find", larger, root, 0),
+  ]);
+  return paths === null || tooLarge === null ? null : { paths, tooLarge };
+}
+
+async function pathsFrom(
+  program: string,
+  args: readonly string[],
+  cwd: string,
+  emptyCode: number,
+): Promise<string[] | null> {
   const answer = await new Promise<string | null>((resolve) => {
-    const options = { cwd: root, env: ENVIRONMENT, maxBuffer: ANSWER_MAX_BYTES, encoding: "utf8" } as const;
-    execFile("rg", args, options, (error, stdout) => {
-      // 1 is "nothing found"; 2 covers a directory that could not be read, which must be told.
-      resolve(error === null || error.code === 1 ? stdout : null);
+    const options = { cwd, env: ENVIRONMENT, maxBuffer: ANSWER_MAX_BYTES, encoding: "utf8" } as const;
+    execFile(program, args, options, (error, stdout) => {
+      resolve(error === null || error.code === emptyCode ? stdout : null);
     }).stdin?.end();
   });
   if (answer === null || answer.includes("\ufffd")) return null;

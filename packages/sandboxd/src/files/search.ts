@@ -2,7 +2,8 @@
  * Listing and searching: `list`, `glob` by name, `grep` by content.
  *
  * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that leaves
- * something out would have to say so. When a limit is reached, or a directory could not be read, `truncated` says so.
+ * something out would have to say so. When a limit is reached, or something could not be read, `truncated` says so; text
+ * that is too large to be searched is counted.
  */
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync } from "node:fs";
@@ -22,6 +23,7 @@ import { statOf } from "./change.ts";
 import { fileError } from "./file-error.ts";
 import { join } from "./paths.ts";
 import { candidates } from "./ripgrep.ts";
+import { isTemporary } from "./temporary.ts";
 import { Pacer, walk } from "./walk.ts";
 
 const EVERYTHING = Number.POSITIVE_INFINITY;
@@ -66,17 +68,27 @@ export async function grepFiles(root: string, pattern: string, options: GrepOpti
   const caseSensitive = options.caseSensitive === true;
   const expression = compileRegex(source, caseSensitive ? "" : "i");
   const glob = options.glob === undefined ? null : pathPattern(options.glob);
-  const matches: GrepMatch[] = [];
+  const found: Found = { matches: [], unreadable: 0, skippedFiles: 0, skippedLines: 0 };
   const visit = (path: string) => {
     // Whoever names a link means what it leads to.
-    searchFile(path === root ? realpathSync(path) : path, path, pattern, expression, max + 1 - matches.length, matches);
-    return matches.length <= max;
+    searchFile(path === root ? realpathSync(path) : path, path, { pattern, expression, max }, found);
+    return found.matches.length <= max;
   };
   const unreadable = await eachFile(root, glob, { pattern, literal, caseSensitive }, visit);
-  return { matches: matches.slice(0, max), truncated: matches.length > max || unreadable > 0 };
+  const { matches, skippedFiles, skippedLines } = found;
+  const truncated = matches.length > max || unreadable + found.unreadable > 0;
+  return { matches: matches.slice(0, max), truncated, skippedFiles, skippedLines };
 }
 
-/** The files that a search looks into, in the order of their paths. Answers how many directories were left out. */
+/** What a search has come upon so far. */
+interface Found {
+  readonly matches: GrepMatch[];
+  unreadable: number;
+  skippedFiles: number;
+  skippedLines: number;
+}
+
+/** The files that a search is about, in the order of their paths. Answers how many directories were left out. */
 async function eachFile(
   root: string,
   glob: ReturnType<typeof pathPattern> | null,
@@ -90,8 +102,9 @@ async function eachFile(
   const found = await candidates(root, search);
   if (found !== null) {
     const pacer = new Pacer();
-    for (const relative of found) {
-      if (glob !== null && !glob.matches(relative)) continue;
+    // The large ones first: they cost no matches, so that all of them are counted.
+    for (const relative of [...found.tooLarge, ...found.paths]) {
+      if ((glob !== null && !glob.matches(relative)) || isTemporary(relative)) continue;
       if (!visit(join(root, relative))) break;
       if (pacer.isDue()) await pacer.pause();
     }
@@ -108,53 +121,64 @@ async function eachFile(
 function searchFile(
   file: string,
   path: string,
-  pattern: string,
-  expression: RegExp,
-  max: number,
-  matches: GrepMatch[],
+  { pattern, expression, max }: { pattern: string; expression: RegExp; max: number },
+  found: Found,
 ): void {
   const bytes = readText(file);
-  if (bytes === null) return;
+  if (bytes === "unreadable") found.unreadable++;
+  if (bytes === "too large") found.skippedFiles++;
+  if (!Buffer.isBuffer(bytes)) return;
   const lines = bytes.toString("utf8").split("\n");
   if (lines.at(-1) === "") lines.pop();
-  const numbers = guarded(pattern, () => matchingLines(lines, expression, max));
+  const left = max + 1 - found.matches.length;
+  const { numbers, skipped } = guarded(pattern, () => matchingLines(lines, expression, left));
   for (const index of numbers)
-    matches.push({ path, lineNumber: index + 1, line: shorten(trimmed(lines[index] ?? "")) });
+    found.matches.push({ path, lineNumber: index + 1, line: shorten(trimmed(lines[index] ?? "")) });
+  found.skippedLines += skipped;
 }
 
 const scratch = Buffer.allocUnsafeSlow(SANDBOX_LIMITS.grepFileMaxBytes + 1);
 
 /** What a file holds, if it is text that a search looks into. Valid until the next call. */
-function readText(path: string): Buffer | null {
+function readText(path: string): Buffer | "no text" | "too large" | "unreadable" {
   let fd: number;
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-  } catch {
-    return null;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    // Gone or replaced since its name was read: then it is not there.
+    return code === "ENOENT" || code === "ELOOP" || code === "ENXIO" ? "no text" : "unreadable";
   }
   try {
     const { size } = fstatSync(fd);
-    if (size > SANDBOX_LIMITS.grepFileMaxBytes) return null;
+    const wanted = size > SANDBOX_LIMITS.grepFileMaxBytes ? BINARY_PROBE_BYTES : scratch.length;
     let held = 0;
-    for (let count = -1; count !== 0 && held < scratch.length; held += count) {
-      count = readSync(fd, scratch, held, scratch.length - held, null);
+    for (let count = -1; count !== 0 && held < wanted; held += count) {
+      count = readSync(fd, scratch, held, wanted - held, null);
     }
     const bytes = scratch.subarray(0, held);
-    return held > SANDBOX_LIMITS.grepFileMaxBytes || bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? null : bytes;
+    if (bytes.subarray(0, BINARY_PROBE_BYTES).includes(0)) return "no text";
+    return Math.max(size, held) > SANDBOX_LIMITS.grepFileMaxBytes ? "too large" : bytes;
   } catch {
-    return null;
+    return "unreadable";
   } finally {
     closeSync(fd);
   }
 }
 
-function matchingLines(lines: readonly string[], expression: RegExp, max: number): number[] {
+function matchingLines(
+  lines: readonly string[],
+  expression: RegExp,
+  max: number,
+): { numbers: readonly number[]; skipped: number } {
   const numbers: number[] = [];
+  let skipped = 0;
   for (let index = 0; index < lines.length && numbers.length < max; index++) {
     const line = trimmed(lines[index] ?? "");
-    if (line.length <= SANDBOX_LIMITS.grepLineMaxChars && expression.test(line)) numbers.push(index);
+    if (line.length > SANDBOX_LIMITS.grepLineMaxChars) skipped++;
+    else if (expression.test(line)) numbers.push(index);
   }
-  return numbers;
+  return { numbers, skipped };
 }
 
 function trimmed(line: string): string {

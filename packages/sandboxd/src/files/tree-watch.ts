@@ -16,6 +16,7 @@ import { basename, dirname } from "node:path/posix";
 import type { FileChange } from "@sandlot/contract";
 import { nextTurn } from "../clock.ts";
 import { join } from "./paths.ts";
+import { isTemporary } from "./temporary.ts";
 
 /** Each costs the kernel about a kilobyte, and a user may have only so many. */
 const DIRECTORIES_MAX = 8_192;
@@ -101,6 +102,8 @@ export class TreeWatch {
   #noticed(path: string, directory: Directory, name: string): void {
     if (this.#closed || (this.#only !== null && name !== this.#only)) return;
     if (burst.isOver()) this.#overflow(path);
+    // Once it is no longer one it is gone, and nobody has heard of it.
+    if (isTemporary(name)) return;
     const full = join(path, name);
     const found = look(full);
     const known = directory.names.get(name);
@@ -198,10 +201,9 @@ function queueLimit(): number {
 
 function entries(path: string): { name: string; isDirectory: boolean }[] {
   try {
-    return readdirSync(path, { withFileTypes: true }).map((entry) => ({
-      name: entry.name,
-      isDirectory: entry.isDirectory(),
-    }));
+    return readdirSync(path, { withFileTypes: true })
+      .filter(({ name }) => !isTemporary(name))
+      .map((entry) => ({ name: entry.name, isDirectory: entry.isDirectory() }));
   } catch {
     return [];
   }

@@ -10,6 +10,7 @@
 
 import { readdirSync } from "node:fs";
 import { monotonicMs, nextTurn } from "../clock.ts";
+import { isTemporary } from "./temporary.ts";
 
 export interface Entry {
   /** Relative to where the walk began. */
@@ -90,6 +91,7 @@ function ordered(names: Names, withContent: boolean): Item[] {
   const items: Item[] = [];
   for (const entry of names) {
     const { name } = entry;
+    if (isTemporary(name)) continue;
     const kind = kindOf(entry);
     items.push({ sortKey: name, name, kind, isContent: false });
     if (kind === "directory" && withContent) items.push({ sortKey: `${name}/`, name, kind, isContent: true });

@@ -12,12 +12,13 @@
  */
 
 import { constants, linkSync, renameSync, type Stats, statSync, unlinkSync } from "node:fs";
-import { chown, type FileHandle, lstat, mkdir, open, readlink, stat, unlink } from "node:fs/promises";
+import { chown, type FileHandle, lstat, open, readlink, stat, unlink } from "node:fs/promises";
 import { dirname, resolve } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
 import { versionOf } from "./change.ts";
-import { aboutPath, fileError, NOT_A_FILE } from "./file-error.ts";
-import { join } from "./paths.ts";
+import { aboutPath, NOT_A_FILE } from "./file-error.ts";
+import { makeDirectories } from "./make-directories.ts";
+import { withTemporary } from "./temporary.ts";
 
 const FILE_MODE = 0o666;
 /** As many as Linux follows. */
@@ -27,9 +28,9 @@ const APPEND_WHOLE_MAX_BYTES = 8 * 1024 * 1024;
 
 const NO_LINKS: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "EMLINK"]);
 
-let serial = 0;
-
 export type Chunks = AsyncIterable<Uint8Array>;
+/** Content that is put, piece after piece. A piece that was put is written, and its memory may be used again. */
+export type Content = (put: (pieces: readonly Uint8Array[]) => Promise<void>) => Promise<void>;
 
 export interface WriteWish {
   readonly mode?: number;
@@ -37,21 +38,21 @@ export interface WriteWish {
   readonly ifVersion?: string | null;
 }
 
-export function writeFile(path: string, content: Chunks, wish: WriteWish): Promise<void> {
+export function writeFile(path: string, content: Chunks | Content, wish: WriteWish): Promise<void> {
   return aboutPath(path, async () => {
     const target = await finalTarget(path);
     checkVersion(path, target, wish);
-    await makeParents(target);
+    await makeDirectories(dirname(target));
     const existing = await statOrNull(target);
     if (existing?.isDirectory() === true) throw new SandlotError("is_a_directory", { path });
     if (existing !== null && !existing.isFile()) return writeThrough(path, target, existing, content);
-    await replace(path, target, existing, content, wish);
+    await withTemporary(dirname(target), (temporary) => replace(path, temporary, target, existing, content, wish));
   });
 }
 
 export function appendFile(path: string, content: Chunks): Promise<void> {
   return aboutPath(path, async () => {
-    await makeParents(path);
+    await makeDirectories(dirname(path));
     const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
     const file = await open(path, flags, FILE_MODE);
     try {
@@ -65,33 +66,19 @@ export function appendFile(path: string, content: Chunks): Promise<void> {
   });
 }
 
-/** Makes what is missing above a path; the error names the part that is in the way. */
-async function makeParents(path: string): Promise<void> {
-  const parent = dirname(path);
-  try {
-    await mkdir(parent, { recursive: true });
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === "EEXIST") throw new SandlotError("not_a_directory", { path: parent }, { cause: error });
-    // A read-only place where the directory exists is judged by what comes next.
-    if (code === "EROFS" && (await statOrNull(parent))?.isDirectory() === true) return;
-    throw fileError(error, path);
-  }
-}
-
 async function replace(
   path: string,
+  temporary: string,
   target: string,
   existing: Stats | null,
-  content: Chunks,
+  content: Chunks | Content,
   wish: WriteWish,
 ): Promise<void> {
-  const temporary = join(dirname(target), `.sandboxd-${process.pid}-${serial++}.tmp`);
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   const file = await open(temporary, flags, existing === null ? FILE_MODE : 0o600);
   try {
     try {
-      await writeChunks(file, content, BATCH_BYTES);
+      await writeContent(file, content);
       const wanted = wish.mode ?? (existing === null ? undefined : existing.mode & 0o7777);
       if (existing !== null && (existing.uid !== process.getuid?.() || existing.gid !== process.getgid?.()))
         await chown(temporary, existing.uid, existing.gid).catch(() => {});
@@ -135,14 +122,19 @@ function checkVersion(path: string, target: string, { ifVersion }: WriteWish): v
 }
 
 /** A device takes what is written; it is not replaced by a file. */
-async function writeThrough(path: string, target: string, existing: Stats, content: Chunks): Promise<void> {
+async function writeThrough(path: string, target: string, existing: Stats, content: Chunks | Content): Promise<void> {
   if (!existing.isCharacterDevice()) throw new SandlotError("invalid_path", { path, problem: NOT_A_FILE });
   const file = await open(target, constants.O_WRONLY | constants.O_NONBLOCK);
   try {
-    await writeChunks(file, content, BATCH_BYTES);
+    await writeContent(file, content);
   } finally {
     await file.close();
   }
+}
+
+function writeContent(file: FileHandle, content: Chunks | Content): Promise<void> {
+  if (typeof content !== "function") return writeChunks(file, content, BATCH_BYTES);
+  return content((pieces) => writeBatch(file, pieces));
 }
 
 /** Gathers chunks to batches: one system call for many. The next batch is gathered while one is written. */
@@ -165,6 +157,7 @@ async function writeChunks(file: FileHandle, content: Chunks, batchBytes: number
 }
 
 async function writeBatch(file: FileHandle, batch: readonly Uint8Array[]): Promise<void> {
+  if (batch.length === 0) return;
   const total = batch.reduce((sum, { length }) => sum + length, 0);
   const { bytesWritten } = await file.writev(batch);
   if (bytesWritten === total) return;

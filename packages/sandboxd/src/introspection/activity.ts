@@ -43,7 +43,7 @@ export class ActivityMonitor {
     this.#previewTrafficAt = wallMs();
   }
 
-  async read(): Promise<DaemonActivity> {
+  async read(): Promise<Omit<DaemonActivity, "heldCount">> {
     const cpuShare = await this.#cpuShare();
     return {
       runningExecs: this.#execs.runningCount(),

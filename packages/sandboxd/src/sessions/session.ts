@@ -185,6 +185,7 @@ export class Session implements Resident {
       { status, script },
       { cwd: this.#cwd, temporaryDirectory, commandPrefix },
       this.#env,
+      this.#key,
     );
     return this.#shell;
   }

@@ -7,6 +7,7 @@ import { closeSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { Socket } from "node:net";
 import { basename } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
+import { wearBadge } from "../exec/badge.ts";
 import { prefixed, shell } from "../exec/command.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
 import { markAsCommand } from "../exec/mark-as-command.ts";
@@ -43,7 +44,7 @@ export class ShellProcess {
   #isOver = false;
   #onRecord: (record: ShellRecord) => void = () => {};
 
-  constructor(pipes: ShellPipes, place: ShellPlace, env: Readonly<Record<string, string>>) {
+  constructor(pipes: ShellPipes, place: ShellPlace, env: Readonly<Record<string, string>>, key: string) {
     const found = shell();
     const home = mkdtempSync(`${place.temporaryDirectory}/.sandboxd-shell-`);
     const name = basename(found.file);
@@ -54,6 +55,7 @@ export class ShellProcess {
     this.#script.on("error", () => {});
     const stdio = maskedStdio(["ignore", "ignore", "ignore"]);
     const { file, args } = prefixed(place.commandPrefix, { file: found.file, args: [...found.args, name] });
+    wearBadge(key);
     this.#child = spawn(file, args, { cwd: home, env, detached: true, stdio });
     markAsCommand(this.#child.pid);
     this.ended = new Promise((resolve) => {

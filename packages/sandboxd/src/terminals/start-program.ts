@@ -6,6 +6,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { SandlotError } from "@sandlot/contract";
+import { wearBadge } from "../exec/badge.ts";
 import { SEARCH_PATH } from "../exec/fifo-pool.ts";
 import { markAsCommand } from "../exec/mark-as-command.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
@@ -17,11 +18,13 @@ export function startProgram(
   terminalFd: number,
   cwd: string,
   env: Readonly<Record<string, string>>,
+  key: string,
 ): ChildProcess {
   const setsid = findProgram("setsid");
   if (setsid === null) throw noTerminals("a terminal, for the program setsid");
   try {
     const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
+    wearBadge(key);
     const child = spawn(setsid, ["-c", ...command], { cwd, env, stdio });
     markAsCommand(child.pid);
     return child;

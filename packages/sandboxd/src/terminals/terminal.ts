@@ -94,7 +94,7 @@ export class Terminal implements Resident {
     this.#slaveFd = openSync(slavePath, constants.O_RDWR | constants.O_NOCTTY);
     try {
       const env = { ...TERMINAL_ENVIRONMENT, ...environment, ...wish.env, [MARKER_NAME]: marker(this.#key) };
-      this.#child = startProgram([...commandPrefix, ...this.#command], this.#slaveFd, cwd, env);
+      this.#child = startProgram([...commandPrefix, ...this.#command], this.#slaveFd, cwd, env, this.#key);
     } catch (error) {
       this.#letGo();
       this.#line.destroy();

@@ -107,8 +107,8 @@ export function checkPort(fields: Readonly<Record<string, unknown>>): number {
 }
 
 /** A caller may ask for less than the limit, never for more. */
-export function limit(fields: Readonly<Record<string, unknown>>, max: number): number {
-  return Math.min(integer(fields, "maxResults", 1) ?? max, max);
+export function limit(fields: Readonly<Record<string, unknown>>, standard: number, max = standard): number {
+  return Math.min(integer(fields, "maxResults", 1) ?? standard, max);
 }
 
 export function invalid(field: string, problem: string): SandlotError {

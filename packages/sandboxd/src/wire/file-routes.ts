@@ -4,15 +4,17 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
-import { makeDirectory, removePath, renamePath, statPath } from "../files/change.ts";
+import { removePath, renamePath, statPath } from "../files/change.ts";
 import { aboutPath } from "../files/file-error.ts";
+import { makeDirectories } from "../files/make-directories.ts";
 import { checkPath } from "../files/paths.ts";
 import { type ByteSink, download, readBytes, readLines } from "../files/read.ts";
 import { globPaths, grepFiles, listDirectory } from "../files/search.ts";
 import { watchChanges } from "../files/watch-stream.ts";
-import { appendFile, writeFile } from "../files/write.ts";
+import { appendFile, type WriteWish, writeFile } from "../files/write.ts";
 import { flag, integer, invalid, limit, readJson, sendBytes, sendJson, text } from "./body.ts";
-import type { Query, Routes } from "./routes.ts";
+import type { Query, Routes, Takeovers } from "./routes.ts";
+import { takeUpload } from "./upload.ts";
 
 const MODE_MAX = 0o7777;
 
@@ -29,10 +31,7 @@ export function fileRoutes(): Routes {
 
     "PUT /sandlot/files/write": async (request, response, query) => {
       const path = checkPath(query.path);
-      const mode = integer(query, "mode", 0);
-      if (mode !== undefined && mode > MODE_MAX) throw invalid("mode", "it is not a file mode");
-      const ifVersion = query.ifAbsent === "1" ? null : query.ifVersion;
-      const wish = { ...(mode !== undefined && { mode }), ...(ifVersion !== undefined && { ifVersion }) };
+      const wish = wishOf(query);
       await consuming(request, () => writeFile(path, request, wish));
       sendJson(response, {});
     },
@@ -48,7 +47,7 @@ export function fileRoutes(): Routes {
     },
 
     "POST /sandlot/files/mkdir": async (request, response) => {
-      await makeDirectory(checkPath((await readJson(request)).path));
+      await makeDirectories(checkPath((await readJson(request)).path));
       sendJson(response, {});
     },
 
@@ -81,7 +80,7 @@ export function fileRoutes(): Routes {
     "POST /sandlot/files/glob": async (request, response) => {
       const fields = await readJson(request);
       const path = checkPath(fields.path);
-      const max = limit(fields, SANDBOX_LIMITS.globMaxResults);
+      const max = limit(fields, SANDBOX_LIMITS.globDefaultResults, SANDBOX_LIMITS.globMaxResults);
       const work = () => globPaths(path, text(fields, "pattern"), flag(fields, "includeDirectories"), max);
       sendJson(response, await aboutPath(path, work));
     },
@@ -89,7 +88,7 @@ export function fileRoutes(): Routes {
     "POST /sandlot/files/grep": async (request, response) => {
       const fields = await readJson(request);
       const path = checkPath(fields.path);
-      const max = limit(fields, SANDBOX_LIMITS.grepMaxResults);
+      const max = limit(fields, SANDBOX_LIMITS.grepDefaultResults, SANDBOX_LIMITS.grepMaxResults);
       const options = {
         literal: flag(fields, "literal"),
         caseSensitive: flag(fields, "caseSensitive"),
@@ -98,6 +97,22 @@ export function fileRoutes(): Routes {
       sendJson(response, await aboutPath(path, () => grepFiles(path, text(fields, "pattern"), options, max)));
     },
   };
+}
+
+/** Content that comes on a connection of its own. */
+export const fileTakeovers: Takeovers = {
+  "GET /sandlot/files/upload": (_request, connection, query) => {
+    const path = checkPath(query.path);
+    const wish = wishOf(query);
+    return takeUpload(connection, (content) => writeFile(path, content, wish));
+  },
+};
+
+function wishOf(query: Query): WriteWish {
+  const mode = integer(query, "mode", 0);
+  if (mode !== undefined && mode > MODE_MAX) throw invalid("mode", "it is not a file mode");
+  const ifVersion = query.ifAbsent === "1" ? null : query.ifVersion;
+  return { ...(mode !== undefined && { mode }), ...(ifVersion !== undefined && { ifVersion }) };
 }
 
 async function read(query: Query, response: ServerResponse): Promise<void> {

@@ -12,8 +12,8 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { HoldGreeting, RenewReply } from "@sandlot/contract";
-import { type Aio, aio } from "../aio/index.ts";
+import { AIO_TUNNEL_PORT, type DaemonActivity, type HoldGreeting, type RenewReply } from "@sandlot/contract";
+import { type Aio, aio, keylessServer } from "../aio/index.ts";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ActivityMonitor } from "../introspection/activity.ts";
@@ -22,23 +22,25 @@ import { resourceUsage } from "../introspection/usage.ts";
 import type { SessionTable } from "../sessions/session-table.ts";
 import type { SupervisorMemory } from "../supervision/memory.ts";
 import type { TerminalTable } from "../terminals/terminal-table.ts";
-import { checkPort, integer, invalid, readJson, refuse, sendError, sendJson, text } from "./body.ts";
+import { checkPort, flag, integer, invalid, readJson, refuse, sendError, sendJson, text } from "./body.ts";
 import type { CredentialCheck } from "./credentials.ts";
 import { execRoutes } from "./exec-routes.ts";
-import { fileRoutes } from "./file-routes.ts";
+import { fileRoutes, fileTakeovers } from "./file-routes.ts";
 import type { Query, Routes, Takeovers } from "./routes.ts";
 import { sessionRoutes } from "./session-routes.ts";
 import { terminalRoutes } from "./terminal-routes.ts";
 import { attachSocket } from "./terminal-socket.ts";
-import { openTunnel } from "./tunnel.ts";
+import { acceptTunnel, openTunnel } from "./tunnel.ts";
 
 export interface DaemonServer {
   readonly http: Server;
+  /** Serves the AIO API to whoever connects, and nothing else. */
+  keylessAio(): Server;
   /** How many hold a connection now. */
   holdCount(): number;
   /** Wall-clock time of the last request with valid credentials, or of the end of a hold. */
   lastContactAt(): number;
-  /** Whether there was one yet. */
+  /** Whether somebody has asked for something yet. */
   isInUse(): boolean;
 }
 
@@ -58,9 +60,10 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   const holds = new Set<ServerResponse>();
   let lastContactAt = wallMs();
   let isInUse = false;
-  const touch = () => {
+  const touch = (name = "") => {
     lastContactAt = wallMs();
-    isInUse = true;
+    // Who only says that the sandbox is still wanted does not use it yet.
+    isInUse ||= name !== RENEW;
     memory.noteUse();
   };
   /** Counts as activity, unlike what only asks. */
@@ -71,10 +74,9 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
     ...terminalRoutes(terminals),
   };
   const about: Routes = {
-    ...introspectionRoutes(execs, activity),
+    ...introspectionRoutes(execs, activity, holds),
     ...bindingRoutes(credentials, served.run, holds, touch),
   };
-  const takeovers = takeoverRoutes(credentials.sandboxId, terminals, activity);
 
   const admit = (request: IncomingMessage): { name: string; query: Query } => {
     const [path = "", search] = (request.url ?? "").split("?", 2);
@@ -82,27 +84,33 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
     // A rebind checks for itself: it is also asked with what was valid before.
     if (name !== REBIND) {
       credentials.check(request.headers);
-      touch();
+      touch(name);
     }
     return { name, query: parseQuery(search) };
   };
 
   let aioApi: Aio | undefined;
-  const openAio = (): Aio => {
-    const isAllowed = (key: string | null) => {
-      const allowed = key !== null && credentials.knows(key);
-      if (allowed) touch();
-      return allowed;
-    };
-    return aio({ execs, sessions, isAllowed, onWork: () => activity.note() });
+  // Few sandboxes are asked in this way.
+  const openAio = (): Aio => (aioApi ??= aio({ execs, sessions, onWork: () => activity.note() }));
+  const isKeyKnown = (key: string | null) => {
+    const isKnown = key !== null && credentials.knows(key);
+    if (isKnown) touch();
+    return isKnown;
   };
+  const keylessAio = (isAllowed: () => boolean) =>
+    keylessServer((request, response) => {
+      touch();
+      return openAio()(request, response, isAllowed);
+    });
+  const handToAio = (socket: Duplex) => {
+    // What was opened for one generation is nothing for the next.
+    const { generation } = credentials;
+    keylessAio(() => credentials.generation === generation).emit("connection", socket);
+  };
+  const takeovers = takeoverRoutes(credentials.sandboxId, terminals, activity, handToAio);
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    if (request.url?.startsWith(AIO_PATHS)) {
-      // Few sandboxes are asked in this way.
-      aioApi ??= openAio();
-      return aioApi(request, response);
-    }
+    if (request.url?.startsWith(AIO_PATHS)) return openAio()(request, response, isKeyKnown);
     const { name, query } = admit(request);
     const isWork = Object.hasOwn(work, name);
     const handler = isWork ? work[name] : Object.hasOwn(about, name) ? about[name] : undefined;
@@ -142,10 +150,17 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   http.keepAliveTimeout = 0;
   http.headersTimeout = 0;
   http.requestTimeout = 0;
-  return { http, holdCount: () => holds.size, lastContactAt: () => lastContactAt, isInUse: () => isInUse };
+  return {
+    http,
+    keylessAio: () => keylessAio(() => true),
+    holdCount: () => holds.size,
+    lastContactAt: () => lastContactAt,
+    isInUse: () => isInUse,
+  };
 }
 
 const REBIND = "POST /sandlot/rebind";
+const RENEW = "POST /sandlot/renew";
 const AIO_PATHS = "/v1/";
 /** Only questions: they change nothing that idleness looks at. */
 const ASKING: ReadonlySet<string> = new Set([
@@ -160,10 +175,19 @@ const PROBE_AFTER_MS = 30_000;
 const BUFFERED_BYTES = 1024 * 1024;
 const NEVER_MS = 2 ** 31 - 1;
 
-function takeoverRoutes(sandboxId: string, terminals: TerminalTable, activity: ActivityMonitor): Takeovers {
+function takeoverRoutes(
+  sandboxId: string,
+  terminals: TerminalTable,
+  activity: ActivityMonitor,
+  handToAio: (socket: Duplex) => void,
+): Takeovers {
   return {
-    "GET /sandlot/connect": (_request, connection, query) =>
-      openTunnel(checkPort(query), connection, sandboxId, () => activity.notePreview()),
+    ...fileTakeovers,
+    "GET /sandlot/connect": (_request, connection, query) => {
+      const port = checkPort(query);
+      if (port === AIO_TUNNEL_PORT) return acceptTunnel(connection, handToAio);
+      return openTunnel(port, connection, sandboxId, () => activity.notePreview());
+    },
     "GET /sandlot/terminals/attach": (request, { socket, head }, query) => {
       const terminal = terminals.find(text(query, "terminalId"));
       return attachSocket(request, socket, head, terminal, integer(query, "fromOffset", 0));
@@ -177,17 +201,18 @@ function bindingRoutes(
   holds: Set<ServerResponse>,
   touch: () => void,
 ): Routes {
+  const hold = (response: ServerResponse): void => {
+    holds.add(response);
+    response.on("close", () => {
+      holds.delete(response);
+      touch();
+    });
+    const greeting: HoldGreeting = { pid: process.pid, generation: credentials.generation, run };
+    response.writeHead(200, { "content-type": "application/json" });
+    response.write(`${JSON.stringify(greeting)}\n`);
+  };
   return {
-    "GET /sandlot/hold": (_request, response) => {
-      holds.add(response);
-      response.on("close", () => {
-        holds.delete(response);
-        touch();
-      });
-      const greeting: HoldGreeting = { pid: process.pid, generation: credentials.generation, run };
-      response.writeHead(200, { "content-type": "application/json" });
-      response.write(`${JSON.stringify(greeting)}\n`);
-    },
+    "GET /sandlot/hold": (_request, response) => hold(response),
 
     [REBIND]: async (request, response) => {
       const fields = await readJson(request);
@@ -196,11 +221,13 @@ function bindingRoutes(
       if (generation === undefined || token === "") throw invalid("generation", "a generation and a token are needed");
       const changed = credentials.rebind(request.headers, { generation, token });
       touch();
-      if (changed) for (const hold of holds) hold.destroy();
-      sendJson(response, {});
+      if (changed) for (const old of holds) old.destroy();
+      // Whoever binds a sandbox wants it: it may hold it in the same step.
+      if (flag(fields, "hold")) hold(response);
+      else sendJson(response, {});
     },
 
-    "POST /sandlot/renew": (request, response) => {
+    [RENEW]: (request, response) => {
       request.resume();
       const reply: RenewReply = { run };
       sendJson(response, reply);
@@ -208,9 +235,12 @@ function bindingRoutes(
   };
 }
 
-function introspectionRoutes(execs: ExecTable, activity: ActivityMonitor): Routes {
+function introspectionRoutes(execs: ExecTable, activity: ActivityMonitor, holds: ReadonlySet<unknown>): Routes {
   return {
-    "GET /sandlot/activity": async (_request, response) => sendJson(response, await activity.read()),
+    "GET /sandlot/activity": async (_request, response) => {
+      const found: DaemonActivity = { ...(await activity.read()), heldCount: holds.size };
+      sendJson(response, found);
+    },
     "GET /sandlot/processes": (_request, response) => sendJson(response, activity.processes()),
     "GET /sandlot/ports": (_request, response) =>
       sendJson(response, listeningPortsWithProcesses(execs.processes.rows().map(({ pid }) => pid))),

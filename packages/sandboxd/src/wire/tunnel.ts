@@ -11,6 +11,7 @@ const LOOPBACKS = ["127.0.0.1", "::1"];
 /** On a loopback there is an answer at once, or the listener's queue is full. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const RETRY_AFTER_MS = 500;
+const ACCEPTED = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${TUNNEL_PROTOCOL}\r\n\r\n`;
 
 /** Connects first, so that a refusal is still an answer; then the bytes go both ways until both sides have ended. */
 export async function openTunnel(
@@ -22,7 +23,7 @@ export async function openTunnel(
   const inner = await connectInside(port, sandboxId);
   if (socket.destroyed) return void inner.destroy();
   noteTraffic();
-  socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${TUNNEL_PROTOCOL}\r\n\r\n`);
+  socket.write(ACCEPTED);
   if (head.length > 0) inner.write(head);
   for (const [from, to] of [
     [socket, inner],
@@ -36,6 +37,16 @@ export async function openTunnel(
     });
     from.pipe(to);
   }
+}
+
+/** The same for what the daemon serves itself. */
+export async function acceptTunnel(
+  { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
+  serve: (socket: Duplex) => void,
+): Promise<void> {
+  socket.write(ACCEPTED);
+  if (head.length > 0) socket.unshift(head);
+  serve(socket);
 }
 
 async function connectInside(port: number, sandboxId: string): Promise<Socket> {

@@ -13,14 +13,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type EngineRef,
-  isSandlotError,
-  type SandboxId,
-  SandlotError,
-  type ThreadKey,
-  WORKSPACE_ROOT,
-} from "@sandlot/contract";
+import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -34,11 +27,10 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
-import { DaemonAttachment, readActivity, rebindDaemon } from "../../daemon/index.ts";
+import { DaemonAttachment, readActivity } from "../../daemon/index.ts";
 import type { Refusal } from "../../network/index.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import { Layout as DiskLayout, slotNameOf } from "../../workspace/disk/layout.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
@@ -51,15 +43,16 @@ import { lazyLimits } from "./lazy-limits.ts";
 import { type Limits, openLimits } from "./limits/index.ts";
 import { Maker } from "./maker.ts";
 import { type ParsedRef, parseRef } from "./objects/engine-ref.ts";
-import { type Layout, makeLayout } from "./objects/layout.ts";
+import { makeLayout } from "./objects/layout.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
 import { Remover } from "./remover.ts";
 import { Renewer } from "./renewer.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
+import { Standby } from "./standby.ts";
 import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
-import { PathMap } from "./unsafe/path-map.ts";
-import { mappingsOf, UnsafeEngine } from "./unsafe/unsafe-engine.ts";
+import { PathMaps } from "./unsafe/path-maps.ts";
+import { UnsafeEngine } from "./unsafe/unsafe-engine.ts";
 import { Watcher } from "./watcher.ts";
 
 export interface LocalBackendOptions {
@@ -80,7 +73,6 @@ class LocalBackend implements Backend {
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
   readonly #world: World;
-  readonly #layout: Layout;
   readonly #objects: ObjectStore;
   readonly #liveness: ObjectLiveness;
   readonly #credentials: KnownCredentials;
@@ -91,6 +83,8 @@ class LocalBackend implements Backend {
   readonly #remover: Remover;
   readonly #watcher: Watcher;
   readonly #renewer: Renewer;
+  readonly #standby: Standby;
+  readonly #maps: PathMaps;
   readonly #attachments = new Set<Attachment>();
   readonly #creating = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
@@ -100,7 +94,8 @@ class LocalBackend implements Backend {
     const settings = { ...localSettings(configured), ...installation };
     const { fleetId, home, account } = settings;
     const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
-    this.#layout = layout;
+    this.#maps = new PathMaps(layout);
+    this.#standby = new Standby(world);
     const id = machineId();
     this.#world = world;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account, world });
@@ -153,7 +148,8 @@ class LocalBackend implements Backend {
     return this.#ask("attach", signal, async () => {
       const { name } = this.#parse(target.ref);
       const daemon = this.#credentials.target(name, target.sandboxId, target);
-      const inner = await this.#reach(target, () => DaemonAttachment.open(daemon, this.#world, signal));
+      const open = () => DaemonAttachment.open(daemon, this.#world, signal, this.#standby.take(name));
+      const inner = this.#standby.claim(name, target) ?? (await this.#reach(target, open));
       this.#credentials.note(name, target);
       const attachment = await this.#dressed(name, inner);
       this.#attachments.add(attachment);
@@ -165,9 +161,12 @@ class LocalBackend implements Backend {
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
     return this.#ask("rebind", signal, async () => {
       const { name } = this.#parse(target.ref);
-      const daemon = this.#credentials.target(name, target.sandboxId, from);
-      await this.#reach(target, () => rebindDaemon(daemon, target, signal));
+      const before = this.#credentials.target(name, target.sandboxId, from);
+      const after = this.#credentials.target(name, target.sandboxId, target);
+      const rebind = () => DaemonAttachment.rebind(before, after, this.#world, signal, this.#standby.take(name));
+      const attachment = await this.#reach(target, rebind);
       this.#credentials.note(name, target);
+      this.#standby.bound(name, target, attachment);
     });
   }
 
@@ -181,6 +180,8 @@ class LocalBackend implements Backend {
       await this.#remover.destroy(ref, signal);
       this.#credentials.forget(name);
       this.#guards.forget(name);
+      this.#standby.drop(name);
+      this.#maps.forget(name);
     });
   }
 
@@ -215,6 +216,8 @@ class LocalBackend implements Backend {
     this.#renewer.stop();
     await Promise.allSettled([...this.#creating, this.#sweeping]);
     await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
+    await Promise.allSettled([this.#settleRemains()]);
+    this.#standby.close();
     this.#guards.close();
     this.#egresses.close();
     this.workspaces.close();
@@ -223,7 +226,16 @@ class LocalBackend implements Backend {
 
   /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
   async #sweep(): Promise<void> {
-    await Promise.allSettled([this.#objects.sweep(this.#world.wallMs()), this.workspaces.sweep()]);
+    const now = this.#world.wallMs();
+    await Promise.allSettled([this.#objects.sweep(now), this.workspaces.sweep(), this.#settleRemains()]);
+  }
+
+  /** What was kept for a workspace that has gone home since, and of which nobody may ask any more. */
+  async #settleRemains(): Promise<void> {
+    for (const name of await this.#objects.names()) {
+      const object = await this.#objects.get(name);
+      if (object?.isRemains === true) await this.#remover.settle(object);
+    }
   }
 
   async #create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -232,6 +244,8 @@ class LocalBackend implements Backend {
     this.#credentials.note(name, spec);
     const object = await this.#objects.get(name);
     if (object !== null) this.#guards.watch(object);
+    if (spec.marker === null)
+      void this.#standby.prepare(name, this.#credentials.target(name, spec.labels.sandboxId, spec));
     return created;
   }
 
@@ -242,22 +256,14 @@ class LocalBackend implements Backend {
       if (object === null) return inner;
       await this.#egresses.join(object);
       const limited = this.#guards.limited(object, inner.sandbox);
-      const sandbox = object.record.isolation === "bubblewrap" ? limited : mappedSandbox(limited, this.#mapOf(object));
+      const sandbox =
+        object.record.isolation === "bubblewrap" ? limited : mappedSandbox(limited, this.#maps.of(object));
       const { closed } = inner;
       return { sandbox, closed, connect: (port, signal) => inner.connect(port, signal), close: () => inner.close() };
     } catch (error) {
       await inner.close();
       throw error;
     }
-  }
-
-  #mapOf({ name, record }: LocalObject): PathMap {
-    const { threadKey } = record.labels;
-    const disk = new DiskLayout(this.#layout.root);
-    const slot = slotNameOf(record.place);
-    const to = slot === null ? WORKSPACE_ROOT : "/mnt";
-    const from = slot === null ? disk.userData(threadKey ?? ("" as ThreadKey)) : disk.mnt(slot);
-    return new PathMap(mappingsOf(this.#layout, name, [{ from, to, readOnly: false }, ...record.mounts]));
   }
 
   /** Whoever cannot be reached is asked for in the machine: only what is dead there is lost. */

@@ -1,12 +1,13 @@
 /**
  * Making a sandbox.
  *
- *   intent on disk ─▶ workspace ─▶ limits ─▶ socket and pulse ─▶ processes ─▶ ready
+ *   intent and pipes on disk ─▶ workspace ─▶ limits ─▶ socket ─▶ processes ─▶ ready
  *
  * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
  */
 
 import { closeSync, statSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec, Place } from "../../backend/backend.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
@@ -15,12 +16,12 @@ import type { World } from "../../world/world.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine, Prepared } from "./engine/engine.ts";
 import { makeListeningSocket } from "./engine/listening-socket.ts";
-import { makePipes } from "./engine/named-pipe.ts";
 import { openPulse } from "./engine/pulse.ts";
 import { FD, start } from "./engine/start.ts";
 import { explainStart } from "./engine/start-problem.ts";
 import type { Limits } from "./limits/index.ts";
-import { type Binding, checkMounts } from "./mounts.ts";
+import { findMisplaced } from "./mount-points.ts";
+import { type Binding, checkMounts, misplaced } from "./mounts.ts";
 import { formatRef } from "./objects/engine-ref.ts";
 import {
   type Layout,
@@ -33,6 +34,7 @@ import {
 import type { ObjectRecord, ObjectStore, ProcessRecord } from "./objects/object-store.ts";
 import type { Remover } from "./remover.ts";
 import type { LocalSettings } from "./settings.ts";
+import { Turns } from "./turns.ts";
 
 export interface MakerParts {
   readonly world: World;
@@ -48,20 +50,29 @@ export interface MakerParts {
   readonly strays: readonly number[];
 }
 
+/** Two for each processor: one may wait for the disk. */
+const STARTS_MAX = 2 * availableParallelism();
+
 export class Maker {
   readonly #parts: MakerParts;
+  readonly #turns = new Turns(STARTS_MAX);
 
   constructor(parts: MakerParts) {
     this.#parts = parts;
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const { engine, egresses } = this.#parts;
+    await engine.ready();
+    await egresses.check(spec.blueprint.network);
+    return this.#turns.run(signal, () => this.#makeNow(spec, signal));
+  }
+
+  async #makeNow(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
     const { objects, remover, world, settings, layout } = this.#parts;
     const { sandboxId, generation } = spec.labels;
     const name: ObjectName = `${sandboxId}-${generation}`;
-    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root);
-    await this.#parts.engine.ready();
-    await this.#parts.egresses.check(spec.blueprint.network);
+    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
     const record = this.#recordOf(spec, mounts);
     signal.throwIfAborted();
     await objects.intend(name, record);
@@ -79,10 +90,8 @@ export class Maker {
   }
 
   async #make(name: ObjectName, spec: CreateSpec, mounts: readonly Binding[], signal: AbortSignal): Promise<Created> {
-    const { world, limits, layout, egresses } = this.#parts;
-    const pipes = makePipes([pulsePath(layout, name), statusPath(layout, name)]);
+    const { world, limits, egresses } = this.#parts;
     const { binding, workspace } = await this.#workspaceFor(spec, mounts);
-    await pipes;
     signal.throwIfAborted();
     const { diskBytes: fileMaxBytes, ...wish } = spec.blueprint.limits;
     const group = limits.create(name, { ...wish, fileMaxBytes });
@@ -93,9 +102,17 @@ export class Maker {
       readOnly: true,
     }));
     const process = await this.#start({ name, spec, group, egress, bindings: [binding, ...mounts, ...shared] }, signal);
+    this.#checkPlaces([binding, ...mounts], process);
     egresses.watch(name, process);
     const { bootId } = world.identity;
     return { ref: formatRef(name, { bootId, process: process.init }), place: placeOf(spec), workspace };
+  }
+
+  /** Before anybody can use it. Without namespaces nothing is mounted. */
+  #checkPlaces(bindings: readonly Binding[], { init }: ProcessRecord): void {
+    if (this.#parts.settings.local.isolation !== "bubblewrap") return;
+    const wrong = findMisplaced(bindings, init.pid);
+    if (wrong !== undefined) throw misplaced(wrong);
   }
 
   async #start(prepared: Prepared, signal: AbortSignal): Promise<ProcessRecord> {

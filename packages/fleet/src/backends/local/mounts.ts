@@ -3,23 +3,21 @@
  *
  * Invariants
  * - No spelling of a reserved path, or of one above it, gets through: paths are normalized before they are compared.
- * - A host path is taken with its links resolved. It never holds, or lies in, the fleet's own directory, nor in
- *   something that a sandbox may write, because then a sandbox would decide what the next one sees.
+ * - A host path is taken with its links resolved. It never holds, or lies in, the fleet's own directory.
+ * - No part of a host path, nor of a place inside that lies in another mount, is looked up in a directory that a sandbox
+ *   of any blueprint may write, because then a sandbox would decide what the next one sees, and where.
  */
 
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import { type Binding, isWithin, lookedUpIn, mountPointOf, mountPointProblem, outerOf } from "./mount-points.ts";
 
-/** A host path, and where it is seen inside. */
-export interface Binding {
-  readonly from: string;
-  readonly to: string;
-  readonly readOnly: boolean;
-}
+export { type Binding, isWithin } from "./mount-points.ts";
 
 type Mount = Blueprint["mounts"][number];
+type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, "mounts"> }>>;
 
 const SKILLS = "/mnt/skills";
 
@@ -34,11 +32,12 @@ const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", "/home/sandbox", "/root", 
 /** Of the host: the kernel's own views of the machine. */
 const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 
-/** The mounts as they are to be made, skills among them. Throws `mount_refused`. */
+/** The mounts as they are to be made, skills among them. `blueprints` are all that the fleet has. Throws `mount_refused`. */
 export function checkMounts(
   configured: readonly Mount[],
   skillsPath: string | null,
   fleetRoot: string,
+  blueprints: Blueprints = {},
 ): readonly Binding[] {
   const skills = skillsPath === null ? [] : [{ hostPath: skillsPath, sandboxPath: SKILLS, readOnly: true }];
   const mounts = [...skills, ...configured];
@@ -47,16 +46,49 @@ export function checkMounts(
     to: index < skills.length ? SKILLS : checkedSandboxPath(mount),
     readOnly: mount.readOnly,
   }));
+  const writable = writableTrees([...configured, ...Object.values(blueprints).flatMap((one) => one.blueprint.mounts)]);
   for (const [index, binding] of bindings.entries()) {
     const mount = mounts[index];
     if (mount === undefined) continue;
-    const others = bindings.filter((other) => other !== binding);
-    if (others.some(({ to }) => to === binding.to)) throw refused(mount, "another mount has the same place");
-    if (others.some(({ from, readOnly }) => !readOnly && from !== binding.from && isWithin(binding.from, from)))
-      throw refused(mount, "it lies in a directory that sandboxes may write, so a sandbox could replace it");
+    const problem = problemAmong(binding, mount, bindings, writable);
+    if (problem !== null) throw refused(mount, problem);
   }
   // What lies deeper is mounted later, so that it is not covered.
   return bindings.sort((a, b) => a.to.split("/").length - b.to.split("/").length);
+}
+
+/** A mount that came to lie somewhere else than it was meant to. */
+export function misplaced({ from, to }: Binding): SandlotError {
+  const problem = "it was not mounted at its place; a symbolic link may lead elsewhere";
+  return refused({ hostPath: from, sandboxPath: to, readOnly: true }, problem);
+}
+
+function problemAmong(
+  binding: Binding,
+  { hostPath }: Mount,
+  bindings: readonly Binding[],
+  writable: readonly string[],
+): string | null {
+  if (bindings.some((other) => other !== binding && other.to === binding.to)) return "another mount has the same place";
+  const isReplaceable = (path: string) => lookedUpIn(path).some((one) => writable.some((tree) => isWithin(one, tree)));
+  if (isReplaceable(hostPath)) return "it lies in a directory that sandboxes may write, so a sandbox could replace it";
+  const outer = outerOf(binding, bindings);
+  if (outer === undefined) return null;
+  if (isReplaceable(mountPointOf(binding, outer)))
+    return `its place lies in the mount of ${outer.to}, where sandboxes may write, so a sandbox could put a link there`;
+  return mountPointProblem(binding, outer);
+}
+
+/** What sandboxes can write through some mount. What is not there cannot be mounted. */
+function writableTrees(mounts: readonly Mount[]): readonly string[] {
+  const paths = mounts.filter(({ readOnly }) => !readOnly).map(({ hostPath }) => hostPath);
+  return [...new Set(paths)].flatMap((path) => {
+    try {
+      return [realpathSync(path)];
+    } catch {
+      return [];
+    }
+  });
 }
 
 function checkedSandboxPath(mount: Mount): string {
@@ -98,11 +130,6 @@ function resolved(mount: Mount): string {
         : `the host path cannot be reached (${code})`,
     );
   }
-}
-
-/** Whether `path` is `tree` or lies in it. */
-export function isWithin(path: string, tree: string): boolean {
-  return path === tree || path.startsWith(tree === "/" ? "/" : `${tree}/`);
 }
 
 function refused({ hostPath, sandboxPath }: Mount, problem: string): SandlotError {

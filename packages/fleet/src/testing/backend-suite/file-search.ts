@@ -87,17 +87,19 @@ export const fileSearchCases: readonly BackendCase[] = [
   {
     name: "glob says when it left something out, at the limit and at its neighbours",
     run: async (stage) => {
-      const max = SANDBOX_LIMITS.globMaxResults;
+      const { globDefaultResults: standard, globMaxResults: max } = SANDBOX_LIMITS;
       const { files } = await numbered(await stage.sandbox(), max + 1);
       const counts = async (maxResults?: number) => {
         const { paths, truncated } = await files.glob(HERE, "1*", maxResults === undefined ? {} : { maxResults });
         return [paths.length, truncated];
       };
-      stage.expect(await counts()).toEqual([max, true]);
+      stage.expect(await counts()).toEqual([standard, true]);
+      stage.expect(await counts(standard + 1)).toEqual([standard + 1, true]);
+      stage.expect(await counts(max)).toEqual([max, true]);
       stage.expect(await counts(max + 1)).toEqual([max, true]);
       stage.expect(await counts(3)).toEqual([3, true]);
       await files.remove(`${HERE}/many/10001`);
-      stage.expect(await counts()).toEqual([max, false]);
+      stage.expect(await counts(max)).toEqual([max, false]);
       stage.expect(await counts(max - 1)).toEqual([max - 1, true]);
     },
   },
@@ -134,22 +136,24 @@ export const fileSearchCases: readonly BackendCase[] = [
     name: "grep says when it left something out, at the limit and at its neighbours",
     run: async (stage) => {
       const { files } = await stage.sandbox();
-      const max = SANDBOX_LIMITS.grepMaxResults;
+      const { grepDefaultResults: standard, grepMaxResults: max } = SANDBOX_LIMITS;
       await files.write(`${HERE}/a`, "hit\n".repeat(max - 1));
       await files.write(`${HERE}/b`, "hit");
       const counts = async (maxResults?: number) => {
         const { matches, truncated } = await files.grep(HERE, "hit", maxResults === undefined ? {} : { maxResults });
         return [matches.length, truncated];
       };
-      stage.expect(await counts()).toEqual([max, false]);
+      stage.expect(await counts()).toEqual([standard, true]);
+      stage.expect(await counts(standard + 1)).toEqual([standard + 1, true]);
+      stage.expect(await counts(max)).toEqual([max, false]);
       stage.expect(await counts(max - 1)).toEqual([max - 1, true]);
       await files.append(`${HERE}/b`, "\nhit\n");
-      stage.expect(await counts()).toEqual([max, true]);
+      stage.expect(await counts(max)).toEqual([max, true]);
       stage.expect(await counts(max + 1)).toEqual([max, true]);
     },
   },
   {
-    name: "grep skips large files, long lines, binary files and links, and shortens what it reports",
+    name: "grep skips binary files and links, counts the large files and long lines it skips, and shortens what it reports",
     run: async (stage) => {
       const sandbox = await stage.sandbox();
       const { files } = sandbox;
@@ -169,8 +173,13 @@ export const fileSearchCases: readonly BackendCase[] = [
       );
       await files.write(`${HERE}/binary`, "hit\0");
       await sandbox.exec("ln -s size-ok link");
-      const { matches, truncated } = await files.grep(HERE, "hit");
-      stage.expect(truncated).toBe(false);
+      await files.write(`${HERE}/binary-over`, `hit\0${"y".repeat(grepFileMaxBytes)}`);
+      const { matches, ...told } = await files.grep(HERE, "hit");
+      stage.expect(told).toEqual({ truncated: false, skippedFiles: 1, skippedLines: 1 });
+      const { matches: _, ...ofOthers } = await files.grep(HERE, "hit", { glob: "size-ok" });
+      stage.expect(ofOthers).toEqual({ truncated: false, skippedFiles: 0, skippedLines: 0 });
+      const ofOne = await files.grep(`${HERE}/size-over`, "hit", { literal: true });
+      stage.expect(ofOne).toEqual({ matches: [], truncated: false, skippedFiles: 1, skippedLines: 0 });
       stage.expect(matches.map(({ path, lineNumber }) => [path.slice(HERE.length + 1), lineNumber])).toEqual([
         ["lines", 1],
         ["lines", 3],

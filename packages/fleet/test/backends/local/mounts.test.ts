@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { findMisplaced } from "../../../src/backends/local/mount-points.ts";
 import { checkMounts } from "../../../src/backends/local/mounts.ts";
 import { blueprint, isRoot, onStage, removeDaemon } from "./local-harness.ts";
 
@@ -66,6 +67,57 @@ describe("a mount", () => {
     const inner = { hostPath: join(directory, "inner"), sandboxPath: "/inner", readOnly: true };
     expect(() => checkMounts([outer, inner], null, "/usr/share")).toThrow(/could replace it/);
     expect(checkMounts([{ ...outer, readOnly: true }, inner], null, "/usr/share").length).toBe(2);
+    // Whichever blueprint it is whose sandboxes may write there, and whatever they have made of it meanwhile.
+    const blueprints = { other: { blueprint: { mounts: [outer] } } };
+    expect(() => checkMounts([inner], null, "/usr/share", blueprints)).toThrow(/could replace it/);
+    rmSync(join(directory, "inner"), { recursive: true });
+    symlinkSync("/etc", join(directory, "inner"));
+    expect(() => checkMounts([inner], null, "/usr/share", blueprints)).toThrow(/could replace it/);
+    expect(() => checkMounts([], join(directory, "inner"), "/usr/share", blueprints)).toThrow(/could replace it/);
+    const around = join(place().directory, "around");
+    symlinkSync(join(directory, "inner"), around);
+    expect(() => checkMounts([{ ...inner, hostPath: around }], null, "/usr/share", blueprints)).toThrow(
+      /could replace it/,
+    );
+    expect(checkMounts([outer], null, "/usr/share", blueprints).length).toBe(1);
+  });
+
+  it("in another one is looked up there: no link, no wrong kind, nothing missing", () => {
+    const { directory } = place();
+    mkdirSync(join(directory, "real/deep"), { recursive: true });
+    writeFileSync(join(directory, "file"), "");
+    symlinkSync("../mnt/user-data", join(directory, "relative"));
+    symlinkSync("/newroot/mnt/user-data", join(directory, "absolute"));
+    symlinkSync("real", join(directory, "harmless"));
+    const outer = { hostPath: directory, sandboxPath: "/data", readOnly: true };
+    const tried = (sandboxPath: string, hostPath = "/usr/share") =>
+      problemOf(() => checkMounts([{ hostPath, sandboxPath, readOnly: true }, outer], null, "/usr/lib"));
+    expect(tried("/data/real")).toBeNull();
+    expect(tried("/data/real/deep")).toBeNull();
+    expect(tried("/data/file", "/etc/passwd")).toBeNull();
+    for (const path of ["relative", "relative/workspace", "absolute", "harmless", "harmless/deep"])
+      expect(tried(`/data/${path}`), path).toContain("is a symbolic link");
+    expect(tried("/data/real/missing")).toContain("does not exist; create it first");
+    expect(tried("/data/file")).toContain("is no directory");
+    expect(tried("/data/file/deep")).toContain("is no directory");
+    expect(tried("/data/real", "/etc/passwd")).toContain("is no file");
+  });
+
+  it("in another one that sandboxes may write, under whatever name, is refused", () => {
+    const { directory } = place();
+    mkdirSync(join(directory, "shared/spot/deep"), { recursive: true });
+    const shared = join(directory, "shared");
+    const inner = { hostPath: "/usr/share", sandboxPath: "/data/shared/spot", readOnly: true };
+    const outer = { hostPath: directory, sandboxPath: "/data", readOnly: true };
+    const writable = { hostPath: shared, sandboxPath: "/elsewhere", readOnly: false };
+    const tried = (mounts: Parameters<typeof checkMounts>[0], blueprints = {}) =>
+      problemOf(() => checkMounts(mounts, null, "/usr/lib", blueprints));
+    expect(tried([outer, inner])).toBeNull();
+    expect(tried([{ ...outer, readOnly: false }, inner])).toContain("could put a link there");
+    expect(tried([outer, inner, writable])).toContain("could put a link there");
+    expect(tried([outer, inner], { other: { blueprint: { mounts: [writable] } } })).toContain("could put a link there");
+    // What is mounted at the very place it has on the host cannot be replaced from inside.
+    expect(tried([outer, { ...inner, sandboxPath: "/data/shared" }, writable])).toBeNull();
   });
 });
 
@@ -94,6 +146,8 @@ describe("a mounted directory", () => {
           );
         }
         await stage.rejects(sandbox.files.write("/mnt/skills/writable/planted", "x"), "read_only_path");
+        for (const path of ["/new", "/usr/new/deep", "/mnt/skills/new"])
+          await stage.rejects(sandbox.files.mkdir(path), "read_only_path");
         await stage.destroy(made, backend);
       }
     }));
@@ -109,6 +163,55 @@ describe("a mounted directory", () => {
       expect((await sandbox.exec("cat /data/result")).stdout).toBe("made inside");
     }));
 
+  it("in another one is found at its own path, in a thread's sandbox and in a blank", () =>
+    onStage(async (stage) => {
+      const [{ directory }, inside] = [place(), place()];
+      mkdirSync(join(directory, "a spot/deep"), { recursive: true });
+      writeFileSync(join(inside.directory, "note"), "from the host");
+      const mounts = [
+        { hostPath: inside.directory, sandboxPath: "/mnt/extra/a spot/deep", readOnly: true },
+        { hostPath: directory, sandboxPath: "/mnt/extra", readOnly: true },
+      ];
+      for (const key of isRoot ? [stage.newKey(), null] : [stage.newKey()]) {
+        const made = await stage.make(key, { blueprint: { ...blueprint, mounts } });
+        const { sandbox } = await stage.attach(made.target);
+        expect(await sandbox.files.readText("/mnt/extra/a spot/deep/note")).toBe("from the host");
+        await stage.destroy(made);
+      }
+    }));
+
+  it("that a link carried elsewhere after all is noticed", () => {
+    const own = { from: "/", to: "/", readOnly: true };
+    const proc = { from: "/proc", to: "/proc", readOnly: true };
+    expect(findMisplaced([own, proc], process.pid)).toBeUndefined();
+    expect(findMisplaced([proc, { ...proc, to: "/proc/nowhere" }], process.pid)?.to).toBe("/proc/nowhere");
+    // Not one in the other: nothing can have been looked up anywhere else.
+    expect(findMisplaced([{ ...proc, to: "/nowhere" }], process.pid)).toBeUndefined();
+  });
+
+  it("whose place becomes a link between the check and the mount does not come up, and leaves nothing behind", () =>
+    onStage(async (stage, harness) => {
+      const { directory } = place();
+      const spot = join(directory, "spot");
+      mkdirSync(spot);
+      chmodSync(directory, 0o777);
+      const bubblewrapPath = join(directory, "bwrap");
+      const swap = `/bin/rmdir ${spot} && /bin/ln -s ../mnt/user-data ${spot}`;
+      const script = `#!/bin/sh\ncase "$*" in *${spot}*|*/data/spot*) ${swap};; esac\nexec bwrap "$@"\n`;
+      writeFileSync(bubblewrapPath, script, { mode: 0o755 });
+      const backend = await harness.open({}, { bubblewrapPath });
+      const mounts = [
+        { hostPath: directory, sandboxPath: "/data", readOnly: true },
+        { hostPath: place().directory, sandboxPath: "/data/spot", readOnly: true },
+      ];
+      const failed = await stage.make(stage.newKey(), { blueprint: { ...blueprint, mounts } }, backend).then(
+        () => null,
+        (error: unknown) => error,
+      );
+      expect(failed).toMatchObject({ code: "mount_refused" });
+      expect(String(failed)).toContain("was not mounted at its place");
+    }));
+
   it("that is refused leaves nothing behind", () =>
     onStage(async (stage) => {
       const mounts = [{ hostPath: "/no/such/directory", sandboxPath: "/data", readOnly: true }];
@@ -118,8 +221,12 @@ describe("a mounted directory", () => {
 
 /** Why a mount is refused; `null` when it is taken. */
 function refusal(hostPath: string, sandboxPath: string, root = tmpdir()): string | null {
+  return problemOf(() => checkMounts([{ hostPath, sandboxPath, readOnly: true }], null, root));
+}
+
+function problemOf(check: () => unknown): string | null {
   try {
-    checkMounts([{ hostPath, sandboxPath, readOnly: true }], null, root);
+    check();
     return null;
   } catch (error) {
     if (isSandlotError(error, "mount_refused")) return error.details.problem;

@@ -21,12 +21,12 @@ export interface Staged {
 /** Directories that every system has, mostly empty. One that no source lies in is covered. */
 const STAGES = ["/mnt", "/media", "/srv", "/opt"];
 
+/** Every program that is run here delays every start, so a file system of its own is made only where it is needed. */
 const SCRIPT = [
   "set -e",
-  "stage=$1",
+  '[ -z "$1" ] || mount -n -t tmpfs -o mode=0711,size=64k,nosuid,nodev sandlot "$1"',
   "shift",
-  'mount -n -t tmpfs -o mode=0711,size=64k,nosuid,nodev sandlot "$stage"',
-  'while [ "$1" != -- ]; do if [ -d "$1" ]; then mkdir "$stage/$2"; else : >"$stage/$2"; fi; mount -n --rbind "$1" "$stage/$2"; shift 2; done',
+  'while [ "$1" != -- ]; do [ -e "$2" ] || { if [ -d "$1" ]; then mkdir "$2"; else : >"$2"; fi; }; mount -n --rbind "$1" "$2"; shift 2; done',
   "shift",
   'exec "$@"',
 ].join("\n");
@@ -37,17 +37,21 @@ export function stage(bindings: readonly Binding[], root: string, account: Accou
   const hidden = [...new Set(bindings.map(({ from }) => from).filter((path) => !isReachable(path, account)))];
   if (hidden.length === 0) return { prefix: [], bindings };
   const sources = [...new Set(hidden.map((path) => (isWithin(path, root) ? root : path)))];
-  const place = STAGES.find((one) => isDirectory(one) && !bindings.some(({ from }) => isWithin(from, one)));
-  if (place === undefined) throw noPlace(hidden);
+  const places = STAGES.filter((one) => isDirectory(one) && !bindings.some(({ from }) => isWithin(from, one)));
+  const [first] = places;
+  if (first === undefined) throw noPlace(hidden);
+  const isEnough = sources.length <= places.length && sources.every(isDirectory);
+  const targets = isEnough ? places : sources.map((_, at) => `${first}/${at}`);
   const shown = (path: string): string => {
     const at = hidden.includes(path) ? sources.findIndex((source) => isWithin(path, source)) : -1;
     const source = sources[at];
-    return source === undefined ? path : `${place}/${at}${path.slice(source.length)}`;
+    return source === undefined ? path : `${targets[at]}${path.slice(source.length)}`;
   };
+  const pairs = sources.flatMap((source, at) => [source, targets[at] ?? first]);
   return {
     prefix: [
-      ...["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage", place],
-      ...[...sources.flatMap((source, at) => [source, String(at)]), "--"],
+      ...["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage"],
+      ...[isEnough ? "" : first, ...pairs, "--"],
     ],
     bindings: bindings.map((binding) => ({ ...binding, from: shown(binding.from) })),
   };

@@ -39,7 +39,7 @@ export interface Start {
   /** Descriptors that would be inherited by accident. */
   readonly strays: readonly number[];
   /** Writes down which process it is. */
-  readonly started: (process: ProcessRecord) => Promise<void>;
+  readonly started: (process: ProcessRecord) => void;
   readonly world: World;
 }
 
@@ -57,7 +57,7 @@ export async function start(wanted: Start, signal: AbortSignal): Promise<Process
     const isChild = plan.init === "child" && child.pid !== undefined;
     const init = await abortable(Promise.race([isChild ? existing(child.pid) : initOf(told), exit]), signal);
     record = { init, monitor: isChild || child.pid === undefined ? null : (identify(child.pid) ?? null) };
-    await wanted.started(record);
+    wanted.started(record);
     signal.throwIfAborted();
     (pipeOf(child, FD.config) as Writable).end(configText(wanted.config));
     await Promise.race([ready(child, exit, signal), exit]);

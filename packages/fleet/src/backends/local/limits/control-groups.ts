@@ -22,7 +22,7 @@ import {
   removeDirectory,
 } from "./group-files.ts";
 import type { Controller } from "./hierarchy.ts";
-import { GROUP_NAME_PATTERN, type LimitEvents, type LimitGroup, type LimitWish } from "./limits.ts";
+import { GROUP_NAME_PATTERN, type LimitEvents, type LimitGroup, type LimitHits, type LimitWish } from "./limits.ts";
 import { commandRlimits, startRlimits } from "./rlimits.ts";
 import { startPrefix } from "./start-prefix.ts";
 
@@ -131,8 +131,10 @@ export class ControlGroups {
       name,
       startPrefix: [...startPrefix(this.#directories(name)), ...startRlimits(wish)],
       commandPrefix: commandRlimits(unheld),
+      isCounted: this.#controllers.has("memory") || this.#controllers.has("pids"),
       processes: () => this.#processes(name),
       events: () => this.#events(name),
+      hits: () => this.#hits(name),
       usage: () => this.#usage(name),
       killExcept: (keep) => this.#killExcept(name, new Set(keep)),
       release: () => this.#release(name),
@@ -152,11 +154,15 @@ export class ControlGroups {
   }
 
   #events(name: string): LimitEvents {
+    const cpuThrottles = readCounter(this.#directoryFor(name, "cpu"), "cpu.stat", "nr_throttled");
+    return { ...this.#hits(name), cpuThrottles };
+  }
+
+  #hits(name: string): LimitHits {
     const memory = this.#directoryFor(name, "memory");
     return {
       oomKills: readCounter(memory, this.#dialect.version === 1 ? "memory.oom_control" : "memory.events", "oom_kill"),
       pidsRefusals: readCounter(this.#directoryFor(name, "pids"), "pids.events", "max"),
-      cpuThrottles: readCounter(this.#directoryFor(name, "cpu"), "cpu.stat", "nr_throttled"),
     };
   }
 

@@ -42,10 +42,14 @@ export interface LimitGroup {
   readonly startPrefix: readonly string[];
   /** Put before every command inside; empty where the group itself is limited. */
   readonly commandPrefix: readonly string[];
+  /** Whether the kernel counts what happens in it. */
+  readonly isCounted: boolean;
   /** Host pids of what is in the group; `null` where there is no group to ask. */
   processes(): readonly number[] | null;
   /** How often limits were hit since the group was made. */
   events(): LimitEvents;
+  /** Of these, what ends or hinders a command: asked before and after each. */
+  hits(): LimitHits;
   usage(): ResourceUsage;
   /** Kills everything but these host pids and returns what it killed. Nothing can be started meanwhile, where the kernel can hold that. */
   killExcept(keep: readonly number[]): readonly number[];
@@ -54,11 +58,14 @@ export interface LimitGroup {
 }
 
 /** Counters only grow. `null` where nobody counts. */
-export interface LimitEvents {
+export interface LimitHits {
   /** Processes that were killed because the group was out of memory. */
   readonly oomKills: number | null;
   /** Times that a process could not be started because the group was full. */
   readonly pidsRefusals: number | null;
+}
+
+export interface LimitEvents extends LimitHits {
   /** Periods in which the group had to wait for its share of the processors. */
   readonly cpuThrottles: number | null;
 }
@@ -87,7 +94,7 @@ export interface LimitsDescription {
 export const GROUP_NAME_PATTERN = /^[A-Za-z0-9_-]{1,128}$/;
 
 /** What a command was ended or hindered by, told from the counters before and after; `null` when it was none of them. */
-export function limitHit(before: LimitEvents, after: LimitEvents): "memory" | "pids" | null {
+export function limitHit(before: LimitHits, after: LimitHits): "memory" | "pids" | null {
   if ((after.oomKills ?? 0) > (before.oomKills ?? 0)) return "memory";
   if ((after.pidsRefusals ?? 0) > (before.pidsRefusals ?? 0)) return "pids";
   return null;

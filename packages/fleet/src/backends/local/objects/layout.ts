@@ -14,9 +14,10 @@
  */
 
 import { createHash } from "node:crypto";
-import { lstatSync, mkdirSync } from "node:fs";
+import { lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 import { type FleetId, SandlotError } from "@sandlot/contract";
+import { makeDirectories } from "../../../world/make-directories.ts";
 
 /** `<sandboxId>-<generation>`: never used twice. */
 export type ObjectName = string;
@@ -37,10 +38,11 @@ const PATH_MAX_BYTES = 70;
 const UNFINISHED = "~";
 
 export function makeLayout(home: string, fleetId: FleetId, runtimeDirectory: string): Layout {
-  const root = join(home, fleetId);
+  makeDirectories(home, 0o700);
+  // However it is spelled, one home is one fleet's, and its sockets are in one place.
+  const root = join(realpathSync(home), fleetId);
   const objects = join(root, "objects");
   // A sandbox's account passes through on the way to its own directories, and sees nothing on the way.
-  mkdirSync(home, { recursive: true, mode: 0o700 });
   mkdirSync(root, { recursive: true, mode: 0o711 });
   mkdirSync(objects, { recursive: true, mode: 0o700 });
   const sockets = makeSocketDirectory(root, runtimeDirectory);
@@ -52,12 +54,16 @@ export function objectDirectory(layout: Layout, name: ObjectName): string {
   return join(layout.objects, name);
 }
 
+const [PULSE, STATUS] = ["pulse", "status"] as const;
+/** What every object's directory has beside its records. */
+export const PIPES: readonly string[] = [PULSE, STATUS];
+
 export function pulsePath(layout: Layout, name: ObjectName): string {
-  return join(layout.objects, name, "pulse");
+  return join(layout.objects, name, PULSE);
 }
 
 export function statusPath(layout: Layout, name: ObjectName): string {
-  return join(layout.objects, name, "status");
+  return join(layout.objects, name, STATUS);
 }
 
 export function socketPath(layout: Layout, name: ObjectName): string {

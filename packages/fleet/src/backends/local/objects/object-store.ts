@@ -2,23 +2,25 @@
  * What is known of each object, on disk, so that any process of the fleet finds it and a crash loses nothing.
  *
  * Invariants
- * - A directory below `objects/` with its final name holds a complete `object.json`; it appears and goes by a rename.
+ * - A directory below `objects/` with its final name holds a complete `object.json` and the object's pipes; it appears and
+ *   goes by a rename.
  * - `object.json` is there before anything else of the object is, and goes after everything else is gone.
  * - `process.json` is there before the sandbox gets its configuration, and a sandbox without one ends by itself.
  */
 
-import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { EngineRef } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
+import { makePipes } from "../engine/named-pipe.ts";
 import { livenessOf, type ProcessId } from "../engine/process-table.ts";
 import type { Binding } from "../mounts.ts";
 import { formatRef } from "./engine-ref.ts";
-import { type Layout, type ObjectName, objectDirectory } from "./layout.ts";
+import { type Layout, type ObjectName, objectDirectory, PIPES } from "./layout.ts";
 
 /** What was asked for. Never changes. */
 export interface ObjectRecord {
@@ -80,19 +82,26 @@ const COMING_MAX_MS = 60_000;
 export class ObjectStore {
   readonly #layout: Layout;
   readonly #self: ProcessIdentity;
+  /** What was read once. It does not change, and a name is not used twice: it is true while the directory is there. */
+  readonly #known = new Map<ObjectName, Pick<LocalObject, "ref" | "record" | "process">>();
 
   constructor(layout: Layout, self: ProcessIdentity) {
     this.#layout = layout;
     this.#self = self;
   }
 
-  /** Writes down what is about to be made. */
+  /** Writes down what is about to be made, and makes the pipes that go with it. */
   async intend(name: ObjectName, record: ObjectRecord): Promise<void> {
     const coming = join(this.#layout.objects, `${this.#coming(this.#self)}-${name}`);
-    await mkdir(coming, { mode: 0o700 });
+    mkdirSync(coming, { mode: 0o700 });
+    const [pipes, written] = await Promise.allSettled([
+      makePipes(PIPES.map((pipe) => join(coming, pipe))),
+      writeFile(join(coming, "object.json"), JSON.stringify(record), { mode: 0o600, flush: true }),
+    ]);
     try {
-      await writeFile(join(coming, "object.json"), JSON.stringify(record), { mode: 0o600, flush: true });
-      await rename(coming, objectDirectory(this.#layout, name));
+      if (pipes.status === "rejected") throw pipes.reason;
+      if (written.status === "rejected") throw written.reason;
+      renameSync(coming, objectDirectory(this.#layout, name));
     } catch (error) {
       await rm(coming, { recursive: true, force: true });
       throw error;
@@ -100,25 +109,25 @@ export class ObjectStore {
   }
 
   /** Writes down what process it is. Whoever watches the objects hears of it. */
-  async started(name: ObjectName, process: ProcessRecord): Promise<void> {
+  started(name: ObjectName, process: ProcessRecord): void {
     const directory = objectDirectory(this.#layout, name);
     const path = join(directory, "process.json");
-    await writeFile(`${path}~`, JSON.stringify(process), { mode: 0o600 });
-    await rename(`${path}~`, path);
+    writeFileSync(`${path}~`, JSON.stringify(process), { mode: 0o600 });
+    renameSync(`${path}~`, path);
     // A change inside the directory is not seen from above; this one is.
-    const now = (await stat(directory)).mtime;
-    await utimes(directory, now, now);
+    const now = statSync(directory).mtime;
+    utimesSync(directory, now, now);
   }
 
   async get(name: ObjectName): Promise<LocalObject | null> {
     const directory = objectDirectory(this.#layout, name);
-    const record = await readJson(join(directory, "object.json"), objectSchema);
-    if (record === null) return null;
-    const process = await readJson(join(directory, "process.json"), processSchema);
-    const { bootId } = record.maker;
-    const ref = formatRef(name, process === null ? null : { bootId, process: process.init });
-    const isRemains = existsSync(join(directory, REMAINS));
-    return { name, ref, record: record as unknown as ObjectRecord, process, isRemains };
+    const known = this.#known.get(name) ?? this.#read(name, directory);
+    if (known === null || !existsSync(directory)) {
+      this.#known.delete(name);
+      return null;
+    }
+    if (known.process !== null) this.#known.set(name, known);
+    return { name, ...known, isRemains: existsSync(join(directory, REMAINS)) };
   }
 
   /** Nothing of it runs any more, but its slot is not free yet. */
@@ -132,7 +141,9 @@ export class ObjectStore {
   }
 
   async names(): Promise<readonly ObjectName[]> {
-    return (await readdir(this.#layout.objects)).filter((name) => !name.startsWith("."));
+    const names = (await readdir(this.#layout.objects)).filter((name) => !name.startsWith("."));
+    if (this.#known.size > names.length) this.#forgetOthers(new Set(names));
+    return names;
   }
 
   /** Forgets the object. Only when nothing of it is left. */
@@ -145,6 +156,7 @@ export class ObjectStore {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "ENOENT" && code !== "ENOTEMPTY" && code !== "EEXIST") throw error;
     }
+    this.#known.delete(name);
     await rm(going, { recursive: true, force: true });
   }
 
@@ -155,6 +167,19 @@ export class ObjectStore {
       if (name.startsWith(GOING) || (name.startsWith(COMING) && (await this.#isAbandoned(path, name, nowMs))))
         await rm(path, { recursive: true, force: true });
     }
+  }
+
+  #read(name: ObjectName, directory: string): Pick<LocalObject, "ref" | "record" | "process"> | null {
+    const record = readJson(join(directory, "object.json"), objectSchema) as ObjectRecord | null;
+    if (record === null) return null;
+    const process = readJson(join(directory, "process.json"), processSchema);
+    const { bootId } = record.maker;
+    return { ref: formatRef(name, process === null ? null : { bootId, process: process.init }), record, process };
+  }
+
+  /** What other processes have ended. */
+  #forgetOthers(names: ReadonlySet<ObjectName>): void {
+    for (const name of [...this.#known.keys()]) if (!names.has(name)) this.#known.delete(name);
   }
 
   /** Says who is at it, so that nobody has to wait to know that it was given up. */
@@ -171,10 +196,10 @@ export class ObjectStore {
   }
 }
 
-async function readJson<T>(path: string, schema: z.ZodType<T>): Promise<T | null> {
+function readJson<T>(path: string, schema: z.ZodType<T>): T | null {
   let text: string;
   try {
-    text = await readFile(path, "utf8");
+    text = readFileSync(path, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;

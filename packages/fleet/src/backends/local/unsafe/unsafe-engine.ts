@@ -14,6 +14,7 @@ import { FD } from "../engine/start.ts";
 import type { Binding } from "../mounts.ts";
 import { type Layout, type ObjectName, privatePath } from "../objects/layout.ts";
 import { INNER_ACCOUNT, type LocalSettings } from "../settings.ts";
+import { openWay } from "./open-way.ts";
 import { type Mapping, PathMap } from "./path-map.ts";
 
 /** In the environment of everything that a sandbox starts, so that it is found when there is no namespace to end. */
@@ -37,8 +38,10 @@ export class UnsafeEngine implements Engine {
   }
 
   plan({ name, spec, group, bindings }: Prepared): StartPlan {
-    const { account, nodePath, daemon } = this.#settings;
+    const { account, nodePath, daemon, home } = this.#settings;
     const place = this.#makePrivate(name);
+    const needed = [place, nodePath, daemon.bundle, ...bindings.map(({ from }) => from)];
+    if (account !== null) openWay(needed, home, account);
     const map = new PathMap(mappingsOf(this.#layout, name, bindings));
     const runtime = join(place, "sandboxd-runtime");
     symlinkSync(nodePath, runtime);

@@ -88,12 +88,12 @@ export class MemoryFiles implements Pick<SandboxFiles, FileCall> {
   }
 
   async glob(path: string, pattern: string, options: GlobOptions = {}): Promise<GlobResult> {
-    const max = limit(options.maxResults, SANDBOX_LIMITS.globMaxResults);
+    const max = limit(options.maxResults, SANDBOX_LIMITS.globDefaultResults, SANDBOX_LIMITS.globMaxResults);
     return glob(this.#tree, tidy(path), pattern, options.includeDirectories ?? false, max);
   }
 
   async grep(path: string, pattern: string, options: GrepOptions = {}): Promise<GrepResult> {
-    const max = limit(options.maxResults, SANDBOX_LIMITS.grepMaxResults);
+    const max = limit(options.maxResults, SANDBOX_LIMITS.grepDefaultResults, SANDBOX_LIMITS.grepMaxResults);
     return grep(this.#tree, tidy(path), pattern, options, max);
   }
 
@@ -150,9 +150,9 @@ function checkSize(path: string, bytes: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** A caller may ask for less than the limit, never for more. */
-function limit(asked: number | undefined, max: number): number {
-  return Math.min(positive("maxResults", asked ?? max), max);
+/** A caller may ask for up to the limit, never for more. */
+function limit(asked: number | undefined, standard: number, max = standard): number {
+  return Math.min(positive("maxResults", asked ?? standard), max);
 }
 
 function positive(field: string, value: number): number {

@@ -48,17 +48,23 @@ export function grep(tree: FileTree, root: string, pattern: string, options: Gre
   const source = options.literal === true ? pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : pattern;
   const expression = compileRegex(source, options.caseSensitive === true ? "" : "i");
   const matches: GrepMatch[] = [];
+  let [skippedFiles, skippedLines] = [0, 0];
   for (const { path, file } of searched(tree, root, options.glob)) {
+    if (matches.length > max) break;
+    if (file.size > SANDBOX_LIMITS.grepFileMaxBytes) {
+      skippedFiles++;
+      continue;
+    }
     const lines = textLines(file);
     const left = max + 1 - matches.length;
-    const numbers = guarded(pattern, () => matchingLines(lines, expression, left));
+    const { numbers, skipped } = guarded(pattern, () => matchingLines(lines, expression, left));
     for (const index of numbers) matches.push({ path, lineNumber: index + 1, line: shorten(lines[index] ?? "") });
-    if (matches.length > max) return { matches: matches.slice(0, max), truncated: true };
+    skippedLines += skipped;
   }
-  return { matches, truncated: false };
+  return { matches: matches.slice(0, max), truncated: matches.length > max, skippedFiles, skippedLines };
 }
 
-/** The files that a search looks into, in the order of their paths. */
+/** The text files that a search is about, in the order of their paths. */
 function searched(tree: FileTree, root: string, pattern: string | undefined): { path: string; file: FileNode }[] {
   const matches = pattern === undefined ? () => true : pathPattern(pattern).matches;
   const node = tree.get(root);
@@ -72,7 +78,7 @@ function searched(tree: FileTree, root: string, pattern: string | undefined): { 
 }
 
 function isText(file: FileNode): boolean {
-  return file.size <= SANDBOX_LIMITS.grepFileMaxBytes && !bytesOf(file).subarray(0, 8_192).includes(0);
+  return !bytesOf(file).subarray(0, 8_192).includes(0);
 }
 
 function textLines(file: FileNode): string[] {
@@ -81,13 +87,19 @@ function textLines(file: FileNode): string[] {
   return lines.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
 }
 
-function matchingLines(lines: readonly string[], expression: RegExp, max: number): number[] {
+function matchingLines(
+  lines: readonly string[],
+  expression: RegExp,
+  max: number,
+): { numbers: readonly number[]; skipped: number } {
   const numbers: number[] = [];
+  let skipped = 0;
   for (let index = 0; index < lines.length && numbers.length < max; index++) {
     const line = lines[index] ?? "";
-    if (line.length <= SANDBOX_LIMITS.grepLineMaxChars && expression.test(line)) numbers.push(index);
+    if (line.length > SANDBOX_LIMITS.grepLineMaxChars) skipped++;
+    else if (expression.test(line)) numbers.push(index);
   }
-  return numbers;
+  return { numbers, skipped };
 }
 
 function shorten(line: string): string {

@@ -7,7 +7,8 @@ import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { appendFile, link, mkdir, mkdtemp, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { measureTree } from "../../../../src/backends/local/limits/disk/measure.ts";
 import { type DiskBudget, DiskWatcher } from "../../../../src/backends/local/limits/index.ts";
 import { systemWorld } from "../../../../src/world/system-world.ts";
@@ -87,6 +88,20 @@ describe("disk budgets", { timeout: 60_000 }, () => {
     expect(stops).toHaveLength(1);
   });
 
+  it("is not misled by what others free on the same disk", async () => {
+    const ballast = `${place}-ballast`;
+    execFileSync("fallocate", ["-l", "300M", ballast]);
+    onTestFinished(() => rm(ballast, { force: true }));
+    const writer = write("sleep 0.5; for i in 1 2 3 4 5 6; do head -c 8M /dev/zero > c$i; done; exec sleep 60");
+    watch({ maxBytes: 16 * MEGABYTE, stop: () => kill(writer) });
+    await watcher.look();
+    await rm(ballast);
+    const from = performance.now();
+    expect(await ended(writer)).toBe("SIGKILL");
+    // Without need it would be measured after half a minute.
+    expect(performance.now() - from).toBeLessThan(15_000);
+  });
+
   it("counts what has no name any more but is still open", async () => {
     const writer = write("exec 3>hidden; rm hidden; dd if=/dev/zero bs=1M count=4000 >&3 2>/dev/null");
     watch({ maxBytes: 64 * MEGABYTE, stop: () => kill(writer), pids: () => [writer.pid ?? 0] });
@@ -123,6 +138,27 @@ describe("disk budgets", { timeout: 60_000 }, () => {
       }
     });
     await expect(budget.admit("more", 2 * MEGABYTE, 1, async () => {})).rejects.toThrow("no room left");
+  });
+
+  it("keeps within it what is on its way to the disk while it is measured", async () => {
+    const { budget, stops } = watch({ maxBytes: 10 * MEGABYTE });
+    const file = join(place, "upload");
+    let written = Promise.resolve();
+    const upload = budget.admit("upload", 0, 1, async (grow) => {
+      for (let part = 0; part < 12; part += 1) {
+        await grow(MEGABYTE - 1);
+        const before = written;
+        // The writer is a part ahead of the disk.
+        written = before.then(() => sleep(10)).then(() => appendFile(file, Buffer.alloc(MEGABYTE - 1, 1)));
+        await before;
+        await budget.measure();
+      }
+    });
+    await expect(upload).rejects.toThrow("no room left");
+    await written;
+    await budget.measure();
+    expect(stops).toEqual([]);
+    expect((await measureTree(place, 100)).bytes).toBeGreaterThan(9 * MEGABYTE);
   });
 
   it("does not count a file twice that is written again, nor one that never came", async () => {

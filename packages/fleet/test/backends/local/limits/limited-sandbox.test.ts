@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ExecResult, Sandbox } from "@sandlot/contract";
+import type { ExecResult, FollowEvent, FollowOptions, Sandbox } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   COMMAND_OOM_SCORE_ADJUSTMENT,
@@ -93,12 +93,35 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
       },
       remove: async (path: string) => void written.push(`removed ${path}`),
     };
-    return { id: "stand-in", exec, files, usage: async () => group.usage() } as unknown as Sandbox;
+    const running = new Map<string, Promise<ExecResult>>();
+    const spawn = async (command: string) => {
+      const execId = `x${running.size}`;
+      running.set(execId, exec(command));
+      return { execId, pid: null };
+    };
+    const execs = {
+      async *follow(execId: string, { from }: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+        const {
+          stderr,
+          stdout: _,
+          stdoutDroppedBytes: __,
+          stderrDroppedBytes: ___,
+          ...end
+        } = await running.get(execId)!;
+        const offset = from?.stderr ?? 0;
+        const bytes = Buffer.from(stderr).subarray(offset);
+        if (bytes.length > 0) yield { type: "output", stream: "stderr", offset, bytes };
+        yield { type: "end", end: { ...end, execId, stdoutBytes: 0, stderrBytes: stderr.length } };
+      },
+    };
+    const sessions = { exec: (_: string, command: string) => exec(command) };
+    const unknown = { memoryBytes: null, memoryMaxBytes: null, processCount: null, processMax: null, cpuMs: null };
+    const usage = async () => unknown;
+    return { id: "stand-in", exec, spawn, execs, sessions, files, usage } as unknown as Sandbox;
   }
 
   it("leaves everything else as it is", async () => {
     expect(sandbox.id).toBe("stand-in");
-    expect(await sandbox.usage()).toMatchObject({ processMax: 40 });
     await sandbox.files.remove("/x");
     expect(written).toEqual(["removed /x"]);
     expect((await sandbox.exec("exit 3")).stderr).toBe("");
@@ -111,6 +134,57 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
       `sandlot: out of memory: the sandbox may use ${128 * MEGABYTE} bytes, and a process of it was killed\n`,
     );
     expect((await sandbox.exec("exit 1")).stderr).toBe("");
+  });
+
+  it("tells what is used as the group counts it", async () => {
+    const usage = await sandbox.usage();
+    expect(usage).toMatchObject({ memoryMaxBytes: 128 * MEGABYTE, processMax: 40, processCount: 1 });
+    expect(usage.memoryBytes).toBeGreaterThan(0);
+    expect(usage.cpuMs).toBeGreaterThan(0);
+  });
+
+  it("says so too of what ended well, in a session and to whoever follows, from wherever", async () => {
+    const hungry = `perl -e 'my $x = "a" x (300 << 20)'`;
+    const line = /sandlot: out of memory: the sandbox may use \d+ bytes, and a process of it was killed\n$/;
+    const piped = await sandbox.exec(`${hungry} | cat`);
+    expect(piped).toMatchObject({ status: "completed", exitCode: 0 });
+    expect(piped.stderr).toMatch(line);
+    expect((await sandbox.sessions.exec("s", hungry)).stderr).toMatch(line);
+    const { execId } = await sandbox.spawn(`echo -n begun >&2; exec ${hungry}`);
+    const { text, end } = await followed(execId, 0);
+    expect(text).toMatch(/^begun\nsandlot: out of memory/);
+    expect(text).toMatch(line);
+    expect(end).toMatchObject({ status: "killed", signal: "SIGKILL", stderrBytes: text.length });
+    for (const from of [3, "begun".length, 20, text.length])
+      expect(await followed(execId, from), String(from)).toEqual({ text: text.slice(from), end });
+    const fine = await sandbox.spawn("exit 0");
+    expect(await followed(fine.execId, 0)).toMatchObject({ text: "", end: { exitCode: 0, stderrBytes: 0 } });
+  });
+
+  async function followed(execId: string, stderr: number) {
+    let text = "";
+    for await (const event of sandbox.execs.follow(execId, { from: { stderr } })) {
+      if (event.type === "end") return { text, end: event.end };
+      if (event.type !== "output") continue;
+      expect(event.offset).toBe(stderr + text.length);
+      text += Buffer.from(event.bytes).toString();
+    }
+    throw new Error("it never ended");
+  }
+
+  it("says that a file may not grow any more, however the command put it", async () => {
+    const write = "dd if=/dev/zero of=one bs=64k count=9";
+    const caught = `$SIG{XFSZ} = "IGNORE"; open F, ">one"; syswrite(F, "x" x (9 << 16)) or die for 1 .. 2`;
+    for (const command of [
+      `ulimit -f 100; exec ${write}`,
+      `ulimit -f 100; ${write}; exit $?`,
+      `ulimit -f 100; exec perl -e 'use autodie; ${caught}'; true`,
+      `ulimit -f 100; exec perl -e '${caught.replace("die", "die qq($!\\n)")}'`,
+    ]) {
+      const { stderr } = await sandbox.exec(command);
+      expect(stderr, command).toContain(`sandlot: disk_limit_exceeded: the workspace may hold ${32 * MEGABYTE} bytes`);
+    }
+    expect((await sandbox.exec("echo file too large >&2")).stderr).toBe("file too large\n");
   });
 
   it("says that there were too many processes", async () => {
@@ -150,9 +224,9 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     other.close();
   });
 
-  it("changes nothing about a sandbox without limits", () => {
+  it("changes nothing about a sandbox where nobody counts", () => {
     const inner = standIn();
-    expect(limitedSandbox(inner, stage.limits.open("unlimited"), null)).toBe(inner);
+    expect(limitedSandbox(inner, { ...stage.limits.open("uncounted"), isCounted: false }, null)).toBe(inner);
   });
 
   it("refuses writes that do not fit, and only below the workspace", async () => {

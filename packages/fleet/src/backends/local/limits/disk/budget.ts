@@ -1,6 +1,8 @@
 /**
  * One workspace's disk budget: what it may take, what it took when it was last measured, and what the API has let in
  * since. `admit` is asked before every write through the API; commands are watched (watcher.ts).
+ *
+ * Invariant: what the API lets in never takes the workspace over its budget, or commands would be stopped for it.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -18,12 +20,20 @@ export interface DiskBudgetSpec {
   readonly onProblem: (error: unknown) => void;
 }
 
+/** Files are kept in blocks: what is written may take this much more. */
+const ROUNDING_BYTES = 4_096;
+/** Of what was let in, as much may be on its way through pipes and buffers, where no walk sees it. */
+const IN_FLIGHT_MAX_BYTES = 4 * 1024 * 1024;
+/** How often a workspace is measured until it no longer grows by itself. Commands may go on writing for ever. */
+const SETTLING_ROUNDS_MAX = 8;
+
 /** Lets a write take more than it began with. */
 export type Grow = (bytes: number) => Promise<void>;
 
 export class DiskBudget {
   readonly #spec: DiskBudgetSpec;
   readonly #onClose: () => void;
+  readonly #pause: () => Promise<void>;
   #usage: DiskUsage = { bytes: 0, files: 0, complete: true };
   /** Let in and not yet written. */
   readonly #underWay = { bytes: 0, files: 0 };
@@ -35,9 +45,11 @@ export class DiskBudget {
   #closed = false;
   #measuring: Promise<void> | null = null;
 
-  constructor(spec: DiskBudgetSpec, onClose: () => void) {
+  /** `pause` takes longer than what was sent to a daemon takes to its disk. */
+  constructor(spec: DiskBudgetSpec, onClose: () => void, pause: () => Promise<void>) {
     this.#spec = spec;
     this.#onClose = onClose;
+    this.#pause = pause;
   }
 
   place(): string | null {
@@ -68,23 +80,29 @@ export class DiskBudget {
    * does not seem to fit is measured before it is refused. A write that learns its size on the way grows.
    */
   async admit<T>(path: string, bytes: number, files: number, write: (grow: Grow) => Promise<T>): Promise<T> {
-    await this.#reserve(path, bytes, files);
-    let pending = { bytes, files };
-    const land = () => {
+    const pending = { bytes: bytes + ROUNDING_BYTES, files };
+    await this.#reserve(path, pending.bytes, files);
+    const land = (inFlightBytes: number) => {
       // On the disk now, but a walk that is under way may have passed by.
-      add(this.#landed, pending.bytes, pending.files);
-      add(this.#underWay, -pending.bytes, -pending.files);
-      pending = { bytes: 0, files: 0 };
+      const landed = Math.max(0, pending.bytes - inFlightBytes);
+      add(this.#landed, landed, pending.files);
+      add(this.#underWay, -landed, -pending.files);
+      pending.bytes -= landed;
+      pending.files = 0;
+    };
+    const settle = async () => {
+      await this.#settled();
+      land(0);
     };
     const grow = async (more: number) => {
-      // Whoever asks for more has written the rest, or the walk would count it once more where it lies.
-      land();
-      await this.#reserve(path, more, 0);
-      pending = { bytes: more, files: 0 };
+      // Whoever asks for more has written most of the rest, or the walk would count it once more where it lies.
+      land(IN_FLIGHT_MAX_BYTES);
+      await this.#reserve(path, more, 0, settle);
+      pending.bytes += more;
     };
     try {
       const result = await write(grow);
-      land();
+      land(0);
       return result;
     } finally {
       add(this.#underWay, -pending.bytes, -pending.files);
@@ -104,15 +122,27 @@ export class DiskBudget {
     this.#onClose();
   }
 
-  async #reserve(path: string, bytes: number, files: number): Promise<void> {
+  /** `settle` waits for what the same write has sent already. */
+  async #reserve(path: string, bytes: number, files: number, settle?: () => Promise<void>): Promise<void> {
     if (!this.#fits(bytes, files)) {
       // A walk that is under way may have passed by what has changed since.
       await this.#measuring;
+      await settle?.();
       await this.measure();
       if (!this.#fits(bytes, files)) throw new SandlotError("disk_limit_exceeded", { path });
     }
     // In the same turn as the check, or two writes would both find room for one.
     add(this.#underWay, bytes, files);
+  }
+
+  /** Nothing comes while the writer waits for an answer, so what is on its way is soon there. */
+  async #settled(): Promise<void> {
+    for (let round = 0; round < SETTLING_ROUNDS_MAX; round += 1) {
+      const before = this.#usage.bytes;
+      await this.#pause();
+      await this.measure();
+      if (this.#usage.bytes === before) return;
+    }
   }
 
   #fits(bytes: number, files: number): boolean {

@@ -63,6 +63,13 @@ export class DiskGuard {
     return `disk_limit_exceeded: the workspace may hold ${parts.filter(Boolean).join(" and ")}, and its commands were stopped`;
   }
 
+  /** For a write that the kernel refused; `null` where it holds no budget. */
+  get saysOfFile(): string | null {
+    const { diskBytes } = this.#spec;
+    if (diskBytes === undefined) return null;
+    return `disk_limit_exceeded: the workspace may hold ${diskBytes} bytes, and no file may grow beyond that`;
+  }
+
   use(sandbox: Sandbox): void {
     this.#sandbox = sandbox;
   }

@@ -61,20 +61,14 @@ export function findProjectQuotas(directory: string, options: ProjectQuotaOption
 /** How the disk budget of workspaces below `directory` is held. */
 export function describeDisk(directory: string, options: ProjectQuotaOptions = {}): Enforcement {
   const quotas = findProjectQuotas(directory, options);
-  if (typeof quotas !== "string")
-    return {
-      by: "project-quota",
-      scope: "sandbox",
-      measured: false,
-      says: "The file system limits a workspace's bytes and files (project quotas; not measured).",
-    };
+  const why = typeof quotas === "string" ? quotas : "project quotas could hold it here, and are not used";
   return {
     by: "watcher",
     scope: "sandbox",
     measured: true,
     says:
       "API writes beyond the budget are refused; commands that write past it are stopped within about " +
-      `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it (${quotas}). No single file outgrows it.`,
+      `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it (${why}). No single file outgrows it.`,
   };
 }
 

@@ -17,12 +17,15 @@
  */
 
 import { stat, statfs } from "node:fs/promises";
+import { sleep } from "../../../../world/waiting.ts";
 import type { Timer, World } from "../../../../world/world.ts";
 import { DiskBudget, type DiskBudgetSpec } from "./budget.ts";
 
 export const LOOK_EVERY_MS = 50;
 const MEASURE_AT_LEAST_MS = 30_000;
 const REST_FACTOR = 20;
+/** What was sent is on the disk after this long, on a machine that is not altogether stuck. */
+const SETTLE_MS = 25;
 /** A workspace is measured when the disk has lost this share of what it has left. */
 const SHARE_OF_REST = 0.5;
 /** Less than this is noise: journals, other programs' logs. */
@@ -38,7 +41,7 @@ interface Watched {
   readonly budget: DiskBudget;
   /** Asked again only when the workspace has moved. */
   device: { readonly place: string; readonly id: number } | null;
-  /** What was free on its disk when it was last measured. */
+  /** The most that was free on its disk since it was last measured: what others free must not hide what it takes. */
   free: Free | null;
   measuredAtMs: number;
   tookMs: number;
@@ -55,10 +58,11 @@ export class DiskWatcher {
   }
 
   watch(spec: DiskBudgetSpec): DiskBudget {
-    const budget = new DiskBudget(spec, () => {
+    const onClose = () => {
       this.#watched.delete(watched);
       if (this.#watched.size === 0) this.close();
-    });
+    };
+    const budget = new DiskBudget(spec, onClose, () => sleep(this.#world, SETTLE_MS));
     const watched: Watched = { budget, device: null, free: null, measuredAtMs: 0, tookMs: 0 };
     this.#watched.add(watched);
     this.#schedule();
@@ -100,7 +104,10 @@ export class DiskWatcher {
       freeByDevice.set(device.id, free);
       // A workspace that has just moved, or is gone: its place is asked for anew.
       if (free === null) watched.device = null;
-      else if (this.#isDue(watched, free)) await this.#measure(watched, free);
+      else {
+        watched.free = most(watched.free, free);
+        if (this.#isDue(watched, free)) await this.#measure(watched, free);
+      }
     }
   }
 
@@ -130,6 +137,12 @@ async function deviceOf(watched: Watched): Promise<Watched["device"]> {
   const found = await stat(place).catch(() => null);
   watched.device = found === null ? null : { place, id: found.dev };
   return watched.device;
+}
+
+/** `null` stays: it has not been measured yet. */
+function most(before: Free | null, now: Free): Free | null {
+  if (before === null) return null;
+  return { bytes: Math.max(before.bytes, now.bytes), files: Math.max(before.files, now.files) };
 }
 
 async function freeAt(path: string): Promise<Free | null> {

@@ -1,0 +1,121 @@
+/**
+ * Tells which limit a command ran into, as the last line of its stderr, however it was run: waited for, followed, or in a
+ * session. The kernel counts per sandbox, so of commands that run beside each other each is told.
+ *
+ * Invariants
+ * - What a follower gets stays a stream: the line lies behind the last byte that the command wrote, is counted at the end,
+ *   and is the same for everybody who follows this command, from wherever.
+ */
+
+import type { ExecResult, FollowEnd, FollowEvent, FollowOptions, SandboxExecs } from "@sandlot/contract";
+import type { DiskGuard } from "./disk/guard.ts";
+import { type LimitGroup, type LimitHits, limitHit } from "./limits.ts";
+
+/** How often limits had been hit at some moment. */
+export interface Mark {
+  readonly hits: LimitHits;
+  readonly stopCount: number;
+}
+
+type Outcome = Pick<ExecResult, "status" | "exitCode" | "signal">;
+
+/** Spawned commands that are remembered. Of older ones it is told what happens while they are followed. */
+const REMEMBERED_MAX = 1_000;
+/** Programs say last why they gave up. */
+const TAIL_BYTES = 4_096;
+/** A shell's word for it: 128 and the number of the signal. */
+const FILE_SIZE_EXIT_CODE = 153;
+/** What the C library, Node and shells call a file that may not grow. */
+const FILE_SIZE_WORDS = /file too large|EFBIG|file size limit exceeded/i;
+const QUOTA_WORDS = /disk quota exceeded|EDQUOT/i;
+
+export class LimitReports {
+  readonly #group: LimitGroup;
+  readonly #guard: DiskGuard | null;
+  readonly #marks = new Map<string, Mark>();
+  readonly #lines = new Map<string, string>();
+
+  constructor(group: LimitGroup, guard: DiskGuard | null) {
+    this.#group = group;
+    this.#guard = guard;
+  }
+
+  mark(): Mark {
+    return { hits: this.#group.hits(), stopCount: this.#guard?.stopCount ?? 0 };
+  }
+
+  /** Remembers how it was before a command began. */
+  began(execId: string, before: Mark): void {
+    remember(this.#marks, execId, before);
+  }
+
+  /** Runs a command, and adds to its result what it ran into. */
+  async told<T extends ExecResult>(run: () => Promise<T>): Promise<T> {
+    const before = this.mark();
+    const result = await run();
+    const line = this.#lineFor(before, result, result.stderr.slice(-TAIL_BYTES));
+    return line === null ? result : { ...result, stderr: result.stderr + line };
+  }
+
+  async *follow(execs: SandboxExecs, execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+    const joined = this.mark();
+    let tail = Buffer.alloc(0);
+    for await (const event of execs.follow(execId, options)) {
+      if (event.type === "output" && event.stream === "stderr")
+        tail = Buffer.concat([tail, event.bytes]).subarray(-TAIL_BYTES);
+      if (event.type === "end") yield* this.#withLine(event.end, joined, tail, options.from?.stderr ?? 0);
+      else yield event;
+    }
+  }
+
+  *#withLine(end: FollowEnd, joined: Mark, tail: Buffer, from: number): Generator<FollowEvent> {
+    // What ended well was not hindered by what has happened since.
+    const before = isGood(end) ? joined : (this.#marks.get(end.execId) ?? joined);
+    const line = this.#lines.get(end.execId) ?? this.#lineFor(before, end, tail.toString("utf8"));
+    if (line === null) return yield { type: "end", end };
+    remember(this.#lines, end.execId, line);
+    const bytes = new TextEncoder().encode(line);
+    const seen = Math.min(Math.max(0, from - end.stderrBytes), bytes.length);
+    if (seen < bytes.length)
+      yield { type: "output", stream: "stderr", offset: end.stderrBytes + seen, bytes: bytes.subarray(seen) };
+    yield { type: "end", end: { ...end, stderrBytes: end.stderrBytes + bytes.length } };
+  }
+
+  /** A line of its own, behind whatever was written last. */
+  #lineFor(before: Mark, outcome: Outcome, stderr: string): string | null {
+    const problem = this.#problemOf(before, outcome, stderr);
+    if (problem === null) return null;
+    return `${stderr === "" || stderr.endsWith("\n") ? "" : "\n"}sandlot: ${problem}\n`;
+  }
+
+  #problemOf(before: Mark, outcome: Outcome, stderr: string): string | null {
+    const guard = this.#guard;
+    if (guard !== null && guard.stopCount !== before.stopCount) return guard.says;
+    if (guard !== null && hitFileSize(outcome, stderr)) return guard.saysOfFile;
+    if (guard !== null && !isGood(outcome) && QUOTA_WORDS.test(stderr)) return guard.saysOfFile;
+    return this.#explain(limitHit(before.hits, this.#group.hits()));
+  }
+
+  #explain(hit: "memory" | "pids" | null): string | null {
+    if (hit === null) return null;
+    const { memoryMaxBytes, processMax } = this.#group.usage();
+    return hit === "memory"
+      ? `out of memory: the sandbox may use ${memoryMaxBytes ?? "no more"} bytes, and a process of it was killed`
+      : `too many processes: the sandbox may have ${processMax ?? "no more"}, and one could not be started`;
+  }
+}
+
+function isGood({ status, exitCode }: Outcome): boolean {
+  return status === "completed" && exitCode === 0;
+}
+
+function hitFileSize(outcome: Outcome, stderr: string): boolean {
+  if (outcome.signal === "SIGXFSZ" || outcome.exitCode === FILE_SIZE_EXIT_CODE) return true;
+  return !isGood(outcome) && FILE_SIZE_WORDS.test(stderr);
+}
+
+function remember<T>(map: Map<string, T>, key: string, value: T): void {
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > REMEMBERED_MAX && oldest !== undefined) map.delete(oldest);
+}

@@ -1,0 +1,38 @@
+/**
+ * A root fleet's sandboxes run as another account, which without namespaces goes the same way to its files as everybody.
+ * The fleet's home is the fleet's own, so others are let pass it, and no more than that; any other closed directory is for a
+ * person to decide about.
+ */
+
+import { chmodSync, realpathSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { SandlotError } from "@sandlot/contract";
+import type { Account } from "../settings.ts";
+
+const OTHERS_MAY_PASS = 0o001;
+
+/** Throws `isolation_unavailable` with the first directory that the account cannot pass on its way to one of `paths`. */
+export function openWay(paths: readonly string[], home: string, { uid, gid }: Account): void {
+  const own = realpathSync(home);
+  for (const directory of new Set(paths.flatMap((path) => directoriesAbove(realpathSync(path))))) {
+    const found = statSync(directory);
+    const bit = found.uid === uid ? 0o100 : found.gid === gid ? 0o010 : OTHERS_MAY_PASS;
+    if ((found.mode & bit) !== 0) continue;
+    if (directory !== own) throw closed(directory, uid);
+    chmodSync(directory, (found.mode & 0o7777) | OTHERS_MAY_PASS);
+  }
+}
+
+/** From the top down. */
+function directoriesAbove(path: string): readonly string[] {
+  const directory = dirname(path);
+  return directory === path ? [] : [...directoriesAbove(directory), directory];
+}
+
+function closed(directory: string, uid: number): SandlotError {
+  return new SandlotError("isolation_unavailable", {
+    backend: "local",
+    problem: `the account of sandboxes (uid ${uid}) cannot pass ${directory}`,
+    fix: `let others pass it (chmod o+x ${directory}), or set SANDLOT_HOME to a place that everybody may pass, such as /var/lib/sandlot`,
+  });
+}

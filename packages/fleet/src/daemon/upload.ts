@@ -1,0 +1,102 @@
+/**
+ * Content on a connection of its own: pieces with four bytes before each that say how long it is, and one of no length as
+ * the end. The daemon's answer comes after it, or before it when there is no use in sending more.
+ */
+
+import type { Duplex } from "node:stream";
+import { nothingSchema, parseReply, thrownError } from "./replies.ts";
+import { type Call, ConnectionLost, type Wire } from "./wire.ts";
+
+const HEADER_BYTES = 4;
+/** How much may wait here for the daemon. */
+const WAITING_MAX_BYTES = 1024 * 1024;
+/** A refusal is short. */
+const ANSWER_MAX_BYTES = 64 * 1024;
+
+/** Rejects with the daemon's error, with what the content has thrown, or with `ConnectionLost`. */
+export async function upload(
+  wire: Wire,
+  path: string,
+  query: Call["query"],
+  content: AsyncIterable<Uint8Array>,
+): Promise<void> {
+  const socket = await wire.takeOver(path, query);
+  const answer = answerOf(socket);
+  try {
+    // Whoever is refused does not send the rest; content that fails is not waited for either.
+    const body = await Promise.race([answer, send(socket, content).then(() => answer)]);
+    const refusal = thrownError(body);
+    if (refusal !== null) throw refusal;
+    parseReply(nothingSchema, body);
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Stops when the other side has closed the connection; what it has answered says why. */
+async function send(socket: Duplex, content: AsyncIterable<Uint8Array>): Promise<void> {
+  for await (const chunk of content) {
+    if (socket.destroyed || socket.readableEnded) return;
+    if (chunk.length === 0) continue;
+    socket.cork();
+    socket.write(header(chunk.length));
+    socket.write(chunk);
+    socket.uncork();
+    if (socket.writableLength > WAITING_MAX_BYTES) await drained(socket);
+  }
+  socket.write(header(0));
+}
+
+function header(length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(HEADER_BYTES);
+  bytes.writeUInt32BE(length);
+  return bytes;
+}
+
+function drained(socket: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    const go = (): void => {
+      for (const event of ["drain", "end", "close"]) socket.off(event, go);
+      resolve();
+    };
+    for (const event of ["drain", "end", "close"]) socket.on(event, go);
+  });
+}
+
+function answerOf(socket: Duplex): Promise<Buffer> {
+  const answer = new Promise<Buffer>((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let size = 0;
+    let problem = "the daemon ended before it had answered";
+    socket.on("data", (part: Buffer) => {
+      size += part.length;
+      if (size <= ANSWER_MAX_BYTES) parts.push(part);
+    });
+    socket.on("error", (error) => {
+      problem = error.message;
+    });
+    socket.on("end", () => (size > 0 ? resolve(Buffer.concat(parts)) : undefined));
+    socket.on("close", () => (size > 0 ? resolve(Buffer.concat(parts)) : reject(new ConnectionLost(problem))));
+  });
+  answer.catch(() => {});
+  return answer;
+}
+
+/** Content that remembers how it failed. */
+export class Source implements AsyncIterable<Uint8Array> {
+  failure: { readonly error: unknown } | null = null;
+  readonly #content: AsyncIterable<Uint8Array>;
+
+  constructor(content: AsyncIterable<Uint8Array>) {
+    this.#content = content;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    try {
+      yield* this.#content;
+    } catch (error) {
+      this.failure = { error };
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * The local backend in a fleet, as somebody uses it who has just installed it.
+ */
+
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { FleetId } from "@sandlot/contract";
+import { expect, it, onTestFinished } from "vitest";
+import { makeLayout } from "../../../src/backends/local/objects/layout.ts";
+import { openFleet } from "../../../src/open-fleet.ts";
+import { isRoot } from "./local-harness.ts";
+
+function place(): string {
+  const directory = mkdtempSync(join(tmpdir(), "sl-fleet-"));
+  chmodSync(directory, 0o755);
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+it("leaves nothing of a late-bound sandbox behind, once it is closed", { timeout: 60_000 }, async (context) => {
+  if (!isRoot) return context.skip("only a root fleet binds late");
+  const home = place();
+  const fleet = await openFleet({ home, backend: "local", pool: { default: 1 } });
+  try {
+    const seen: string[] = [];
+    fleet.events.on((event) => void seen.push(event.type === "lease-acquired" ? event.path : event.type));
+    await expect.poll(() => seen, { timeout: 30_000 }).toContain("sandbox-created");
+    const lease = await fleet.acquire({ thread: "late" });
+    expect(seen).toContain("blank");
+    await lease.sandbox.files.write("/mnt/user-data/workspace/note", "kept");
+    await lease.release();
+    await fleet.destroy({ thread: "late" });
+  } finally {
+    await fleet.close({ destroy: true });
+  }
+  const [fleetName = ""] = readdirSync(home).filter((name) => name.startsWith("fleet-"));
+  expect(readdirSync(join(home, fleetName, "objects"))).toEqual([]);
+});
+
+it("works without namespaces in a home that it has made itself", { timeout: 60_000 }, async () => {
+  const home = join(place(), "fresh");
+  const fleet = await openFleet({ home, backend: "local", local: { isolation: "unsafe-process" } });
+  try {
+    const { sandbox } = await fleet.acquire({ thread: "one" });
+    expect((await sandbox.exec("echo works > note && cat note")).stdout).toBe("works\n");
+  } finally {
+    await fleet.close({ destroy: true });
+  }
+});
+
+it("says without namespaces which directory is closed", { timeout: 60_000 }, async (context) => {
+  if (!isRoot) return context.skip("only a root fleet runs sandboxes as another account");
+  const around = join(place(), "closed");
+  mkdirSync(around, { mode: 0o700 });
+  const fleet = await openFleet({
+    home: join(around, "home"),
+    backend: "local",
+    local: { isolation: "unsafe-process" },
+  });
+  try {
+    await expect(fleet.acquire({ thread: "one" })).rejects.toMatchObject({
+      code: "isolation_unavailable",
+      details: { problem: expect.stringContaining(`cannot pass ${around}`) },
+    });
+  } finally {
+    await fleet.close({ destroy: true });
+  }
+});
+
+it("has one place for sockets, however its home is spelled", () => {
+  const around = place();
+  const [real, link] = [join(around, "long".repeat(20)), join(around, "link")];
+  mkdirSync(real);
+  symlinkSync(real, link);
+  const layouts = [real, link].map((home) => makeLayout(home, "fleet-spelled" as FleetId, tmpdir()));
+  onTestFinished(() => rmSync(layouts[0]?.sockets ?? around, { recursive: true, force: true }));
+  expect(layouts[0]).toEqual(layouts[1]);
+});

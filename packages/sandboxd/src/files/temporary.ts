@@ -1,0 +1,25 @@
+/**
+ * Names for what is being written beside its target. While it is, nobody is shown it: neither listing, searching nor
+ * watching. What a killed daemon left behind is an ordinary file, which is shown and can be removed.
+ */
+
+import { randomBytes } from "node:crypto";
+import { join } from "./paths.ts";
+
+const underWay = new Set<string>();
+
+/** Runs work with a path in `directory` that nobody else uses. Whoever puts something there takes it away again. */
+export async function withTemporary<T>(directory: string, work: (path: string) => Promise<T>): Promise<T> {
+  const name = `.sandboxd-${randomBytes(8).toString("hex")}.tmp`;
+  underWay.add(name);
+  try {
+    return await work(join(directory, name));
+  } finally {
+    underWay.delete(name);
+  }
+}
+
+/** Whether a name, or a path's last one, stands for something that this daemon is still writing. */
+export function isTemporary(path: string): boolean {
+  return underWay.size > 0 && underWay.has(path.slice(path.lastIndexOf("/") + 1));
+}

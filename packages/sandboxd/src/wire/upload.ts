@@ -1,0 +1,151 @@
+/**
+ * A connection that becomes the content of a file. Large content goes through here: without HTTP in between, into buffers
+ * that are used again, it costs little more than the copies that the kernel makes.
+ *
+ *   in    pieces: four bytes that say how long one is, then the piece. One of no length is the end
+ *   out   one JSON object, `{}` or `{ error }`, then the end
+ *
+ * Invariants
+ * - Content is whole only with its end. A connection that ends before it has written nothing.
+ * - A buffer is read into only when what was in it is written.
+ */
+
+import { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { SandlotError, TUNNEL_PROTOCOL } from "@sandlot/contract";
+import type { Content } from "../files/write.ts";
+
+const BUFFERS = 4;
+/** What a unix socket holds, and more: one read empties it. */
+const BUFFER_BYTES = 256 * 1024;
+const HEADER_BYTES = 4;
+
+export async function takeUpload(
+  { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
+  write: (content: Content) => Promise<void>,
+): Promise<void> {
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${TUNNEL_PROTOCOL}\r\n\r\n`);
+  const incoming = new Incoming(socket, head);
+  let answer: object = {};
+  try {
+    await write((put) => incoming.pour(put));
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    answer = { error: (error instanceof SandlotError ? error : new SandlotError("internal", { problem })).toJSON() };
+  }
+  incoming.end(JSON.stringify(answer));
+}
+
+interface Filled {
+  readonly pieces: readonly Uint8Array[];
+  /** Its buffer may be read into again. */
+  release(): void;
+}
+
+/** What comes in: read ahead as far as there are buffers, and no further. */
+class Incoming {
+  readonly #socket: Socket;
+  readonly #free: Buffer[] = [];
+  readonly #filled: Filled[] = [];
+  readonly #pieces = new Pieces();
+  #isPaused = false;
+  #isCut = false;
+  #wake: () => void = () => {};
+
+  constructor(socket: Duplex, head: Buffer) {
+    this.#socket = this.#readInto(socket as Socket);
+    this.#socket.on("error", () => {});
+    for (const event of ["end", "close"] as const) {
+      this.#socket.once(event, () => {
+        this.#isCut = true;
+        this.#wake();
+      });
+    }
+    if (head.length > 0) this.#take(head, () => {});
+    this.#socket.resume();
+  }
+
+  /** All of the content, in order. Rejects when it was cut off. */
+  async pour(put: (pieces: readonly Uint8Array[]) => Promise<void>): Promise<void> {
+    for (;;) {
+      const filled = this.#filled.shift();
+      if (filled !== undefined) {
+        await put(filled.pieces);
+        filled.release();
+      } else if (this.#pieces.isOver) return;
+      else if (this.#isCut) throw new Error("the content was cut off");
+      else
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+    }
+  }
+
+  /** Whoever still sends is not listened to any more. */
+  end(answer: string): void {
+    this.#socket.end(answer, () => this.#socket.destroy());
+  }
+
+  /** The same connection, read into our buffers. Node has no public way to choose them for one that it has accepted. */
+  #readInto(socket: Socket & { _handle?: unknown }): Socket {
+    const { _handle: handle } = socket;
+    if (handle === null || typeof handle !== "object" || !("useUserBuffer" in handle)) {
+      socket.on("data", (bytes: Buffer) => this.#take(bytes, () => {}));
+      return socket;
+    }
+    for (let made = 0; made < BUFFERS; made++) this.#free.push(Buffer.allocUnsafeSlow(BUFFER_BYTES));
+    socket.pause();
+    socket._handle = null;
+    const next = () => this.#free.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    const onread = { buffer: next, callback: (count: number, buffer: Uint8Array) => this.#read(count, buffer) };
+    return new Socket({ handle, onread, readable: true, writable: true, allowHalfOpen: true } as object);
+  }
+
+  #read(count: number, buffer: Uint8Array): boolean {
+    this.#take(buffer.subarray(0, count), () => {
+      this.#free.push(buffer as Buffer);
+      if (!this.#isPaused) return;
+      this.#isPaused = false;
+      this.#socket.resume();
+    });
+    // The next read goes into the last one, if this is the last but one: then it waits for another.
+    this.#isPaused = this.#free.length <= 1;
+    return !this.#isPaused;
+  }
+
+  #take(bytes: Uint8Array, release: () => void): void {
+    this.#filled.push({ pieces: this.#pieces.of(bytes), release });
+    this.#wake();
+  }
+}
+
+/** Finds the pieces in what comes, however it is cut. */
+class Pieces {
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  #headerBytes = 0;
+  #leftBytes = 0;
+  #isOver = false;
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  of(bytes: Uint8Array): readonly Uint8Array[] {
+    const found: Uint8Array[] = [];
+    for (let at = 0; at < bytes.length && !this.#isOver; ) {
+      if (this.#leftBytes === 0) {
+        this.#header[this.#headerBytes++] = bytes[at++] ?? 0;
+        if (this.#headerBytes < HEADER_BYTES) continue;
+        this.#headerBytes = 0;
+        this.#leftBytes = this.#header.readUInt32BE();
+        this.#isOver = this.#leftBytes === 0;
+        continue;
+      }
+      const piece = bytes.subarray(at, at + this.#leftBytes);
+      found.push(piece);
+      this.#leftBytes -= piece.length;
+      at += piece.length;
+    }
+    return found;
+  }
+}
