@@ -4,6 +4,7 @@
  *   npm run bench core                          all results of a suite
  *   npm run bench core -- --quick               fewer rounds
  *   npm run bench core -- --json results.jsonl  also one JSON line per result, with the raw samples
+ *   npm run bench scenarios -- --backend local  turns of conversations, timed (scenarios/main.ts has its own options)
  *
  * Ends with 1 when a ratio misses its limit, with 2 when it does not understand what it is asked.
  */
@@ -35,6 +36,7 @@ try {
 }
 
 async function main(args: readonly string[]): Promise<number> {
+  if (args[0] === "scenarios") return (await import("./scenarios/main.ts")).scenarios(args.slice(1));
   const { name, load, json, quick } = parse(args);
   const { suite } = await load();
   const load1 = loadavg()[0]?.toFixed(2);

@@ -3,6 +3,7 @@
 import { cachedAcquire } from "./docker/cached-acquire.ts";
 import { blankAcquire, coldAcquire } from "./docker/cold-start.ts";
 import { execTrue } from "./docker/exec-true.ts";
+import { parked } from "./docker/parked.ts";
 import { openStage } from "./docker/stage.ts";
 import type { Suite } from "./suite.ts";
 
@@ -18,5 +19,6 @@ export const suite: Suite = {
     yield* cachedAcquire(stage, options);
     yield* blankAcquire(stage, options);
     yield* coldAcquire(stage, options);
+    yield* parked(stage, options);
   },
 };

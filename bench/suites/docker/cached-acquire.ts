@@ -11,10 +11,8 @@ const LIMIT = 1 / 200;
 
 export async function* cachedAcquire(stage: Stage, { quick }: SuiteOptions): AsyncGenerator<Result> {
   await using opened = await stage.fleet();
-  await using _held = await opened.fleet.acquire({ thread: "bench" });
-  const [listed] = await stage.docker.listContainers({ filters: { label: ["sandlot.fleet"] } });
-  if (listed === undefined) throw new Error("The sandbox has no container.");
-  const container = stage.docker.getContainer(listed.Id);
+  await using held = await opened.fleet.acquire({ thread: "bench" });
+  const container = await stage.containerOf(held.sandbox.id);
   const subjects = [
     {
       name: "acquire and release",

@@ -13,9 +13,7 @@ const LIMIT = 1 / 15;
 export async function* execTrue(stage: Stage, { quick }: SuiteOptions): AsyncGenerator<Result> {
   await using opened = await stage.fleet();
   await using lease = await opened.fleet.acquire({ thread: "bench" });
-  const [listed] = await stage.docker.listContainers({ filters: { label: ["sandlot.fleet"] } });
-  if (listed === undefined) throw new Error("The sandbox has no container.");
-  const container = stage.docker.getContainer(listed.Id);
+  const container = await stage.containerOf(lease.sandbox.id);
   const subjects = [
     {
       name: "exec with argv",

@@ -15,6 +15,10 @@ import { holdTestEngine } from "../../../scripts/docker-test-engine.mjs";
 export interface Stage extends AsyncDisposable {
   readonly docker: Docker;
   readonly image: string;
+  /** What a fleet's configuration says of it. */
+  readonly engine: { readonly host: string; readonly image: string };
+  /** The container of a sandbox. Others may use the engine, too. */
+  containerOf(sandboxId: string): Promise<Docker.Container>;
   /** A fleet in a directory of its own, which goes with it. */
   fleet(config?: FleetConfig): Promise<{ readonly fleet: Fleet; readonly home: string } & AsyncDisposable>;
 }
@@ -52,7 +56,13 @@ export async function openStage(): Promise<Stage> {
   return {
     docker,
     image: engine.image,
+    engine: { host: engine.host, image: engine.image },
     fleet,
+    containerOf: async (sandboxId) => {
+      const [listed] = await docker.listContainers({ filters: { label: [`sandlot.sandbox=${sandboxId}`] } });
+      if (listed === undefined) throw new Error("The sandbox has no container.");
+      return docker.getContainer(listed.Id);
+    },
     async [Symbol.asyncDispose]() {
       agent.destroy();
       await engine.release();

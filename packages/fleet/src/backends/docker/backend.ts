@@ -2,17 +2,19 @@
  * The `docker` backend: sandboxes as containers of an engine that speaks Docker's API, driven through the daemon inside.
  *
  *   create   maker.ts      an intent on disk, the workspace, a socket directory, then a container with the daemon as its work
- *   attach   daemon/       a connection to the daemon's socket; the engine is not asked
+ *   attach   reaching.ts   a connection to the daemon's socket; the engine is not asked
  *   probe    liveness.ts   the engine's own answer for the container's id
  *   watch    watcher.ts    one subscription to the engine's events
+ *   pause    pausing.ts    what nobody uses stands still, where that is configured
+ *   aio/                   all of it for images that have a server of their own instead of the daemon
  *   destroy  remover.ts    the container goes, confirmed, then everything that was made for it
  *
  * Containers belong to no process: they outlive the fleet that made them, and any process of the fleet finds them by their
- * labels. What is decided here: how a call is abandoned, and what a failure to reach a daemon means.
+ * labels. What is decided here: how a call is abandoned.
  */
 
 import { tmpdir } from "node:os";
-import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -26,16 +28,19 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
-import { DaemonAttachment, readActivity, rebindDaemon } from "../../daemon/index.ts";
+import { readActivity, renewDaemon } from "../../daemon/index.ts";
 import type { Refusal } from "../../network/index.ts";
+import { problemOf } from "../../observe/event-bus.ts";
 import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import { abortable, sleep } from "../../world/waiting.ts";
+import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
-import { KnownCredentials } from "../local/credentials.ts";
-import type { Layout } from "../local/objects/layout.ts";
 import { Renewer } from "../local/renewer.ts";
-import { Images, type PullProgress } from "./container/images.ts";
-import { publishSocket } from "./container/socket-directory.ts";
+import { AioRecords } from "./aio/records.ts";
+import { AioRuntime } from "./aio/runtime.ts";
+import { Images } from "./container/images.ts";
+import { publishes } from "./container/transport.ts";
+import { ContainerCredentials } from "./container-credentials.ts";
+import { DiskGuards } from "./disk-guards.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine, type Engine, type ListedContainer } from "./engine/engine.ts";
@@ -43,6 +48,8 @@ import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
 import { fleetFilter, formatRef, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
+import { Pausing } from "./pausing.ts";
+import { Reaching } from "./reaching.ts";
 import { Remover } from "./remover.ts";
 import { type ConfiguredSettings, type DockerSettings, dockerSettings } from "./settings.ts";
 import { Watcher } from "./watcher.ts";
@@ -52,14 +59,12 @@ export interface DockerBackendOptions {
   readonly world: World;
   /** What the installation would otherwise decide, for tests. */
   readonly installation?: Partial<DockerSettings>;
-  /** Hears of images that are being pulled. */
-  readonly onPull?: (progress: PullProgress) => void;
 }
 
 const NAME = "docker";
-/** A daemon that was killed inside is started again by its supervisor, on a new socket. */
-const RESTART_LOOKS = 20;
-const RESTART_LOOK_MS = 50;
+/** One that takes longer to tell whether it is idle is not. */
+const IDLE_ANSWER_MS = 2_000;
+const NO_ACTIVITY: Activity = { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
 
 /** Finds the engine. Rejects with `engine_unavailable` and what was tried. */
 export async function openDockerBackend(options: DockerBackendOptions): Promise<Backend> {
@@ -79,56 +84,79 @@ class DockerBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
-  readonly #world: World;
   readonly #engine: Engine;
   readonly #settings: DockerSettings;
-  readonly #layout: Layout;
   readonly #objects: ContainerObjects;
   readonly #liveness: ContainerLiveness;
-  readonly #credentials: KnownCredentials;
+  readonly #credentials: ContainerCredentials;
   readonly #egresses: Egresses;
   readonly #maker: Maker;
   readonly #remover: Remover;
   readonly #watcher: Watcher;
   readonly #renewer: Renewer;
-  readonly #attachments = new Set<Attachment>();
+  readonly #pausing: Pausing;
+  readonly #guards: DiskGuards;
+  readonly #reaching: Reaching;
+  /** `null` where sandboxes have the daemon inside. */
+  readonly #aio: AioRuntime | null;
   readonly #creating = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<unknown>;
 
-  constructor(engine: Engine, settings: DockerSettings, { world, onPull }: DockerBackendOptions) {
+  constructor(engine: Engine, settings: DockerSettings, { world }: DockerBackendOptions) {
     const { fleetId, home, account, ownsAccount, docker } = settings;
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
-    this.#world = world;
     this.#engine = engine;
     this.#settings = settings;
-    this.#layout = layout;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
     this.#objects = new ContainerObjects(layout, world.identity);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
-    this.#credentials = new KnownCredentials(layout, this.workspaces);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
+    const { publishHost } = docker;
+    const located = { publishHost, publishes: publishes(docker), liveness: this.#liveness };
+    this.#credentials = new ContainerCredentials({ ...shared, ...located });
     const { blueprints } = settings;
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
     this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
     const egresses = this.#egresses;
-    this.#remover = new Remover({ ...shared, egresses, fleetId, liveness: this.#liveness });
-    const images = new Images(engine, world, docker, onPull ?? (() => {}));
-    this.#maker = new Maker({ ...shared, egresses, settings, images, remover: this.#remover });
-    this.#watcher = new Watcher(engine, fleetId, world);
+    const aioRecords = new AioRecords(layout, world);
+    this.#remover = new Remover({ ...shared, egresses, fleetId, liveness: this.#liveness, aioRecords });
+    const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
+    const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
+    this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
+    const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "pulling", ...told }));
+    this.#maker = new Maker({ ...shared, egresses, settings, images, remover: this.#remover, aio: this.#aio });
+    this.#pausing = new Pausing({
+      ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },
+      isIdle: (name) => this.#isIdle(name),
+      onResumed: (name) => void this.#renewed(name).catch(() => {}),
+      onTrouble: (problem) => this.#watcher.tell({ type: "trouble", what: "pause", problem }),
+    });
+    this.#watcher = new Watcher(engine, fleetId, world, this.#pausing);
+    const onProblem = (error: unknown) =>
+      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
+    this.#guards = new DiskGuards({ world, engine, layout, blueprints, onProblem });
+    // What stands still needs no renewal: it takes the time for nothing, and could not answer.
+    const isStill = (containerId: string) => this.#pausing.isPaused(containerId);
     const renewed = {
       names: () => this.#objects.names(),
       living: async (name: string) => {
-        const object = await this.#objects.get(name);
-        return object === null || object.container === null || object.isRemains ? null : object;
+        const object = await this.#living(name);
+        return object === null || isStill(object.container.containerId) ? null : object;
       },
     };
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
-    if (settings.orphanTimeoutMs > 0) this.#renewer.start();
+    // A server of the image's own does not listen for it.
+    if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
     // What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start.
     this.#sweeping = Promise.allSettled([this.#objects.sweep(world.wallMs()), this.workspaces.sweep()]);
-    this.capabilities = capabilitiesOf(this.workspaces.probeLateBinding().possible, canGiveWayOut(engine.facts));
+    // Elsewhere a directory that was renamed here may be seen late, or under its old name.
+    const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
+    const network = canGiveWayOut(engine.facts, docker) || publishes(docker);
+    this.capabilities = capabilitiesOf(lateBinding, network, settings.speaksAio);
+    const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
+    this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -143,25 +171,11 @@ class DockerBackend implements Backend {
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
-    return this.#ask("attach", signal, async () => {
-      const { name } = this.#parse(target.ref);
-      const daemon = this.#credentials.target(name, target.sandboxId, target);
-      const attachment = await this.#reach(target, () => DaemonAttachment.open(daemon, this.#world, signal));
-      this.#credentials.note(name, target);
-      await this.#haveWayOut(name);
-      this.#attachments.add(attachment);
-      void attachment.closed.then(() => this.#attachments.delete(attachment));
-      return attachment;
-    });
+    return this.#ask("attach", signal, () => this.#reaching.attach(this.#parse(target.ref), target, signal));
   }
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
-    return this.#ask("rebind", signal, async () => {
-      const { name } = this.#parse(target.ref);
-      const daemon = this.#credentials.target(name, target.sandboxId, from);
-      await this.#reach(target, () => rebindDaemon(daemon, target, signal));
-      this.#credentials.note(name, target);
-    });
+    return this.#ask("rebind", signal, () => this.#reaching.rebind(this.#parse(target.ref), target, from, signal));
   }
 
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
@@ -171,13 +185,19 @@ class DockerBackend implements Backend {
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
     return this.#ask("destroy", signal, async () => {
       await this.#remover.destroy(ref, signal);
-      this.#credentials.forget(this.#parse(ref).name);
+      const { name } = this.#parse(ref);
+      this.#credentials.forget(name);
+      this.#guards.forget(name);
+      this.#reaching.drop(name);
+      this.#aio?.forget(name, ref);
     });
   }
 
   /** Always consistent: what was made is on disk before it is made, and the engine knows what it has. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
     return this.#ask("list", signal, async () => {
+      // One sandbox alone is looked for by whoever ends it after its maker has died.
+      if (sandboxId !== undefined) await this.#objects.clear(sandboxId);
       const containers = await this.#containers(sandboxId);
       const names = (await this.#objects.names()).filter(
         (name) => sandboxId === undefined || name.startsWith(`${sandboxId}-`),
@@ -194,11 +214,16 @@ class DockerBackend implements Backend {
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
     return this.#ask("activity", signal, async () => {
-      const object = await this.#objects.get(this.#parse(ref).name);
+      const { name, containerId } = this.#parse(ref);
+      const object = await this.#objects.get(name);
       if (object === null) throw new SandlotError("sandbox_not_found", { id: ref });
+      // It was idle when it was paused, and nothing has happened since.
+      if (this.#settings.docker.pauseParked && this.#pausing.isPaused(containerId)) return NO_ACTIVITY;
       const { sandboxId, generation } = object.record.labels;
-      return this.#reach({ sandboxId, generation, ref }, () =>
-        this.#credentials.ask(object, (target) => readActivity(target, signal)),
+      return this.#reaching.reach<Activity>(name, { sandboxId, generation, ref }, () =>
+        this.#aio === null
+          ? this.#credentials.ask(object, (target) => readActivity(target, signal))
+          : this.#aio.activity({ sandboxId, generation }, object, signal),
       );
     });
   }
@@ -207,8 +232,10 @@ class DockerBackend implements Backend {
     this.#closing.abort(closedError("create"));
     this.#watcher.stop();
     this.#renewer.stop();
+    this.#pausing.stop();
+    this.#guards.close();
     await Promise.allSettled([...this.#creating, this.#sweeping]);
-    await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
+    await this.#reaching.close();
     this.#egresses.close();
     this.workspaces.close();
     this.#engine.close();
@@ -216,33 +243,35 @@ class DockerBackend implements Backend {
 
   async #create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
     const created = await this.#maker.make(spec, signal);
-    this.#credentials.note(this.#parse(created.ref).name, spec);
+    const { name } = this.#parse(created.ref);
+    this.#credentials.note(name, spec);
+    if (this.#guards.guards(spec.labels.blueprintHash)) {
+      const object = await this.#objects.get(name);
+      if (object !== null) await this.#guards.watch(object);
+    }
+    if (spec.marker === null) void this.#reaching.connectAhead(name, spec).catch(() => {});
     return created;
   }
 
-  /** One that lost its way out, because the process that carried it was killed, gets another one. */
-  async #haveWayOut(name: string): Promise<void> {
-    if (!this.capabilities.has("network")) return;
+  async #living(name: string) {
     const object = await this.#objects.get(name);
-    if (object !== null) await this.#egresses.join(object);
+    if (object === null || object.container === null || object.isRemains) return null;
+    return { ...object, container: object.container };
   }
 
-  /** Whoever cannot be reached is asked for in the engine: what is dead there is lost, what lives may be restarting. */
-  async #reach<T>(
-    target: { sandboxId: SandboxId; generation: number; ref: EngineRef },
-    call: () => Promise<T>,
-  ): Promise<T> {
-    for (let looks = 0; ; looks++) {
-      try {
-        return await call();
-      } catch (error) {
-        if (!isSandlotError(error, "sandbox_unreachable")) throw error;
-        const liveness = await this.#liveness.probe(target.ref);
-        if (liveness === "dead") throw lostError(target, error);
-        if (liveness === "unknown" || looks >= RESTART_LOOKS) throw error;
-        if (!publishSocket(this.#layout, this.#parse(target.ref).name)) await sleep(this.#world, RESTART_LOOK_MS);
-      }
-    }
+  async #isIdle(name: string): Promise<boolean | null> {
+    const object = await this.#living(name);
+    if (object === null) return null;
+    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(IDLE_ANSWER_MS)]);
+    const found = await this.#credentials.ask(object, (target) => readActivity(target, signal));
+    return found.heldCount === 0 && found.runningExecs === 0 && found.openTerminals === 0;
+  }
+
+  /** Its daemon could not hear of us while it stood still. */
+  async #renewed(name: string): Promise<void> {
+    const object = await this.#living(name);
+    if (object === null || this.#aio !== null) return;
+    await this.#credentials.ask(object, (target) => renewDaemon(target, this.#closing.signal));
   }
 
   /** What the engine has of this fleet, by name. Should there be two of one name, the one that is written down. */
@@ -262,7 +291,9 @@ class DockerBackend implements Backend {
     if (labelled === null) return null;
     const { labels, place } = labelled;
     const ref = formatRef({ containerId: container.Id, name });
-    return { ref, labels, liveness: this.#liveness.of(container.State, object), place };
+    const liveness = this.#liveness.of(container.State, object);
+    if (liveness === "alive" && object !== null) void this.#guards.watch(object);
+    return { ref, labels, liveness, place };
   }
 
   /** Written down, and not in the engine: not made yet, removed by somebody, or only its slot is left. */
@@ -281,12 +312,11 @@ class DockerBackend implements Backend {
   }
 
   #check({ blueprint }: CreateSpec): void {
-    if (blueprint.network.mode !== "none" && !this.capabilities.has("network"))
-      throw new SandlotError("capability_missing", {
-        backend: NAME,
-        capability: "network",
-        neededBy: "the blueprint's network",
-      });
+    const missing = (neededBy: string) =>
+      new SandlotError("capability_missing", { backend: NAME, capability: "network", neededBy });
+    const { mode } = blueprint.network;
+    if (mode !== "none" && !this.capabilities.has("network")) throw missing("the blueprint's network");
+    if (mode === "none" && this.#aio !== null) throw missing("an image whose server is reached through a network");
   }
 
   /** Asks, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
@@ -297,19 +327,13 @@ class DockerBackend implements Backend {
   }
 }
 
-function lostError(
-  { sandboxId, generation }: { sandboxId: SandboxId; generation: number },
-  cause: unknown,
-): SandlotError {
-  return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause });
-}
-
 function closedError(operation: string): SandlotError {
   return new SandlotError("fleet_closed", { operation });
 }
 
-function capabilitiesOf(lateBinding: boolean, network: boolean): ReadonlySet<Capability> {
-  const capabilities = new Set<Capability>(["image", "limits", "mounts", "sessions", "terminal", "watch", "preview"]);
+function capabilitiesOf(lateBinding: boolean, network: boolean, speaksAio: boolean): ReadonlySet<Capability> {
+  const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview", "pause"];
+  const capabilities = new Set<Capability>(["image", "limits", "mounts", ...daemons]);
   if (lateBinding) capabilities.add("late-binding");
   if (network) capabilities.add("network");
   return capabilities;

@@ -15,9 +15,11 @@ import { identify } from "../local/engine/process-table.ts";
 import { type EgressParts, HeldEgresses, type Network } from "../local/held-egresses.ts";
 import type { Binding } from "../local/mounts.ts";
 import type { ObjectName } from "../local/objects/layout.ts";
+import { mayHideSockets } from "./container/transport.ts";
 import type { Engine, EngineFacts } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
 import type { ContainerObject } from "./objects/container-objects.ts";
+import type { DockerSettings } from "./settings.ts";
 
 /** What a container with a way out needs from its start. */
 export interface PreparedEgress {
@@ -27,9 +29,16 @@ export interface PreparedEgress {
 
 const NOTHING: PreparedEgress = { environment: {}, bindings: [] };
 
-/** Whether containers of this engine can be given a way out at all. */
-export function canGiveWayOut(facts: Pick<EngineFacts, "isOnThisHost" | "isRootless">): boolean {
-  return process.getuid?.() === 0 && facts.isOnThisHost && !facts.isRootless;
+/**
+ * Whether containers of this engine can be given a way out at all. Not when their processes are not in our process table, because
+ * we are in a container ourselves; nor when their network is not the kernel's, as with gVisor and with virtual machines.
+ */
+export function canGiveWayOut(
+  facts: Pick<EngineFacts, "isOnThisHost" | "isRootless" | "defaultRuntime">,
+  { hostPaths, runtime }: Pick<DockerSettings["docker"], "hostPaths" | "runtime">,
+): boolean {
+  if (process.getuid?.() !== 0 || !facts.isOnThisHost || facts.isRootless) return false;
+  return Object.keys(hostPaths).length === 0 && !mayHideSockets(runtime, facts);
 }
 
 export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engine }> {

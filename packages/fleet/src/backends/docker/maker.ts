@@ -10,6 +10,7 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { type DaemonConfig, DEFAULT_CWD, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec, Place } from "../../backend/backend.ts";
+import type { Blueprint } from "../../backend/blueprint.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import type { MountPoint } from "../../workspace/disk/slots.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -17,10 +18,15 @@ import type { World } from "../../world/world.ts";
 import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
 import { type Binding, checkMounts } from "../local/mounts.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
+import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
+import type { AioRuntime } from "./aio/runtime.ts";
+import { ANNOUNCE_FD, hearReady } from "./container/announcement.ts";
 import { makeAccounts, makeFrame } from "./container/frame.ts";
+import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
 import { INSIDE, RUNTIME } from "./container/inside.ts";
 import { containerOptions } from "./container/options.ts";
+import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
 import { makeRuntimeDirectory, type RuntimeDirectory } from "./container/runtime-directory.ts";
 import {
   clearStart,
@@ -30,7 +36,8 @@ import {
   socketDirectory,
 } from "./container/socket-directory.ts";
 import { explainCreate, explainExit } from "./container/start-problem.ts";
-import type { Egresses, PreparedEgress } from "./egress.ts";
+import { chooseTransport, DAEMON_PORT, mayHideSockets, socketsHidden, type Transport } from "./container/transport.ts";
+import { canGiveWayOut, type Egresses, type PreparedEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
 import { type Claimed, claimName } from "./name-conflict.ts";
@@ -49,10 +56,14 @@ export interface MakerParts {
   readonly workspaces: DiskWorkspaces;
   readonly remover: Remover;
   readonly egresses: Egresses;
+  /** `null` where the daemon is brought along. */
+  readonly aio: AioRuntime | null;
 }
 
 /** How often a container that is not ready yet is looked at, to hear of its end. Readiness itself is announced. */
 const LOOK_MS = 200;
+/** Of a container that has a network of the engine's. */
+const NO_WAY_OUT: Blueprint["network"] = { mode: "none", allow: [] };
 
 export class Maker {
   readonly #parts: MakerParts;
@@ -63,14 +74,17 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { settings, layout, images, objects, remover, world } = this.#parts;
+    const { settings, layout, images, objects, remover, world, engine } = this.#parts;
+    const { docker } = settings;
+    const wayOut = canGiveWayOut(engine.facts, docker);
+    const transport = chooseTransport(docker, engine.facts, wayOut, spec.blueprint.network);
     const name: ObjectName = `${spec.labels.sandboxId}-${spec.labels.generation}`;
-    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root);
-    await this.#parts.egresses.check(spec.blueprint.network);
+    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
+    await this.#checkNetwork(transport, spec);
     const imageName = spec.blueprint.image ?? settings.docker.image;
     const image = imageEnvironment(await images.ready(imageName, signal));
     signal.throwIfAborted();
-    const record = this.#recordOf(spec);
+    const record = this.#recordOf(spec, transport);
     await objects.intend(name, record);
     const deadline = new AbortController();
     const timer = world.timer(settings.readyTimeoutMs, () => deadline.abort(createFailed("it was not ready in time")));
@@ -90,28 +104,97 @@ export class Maker {
     const { name, spec, made } = plan;
     const { layout, engine, objects } = this.#parts;
     const { bindings, workspace } = await this.#workspaceFor(spec, plan.mounts);
-    const egress = await this.#parts.egresses.prepare(name, spec.labels, spec.blueprint.network);
-    const config = this.#configOf(spec, plan.image, egress);
+    const wayOut = plan.record.transport === "port" ? NO_WAY_OUT : spec.blueprint.network;
+    const egress = await this.#parts.egresses.prepare(name, spec.labels, wayOut);
+    if (this.#parts.aio !== null) {
+      const containerId = await this.#makeAio(this.#parts.aio, plan, bindings, egress, signal);
+      return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
+    }
+    const config = this.#configOf(plan, egress);
     const account = this.#parts.settings.ownsAccount ? null : this.#parts.settings.account;
     const listener = await makeSocketDirectory(layout, name, config, account);
     try {
       signal.throwIfAborted();
       const { containerId } = await this.#container(plan, [...bindings, ...egress.bindings]);
       made.containerId = containerId;
-      await objects.made(name, plan.record, { containerId, engineId: engine.facts.id });
+      await objects.made(name, plan.record, { containerId, engineId: engine.facts.id, hostPort: null });
       signal.throwIfAborted();
       await engine.start(containerId);
-      await this.#ready(containerId, listener, signal);
-      if (!publishSocket(layout, name)) throw createFailed("its daemon's socket is not there");
+      await this.#ready(containerId, config, listener, signal);
+      if (plan.record.transport === "port") await this.#publishPort(plan, containerId, signal);
+      else this.#publishSocket(name);
       clearStart(layout, name);
-      await this.#parts.egresses.start(name, spec.labels, spec.blueprint.network, containerId);
+      await this.#parts.egresses.start(name, spec.labels, wayOut, containerId);
       return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
     } finally {
-      listener.close();
+      listener?.close();
     }
   }
 
-  #container({ name, spec, imageName, image, mounts }: Plan, bindings: readonly Binding[]): Promise<Claimed> {
+  /** The image's own server instead of the daemon. Nothing announces it, so it is asked until it answers. */
+  async #makeAio(
+    aio: AioRuntime,
+    { name, spec, record, imageName, mounts, made }: Plan,
+    bindings: readonly Binding[],
+    egress: PreparedEgress,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const { engine, objects, settings, egresses } = this.#parts;
+    const { environment } = egress;
+    const { apiKey } = await aio.records.make(name, { ...environment, ...spec.blueprint.environment });
+    signal.throwIfAborted();
+    const own = startsAsItself(settings.docker) ? [] : this.#accounts();
+    const base = containerOptions({
+      ...{ name: containerName(name), labels: containerLabels(spec.labels, placeOf(spec)), image: imageName },
+      ...{ imageNames: [], blueprint: spec.blueprint, transport: record.transport, bringsNode: false, says: false },
+      bindings: [...bindings, ...egress.bindings, ...mounts, ...own],
+      ...{ settings, facts: engine.facts },
+    });
+    const options = aioOptions(base, { apiKey, workspace: DEFAULT_CWD, environment });
+    const { containerId } = await claimName(engine, options, spec.labels);
+    made.containerId = containerId;
+    const engineId = engine.facts.id;
+    await objects.made(name, record, { containerId, engineId, hostPort: null });
+    signal.throwIfAborted();
+    await engine.start(containerId);
+    if (record.transport === "socket") await egresses.start(name, spec.labels, spec.blueprint.network, containerId);
+    else {
+      const hostPort = await publishedPort(engine, containerId, AIO_PORT);
+      await objects.made(name, record, { containerId, engineId, hostPort });
+    }
+    await this.#unlessItEnds(containerId, signal, (either) => aio.ready(name, imageName, either));
+    return containerId;
+  }
+
+  #publishSocket(name: ObjectName): void {
+    if (publishSocket(this.#parts.layout, name)) return;
+    const { settings, engine } = this.#parts;
+    if (this.#mayHideSockets()) throw socketsHidden(settings.docker.runtime ?? engine.facts.defaultRuntime);
+    throw createFailed("its daemon's socket is not there");
+  }
+
+  async #publishPort({ name, spec, record }: Plan, containerId: string, signal: AbortSignal): Promise<void> {
+    const { engine, objects, settings, world } = this.#parts;
+    const hostPort = await publishedPort(engine, containerId);
+    if (hostPort === null) throw createFailed("the engine has published no port for it");
+    await objects.made(name, record, { containerId, engineId: engine.facts.id, hostPort });
+    const { generation, token, labels } = spec;
+    const address = { host: settings.docker.publishHost, port: hostPort };
+    await reachPort({ address, sandboxId: labels.sandboxId, generation, token }, world, signal);
+  }
+
+  async #checkNetwork(transport: Transport, { blueprint }: CreateSpec): Promise<void> {
+    const { egresses, engine, settings } = this.#parts;
+    if (transport === "socket") return egresses.check(blueprint.network);
+    if (settings.docker.network !== null) await checkNetwork(engine, settings.docker.network);
+  }
+
+  #mayHideSockets(): boolean {
+    const { settings, engine } = this.#parts;
+    return mayHideSockets(settings.docker.runtime, engine.facts);
+  }
+
+  #container({ name, spec, record, imageName, image, mounts }: Plan, bindings: readonly Binding[]): Promise<Claimed> {
     const { settings, engine, layout } = this.#parts;
     const runtime = this.#runtimeDirectory();
     const options = containerOptions({
@@ -123,11 +206,13 @@ export class Maker {
       bindings: [
         ...bindings,
         ...mounts,
-        ...makeAccounts(join(layout.root, "frames"), engine.facts.isRootless ? { uid: 0, gid: 0 } : settings.account),
+        ...this.#accounts(),
         ...runtimeBindings(runtime),
         { from: socketDirectory(layout, name), to: INSIDE.socketDirectory, readOnly: false },
       ],
-      bringsNode: runtime.nodePath !== null,
+      bringsNode: runtime.bringsNode,
+      transport: record.transport,
+      says: this.#saysReady(record.transport),
       settings,
       facts: engine.facts,
     });
@@ -135,14 +220,35 @@ export class Maker {
   }
 
   /** Announced by the daemon; or the container ends before, and says why. */
-  async #ready(containerId: string, listener: ReadyListener, signal: AbortSignal): Promise<void> {
+  async #ready(
+    containerId: string,
+    config: DaemonConfig,
+    listener: ReadyListener | null,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const said = async (either: AbortSignal) =>
+      hearReady(await this.#parts.engine.output(containerId, either), config, either);
+    await this.#unlessItEnds(containerId, signal, (either) => listener?.wait(either) ?? said(either));
+  }
+
+  async #unlessItEnds(
+    containerId: string,
+    signal: AbortSignal,
+    wait: (either: AbortSignal) => Promise<void>,
+  ): Promise<void> {
     const over = new AbortController();
     const either = AbortSignal.any([signal, over.signal]);
     try {
-      await Promise.race([listener.wait(either), this.#end(containerId, either)]);
+      await Promise.race([wait(either), this.#end(containerId, either)]);
     } finally {
       over.abort(new Error("it is over"));
     }
+  }
+
+  #accounts(): readonly Binding[] {
+    const { settings, engine, layout } = this.#parts;
+    const account = engine.facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
+    return makeAccounts(join(layout.root, "frames"), account);
   }
 
   async #end(containerId: string, signal: AbortSignal): Promise<never> {
@@ -151,6 +257,11 @@ export class Maker {
       await sleep(world, LOOK_MS, signal);
       const state = (await engine.inspect(containerId))?.State;
       if (state?.Status === "running" || state?.Status === "created") continue;
+      if (state?.Status === "paused") {
+        // By somebody else's hand: what is waited for goes on. What it cannot be told any more shows at the next look.
+        await engine.unpause(containerId).catch(() => {});
+        continue;
+      }
       const said = await engine.logTail(containerId, 20).catch(() => "");
       signal.throwIfAborted();
       throw explainExit(state ?? null, said);
@@ -173,14 +284,20 @@ export class Maker {
     return { bindings, workspace: existing ? "existing" : "new" } as const;
   }
 
-  #configOf({ labels, token, blueprint }: CreateSpec, image: Plan["image"], egress: PreparedEgress): DaemonConfig {
+  /** Where the container's sockets may not be seen, it says in its output that it is ready. */
+  #saysReady(transport: Transport): boolean {
+    return transport === "port" || this.#mayHideSockets();
+  }
+
+  #configOf({ spec: { labels, token, blueprint }, image, record }: Plan, egress: PreparedEgress): DaemonConfig {
     const { HOME: _home, USER: _user, PWD: _pwd, TMPDIR: _tmpdir, ...usable } = image;
+    const { transport } = record;
     return {
       sandboxId: labels.sandboxId,
       generation: labels.generation,
       token,
-      listen: { path: INSIDE.socket },
-      ready: { path: INSIDE.ready },
+      listen: transport === "port" ? { host: "0.0.0.0", port: DAEMON_PORT } : { path: INSIDE.socket },
+      ready: this.#saysReady(transport) ? { fd: ANNOUNCE_FD } : { path: INSIDE.ready },
       orphanTimeoutMs: this.#parts.settings.orphanTimeoutMs,
       environment: { ...BASE_ENVIRONMENT, ...usable, ...egress.environment, ...blueprint.environment },
       defaultCwd: DEFAULT_CWD,
@@ -188,10 +305,10 @@ export class Maker {
     };
   }
 
-  #recordOf(spec: CreateSpec): ObjectRecord {
+  #recordOf(spec: CreateSpec, transport: Transport): ObjectRecord {
     const { labels, generation, token } = spec;
     const maker = this.#parts.world.identity;
-    return { labels, place: placeOf(spec), credentials: { generation, token }, maker };
+    return { labels, place: placeOf(spec), credentials: { generation, token }, transport, maker };
   }
 
   #runtimeDirectory(): RuntimeDirectory {
@@ -200,6 +317,7 @@ export class Maker {
       settings.runtimeDirectory ?? join(layout.root, "frames"),
       settings.nodePath,
       settings.daemon,
+      outsidePath(settings.nodePath, settings.docker.hostPaths) !== null,
     );
     return this.#runtime;
   }

@@ -9,6 +9,7 @@ import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable, sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
+import type { AioRecords } from "./aio/records.ts";
 import { removeSocketDirectory } from "./container/socket-directory.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
@@ -26,6 +27,7 @@ export interface RemoverParts {
   readonly liveness: ContainerLiveness;
   readonly workspaces: DiskWorkspaces;
   readonly egresses: Egresses;
+  readonly aioRecords: AioRecords;
 }
 
 const LOOK_MS = 20;
@@ -69,8 +71,9 @@ export class Remover {
   }
 
   async #removeRest(name: ObjectName, place: Place | null): Promise<void> {
-    const { layout, objects, egresses } = this.#parts;
+    const { layout, objects, egresses, aioRecords } = this.#parts;
     await egresses.stop(name);
+    await aioRecords.forget(name);
     removeSocketDirectory(layout, name);
     if (place === null) return objects.forget(name);
     if (!(await this.settle(name, place))) await objects.markRemains(name);

@@ -13,6 +13,8 @@ export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "docker" | 
   Partial<Pick<Settings, "blueprints">>;
 
 export interface DockerSettings extends ConfiguredSettings {
+  /** Images have servers of their own that speak AIO (`docker.runtime: aio`); the engine's runtime is then its usual one. */
+  readonly speaksAio: boolean;
   /** What sandboxes run as; never the host's root. */
   readonly account: Account;
   /** Whether workspaces are given to that account, or belong to it because it is ours. */
@@ -30,15 +32,19 @@ export interface DockerSettings extends ConfiguredSettings {
   readonly userHome: string;
 }
 
+/** In place of the name of a runtime. */
+const AIO_RUNTIME = "aio";
 /** Many times what a start takes on a busy engine; longer hides that something is wrong. */
 const READY_TIMEOUT_MS = 60_000;
 
 export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
-  const { home, fleetId, docker, skillsPath, orphanTimeoutMs, blueprints = {} } = configured;
+  const { home, fleetId, skillsPath, orphanTimeoutMs, blueprints = {} } = configured;
+  const speaksAio = configured.docker.runtime === AIO_RUNTIME;
+  const docker = speaksAio ? { ...configured.docker, runtime: null } : configured.docker;
   const uid = process.getuid?.() ?? 0;
   const account = uid === 0 ? { uid: docker.uid, gid: docker.gid } : { uid, gid: process.getgid?.() ?? uid };
   return {
-    ...{ home, fleetId, docker, skillsPath, orphanTimeoutMs, blueprints },
+    ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints },
     account,
     ownsAccount: uid !== 0,
     nodePath: process.execPath,

@@ -1,5 +1,6 @@
 /**
- * Hearing of deaths: one subscription to the engine's events for everybody who listens. Nothing is asked again and again.
+ * Hearing of deaths and pauses: one subscription to the engine's events for everybody who listens. Nothing is asked again and
+ * again.
  *
  *   subscribed ── breaks ──▶ told: resync ──▶ subscribed again, from where it was
  *
@@ -18,8 +19,23 @@ import { eventSchema } from "./engine/answers.ts";
 import type { Engine } from "./engine/engine.ts";
 import { jsonLines } from "./engine/json-lines.ts";
 import { fleetFilter, formatRef, parseLabels } from "./objects/labels.ts";
+import type { Motion } from "./pausing.ts";
 
 type Listener = (event: EngineEvent) => void;
+
+/** Who hears of what moves and what stands still. */
+export interface MotionListener {
+  heard(containerId: string, motion: Motion): void;
+  /** Subscribed, for the first time or again: what was before was not heard. */
+  look(): Promise<void>;
+}
+
+const MOTIONS: Readonly<Record<string, Motion>> = {
+  pause: "paused",
+  unpause: "running",
+  die: "gone",
+  destroy: "gone",
+};
 
 /** What ends a container. `destroy` alone comes for one that never ran, or whose death was missed. */
 const ENDS: ReadonlySet<string> = new Set(["die", "destroy"]);
@@ -33,16 +49,18 @@ export class Watcher {
   readonly #engine: Engine;
   readonly #fleetId: FleetId;
   readonly #world: World;
+  readonly #motions: MotionListener;
   readonly #listeners = new Set<Listener>();
   readonly #told = new Set<string>();
   #subscription: AbortController | null = null;
   /** Seconds since 1970, by the engine's clock once it has told one. */
   #since = 0;
 
-  constructor(engine: Engine, fleetId: FleetId, world: World) {
+  constructor(engine: Engine, fleetId: FleetId, world: World, motions: MotionListener) {
     this.#engine = engine;
     this.#fleetId = fleetId;
     this.#world = world;
+    this.#motions = motions;
   }
 
   add(listener: Listener): () => void {
@@ -75,6 +93,7 @@ export class Watcher {
       try {
         const stream = await this.#engine.events(fleetFilter(this.#fleetId), this.#since, signal);
         waitMs = RETRY_MS;
+        void this.#motions.look();
         for await (const event of jsonLines(stream, signal)) this.#hear(event);
       } catch {
         // Whatever it was, whoever listens looks for himself, and we subscribe again.
@@ -99,6 +118,8 @@ export class Watcher {
     if (timeNano !== undefined) this.#since = timeNano / NANO;
     else if (time !== undefined) this.#since = time;
     const labelled = parseLabels(Actor.Attributes);
+    const motion = MOTIONS[Action];
+    if (motion !== undefined && labelled?.labels.fleet === this.#fleetId) this.#motions.heard(Actor.ID, motion);
     if (!ENDS.has(Action) || labelled === null || labelled.labels.fleet !== this.#fleetId) return;
     if (this.#told.has(Actor.ID)) return;
     this.#remember(Actor.ID);

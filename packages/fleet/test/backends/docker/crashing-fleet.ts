@@ -1,9 +1,12 @@
 /**
- * A process that makes and destroys containers until somebody kills it. Says on stdout what it is about to do.
+ * A process that makes and destroys containers from the first line on its stdin until somebody kills it. Says on stdout what
+ * it is about to do.
  *
  *   node --conditions=sandlot-source crashing-fleet.ts '<settings>' '<installation>'
  */
 
+import { once } from "node:events";
+import { flushCompileCache } from "node:module";
 import type { Generation, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
 import type { CreateSpec } from "../../../src/backend/backend.ts";
 import { type Blueprint, hashBlueprint } from "../../../src/backend/blueprint.ts";
@@ -16,6 +19,10 @@ const [settings, installation] = process.argv.slice(2).map((text) => JSON.parse(
 const backend = await openDockerBackend({ settings, installation, world });
 const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 const { signal } = new AbortController();
+// A process that is killed writes no cache, and the next ones would have to compile everything again.
+flushCompileCache();
+process.stdin.on("end", () => process.exit(0));
+await once(process.stdin, "data");
 
 for (let turn = 0; ; turn++) {
   const spec = specOf(turn);

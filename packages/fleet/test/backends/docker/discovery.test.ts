@@ -84,7 +84,7 @@ describe("connecting", () => {
     try {
       const engine = await connectEngine([{ address: `unix://${socketPath}`, from: "a test" }], world);
       expect(engine.facts).toMatchObject({ id: "an-engine", apiVersion: "1.43", isRootless: true, hasSeccomp: true });
-      expect(asked).toEqual(["/version", "/v1.43/info"]);
+      expect(asked).toEqual(["/_ping", "/version", "/v1.43/info"]);
       engine.close();
     } finally {
       delete process.env.DOCKER_HOST;

@@ -14,7 +14,7 @@ import { holdTestEngine } from "../../../../../scripts/docker-test-engine.mjs";
 import { bundle } from "../../../../sandboxd/bundle.mjs";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { type DockerBackendOptions, openDockerBackend } from "../../../src/backends/docker/backend.ts";
+import { openDockerBackend } from "../../../src/backends/docker/backend.ts";
 import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
 import type { ConfiguredSettings, DockerSettings } from "../../../src/backends/docker/settings.ts";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
@@ -69,33 +69,38 @@ export async function removeDaemon(): Promise<void> {
 export interface DockerHarness extends BackendHarness {
   readonly home: string;
   readonly engine: TestEngine;
-  readonly onPull: NonNullable<DockerBackendOptions["onPull"]>[];
   /** A backend like the others, with something different about it. */
   open(more?: Partial<ConfiguredSettings>, installation?: Partial<DockerSettings>): Promise<Backend>;
 }
 
-export function settingsIn(home: string, fleetId: FleetId, { host, image }: TestEngine): ConfiguredSettings {
-  const [tmpBytes, homeBytes] = [64 * MIB, 64 * MIB];
-  const docker = { ...DEFAULTS.docker, host, image, runtime: null, capabilities: [], tmpBytes, homeBytes };
+export function settingsIn(
+  home: string,
+  fleetId: FleetId,
+  { host, image }: TestEngine,
+  different: Partial<ConfiguredSettings["docker"]> = {},
+): ConfiguredSettings {
+  const nothing = { runtime: null, network: null, hostPaths: {}, capabilities: [] };
+  const small = { tmpBytes: 64 * MIB, homeBytes: 64 * MIB };
+  const docker = { ...DEFAULTS.docker, ...nothing, ...small, host, image, ...different };
   return { home, fleetId, skillsPath: null, orphanTimeoutMs: 120_000, docker };
 }
 
-export async function openHarness(engine: TestEngine): Promise<DockerHarness> {
+/** `different` is what of the backend's settings is not as usual. */
+export async function openHarness(
+  engine: TestEngine,
+  different: Partial<ConfiguredSettings["docker"]> = {},
+): Promise<DockerHarness> {
   const home = mkdtempSync(join(tmpdir(), "sl-docker-"));
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
-  const onPull: DockerHarness["onPull"] = [];
   const open: DockerHarness["open"] = async (more = {}, installation = {}) => {
-    const settings = { ...settingsIn(home, fleetId, engine), ...more };
+    const settings = { ...settingsIn(home, fleetId, engine, different), ...more };
     const daemon = await daemonFiles();
     const backend = await openDockerBackend({
       settings,
       world,
       installation: { daemon, runtimeDirectory: dirname(daemon.bundle), ...installation },
-      onPull: (progress) => {
-        for (const listener of onPull) listener(progress);
-      },
     });
     backends.push(backend);
     return backend;
@@ -104,7 +109,6 @@ export async function openHarness(engine: TestEngine): Promise<DockerHarness> {
     home,
     engine,
     fleetId,
-    onPull,
     open,
     backend: await open(),
     peer: () => open(),
@@ -119,14 +123,22 @@ export async function openHarness(engine: TestEngine): Promise<DockerHarness> {
   };
 }
 
+export interface StageOptions {
+  /** What of the backend's settings is not as usual. */
+  readonly docker?: Partial<ConfiguredSettings["docker"]>;
+  /** What its sandboxes are made from. */
+  readonly of?: Blueprint;
+}
+
 /** Runs a test on a fresh backend, and fails when anything is left after it. */
 export async function onStage(
   engine: TestEngine,
   run: (stage: BackendStage, harness: DockerHarness) => Promise<void>,
+  { docker = {}, of = blueprint }: StageOptions = {},
 ): Promise<void> {
-  const harness = await openHarness(engine);
+  const harness = await openHarness(engine, docker);
   try {
-    const stage = new BackendStage(harness, blueprint, expect);
+    const stage = new BackendStage(harness, of, expect);
     try {
       await run(stage, harness);
     } finally {
@@ -147,7 +159,7 @@ export function containerOf(ref: EngineRef): string {
 /** Everything of these fleets that is still there, workspaces at home apart. */
 async function leftovers({ docker }: TestEngine, home: string, fleets: readonly FleetId[]): Promise<string[]> {
   const places = fleets.flatMap((fleet) =>
-    ["containers", "s", "slots", "markers", "trash"].map((name) => join(home, fleet, name)),
+    ["containers", "s", "slots", "markers", "trash", "aio"].map((name) => join(home, fleet, name)),
   );
   const files = places.flatMap((place) => list(place).map((name) => join(place, name)));
   const containers = await Promise.all(

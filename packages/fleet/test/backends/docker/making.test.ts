@@ -2,19 +2,18 @@
  * Making containers: what stands in the way is a named error within its time, and nothing half-made stays.
  */
 
-import { createHash } from "node:crypto";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { pack } from "tar-stream";
 import { expect, it } from "vitest";
+import { installed } from "../../../../../scripts/docker-test-engine.mjs";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { containerName } from "../../../src/backends/docker/objects/labels.ts";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import { containerOf, settingsIn } from "./docker-harness.ts";
+import { type Fault, startFaultyEngine } from "./faulty-engine.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
 describeOnEngine("making a container", (onEngine, { docker, image }) => {
@@ -50,6 +49,64 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
       expect(isSandlotError(failure, "create_failed") && failure.message).toMatch(/memory limit/i);
       expect(await stage.refs()).toEqual([]);
     }));
+
+  it("from an image without a Node, where ours runs in no image, is image_unavailable and says so", () =>
+    onEngine(async (stage, harness) => {
+      // Not something that a Linux container could run: as on a host of another kind.
+      const elsewhere = await harness.open({}, { nodePath: "/etc/passwd" });
+      const failure = await stage.make(stage.newKey(), {}, elsewhere).catch((error: unknown) => error);
+      expect(isSandlotError(failure, "image_unavailable") && failure.details.problem).toMatch(/has no Node/);
+      expect(await stage.refs()).toEqual([]);
+    }));
+
+  it("in an image without any C library works, because the daemon brings its own", {
+    timeout: 120_000,
+  }, async (context) => {
+    const missing = installed("busybox", ["busybox-static"]) as string | null;
+    if (missing !== null) return context.skip(missing);
+    await onEngine(async (stage) => {
+      await importImage("sandlot-test-no-libc:1", { "bin/sh": readFileSync("/bin/busybox") });
+      const made = await make(stage, { image: "sandlot-test-no-libc:1" });
+      expect((await (await stage.attach(made.target)).sandbox.exec("echo here")).stdout).toBe("here\n");
+    });
+  });
+
+  it.each<readonly [string, Fault]>([
+    ["is full", { method: "POST", path: /^\/containers\/create/, status: 500, message: "no space left on device" }],
+    [
+      "is full after all",
+      {
+        ...{ method: "POST", path: /^\/containers\/create/, status: 500, message: "no space left on device" },
+        takesEffect: true,
+      },
+    ],
+    [
+      "has no room to start",
+      {
+        method: "POST",
+        path: /^\/containers\/[^/]+\/start/,
+        status: 500,
+        message: "fork/exec: cannot allocate memory",
+      },
+    ],
+  ])("on an engine that %s is create_failed, in its words, and nothing stays", (_, fault) =>
+    onEngine(async (stage, harness) => {
+      const faulty = await startFaultyEngine(harness.engine.host, fault);
+      try {
+        const { docker: settings } = settingsIn(harness.home, harness.fleetId, harness.engine, { host: faulty.host });
+        const full = await harness.open({ docker: settings });
+        const failure = await stage.make(stage.newKey(), {}, full).catch((error: unknown) => error);
+        expect(isSandlotError(failure, "create_failed") && failure.message).toContain(fault.message);
+        expect(faulty.hits()).toBe(1);
+        expect(await stage.refs()).toEqual([]);
+        const label = [`sandlot.fleet=${harness.fleetId}`];
+        expect(await docker.listContainers({ all: true, filters: { label } })).toEqual([]);
+        await full.close();
+      } finally {
+        faulty.close();
+      }
+    }),
+  );
 
   it("in a container that somebody else has under its name is refused, and theirs stays", () =>
     onEngine(async (stage) => {
@@ -118,43 +175,15 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
       }
     }));
 
-  it("pulls an image once for all who wait, tells how it goes, and each may stop waiting", () =>
-    onEngine(async (stage, harness) => {
-      const registry = await slowRegistry();
-      try {
-        const progress: string[] = [];
-        harness.onPull.push(({ status }) => progress.push(status));
-        const name = `127.0.0.1:${registry.port}/never:1`;
-        const blueprint = { ...stage.blueprint, image: name };
-        const controller = new AbortController();
-        const reason = new Error("given up");
-        const both = [1, 2].map(() =>
-          stage.rejectsWith(stage.backend.create(stage.spec(stage.newKey(), { blueprint }), controller.signal), reason),
-        );
-        await stage.eventually("the registry is asked", () => registry.asked() > 0);
-        await stage.eventually("progress is told", () => progress.includes("Downloading"));
-        controller.abort(reason);
-        await Promise.all(both);
-        expect(registry.asked()).toBe(1);
-        // The engine itself notices only with the next byte that nobody waits any more.
-        const refused = await make(stage, { image: `127.0.0.1:${registry.port}/missing:1` }).catch(
-          (error: unknown) => error,
-        );
-        expect(isSandlotError(refused, "image_unavailable")).toBe(true);
-      } finally {
-        registry.close();
-      }
-    }));
-
   it("is refused for a network that this backend cannot keep to", () =>
     onEngine(async (stage) => {
       if (stage.backend.capabilities.has("network")) return;
       await stage.rejects(make(stage, { network: { mode: "open", allow: [] } }), "capability_missing");
     }));
 
-  async function importImage(name: string, files: Readonly<Record<string, string>>): Promise<void> {
+  async function importImage(name: string, files: Readonly<Record<string, string | Buffer>>): Promise<void> {
     const tar = pack();
-    for (const [path, content] of Object.entries(files)) tar.entry({ name: path }, content);
+    for (const [path, content] of Object.entries(files)) tar.entry({ name: path, mode: 0o755 }, content);
     tar.finalize();
     const [repo = "", tag = ""] = name.split(":");
     const stream = await docker.importImage(tar as never, { repo, tag });
@@ -165,56 +194,3 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
     });
   }
 });
-
-/** A registry that has `never`, whose one layer never comes to its end, and does not have anything else. */
-async function slowRegistry() {
-  const digest = (content: string | Buffer) => `sha256:${createHash("sha256").update(content).digest("hex")}`;
-  const layer = Buffer.alloc(1024 * 1024, "sandlot");
-  const config = JSON.stringify({
-    architecture: process.arch === "arm64" ? "arm64" : "amd64",
-    os: "linux",
-    config: {},
-    rootfs: { type: "layers", diff_ids: [digest(layer)] },
-  });
-  const manifest = JSON.stringify({
-    schemaVersion: 2,
-    mediaType: MANIFEST,
-    config: {
-      mediaType: "application/vnd.docker.container.image.v1+json",
-      size: config.length,
-      digest: digest(config),
-    },
-    layers: [
-      { mediaType: "application/vnd.docker.image.rootfs.diff.tar.gzip", size: layer.length, digest: digest(layer) },
-    ],
-  });
-  let asked = 0;
-  const server: Server = createServer((request, response) => {
-    const { url = "" } = request;
-    if (url === "/v2/") response.end("{}");
-    else if (url.endsWith(digest(config))) response.end(config);
-    else if (url.endsWith(digest(layer))) {
-      asked += 1;
-      response.writeHead(200, { "content-length": layer.length }).write(layer.subarray(0, 512 * 1024));
-    } else if (url.includes("/never/manifests/")) {
-      response.writeHead(200, {
-        "content-type": MANIFEST,
-        "content-length": manifest.length,
-        "docker-content-digest": digest(manifest),
-      });
-      response.end(request.method === "HEAD" ? undefined : manifest);
-    } else response.writeHead(404).end('{"errors":[{"code":"NAME_UNKNOWN"}]}');
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  return {
-    port,
-    asked: () => asked,
-    close: () => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
-}
-
-const MANIFEST = "application/vnd.docker.distribution.manifest.v2+json";

@@ -9,11 +9,15 @@ import {
   onStage,
   removeDaemon,
   STOPPING_MS,
+  type StageOptions,
   type TestEngine,
   testEngine,
 } from "./docker-harness.ts";
 
-export type OnStage = (run: (stage: BackendStage, harness: DockerHarness) => Promise<void>) => Promise<void>;
+export type OnStage = (
+  run: (stage: BackendStage, harness: DockerHarness) => Promise<void>,
+  options?: StageOptions,
+) => Promise<void>;
 
 const engine = await testEngine();
 
@@ -26,5 +30,5 @@ export function describeOnEngine(name: string, body: (onEngine: OnStage, engine:
     await removeDaemon();
     await engine.release();
   }, STOPPING_MS);
-  describe(name, () => body((run) => onStage(engine, run), engine));
+  describe(name, () => body((run, options) => onStage(engine, run, options), engine));
 }

@@ -30,11 +30,13 @@ function shape(more: Partial<ContainerShape> = {}): ContainerShape {
       { from: "/host/b", to: "/mnt/b", readOnly: false },
     ],
     bringsNode: true,
+    says: false,
+    transport: "socket",
     settings: {
       account: { uid: 59_999, gid: 59_998 },
-      docker: { ...DEFAULTS.docker, host: null, runtime: null, capabilities: [] },
+      docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
     },
-    facts: { isRootless: false, remapsUsers: false },
+    facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null },
     ...more,
   };
 }
@@ -74,8 +76,13 @@ describe("a container's options", () => {
   });
 
   it("name the engine's root only where that is an ordinary user of the host", () => {
-    expect(containerOptions(shape({ facts: { isRootless: true, remapsUsers: false } })).User).toBe("0:0");
-    const remapped = containerOptions(shape({ facts: { isRootless: false, remapsUsers: true } }));
+    expect(
+      containerOptions(shape({ facts: { isRootless: true, remapsUsers: false, isPodman: false, ceilings: null } }))
+        .User,
+    ).toBe("0:0");
+    const remapped = containerOptions(
+      shape({ facts: { isRootless: false, remapsUsers: true, isPodman: false, ceilings: null } }),
+    );
     expect(remapped.HostConfig?.UsernsMode).toBe("host");
   });
 

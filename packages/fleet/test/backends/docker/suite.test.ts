@@ -2,10 +2,11 @@
  * The `docker` backend means what every backend means, on a real engine.
  */
 
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../local/search-deviations.ts";
 import { blueprint, openHarness, removeDaemon, STOPPING_MS, testEngine } from "./docker-harness.ts";
+import { suiteTools } from "./suite-tools.ts";
 
 const engine = await testEngine();
 
@@ -18,7 +19,7 @@ else {
 
   describeBackend({
     name: "docker",
-    tools: { describe, it, expect },
+    tools: suiteTools(),
     blueprint,
     open: () => openHarness(engine),
     // The image has ripgrep, as this machine has.

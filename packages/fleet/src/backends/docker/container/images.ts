@@ -11,14 +11,16 @@ import type { World } from "../../../world/world.ts";
 import type { Engine, ImageInspection } from "../engine/engine.ts";
 import { jsonLines } from "../engine/json-lines.ts";
 import { EngineRefusal } from "../engine/trouble.ts";
+import { PullTally } from "./pull-tally.ts";
 
+/** How a pull goes, told when it begins, while bytes come, and once when it is over. */
 export interface PullProgress {
   readonly image: string;
-  /** What the engine says it does: "Downloading", "Extracting", "Pull complete". */
-  readonly status: string;
-  readonly layer: string | null;
-  readonly currentBytes: number | null;
-  readonly totalBytes: number | null;
+  readonly state: "started" | "progress" | "pulled" | "failed";
+  /** Of all layers that the engine has told of: what has come, and what there is. */
+  readonly currentBytes: number;
+  readonly totalBytes: number;
+  readonly problem: string | null;
 }
 
 export interface ImagePolicy {
@@ -80,16 +82,20 @@ export class Images {
   }
 
   async #pull(name: string, signal: AbortSignal): Promise<void> {
+    const tally = new PullTally(name, this.#world, this.#onProgress);
+    tally.tell("started");
     try {
       const stream = await this.#engine.pull(name, signal);
       for await (const line of jsonLines(stream, signal)) {
         const { error } = line as { error?: unknown };
         if (typeof error === "string") throw unusable(name, error);
-        this.#onProgress(progressOf(name, line));
+        tally.add(line);
       }
+      tally.tell("pulled");
     } catch (error) {
-      if (error instanceof EngineRefusal) throw unusable(name, error.message, error);
-      throw error;
+      const told = error instanceof EngineRefusal ? unusable(name, error.message, error) : error;
+      tally.tell("failed", told instanceof Error ? told.message : String(told));
+      throw told;
     }
   }
 }
@@ -110,20 +116,4 @@ export function imageEnvironment(image: ImageInspection): Readonly<Record<string
     return at < 0 ? ([entry, ""] as const) : ([entry.slice(0, at), entry.slice(at + 1)] as const);
   });
   return Object.fromEntries(entries);
-}
-
-function progressOf(image: string, line: unknown): PullProgress {
-  const { status, id, progressDetail } = line as {
-    status?: unknown;
-    id?: unknown;
-    progressDetail?: { current?: unknown; total?: unknown };
-  };
-  const number = (value: unknown) => (typeof value === "number" ? value : null);
-  return {
-    image,
-    status: typeof status === "string" ? status : "",
-    layer: typeof id === "string" ? id : null,
-    currentBytes: number(progressDetail?.current),
-    totalBytes: number(progressDetail?.total),
-  };
 }

@@ -10,6 +10,7 @@
  */
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
+import { ANNOUNCE_FD } from "./announcement.ts";
 
 const OURS = "/run/sandlot";
 
@@ -43,15 +44,16 @@ export const NO_RUNTIME = "sandlot: no Node that runs here";
 
 /**
  * `brought` is whether the runtime directory holds a Node with its loader; otherwise the image must have one.
- * `imageNames` are the variables that the image sets.
+ * `imageNames` are the variables that the image sets. `says` is whether the daemon announces itself in the container's output.
  */
-export function firstCommand(brought: boolean, imageNames: readonly string[]): readonly string[] {
+export function firstCommand(brought: boolean, imageNames: readonly string[], says = false): readonly string[] {
   const unset = imageNames.filter((name) => ENV_NAME_PATTERN.test(name) && !KEPT.has(name));
   const script = [
     ...(unset.length === 0 ? [] : [`unset ${unset.join(" ")}`]),
     ...(brought ? [] : [FIND_NODE]),
     `export PATH=${PLAIN_PATH} TMPDIR=${INSIDE.temporary}`,
     `exec 3<${INSIDE.config}`,
+    ...(says ? [`exec ${ANNOUNCE_FD}>&1`] : []),
     '. "$0"',
   ].join("\n");
   const node = brought

@@ -16,7 +16,9 @@ import type { Binding } from "../../local/mounts.ts";
 import { INNER_ACCOUNT } from "../../local/settings.ts";
 import type { EngineFacts } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";
+import { outsideBindings } from "./host-paths.ts";
 import { firstCommand, INSIDE } from "./inside.ts";
+import { DAEMON_PORT, type Transport } from "./transport.ts";
 
 export interface ContainerShape {
   readonly name: string;
@@ -28,8 +30,11 @@ export interface ContainerShape {
   readonly bindings: readonly Binding[];
   /** Whether the daemon's Node is among the bindings. */
   readonly bringsNode: boolean;
+  /** Whether the daemon announces itself in the container's output. */
+  readonly says: boolean;
+  readonly transport: Transport;
   readonly settings: Pick<DockerSettings, "account" | "docker">;
-  readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers">;
+  readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers" | "isPodman" | "ceilings">;
 }
 
 const MIB = 1024 * 1024;
@@ -48,7 +53,8 @@ const MASKED_PATHS = [
 
 export function containerOptions(shape: ContainerShape): Docker.ContainerCreateOptions {
   const { labels, blueprint, settings } = shape;
-  const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames);
+  const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames, shape.says);
+  const publishing = publishingOf(shape);
   return {
     name: shape.name,
     Image: shape.image,
@@ -66,8 +72,10 @@ export function containerOptions(shape: ContainerShape): Docker.ContainerCreateO
     AttachStderr: false,
     OpenStdin: false,
     Tty: false,
+    ...publishing.container,
     HostConfig: {
       NetworkMode: "none",
+      ...publishing.host,
       ReadonlyRootfs: settings.docker.readOnlyRoot,
       CapDrop: ["ALL"],
       CapAdd: [...settings.docker.capabilities],
@@ -79,8 +87,8 @@ export function containerOptions(shape: ContainerShape): Docker.ContainerCreateO
       ...({ CgroupnsMode: "private" } satisfies { CgroupnsMode: string }),
       ...(shape.facts.remapsUsers ? { UsernsMode: "host" } : {}),
       ...(settings.docker.runtime === null ? {} : { Runtime: settings.docker.runtime }),
-      ...limitsOf(blueprint.limits),
-      Mounts: shape.bindings.map(mountOf),
+      ...limitsOf(blueprint.limits, shape.facts.ceilings),
+      Mounts: outsideBindings(shape.bindings, settings.docker.hostPaths).map(mountOf),
       Tmpfs: memoryFileSystems(shape),
       OomScoreAdj: OOM_SCORE_ADJUSTMENT,
       RestartPolicy: { Name: "no" },
@@ -90,19 +98,38 @@ export function containerOptions(shape: ContainerShape): Docker.ContainerCreateO
   };
 }
 
+/** The engine picks the port of its host. Without a port nothing is published, and there is no network of the engine's. */
+function publishingOf({ transport, settings }: ContainerShape) {
+  const { network, publishBind } = settings.docker;
+  if (transport === "socket" || network === null) return { container: {}, host: {} };
+  const port = `${DAEMON_PORT}/tcp`;
+  return {
+    container: { ExposedPorts: { [port]: {} } },
+    host: { NetworkMode: network, PortBindings: { [port]: [{ HostIp: publishBind, HostPort: "" }] } },
+  };
+}
+
 /** In an engine that an ordinary user runs, its root is that user, and everybody else is somebody without a home. */
 function userOf({ settings, facts }: ContainerShape): string {
   return facts.isRootless ? "0:0" : `${settings.account.uid}:${settings.account.gid}`;
 }
 
-function limitsOf({ memoryBytes, cpuCount, pidsMax, diskBytes }: Blueprint["limits"]): Docker.HostConfig {
+function limitsOf(
+  { memoryBytes, cpuCount, pidsMax, diskBytes }: Blueprint["limits"],
+  ceilings: EngineFacts["ceilings"],
+): Docker.HostConfig {
+  const named = Object.entries(ceilings ?? {}).map(([Name, most]: [string, number]) => ({
+    Name,
+    Soft: most,
+    Hard: most,
+  }));
   const files = diskBytes === undefined ? [] : [{ Name: "fsize", Soft: diskBytes, Hard: diskBytes }];
   return {
     ...(memoryBytes === undefined ? {} : { Memory: memoryBytes, MemorySwap: memoryBytes }),
     ...(cpuCount === undefined ? {} : { NanoCpus: Math.round(cpuCount * NANO) }),
     ...(pidsMax === undefined ? {} : { PidsLimit: pidsMax }),
     ShmSize: memoryFileSystemBytes(SHARED_MEMORY_BYTES, memoryBytes),
-    Ulimits: [{ Name: "core", Soft: 0, Hard: 0 }, ...files],
+    Ulimits: [{ Name: "core", Soft: 0, Hard: 0 }, ...files, ...named],
   };
 }
 
@@ -110,8 +137,9 @@ function memoryFileSystems({ settings, blueprint, facts }: ContainerShape): Reco
   const { uid, gid } = facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
   const { memoryBytes } = blueprint.limits;
   const size = (bytes: number) => `size=${memoryFileSystemBytes(bytes, memoryBytes)}`;
-  const flags = "rw,exec,nosuid,nodev";
-  const own = `uid=${uid},gid=${gid},mode=0700`;
+  // Podman would copy what the image has there, and knows no owner: there is only one account inside anyway.
+  const flags = facts.isPodman ? "rw,exec,nosuid,nodev,notmpcopyup" : "rw,exec,nosuid,nodev";
+  const own = facts.isPodman ? "mode=1777" : `uid=${uid},gid=${gid},mode=0700`;
   const { tmpBytes, homeBytes } = settings.docker;
   return {
     "/tmp": `${flags},mode=1777,${size(tmpBytes)}`,

@@ -1,6 +1,7 @@
 /**
  * The directory that every container mounts: the daemon, and beside it the loader and the libraries that its Node needs.
- * Node itself is mounted over an empty file in it, since it is large and lies elsewhere.
+ * Node itself is mounted over an empty file in it, since it is large and lies elsewhere; it is copied where the engine does not see
+ * that place.
  *
  * Invariants
  * - A directory is named by what is in it and appears by a rename: it is complete or not there, and never changes.
@@ -25,7 +26,9 @@ import { RUNTIME } from "./inside.ts";
 
 export interface RuntimeDirectory {
   readonly path: string;
-  /** The Node to mount into it; `null` when the image must have one. */
+  /** Whether there is a Node that runs in any image; otherwise the image must have one. */
+  readonly bringsNode: boolean;
+  /** The Node to mount into it; `null` when there is none, or it is in it already. */
   readonly nodePath: string | null;
 }
 
@@ -34,16 +37,24 @@ interface Libraries {
   readonly files: readonly string[];
 }
 
-export function makeRuntimeDirectory(parent: string, nodePath: string, daemon: SandboxdFiles): RuntimeDirectory {
+/** `seesNode` is whether the engine can mount Node from where it is. */
+export function makeRuntimeDirectory(
+  parent: string,
+  nodePath: string,
+  daemon: SandboxdFiles,
+  seesNode = true,
+): RuntimeDirectory {
   const libraries = librariesOf(nodePath);
-  const files = [daemon.bundle, daemon.supervisor, ...(daemon.pty === null ? [] : [daemon.pty])];
+  const copied = libraries === null || seesNode ? null : nodePath;
+  const files = [daemon.bundle, daemon.supervisor, ...[daemon.pty, copied].filter((file) => file !== null)];
   const path = join(parent, `runtime-${keyOf([...files, ...(libraries?.files ?? [])])}`);
-  const made = { path, nodePath: libraries === null ? null : nodePath };
+  const bringsNode = libraries !== null;
+  const made = { path, bringsNode, nodePath: bringsNode && seesNode ? nodePath : null };
   if (existsSync(path)) return made;
   mkdirSync(parent, { recursive: true, mode: 0o711 });
   const coming = `${path}.${process.pid}~`;
   try {
-    fill(coming, daemon, libraries);
+    fill(coming, daemon, libraries, copied);
     renameSync(coming, path);
   } catch (error) {
     rmSync(coming, { recursive: true, force: true });
@@ -53,7 +64,7 @@ export function makeRuntimeDirectory(parent: string, nodePath: string, daemon: S
   return made;
 }
 
-function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | null): void {
+function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | null, copied: string | null): void {
   const put = (from: string, name: string, mode: number) => {
     copyFileSync(from, join(directory, name));
     chmodSync(join(directory, name), mode);
@@ -62,7 +73,8 @@ function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | n
   put(daemon.bundle, RUNTIME.bundle, 0o444);
   put(daemon.supervisor, RUNTIME.supervisor, 0o444);
   if (daemon.pty !== null) put(daemon.pty, RUNTIME.pty, 0o555);
-  writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
+  if (copied === null) writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
+  else put(copied, RUNTIME.node, 0o555);
   if (libraries !== null) {
     put(libraries.loader, RUNTIME.loader, 0o555);
     for (const file of libraries.files) put(file, join(RUNTIME.libraries, basename(file)), 0o555);

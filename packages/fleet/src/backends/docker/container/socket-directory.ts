@@ -1,6 +1,6 @@
 /**
  * The directory that a container and its fleet share: the configuration goes in, readiness and the daemon's socket come
- * out.
+ * out. A daemon that listens on a port, or announces itself elsewhere, uses less of it.
  *
  *   s/<12 hex>       the daemon's socket, where the fleet connects; no container can reach it
  *   s/<12 hex>.d/    mounted into the container      c  configuration, until it is ready
@@ -32,18 +32,25 @@ export interface ReadyListener {
   close(): void;
 }
 
-/** Makes the directory, with everything a container needs to start. `account` is whom it belongs to, or `null` for us. */
+/**
+ * Makes the directory, with everything a container needs to start. `account` is whom it belongs to, or `null` for us. Listens
+ * where the configuration says that readiness is announced here.
+ */
 export async function makeSocketDirectory(
   layout: Layout,
   name: ObjectName,
   config: DaemonConfig,
   account: Account | null,
-): Promise<ReadyListener> {
+): Promise<ReadyListener | null> {
   const directory = socketDirectory(layout, name);
   mkdirSync(directory, { mode: 0o700 });
   const own = (path: string) => account !== null && chownSync(path, account.uid, account.gid);
   writeFileSync(join(directory, "c"), configText(config), { mode: 0o400 });
   own(join(directory, "c"));
+  if (config.ready === undefined || "fd" in config.ready) {
+    own(directory);
+    return null;
+  }
   const server = createServer();
   const listener = listenerOf(server, config);
   const unfinished = unfinishedSocketPath(layout, name);

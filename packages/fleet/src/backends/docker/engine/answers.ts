@@ -16,6 +16,7 @@ export const infoSchema = z.object({
   SecurityOptions: z.array(z.string()).nullish(),
   Runtimes: z.record(z.string(), z.unknown()).nullish(),
   DefaultRuntime: z.string().optional(),
+  Name: z.string().optional(),
   DockerRootDir: z.string().optional(),
   OperatingSystem: z.string().optional(),
 });
@@ -28,10 +29,21 @@ const stateSchema = z.object({
   Error: z.string().optional(),
 });
 
+const portsSchema = z.record(
+  z.string(),
+  z.array(z.object({ HostIp: z.string().optional(), HostPort: z.string() })).nullish(),
+);
+
 export const inspectSchema = z.object({
   Id: z.string(),
   State: stateSchema,
   Config: z.object({ Labels: z.record(z.string(), z.string()).nullish() }),
+  NetworkSettings: z.object({ Ports: portsSchema.nullish() }).nullish(),
+});
+
+export const networkSchema = z.object({
+  Driver: z.string().optional(),
+  Options: z.record(z.string(), z.string()).nullish(),
 });
 
 export const listSchema = z.array(

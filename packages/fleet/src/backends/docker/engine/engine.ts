@@ -15,8 +15,18 @@ import type Docker from "dockerode";
 import type { z } from "zod";
 import { within } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
-import { createSchema, imageSchema, infoSchema, inspectSchema, listSchema, versionSchema } from "./answers.ts";
+import { plainOutput } from "../container/announcement.ts";
+import {
+  createSchema,
+  imageSchema,
+  infoSchema,
+  inspectSchema,
+  listSchema,
+  networkSchema,
+  versionSchema,
+} from "./answers.ts";
 import type { EnginePlace } from "./discovery.ts";
+import { type OwnLimits, ownLimits } from "./own-limits.ts";
 import { engineError, isRefusal, unavailable } from "./trouble.ts";
 
 export interface EngineFacts {
@@ -34,11 +44,14 @@ export interface EngineFacts {
   readonly defaultRuntime: string;
   /** Whether its containers can see directories, and sockets, of this machine. */
   readonly isOnThisHost: boolean;
+  /** What must be named in every container, so that the engine does not ask the kernel for more than it gets. */
+  readonly ceilings: OwnLimits | null;
 }
 
 export type ContainerInspection = z.infer<typeof inspectSchema>;
 export type ListedContainer = z.infer<typeof listSchema>[number];
 export type ImageInspection = z.infer<typeof imageSchema>;
+export type NetworkInspection = z.infer<typeof networkSchema>;
 
 const API_VERSION_MIN = "1.41";
 /** The newest that this was tried with. A newer engine speaks it, too. */
@@ -92,7 +105,9 @@ export class Engine {
     try {
       const where: Docker.DockerOptions & { agent: Agent } = { ...connectionOptions(address), agent };
       const first = new library(where);
-      const ask = <T>(call: (signal: AbortSignal) => Promise<T>) => answered(world, address, FIRST_ANSWER_MS, call);
+      // Whether anybody is there shows soon. What it is may take it longer: Podman asks the system's packages about itself.
+      await answered(world, address, FIRST_ANSWER_MS, () => first.ping());
+      const ask = <T>(call: (signal: AbortSignal) => Promise<T>) => answered(world, address, ASK_MS, call);
       const version = versionSchema.parse(await ask(() => first.version()));
       const apiVersion = agreedVersion(version.ApiVersion, version.MinAPIVersion, address);
       const docker = new library({ ...where, version: `v${apiVersion}` });
@@ -111,9 +126,9 @@ export class Engine {
 
   /** Asks which engine it is now: another may have taken its place. */
   async identify(): Promise<string> {
-    const info = infoSchema.parse(await this.#ask(ASK_MS, () => this.#docker.info()));
-    if (info.ID !== this.#facts.id) this.#facts = { ...this.#facts, id: info.ID };
-    return info.ID;
+    const id = identityOf(infoSchema.parse(await this.#ask(ASK_MS, () => this.#docker.info())), this.#facts.isPodman);
+    if (id !== this.#facts.id) this.#facts = { ...this.#facts, id };
+    return id;
   }
 
   async inspect(containerId: string): Promise<ContainerInspection | null> {
@@ -135,6 +150,15 @@ export class Engine {
     await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).start());
   }
 
+  /** Its processes stand still, and keep their memory. */
+  async pause(containerId: string): Promise<void> {
+    await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).pause());
+  }
+
+  async unpause(containerId: string): Promise<void> {
+    await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).unpause());
+  }
+
   /** Ends and removes it, with what it left unnamed. What is gone, or is being removed, is fine. */
   async remove(containerId: string): Promise<void> {
     try {
@@ -148,7 +172,17 @@ export class Engine {
   async logTail(containerId: string, lines: number): Promise<string> {
     const options = { stdout: true, stderr: true, tail: lines, follow: false } as const;
     const raw = await this.#ask(ASK_MS, () => this.#docker.getContainer(containerId).logs(options));
-    return plainText(raw);
+    return Buffer.isBuffer(raw) ? plainOutput(raw) : typeof raw === "string" ? raw : "";
+  }
+
+  /** What it says, from its start on and as it comes, until the signal fires or it ends. */
+  async output(containerId: string, signal: AbortSignal): Promise<NodeJS.ReadableStream> {
+    const options = { stdout: true, stderr: false, follow: true, abortSignal: signal } as const;
+    return this.#raw(() => this.#docker.getContainer(containerId).logs(options), signal);
+  }
+
+  async network(name: string): Promise<NetworkInspection | null> {
+    return this.#found(ASK_MS, networkSchema, () => this.#docker.getNetwork(name).inspect());
   }
 
   async image(name: string): Promise<ImageInspection | null> {
@@ -242,6 +276,11 @@ function compareVersions(a: string, b: string): number {
   return majorA - majorB || minorA - minorB;
 }
 
+/** Podman makes up another id for every answer; which machine it is on and where it keeps its containers is what stays. */
+function identityOf({ ID, Name = "", DockerRootDir = "" }: z.infer<typeof infoSchema>, isPodman: boolean): string {
+  return isPodman ? `podman:${Name}:${DockerRootDir}` : ID;
+}
+
 function factsOf(
   address: string,
   apiVersion: string,
@@ -250,8 +289,9 @@ function factsOf(
 ): EngineFacts {
   const options = (info.SecurityOptions ?? []).map((option) => option.replace(/^name=/, "").split(",")[0] ?? "");
   const isDesktop = /docker desktop/i.test(info.OperatingSystem ?? "");
+  const isOnThisHost = address.startsWith("unix://") && !isDesktop && process.platform === "linux";
   return {
-    id: info.ID,
+    id: identityOf(info, isPodman),
     address,
     apiVersion,
     isPodman,
@@ -260,19 +300,7 @@ function factsOf(
     hasSeccomp: options.includes("seccomp"),
     runtimes: Object.keys(info.Runtimes ?? {}),
     defaultRuntime: info.DefaultRuntime ?? "runc",
-    isOnThisHost: address.startsWith("unix://") && !isDesktop && process.platform === "linux",
+    isOnThisHost,
+    ceilings: isPodman && isOnThisHost ? ownLimits() : null,
   };
-}
-
-/** Without a terminal each piece comes with a header of eight bytes: which stream, and how long. */
-function plainText(raw: unknown): string {
-  if (!Buffer.isBuffer(raw)) return typeof raw === "string" ? raw : "";
-  const parts: string[] = [];
-  let at = 0;
-  while (at + 8 <= raw.length && (raw[at] ?? 9) <= 2 && raw.readUInt32BE(at) >>> 24 === (raw[at] ?? 0)) {
-    const size = raw.readUInt32BE(at + 4);
-    parts.push(raw.toString("utf8", at + 8, at + 8 + size));
-    at += 8 + size;
-  }
-  return at === 0 ? raw.toString("utf8") : parts.join("");
 }

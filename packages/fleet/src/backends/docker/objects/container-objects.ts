@@ -19,6 +19,7 @@ import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../local/objects/layout.ts";
+import type { Transport } from "../container/transport.ts";
 import { formatRef } from "./labels.ts";
 
 /** What was asked for. Never changes. */
@@ -27,6 +28,8 @@ export interface ObjectRecord {
   readonly place: Place;
   /** What the daemon was started with. A blank that was bound has others, which its markers know. */
   readonly credentials: Credentials;
+  /** How its daemon is reached. */
+  readonly transport: Transport;
   /** The process that makes it. */
   readonly maker: ProcessIdentity;
 }
@@ -35,6 +38,8 @@ export interface ObjectRecord {
 export interface ContainerRecord {
   readonly containerId: string;
   readonly engineId: string;
+  /** The port that the engine has published its daemon's as; `null` with a socket, and until it is known. */
+  readonly hostPort: number | null;
 }
 
 export interface ContainerObject {
@@ -57,9 +62,12 @@ const fileSchema = z.object({
     }),
     place: z.string().regex(/^(home$|slot:)/),
     credentials: z.object({ generation: z.int(), token: z.string() }),
+    transport: z.enum(["socket", "port"]).default("socket"),
     maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
   }),
-  container: z.object({ containerId: z.string(), engineId: z.string() }).nullable(),
+  container: z
+    .object({ containerId: z.string(), engineId: z.string(), hostPort: z.int().nullable().default(null) })
+    .nullable(),
   isRemains: z.boolean(),
 });
 
@@ -121,6 +129,12 @@ export class ContainerObjects {
   /** Forgets the object. Only when nothing of it is left. */
   async forget(name: ObjectName): Promise<void> {
     await rm(this.#path(name), { force: true });
+    await this.#removeUnfinished((file) => file.startsWith(name + SUFFIX));
+  }
+
+  /** Removes what another process was about to write for a sandbox: whoever made it is dead. */
+  async clear(sandboxId: string): Promise<void> {
+    await this.#removeUnfinished((file) => file.startsWith(`${sandboxId}-`) && !file.endsWith(`.${this.#pid}~`));
   }
 
   /** Removes what somebody who died was about to write. */
@@ -131,6 +145,11 @@ export class ContainerObjects {
       const writtenAt = (await stat(path).catch(() => null))?.mtimeMs ?? nowMs;
       if (nowMs - writtenAt > UNFINISHED_MAX_MS) await rm(path, { force: true });
     }
+  }
+
+  async #removeUnfinished(isMeant: (file: string) => boolean): Promise<void> {
+    for (const file of await readdir(this.#directory))
+      if (!file.endsWith(SUFFIX) && isMeant(file)) await rm(join(this.#directory, file), { force: true });
   }
 
   async #write(name: ObjectName, content: Pick<ContainerObject, "record" | "container" | "isRemains">): Promise<void> {

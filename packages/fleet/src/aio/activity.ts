@@ -1,0 +1,98 @@
+/**
+ * What goes on inside a sandbox whose server speaks AIO, as far as it can be told: commands that its server runs, and the
+ * processor time of all processes, from what the kernel shows inside.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { World } from "../world/world.ts";
+import { AioRefusal, dataOf } from "./wire/answers.ts";
+import { anythingSchema, bashExecSchema, bashSessionsSchema, shellStatsSchema } from "./wire/schemas.ts";
+import type { AioCall, AioWire } from "./wire/wire.ts";
+
+export interface AioActivity {
+  readonly runningExecs: number;
+  readonly openTerminals: number;
+  readonly previewTrafficAt: null;
+  readonly cpuShare: number;
+}
+
+/** Every process's own time and that of its children that have ended, in ticks. */
+const TICKS = "cat /proc/[0-9]*/stat 2>/dev/null; true";
+const TICKS_PER_SECOND = 100;
+const SHORT_MS = 200;
+
+interface Sample {
+  readonly ticks: number;
+  readonly atMs: number;
+}
+
+/** Remembers when it has looked last, so that a share of time can be told. */
+export class ActivityReader {
+  readonly #world: World;
+  readonly #last = new Map<string, Sample>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  async read(name: string, wire: AioWire, signal: AbortSignal): Promise<AioActivity> {
+    const ask = async <T>(schema: Parameters<typeof dataOf<T>>[0], call: AioCall) =>
+      dataOf(schema, await wire.ask({ ...call, signal }), call.path);
+    const bash = await ask(bashSessionsSchema, { method: "GET", path: "/v1/bash/sessions" });
+    const shell = await ask(shellStatsSchema, { method: "GET", path: "/v1/shell/sessions/stats" }).catch(withoutShell);
+    const session = { method: "POST", path: "/v1/bash/sessions/create", fields: { session_id: OWN_SESSION } } as const;
+    await ask(anythingSchema, session).catch(ifRefused);
+    const sample = async (): Promise<Sample> => {
+      const fields = { session_id: OWN_SESSION, command: TICKS, hard_timeout: 10, max_output_length: 0 };
+      const { stdout } = await ask(bashExecSchema, { method: "POST", path: "/v1/bash/exec", fields });
+      return { ticks: ticksIn(stdout ?? ""), atMs: this.#world.monotonicMs() };
+    };
+    const before = this.#last.get(name) ?? (await this.#shortlyBefore(sample));
+    const now = await sample();
+    this.#last.set(name, now);
+    const running = bash.filter(({ session_id, current_command }) => session_id !== OWN_SESSION && !!current_command);
+    return {
+      runningExecs: running.length + shell.active_sessions,
+      openTerminals: 0,
+      previewTrafficAt: null,
+      cpuShare: shareOf(before, now),
+    };
+  }
+
+  forget(name: string): void {
+    this.#last.delete(name);
+  }
+
+  async #shortlyBefore(sample: () => Promise<Sample>): Promise<Sample> {
+    const first = await sample();
+    await new Promise<void>((resolve) => this.#world.timer(SHORT_MS, resolve));
+    return first;
+  }
+}
+
+const OWN_SESSION = "sandlot-activity";
+
+/** It may be there from the last time, which a server may refuse. */
+function ifRefused(error: unknown): void {
+  if (!(error instanceof AioRefusal)) throw error;
+}
+
+/** A server that has no shell sessions runs nothing in them. */
+function withoutShell(error: unknown): { active_sessions: number } {
+  if (error instanceof SandlotError && error.code === "capability_missing") return { active_sessions: 0 };
+  throw error;
+}
+
+/** Fields 14 and 15 of each line, counted after the name, which may hold anything but ends with the last bracket. */
+function ticksIn(text: string): number {
+  return text
+    .split("\n")
+    .map((line) => line.slice(line.lastIndexOf(")") + 2).split(" "))
+    .reduce((sum, fields) => sum + (Number(fields[11]) || 0) + (Number(fields[12]) || 0), 0);
+}
+
+/** A process that has ended takes its time along, so the sum may fall. */
+function shareOf(before: Sample, now: Sample): number {
+  const seconds = (now.atMs - before.atMs) / 1_000;
+  return seconds <= 0 ? 0 : Math.max(0, (now.ticks - before.ticks) / TICKS_PER_SECOND / seconds);
+}

@@ -1,0 +1,145 @@
+/**
+ * Commands that go on while their caller does something else, each in a session of its own. The session is named after the
+ * command's id, so that another attachment finds it again.
+ *
+ * What AIO has no words for is `capability_missing`: the end of a command's stdin, input that is no text, and when
+ * everything that a command left behind has let go of its output.
+ */
+
+import {
+  type ExecInfo,
+  type ExecSignal,
+  type FollowEvent,
+  type FollowOptions,
+  SANDBOX_LIMITS,
+  type SandboxExecs,
+  SandlotError,
+  type WaitForOutputOptions,
+  type WaitForOutputReply,
+} from "@sandlot/contract";
+import type { AioCalls, Ask } from "../calls.ts";
+import { missing } from "../checks.ts";
+import { anythingSchema } from "../wire/schemas.ts";
+import { type Progress, readOn } from "./command.ts";
+import type { ExecMemory, Remembered } from "./memory.ts";
+import type { BashSessions } from "./sessions.ts";
+import { waitForLine } from "./wait-for-line.ts";
+
+export function sessionOf(execId: string): string {
+  return `sandlot-exec-${execId}`;
+}
+
+export class AioExecs implements SandboxExecs {
+  readonly #calls: AioCalls;
+  readonly #sessions: BashSessions;
+  readonly #memory: ExecMemory;
+
+  constructor(calls: AioCalls, sessions: BashSessions, memory: ExecMemory) {
+    this.#calls = calls;
+    this.#sessions = sessions;
+    this.#memory = memory;
+  }
+
+  /** Those that were spawned through this attachment. */
+  async list(): Promise<readonly ExecInfo[]> {
+    return Promise.all(this.#memory.allSpawned().map((exec) => this.#info(exec)));
+  }
+
+  async *follow(execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+    if (options.until === "closed") throw missing("follow until closed", "following what a command left behind");
+    const startedAt = this.#memory.spawned(execId)?.startedAt ?? this.#calls.world.wallMs();
+    let [stdout, stderr] = [options.from?.stdout ?? 0, options.from?.stderr ?? 0];
+    for (let wait = false; ; wait = true) {
+      const next = await this.#read(execId, { stdout, stderr }, wait, { signal: options.signal });
+      if (next.stdout !== "") yield output("stdout", stdout, next.stdout);
+      if (next.stderr !== "") yield output("stderr", stderr, next.stderr);
+      const isNews = next.stdoutEnd > stdout || next.stderrEnd > stderr;
+      [stdout, stderr] = [next.stdoutEnd, next.stderrEnd];
+      if (next.outcome === null || isNews) continue;
+      const durationMs = Math.max(0, this.#calls.world.wallMs() - startedAt);
+      const end = { execId, ...next.outcome, stdoutBytes: stdout, stderrBytes: stderr, durationMs };
+      yield { type: "end", end };
+      return;
+    }
+  }
+
+  async signal(execId: string, signal: ExecSignal): Promise<boolean> {
+    return this.#sessions.signal(this.#sessionOf(execId), signal);
+  }
+
+  /** TERM, a grace, KILL. */
+  async kill(execId: string): Promise<boolean> {
+    const sessionId = this.#sessionOf(execId);
+    if (!(await this.#sessions.signal(sessionId, "SIGTERM"))) return this.#memory.spawned(execId) !== undefined;
+    const deadline = this.#calls.world.monotonicMs() + SANDBOX_LIMITS.killGraceMs;
+    while (this.#calls.world.monotonicMs() < deadline) {
+      if ((await this.#read(execId, await this.#end(execId), false)).outcome !== null) return true;
+      await new Promise<void>((resolve) => this.#calls.world.timer(LOOK_MS, resolve));
+    }
+    await this.#sessions.signal(sessionId, "SIGKILL");
+    return true;
+  }
+
+  async writeStdin(execId: string, content: string | Uint8Array, options: { readonly end?: boolean } = {}) {
+    const known = this.#memory.spawned(execId);
+    if (known === undefined) throw new SandlotError("exec_not_found", { execId });
+    if (!known.keepsStdinOpen || known.outcome !== null) throw new SandlotError("stdin_closed", { execId });
+    if (options.end === true) throw missing("ending stdin", "input that comes to an end");
+    const fields = { session_id: known.sessionId, command_id: known.commandId, input: inputOf(content) };
+    const onRefusal = () => new SandlotError("stdin_closed", { execId });
+    await this.#calls.post(anythingSchema, "/v1/bash/write", fields, { onRefusal });
+  }
+
+  waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply> {
+    const follow = (signal: AbortSignal) => this.follow(execId, { signal });
+    return waitForLine(this.#calls.world, follow, { execId, pattern, ...options });
+  }
+
+  async #info(exec: Remembered): Promise<ExecInfo> {
+    if (exec.outcome === null)
+      await this.#read(exec.execId, { stdout: exec.stdoutBytes, stderr: exec.stderrBytes }, false);
+    const { execId, command, startedAt, stdoutBytes, stderrBytes, outcome } = exec;
+    const { status, exitCode } = outcome ?? { status: "running" as const, exitCode: null };
+    return { execId, command, status, exitCode, pid: null, startedAt, stdoutBytes, stderrBytes };
+  }
+
+  async #end(execId: string): Promise<{ stdout: number; stderr: number }> {
+    const known = this.#memory.spawned(execId);
+    return { stdout: known?.stdoutBytes ?? 0, stderr: known?.stderrBytes ?? 0 };
+  }
+
+  async #read(execId: string, from: { stdout: number; stderr: number }, wait: boolean, ask: Ask = {}) {
+    const known = this.#memory.spawned(execId);
+    const at = { sessionId: this.#sessionOf(execId), commandId: known?.commandId ?? null, ...from };
+    const onRefusal = () => new SandlotError("exec_not_found", { execId });
+    const next = await readOn(this.#calls, at, wait, { ...ask, onRefusal });
+    if (known !== undefined) note(known, next);
+    return next;
+  }
+
+  #sessionOf(execId: string): string {
+    return this.#memory.spawned(execId)?.sessionId ?? sessionOf(execId);
+  }
+}
+
+const LOOK_MS = 50;
+
+function note(known: Remembered, { stdoutEnd, stderrEnd, outcome }: Progress): void {
+  known.stdoutBytes = Math.max(known.stdoutBytes, stdoutEnd);
+  known.stderrBytes = Math.max(known.stderrBytes, stderrEnd);
+  known.outcome = outcome;
+}
+
+function output(stream: "stdout" | "stderr", offset: number, text: string): FollowEvent {
+  return { type: "output", stream, offset, bytes: Buffer.from(text, "utf8") };
+}
+
+/** Input travels as text. */
+export function inputOf(content: string | Uint8Array): string {
+  if (typeof content === "string") return content;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
+  } catch {
+    throw missing("bytes on stdin", "input that is not UTF-8 text");
+  }
+}

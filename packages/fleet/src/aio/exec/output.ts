@@ -1,0 +1,43 @@
+/**
+ * What a command has printed, from the server's byte offsets: the newest bytes up to the limit, and how many came before.
+ */
+
+import { SANDBOX_LIMITS } from "@sandlot/contract";
+
+const MAX_BYTES = SANDBOX_LIMITS.execOutputMaxBytes;
+
+export class Output {
+  readonly #parts: Buffer[] = [];
+  #heldBytes = 0;
+  #endOffset = 0;
+
+  /** How much there was in all. */
+  get endOffset(): number {
+    return this.#endOffset;
+  }
+
+  /** `endOffset` is where the server is after this text; text that it could not decode may have another length. */
+  add(text: string, endOffset: number): void {
+    const bytes = Buffer.from(text, "utf8");
+    this.#parts.push(bytes);
+    this.#heldBytes += bytes.length;
+    this.#endOffset = Math.max(endOffset, this.#endOffset + (endOffset === 0 ? bytes.length : 0));
+    while (this.#heldBytes > MAX_BYTES) this.#shorten(this.#heldBytes - MAX_BYTES);
+  }
+
+  text(): { readonly text: string; readonly droppedBytes: number } {
+    const whole = Buffer.concat(this.#parts, this.#heldBytes);
+    return { text: whole.toString("utf8"), droppedBytes: Math.max(0, this.#endOffset - this.#heldBytes) };
+  }
+
+  #shorten(byBytes: number): void {
+    const first = this.#parts.shift() ?? Buffer.alloc(0);
+    if (first.length > byBytes) this.#parts.unshift(first.subarray(byBytes));
+    this.#heldBytes -= Math.min(first.length, byBytes);
+  }
+}
+
+/** Where to begin reading, to get what is kept of so many bytes. */
+export function keptFrom(endOffset: number): number {
+  return Math.max(0, endOffset - MAX_BYTES);
+}

@@ -1,0 +1,78 @@
+/**
+ * Bringing bytes out, through `/v1/file/download`. It knows no ranges, so what comes before one is read and dropped.
+ */
+
+import type { IncomingMessage } from "node:http";
+import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import type { AioCalls } from "../calls.ts";
+import { checkCount, checkPath } from "../checks.ts";
+import { httpError, tryJson } from "../wire/answers.ts";
+import { collect, NoAnswer } from "../wire/wire.ts";
+import { LOOK_AT_FILE } from "./script-texts.ts";
+import type { Scripts } from "./scripts.ts";
+
+export type Range = { readonly offset?: number; readonly length?: number };
+
+const ERROR_MAX_BYTES = 1024 * 1024;
+const DOWNLOAD = "/v1/file/download";
+
+export class Downloads {
+  readonly #calls: AioCalls;
+  readonly #scripts: Scripts;
+
+  constructor(calls: AioCalls, scripts: Scripts) {
+    this.#calls = calls;
+    this.#scripts = scripts;
+  }
+
+  async read(path: string, range: Range): Promise<Uint8Array> {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    for await (const part of this.stream(path, range)) {
+      parts.push(part);
+      size += part.length;
+      if (size <= SANDBOX_LIMITS.readMaxBytes) continue;
+      const sizeBytes = Number(await this.#scripts.run(LOOK_AT_FILE, { P: path }, path));
+      throw new SandlotError("file_too_large", { path, sizeBytes, maxBytes: SANDBOX_LIMITS.readMaxBytes });
+    }
+    return Buffer.concat(parts, size);
+  }
+
+  async *stream(given: string, { offset = 0, length }: Range): AsyncGenerator<Uint8Array> {
+    const path = checkPath(given);
+    checkCount(offset, "offset", 0);
+    checkCount(length, "length", 0);
+    const response = await this.#calls.open(DOWNLOAD, { path });
+    try {
+      if (response.statusCode !== 200) throw await this.#problem(path, response);
+      yield* cut(response, offset, length ?? Number.POSITIVE_INFINITY);
+    } catch (error) {
+      throw await this.#calls.explain(error);
+    } finally {
+      response.destroy();
+    }
+  }
+
+  /** A status says little; what the file is says more. */
+  async #problem(path: string, response: IncomingMessage): Promise<Error> {
+    const reply = { status: response.statusCode ?? 0, body: await collect(response, ERROR_MAX_BYTES) };
+    await this.#scripts.run(LOOK_AT_FILE, { P: path }, path);
+    return httpError(reply, tryJson(reply.body), DOWNLOAD);
+  }
+}
+
+async function* cut(response: IncomingMessage, offset: number, length: number): AsyncGenerator<Uint8Array> {
+  let at = 0;
+  if (length === 0) return;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      const wanted = chunk.subarray(Math.max(0, offset - at), Math.max(0, offset + length - at));
+      at += chunk.length;
+      if (wanted.length > 0) yield wanted;
+      if (at >= offset + length) return;
+    }
+  } catch (error) {
+    throw new NoAnswer((error as Error).message, { cause: error });
+  }
+  if (!response.complete) throw new NoAnswer("the answer was cut off");
+}

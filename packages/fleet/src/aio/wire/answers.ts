@@ -1,0 +1,121 @@
+/**
+ * What a server of the AIO API may answer, and what that means in words of the contract.
+ *
+ * It runs inside the sandbox, next to code that nobody trusts, so its answers are parsed like everything that comes from
+ * outside. HTTP 200 with `success: false` is how it says that an operation failed; that is never taken for a success.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import type { Reply } from "./wire.ts";
+
+const wrapperSchema = z.object({
+  success: z.boolean().default(true),
+  message: z.string().nullish(),
+  data: z.unknown(),
+  hint: z.string().nullish(),
+});
+
+const fileFailureSchema = z.object({
+  path: z.string(),
+  operation: z.string(),
+  message: z.string(),
+  error_type: z.string(),
+  errno_name: z.string().nullish(),
+  exception_type: z.string().nullish(),
+});
+
+const validationSchema = z.object({
+  detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })).min(1),
+});
+
+export type FileFailure = z.infer<typeof fileFailureSchema>;
+
+/** The server has answered, and said that the operation failed. */
+export class AioRefusal extends Error {
+  override readonly name = "AioRefusal";
+  /** What a file operation says about its failure. */
+  readonly file: FileFailure | null;
+
+  constructor(message: string, file: FileFailure | null) {
+    super(message);
+    this.file = file;
+  }
+}
+
+/** The data of an operation that succeeded. Everything else is thrown. */
+export function dataOf<T>(schema: z.ZodType<T>, reply: Reply, called: string): T {
+  const value = tryJson(reply.body);
+  if (reply.status !== 200) throw httpError(reply, value, called);
+  const wrapped = wrapperSchema.safeParse(value);
+  if (!wrapped.success) throw unexpected(called);
+  const { success, message, hint, data } = wrapped.data;
+  if (!success) {
+    const file = fileFailureSchema.safeParse(data);
+    const said = [message, hint].filter((text) => text != null && text !== "").join(": ") || "it does not say why";
+    throw new AioRefusal(said, file.success ? file.data : null);
+  }
+  const parsed = schema.safeParse(data);
+  if (!parsed.success) throw unexpected(called);
+  return parsed.data;
+}
+
+/** Between the client and the server something may stand that answers for it while it is not there. */
+const NOBODY_BEHIND: ReadonlySet<number> = new Set([502, 503, 504]);
+
+export class ServerAway extends Error {
+  override readonly name = "ServerAway";
+}
+
+export function httpError({ status }: Reply, value: unknown, called: string): Error {
+  if (NOBODY_BEHIND.has(status)) return new ServerAway(`${called} was answered with ${status}`);
+  if (status === 401 || status === 403)
+    return new SandlotError("unauthorized", { problem: "the sandbox's server does not take its key" });
+  if (status === 404 || status === 405)
+    return new SandlotError("capability_missing", { backend: "aio", capability: called, neededBy: "the call" });
+  const invalid = validationSchema.safeParse(value);
+  const [first] = invalid.success && status === 422 ? invalid.data.detail : [];
+  if (first !== undefined)
+    return new SandlotError("invalid_request", { field: first.loc.slice(1).join("."), problem: first.msg });
+  return new SandlotError("internal", { problem: `the sandbox's server answered ${called} with ${status}` });
+}
+
+/** A failed file operation, by AIO's own kinds. */
+export function fileError(
+  { error_type, errno_name, exception_type, message }: FileFailure,
+  path: string,
+): SandlotError {
+  const isNoDirectory = errno_name === "ENOTDIR" || exception_type === "NotADirectoryError";
+  switch (error_type) {
+    case "not_found":
+      return new SandlotError("file_not_found", { path });
+    case "permission_denied":
+      return new SandlotError("permission_denied", { path });
+    case "invalid_target":
+      return new SandlotError(isNoDirectory ? "not_a_directory" : "is_a_directory", { path });
+    case "already_exists":
+      return new SandlotError("file_exists", { path });
+    case "invalid_path":
+      return new SandlotError("invalid_path", { path, problem: message });
+    case "read_only_filesystem":
+      return new SandlotError("read_only_path", { path });
+    case "no_space_left":
+      return new SandlotError("disk_limit_exceeded", { path });
+    case "decode_error":
+      return new SandlotError("unsupported_media", { mediaType: path, problem: message });
+    default:
+      return new SandlotError("internal", { problem: `${path}: ${message}` });
+  }
+}
+
+function unexpected(called: string): SandlotError {
+  return new SandlotError("internal", { problem: `the sandbox's server answered ${called} with something else` });
+}
+
+export function tryJson(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * Requests to one server of the AIO API: the key on each, connections kept for the next, answers as they come.
+ *
+ * Invariants
+ * - `close` ends every connection, also those in use, and nothing is sent afterwards.
+ * - Nothing that is near goes through a proxy of the environment (`proxy-rule.ts`).
+ */
+
+import { type IncomingMessage, type RequestOptions, request } from "node:http";
+import type { Socket } from "node:net";
+import { SandlotError } from "@sandlot/contract";
+import { AioAgent } from "./agent.ts";
+import { proxyFor } from "./proxy-rule.ts";
+
+/** An address, or a way to make connections where no address leads, which is closed with the wire. */
+export type AioAddress =
+  | { readonly url: string }
+  | { readonly connect: () => Promise<Socket>; readonly close: () => void };
+
+export interface WireOptions {
+  readonly address: AioAddress;
+  /** `null` for a server that asks for none. */
+  readonly apiKey: string | null;
+  /** Where proxies are named; default this process's. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+}
+
+export interface AioCall {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly fields?: object;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+/** There was no answer. Says nothing about whether the request took effect. */
+export class NoAnswer extends Error {
+  override readonly name = "NoAnswer";
+}
+
+/** Two full rings of output, each byte escaped, and something to spare. */
+const REPLY_MAX_BYTES = 160 * 1024 * 1024;
+
+export class AioWire {
+  readonly #agent: AioAgent;
+  readonly #where: RequestOptions;
+  /** What is put before a path: the whole address, where a proxy is asked. */
+  readonly #before: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #closeWay: () => void;
+  #closed = false;
+
+  constructor({ address, apiKey, environment = process.env }: WireOptions) {
+    this.#agent = new AioAgent("connect" in address ? () => this.#connect(address.connect) : null);
+    this.#closeWay = "connect" in address ? address.close : () => {};
+    const { where, before, headers } = "url" in address ? routeTo(address.url, environment) : DIRECT;
+    this.#where = where;
+    this.#before = before;
+    this.#headers = { ...headers, ...(apiKey !== null && { "x-aio-api-key": apiKey }) };
+  }
+
+  /** A question whose answer is taken whole. */
+  async ask(call: AioCall): Promise<Reply> {
+    const response = await this.open(call);
+    return { status: response.statusCode ?? 0, body: await collect(response, REPLY_MAX_BYTES) };
+  }
+
+  /** A question whose answer is read as it comes. */
+  open({ method, path, query = {}, fields, signal }: AioCall): Promise<IncomingMessage> {
+    if (this.#closed) throw new NoAnswer("the connection was closed here");
+    signal?.throwIfAborted();
+    const body = fields === undefined ? undefined : Buffer.from(JSON.stringify(fields));
+    const search = new URLSearchParams(query).toString();
+    const headers = {
+      ...this.#headers,
+      ...(body !== undefined && { "content-type": "application/json", "content-length": String(body.length) }),
+    };
+    return new Promise((resolve, reject) => {
+      const target = `${this.#before}${path}${search === "" ? "" : `?${search}`}`;
+      const outgoing = request({ ...this.#where, agent: this.#agent, method, path: target, headers });
+      const onAbort = () => {
+        outgoing.destroy();
+        reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
+      outgoing.once("response", resolve);
+      outgoing.once("error", (error) => reject(new NoAnswer(error.message, { cause: error })));
+      outgoing.end(body);
+    });
+  }
+
+  /** Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#agent.destroy();
+    this.#closeWay();
+  }
+
+  /** What arrives after the end is ended, too. */
+  async #connect(connect: () => Promise<Socket>): Promise<Socket> {
+    const socket = await connect();
+    if (!this.#closed) return socket;
+    socket.destroy();
+    throw new NoAnswer("the connection was closed here");
+  }
+}
+
+const DIRECT = { where: { host: "sandbox", port: 80 }, before: "", headers: { host: "sandbox" } };
+
+function routeTo(url: string, environment: Readonly<Record<string, string | undefined>>): typeof DIRECT {
+  const target = new URL(url);
+  if (target.protocol !== "http:") throw new SandlotError("internal", { problem: `${url} is not an http address` });
+  const proxy = proxyFor(url, environment);
+  const at = ({ hostname, port }: URL) => ({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || 80) });
+  const headers = { host: target.host };
+  if (proxy === null) return { where: at(target), before: "", headers };
+  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  const shown = proxy.username !== "" && {
+    "proxy-authorization": `Basic ${Buffer.from(credentials).toString("base64")}`,
+  };
+  return { where: at(proxy), before: target.origin, headers: { ...headers, ...shown } };
+}
+
+/** All of an answer. One that is cut off is none. */
+export function collect(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let size = 0;
+    response.on("data", (chunk: Buffer) => {
+      parts.push(chunk);
+      size += chunk.length;
+      if (size > maxBytes)
+        response.destroy(
+          new SandlotError("internal", { problem: "the sandbox's server sent more than any answer may have" }),
+        );
+    });
+    const cut = (error?: Error) =>
+      reject(error instanceof SandlotError ? error : new NoAnswer(error?.message ?? "the answer was cut off"));
+    response.on("end", () => (response.complete ? resolve(Buffer.concat(parts, size)) : cut()));
+    response.on("error", cut);
+    response.on("close", () => cut());
+  });
+}

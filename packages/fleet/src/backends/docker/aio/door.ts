@@ -1,0 +1,106 @@
+/**
+ * A way into a container that has no network of the engine's: connections to a port of its own loopback.
+ *
+ * A socket belongs to the network namespace in which it was made, whoever holds it later. So a child enters the container's
+ * namespace, connects there, and hands the connections over: nothing is published, nothing runs inside, and what is said
+ * does not pass through the child.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import type { Socket } from "node:net";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { NoAnswer } from "../../../aio/wire/wire.ts";
+import { enterNamespace } from "../../../network/namespace/commands.ts";
+import type { World } from "../../../world/world.ts";
+import type { Account } from "../../local/settings.ts";
+
+export interface DoorOptions {
+  /** A process in the container's network namespace. */
+  readonly pid: number;
+  readonly port: number;
+  /** What the child works as, once it is there. */
+  readonly account: Account;
+  readonly world: World;
+}
+
+const OPEN_MS = 10_000;
+const NODE_FLAGS = ["--max-old-space-size=32", "--max-semi-space-size=1", "--no-warnings"];
+const messageSchema = z.object({ id: z.int(), problem: z.string().nullable() });
+
+interface Waiting {
+  resolve(socket: Socket | null): void;
+  reject(error: Error): void;
+}
+
+export class Door {
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, Waiting>();
+  #serial = 0;
+  #ended = false;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+    child.on("message", (message, handle) => this.#hear(message, handle as Socket | undefined));
+    child.once("error", () => this.#end());
+    child.once("exit", () => this.#end());
+    child.unref();
+    child.channel?.unref();
+  }
+
+  /** Rejects with `NoAnswer` when there is no way in. */
+  static async open({ pid, port, account, world }: DoorOptions): Promise<Door> {
+    const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
+    const file = fileURLToPath(new URL(`./door-child.${extension}`, import.meta.url));
+    const told = [port, account.uid, account.gid].map(String);
+    const [program = "", ...args] = [...enterNamespace(pid), process.execPath, ...NODE_FLAGS, file, ...told];
+    const child = spawn(program, args, { stdio: ["ignore", "ignore", "ignore", "ipc"], cwd: "/", env: {} });
+    const door = new Door(child);
+    const timer = world.timer(OPEN_MS, () => door.close());
+    try {
+      // The first word comes unasked: it is there.
+      await door.#wait(0);
+      return door;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async connect(): Promise<Socket> {
+    const id = ++this.#serial;
+    const waiting = this.#wait(id);
+    if (!this.#ended) this.#child.send(id);
+    const socket = await waiting;
+    if (socket === null) throw new NoAnswer("the connection was lost on the way");
+    return socket;
+  }
+
+  /** Idempotent. Connections that were handed over are their holders' to close. */
+  close(): void {
+    if (this.#ended) return;
+    this.#end();
+    if (this.#child.connected) this.#child.disconnect();
+    this.#child.kill("SIGKILL");
+  }
+
+  #wait(id: number): Promise<Socket | null> {
+    if (this.#ended) return Promise.reject(new NoAnswer("the way into the sandbox is closed"));
+    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+  }
+
+  #hear(message: unknown, socket: Socket | undefined): void {
+    const parsed = messageSchema.safeParse(message);
+    const waiting = parsed.success ? this.#waiting.get(parsed.data.id) : undefined;
+    if (!parsed.success || waiting === undefined) return void socket?.destroy();
+    this.#waiting.delete(parsed.data.id);
+    const { problem } = parsed.data;
+    if (problem === null) waiting.resolve(socket ?? null);
+    else waiting.reject(new NoAnswer(`nobody answers inside: ${problem}`));
+  }
+
+  #end(): void {
+    this.#ended = true;
+    for (const { reject } of this.#waiting.values()) reject(new NoAnswer("there is no way into the sandbox"));
+    this.#waiting.clear();
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * What the daemon of a container answers to, and where: at its socket, or at the port that the engine has published.
+ *
+ * Invariant: that nobody answers there does not mean death. A daemon that was killed inside comes back, on a new socket; what
+ * forwards a port may end by itself. So the engine is asked, and one that cannot be asked has not said that anybody is dead.
+ */
+
+import type { Credentials } from "../../backend/backend.ts";
+import type { DaemonTarget } from "../../daemon/index.ts";
+import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import { sleep, within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import { type AskedObject, KnownCredentials } from "../local/credentials.ts";
+import type { Layout, ObjectName } from "../local/objects/layout.ts";
+import { publishedPort } from "./container/published-port.ts";
+import type { Engine } from "./engine/engine.ts";
+import type { ContainerLiveness } from "./liveness.ts";
+import type { ContainerObjects } from "./objects/container-objects.ts";
+import { formatRef } from "./objects/labels.ts";
+
+/** After that one that is not known to be dead is alive. */
+const DEATH_KNOWN_MS = 1_000;
+const DEATH_LOOK_MS = 50;
+
+export interface CredentialParts {
+  readonly world: World;
+  readonly liveness: ContainerLiveness;
+  readonly layout: Layout;
+  readonly workspaces: DiskWorkspaces;
+  readonly objects: ContainerObjects;
+  readonly engine: Engine;
+  /** Where published ports are reached. */
+  readonly publishHost: string;
+  /** Whether there are any. */
+  readonly publishes: boolean;
+}
+
+export class ContainerCredentials extends KnownCredentials {
+  readonly #parts: CredentialParts;
+  readonly #ports = new Map<ObjectName, number>();
+
+  constructor(parts: CredentialParts) {
+    super(parts.layout, parts.workspaces);
+    this.#parts = parts;
+  }
+
+  /** Finds out where the daemon listens; the engine is asked only when nobody has written it down. */
+  async locate(name: ObjectName): Promise<void> {
+    const { objects, engine, publishes } = this.#parts;
+    if (!publishes || this.#ports.has(name)) return;
+    const object = await objects.get(name);
+    if (object === null || object.record.transport === "socket" || object.container === null) return;
+    const { containerId, hostPort } = object.container;
+    const port = hostPort ?? (await publishedPort(engine, containerId));
+    if (port !== null) this.#ports.set(name, port);
+  }
+
+  override async ask<T>(object: AskedObject, call: (target: DaemonTarget) => Promise<T>): Promise<T> {
+    await this.locate(object.name);
+    return super.ask(object, call);
+  }
+
+  override target(name: ObjectName, sandboxId: string, credentials: Credentials): DaemonTarget {
+    const target = { ...super.target(name, sandboxId, credentials), isDead: () => this.#isDead(name) };
+    const port = this.#ports.get(name);
+    return port === undefined ? target : { ...target, address: { host: this.#parts.publishHost, port } };
+  }
+
+  /** An engine knows of a death a moment after the connection has broken. */
+  async #isDead(name: ObjectName): Promise<boolean> {
+    const { world, liveness } = this.#parts;
+    const ref = formatRef({ containerId: null, name });
+    const look = async (signal: AbortSignal) => {
+      for (;;) {
+        const answer = await liveness.probe(ref);
+        if (answer !== "alive") return answer === "dead";
+        await sleep(world, DEATH_LOOK_MS, signal);
+      }
+    };
+    return within(world, DEATH_KNOWN_MS, undefined, () => new Error("it lives"), look).catch(() => false);
+  }
+
+  override forget(name: ObjectName): void {
+    super.forget(name);
+    this.#ports.delete(name);
+  }
+}

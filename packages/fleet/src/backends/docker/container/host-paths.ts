@@ -1,0 +1,39 @@
+/**
+ * What the engine calls a directory of ours. A fleet that runs in a container of the engine, or on another machine that shares
+ * its disks, sees the same files by other paths.
+ *
+ * Invariants
+ * - Without configured paths both see the same, and nothing is changed.
+ * - With some, a path that none of them covers is refused: at the engine that name may be something else entirely.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import { type Binding, isWithin } from "../../local/mounts.ts";
+
+/** From a directory as this process sees it to the same as the engine does. */
+export type HostPaths = Readonly<Record<string, string>>;
+
+/** The mounts in the engine's words. Throws `mount_refused`. */
+export function outsideBindings(bindings: readonly Binding[], hostPaths: HostPaths): readonly Binding[] {
+  return bindings.map((binding) => {
+    const from = outsidePath(binding.from, hostPaths);
+    if (from !== null) return { ...binding, from };
+    const problem = "no entry of docker.hostPaths covers it, so the engine would look for something else by that name";
+    throw new SandlotError("mount_refused", { hostPath: binding.from, sandboxPath: binding.to, problem });
+  });
+}
+
+/** `null` for what the engine does not see. */
+export function outsidePath(path: string, hostPaths: HostPaths): string | null {
+  const entries = Object.entries(hostPaths).map(([inside, outside]) => [plain(inside), plain(outside)] as const);
+  if (entries.length === 0) return path;
+  const [nearest] = entries.filter(([inside]) => isWithin(path, inside)).sort(([a], [b]) => b.length - a.length);
+  if (nearest === undefined) return null;
+  const [inside, outside] = nearest;
+  const rest = inside === "/" ? path : path.slice(inside.length);
+  return outside === "/" ? rest || "/" : outside + rest;
+}
+
+function plain(path: string): string {
+  return path.replace(/(?<=.)\/+$/, "");
+}

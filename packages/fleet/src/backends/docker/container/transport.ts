@@ -1,0 +1,76 @@
+/**
+ * How a container's daemon is reached: by a socket in a directory that container and fleet share, or by a port that the engine
+ * publishes.
+ *
+ * Invariants
+ * - A socket is always better: it takes no network. A port is for engines that cannot share one.
+ * - Publishing takes a network of the engine's, which is not ours to guard. So it is done only for a blueprint whose network is open,
+ *   and only in a network that the configuration names; anything else is refused, never weakened.
+ * - A runtime that may hide sockets has no way out of ours either. So with it an open network is published from the start, and what has
+ *   no network is refused when it is seen that its socket is hidden.
+ * - The engine picks the port. Nobody looks for a free one.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Blueprint } from "../../../backend/blueprint.ts";
+import type { DockerSettings as ConfiguredDocker } from "../../../config/settings.ts";
+import type { EngineFacts } from "../engine/engine.ts";
+
+export type Transport = "socket" | "port";
+
+/** Where daemons listen whose port is published. Nothing that an agent starts usually wants it. */
+export const DAEMON_PORT = 7_411;
+
+/** Runtimes whose containers are ordinary processes of the engine's kernel: their sockets are everybody's. */
+const PLAIN_RUNTIMES: ReadonlySet<string> = new Set(["runc", "crun", "youki", "io.containerd.runc.v2", "oci"]);
+
+type Wanted = Pick<ConfiguredDocker, "transport" | "network">;
+
+/**
+ * What is tried first. Throws `capability_missing` when that cannot be had. `givesWayOut` is whether a container without a network
+ * of the engine's can be given a way out.
+ */
+export function chooseTransport(
+  { transport, network }: Wanted,
+  facts: Pick<EngineFacts, "isOnThisHost">,
+  givesWayOut: boolean,
+  wish: Blueprint["network"],
+): Transport {
+  const sharesSockets = transport === "socket" || (transport === "auto" && facts.isOnThisHost);
+  if (sharesSockets && (wish.mode === "none" || givesWayOut)) return "socket";
+  const problem = transport === "socket" ? `network ${wish.mode}` : publishProblem(network, wish);
+  if (problem !== null) throw notWithoutSocket(problem);
+  return "port";
+}
+
+/** Whether anything may be published at all. */
+export function publishes({ transport, network }: Wanted): boolean {
+  return transport !== "socket" && network !== null;
+}
+
+/** Whether a container's sockets may be invisible outside of it, so that it takes a look. */
+export function mayHideSockets(
+  runtime: string | null,
+  { defaultRuntime }: Pick<EngineFacts, "defaultRuntime">,
+): boolean {
+  return !PLAIN_RUNTIMES.has(runtime ?? defaultRuntime);
+}
+
+function publishProblem(network: string | null, { mode }: Blueprint["network"]): string | null {
+  if (mode !== "open") return `network ${mode} where the engine cannot share a socket`;
+  return network === null
+    ? "network open where the engine cannot share a socket and docker.network names no network"
+    : null;
+}
+
+function notWithoutSocket(neededBy: string): SandlotError {
+  return new SandlotError("capability_missing", { backend: "docker", capability: "network", neededBy });
+}
+
+/** The daemon runs, and nothing of its socket is to be seen; and without a network there is no other way. */
+export function socketsHidden(runtime: string): SandlotError {
+  const problem = `the runtime ${runtime} does not show sockets that containers make in shared directories`;
+  const fix =
+    "register gVisor's runtime with --host-uds=all; or give the blueprint an open network and name one in docker.network";
+  return new SandlotError("isolation_unavailable", { backend: "docker", problem, fix });
+}

@@ -1,0 +1,314 @@
+/**
+ * `docker.runtime: aio`: sandboxes whose image has a server of its own, on a real engine. What AIO can do means what it means on
+ * every backend; what it cannot do says so.
+ */
+
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { FleetId } from "@sandlot/contract";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import { AIO_PORT } from "../../../src/backends/docker/aio/options.ts";
+import { networkProblem } from "../../../src/network/index.ts";
+import { openFleet } from "../../../src/open-fleet.ts";
+import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
+import { type BackendDeviation, describeBackend } from "../../../src/testing/backend-suite.ts";
+import { type AioImage, makeAioImage } from "./aio-image.ts";
+import {
+  blueprint,
+  containerOf,
+  onStage,
+  openHarness,
+  removeDaemon,
+  STOPPING_MS,
+  settingsIn,
+  type TestEngine,
+  testEngine,
+  world,
+} from "./docker-harness.ts";
+
+const HERE = "/mnt/user-data/workspace";
+const NETWORK = `sandlot-test-aio-${process.pid}`;
+const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
+const ALLOWED = { mode: "allowlist", allow: [{ host: "a.example", ports: [80] }] } as const;
+/** How workspaces come in, and what is listed, is the same code as with a daemon inside. */
+const LEFT_OUT: ReadonlySet<string> = new Set(["workspaces", "lifecycle"]);
+/** Each case has containers of its own and mostly waits for them, so these run side by side. The others look at the clock. */
+const PATIENT: ReadonlySet<string> = new Set(["attaching", "exec", "files", "file search", "file streams", "spawning"]);
+const PATIENT_MS = 120_000;
+/** Of what is not declared, only the refusal is asked. */
+const NOT_DECLARED: ReadonlySet<string> = new Set(["sessions", "terminals", "watching", "ports"]);
+
+function missing(reason: string, use: (stage: BackendStage) => Promise<unknown>): BackendDeviation {
+  return { reason, instead: (stage) => stage.rejects(use(stage), "capability_missing") };
+}
+
+const DEVIATIONS: Readonly<Record<string, BackendDeviation>> = {
+  "spawning: stdin that is kept open takes input until it is ended": missing(
+    "AIO takes input and cannot end it",
+    async (stage) => {
+      const sandbox = await stage.sandbox();
+      const { execId } = await sandbox.spawn("read a; read b; echo $a $b", { stdin: "one\n", keepStdinOpen: true });
+      await sandbox.execs.writeStdin(execId, "two\n");
+      await sandbox.execs.waitForOutput(execId, "one two", { timeoutMs: 10_000, literal: true });
+      const waiting = await sandbox.spawn("cat", { keepStdinOpen: true });
+      await sandbox.execs.writeStdin(waiting.execId, "x", { end: true });
+    },
+  ),
+  "spawning: with until closed, what was left in the background is followed too": missing(
+    "AIO does not tell when the last writer has gone",
+    async (stage) => {
+      const sandbox = await stage.sandbox();
+      const { execId } = await sandbox.spawn("true");
+      for await (const _ of sandbox.execs.follow(execId, { until: "closed" })) return;
+    },
+  ),
+  "activity: what a command left in the background counts until it ends": {
+    reason: "AIO's server forgets what a command left behind; only its processor time is seen",
+    instead: async (stage) => {
+      const made = await stage.make();
+      const { sandbox } = await stage.attach(made.target);
+      await sandbox.exec("(while [ ! -e /tmp/stop ]; do :; done) >/dev/null 2>&1 &");
+      await stage.eventually("it is seen at work", async () => {
+        const { runningExecs, cpuShare } = await stage.backend.activity(made.created.ref, stage.signal);
+        return runningExecs === 0 && cpuShare > 0.1;
+      });
+      await sandbox.files.write("/tmp/stop", "");
+    },
+  },
+  "file search: grep refuses what is no expression, and gives up on one that does not end": {
+    reason: "AIO's server matches, and how long it takes is its own affair",
+    instead: async (stage) => {
+      const { files } = await stage.sandbox();
+      await files.write(`${HERE}/file`, "a(b\n");
+      await stage.rejects(files.grep(HERE, "("), "invalid_pattern");
+      stage.expect((await files.grep(HERE, "(", { literal: true })).matches.length).toBe(1);
+      await stage.rejects(files.grep(`${HERE}/missing`, "x"), "file_not_found");
+    },
+  },
+};
+
+const engine = await testEngine();
+
+if ("reason" in engine) it.skip(`images with a server of their own (${engine.reason})`, () => {});
+else describeAio(engine);
+
+function describeAio(engine: TestEngine): void {
+  let image: AioImage;
+  const published = () => ({ runtime: "aio", image: image.name, network: NETWORK, transport: "port" }) as const;
+
+  beforeAll(async () => {
+    image = await makeAioImage(engine);
+    const Options = { "com.docker.network.bridge.enable_icc": "false" };
+    await engine.docker.createNetwork({ Name: NETWORK, Driver: "bridge", Options });
+  }, STOPPING_MS);
+  afterAll(async () => {
+    await engine.docker.getNetwork(NETWORK).remove();
+    await image.remove();
+    await removeDaemon();
+    await engine.release();
+  }, STOPPING_MS);
+
+  describeBackend({
+    name: "docker with an image's own server",
+    tools: { describe: describeSome, it: itSome, expect },
+    blueprint: open,
+    open: () => openHarness(engine, published()),
+    deviations: DEVIATIONS,
+  });
+
+  describe("a server that is published", () => {
+    it("is at a port that the engine picked, on the loopback, and answers nobody without its key", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          const made = await stage.make(stage.newKey(), {
+            blueprint: { ...open, environment: { SECRET: "not for the engine" } },
+          });
+          const container = await engine.docker.getContainer(containerOf(made.created.ref)).inspect();
+          const bound = container.NetworkSettings.Ports[`${AIO_PORT}/tcp`] ?? [];
+          expect(bound.map(({ HostIp }) => HostIp)).toEqual(["127.0.0.1"]);
+          const url = `http://127.0.0.1:${bound[0]?.HostPort}/v1/sandbox`;
+          expect((await fetch(url)).status).toBe(401);
+          const { sandbox } = await stage.attach(made.target);
+          expect((await sandbox.exec("echo $SECRET")).stdout).toBe("not for the engine\n");
+          expect(JSON.stringify(container)).not.toContain("not for the engine");
+        },
+        { docker: published(), of: open },
+      ));
+
+    it("is as hardened as every container, and has what capabilities are named, as its own user", () =>
+      onStage(
+        engine,
+        async (stage, harness) => {
+          const about = async (backend = stage.backend) => {
+            const { target } = await stage.make(stage.newKey(), {}, backend);
+            const { sandbox } = await stage.attach(target, backend);
+            const script = "id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t ' ' '";
+            return (await sandbox.exec(script, { cwd: "/" })).stdout;
+          };
+          const none = "CapEff: 0000000000000000\nNoNewPrivs: 1\nSeccomp: 2\n";
+          expect(await about()).toBe(`59999\n${none}`);
+          const docker = { ...settingsOf(harness), capabilities: ["CHOWN", "NET_BIND_SERVICE"] };
+          expect(await about(await harness.open({ docker }))).toBe(
+            "0\nCapEff: 0000000000000401\nNoNewPrivs: 1\nSeccomp: 2\n",
+          );
+        },
+        { docker: published(), of: open },
+      ));
+
+    it("is refused without a network, and where nothing answers nothing is left", () =>
+      onStage(
+        engine,
+        async (stage, harness) => {
+          await stage.rejects(stage.make(stage.newKey(), { blueprint }), "capability_missing");
+          const old = await makeAioImage(engine, { STAND_IN_WITHOUT: "/v1/bash" });
+          try {
+            await stage.rejects(
+              stage.make(stage.newKey(), { blueprint: { ...open, image: old.name } }),
+              "image_unavailable",
+            );
+          } finally {
+            await old.remove();
+          }
+          await stage.rejects(
+            stage.make(stage.newKey(), { blueprint: { ...open, image: engine.image } }),
+            "create_failed",
+          );
+          const hasty = await harness.open({}, { readyTimeoutMs: 1 });
+          await stage.rejects(stage.make(stage.newKey(), {}, hasty), "create_failed");
+          expect(await stage.refs()).toEqual([]);
+        },
+        { docker: published(), of: open },
+      ));
+  });
+
+  describe("a server that is reached in its own network namespace", () => {
+    it("needs nothing published, has its way out, and its connections end when they should", async (context) => {
+      const problem = await networkProblem("allowlist", world);
+      if (problem !== null) return context.skip(problem);
+      const docker = { runtime: "aio", image: image.name } as const;
+      await onStage(
+        engine,
+        async (stage, harness) => {
+          const made = await stage.make();
+          const { HostConfig, NetworkSettings } = await engine.docker
+            .getContainer(containerOf(made.created.ref))
+            .inspect();
+          expect([HostConfig.NetworkMode, NetworkSettings.Ports]).toEqual(["none", {}]);
+          const mine = await stage.attach(made.target);
+          const theirs = await stage.attach(made.target, await harness.peer());
+          expect((await mine.sandbox.exec("echo $http_proxy; ls /sys/class/net")).stdout).toMatch(
+            /127\.0\.0\.1:3128.*\nlo\n/,
+          );
+          await mine.sandbox.files.write(`${HERE}/note`, "shared");
+          expect(await theirs.sandbox.files.readText(`${HERE}/note`)).toBe("shared");
+          expect(doors().length).toBe(2);
+          await mine.close();
+          await stage.eventually("its door is closed", () => doors().length === 1);
+          await stage.rejects(mine.sandbox.exec("true"), "sandbox_unreachable");
+          expect((await stage.backend.activity(made.created.ref, stage.signal)).runningExecs).toBe(0);
+          const again = await stage.attach(made.target);
+          const running = stage.rejects(again.sandbox.exec("sleep 60"), "sandbox_lost");
+          await harness.kill(made.created.ref);
+          await running;
+          await Promise.all([again.closed, theirs.closed]);
+          await stage.eventually("all doors are closed", () => doors().length === 0);
+          await stage.rejects(stage.attach(made.target), "sandbox_lost");
+        },
+        { docker, of: { ...blueprint, network: ALLOWED } },
+      );
+    });
+
+    it("lets go of everything when its backend is closed", async (context) => {
+      const problem = await networkProblem("allowlist", world);
+      if (problem !== null) return context.skip(problem);
+      await onStage(
+        engine,
+        async (stage, harness) => {
+          const peer = await harness.peer();
+          const made = await stage.make(stage.newKey(), {}, peer);
+          const { sandbox, closed } = await stage.attach(made.target, peer);
+          const waiting = stage.rejects(sandbox.exec("sleep 60"), "sandbox_unreachable");
+          await peer.close();
+          await Promise.all([closed, waiting]);
+          await stage.eventually("its door is closed", () => doors().length === 0);
+          expect(await stage.backend.probe(made.created.ref, stage.signal)).toBe("alive");
+        },
+        { docker: { runtime: "aio", image: image.name }, of: { ...blueprint, network: ALLOWED } },
+      );
+    });
+  });
+
+  it("a fleet holds its connections while somebody has a lease, and has the workspace again after", async (context) => {
+    const problem = await networkProblem("allowlist", world);
+    if (problem !== null) return context.skip(problem);
+    const home = mkdtempSync(join(tmpdir(), "sl-aio-fleet-"));
+    const settings = { runtime: "aio", host: engine.host, image: image.name };
+    const config = {
+      home,
+      backend: "docker",
+      docker: settings,
+      blueprints: { default: { network: ALLOWED } },
+    } as const;
+    const fleet = await openFleet(config);
+    const eventually = (count: number) => expect.poll(() => doors().length, { timeout: 10_000 }).toBe(count);
+    try {
+      const first = await fleet.acquire({ thread: "t1" });
+      const second = await fleet.acquire({ thread: "t1" });
+      await first.sandbox.files.write(`${HERE}/note`, "kept");
+      await first.release();
+      expect(await second.sandbox.files.readText(`${HERE}/note`)).toBe("kept");
+      await eventually(1);
+      await second.release();
+      await second.release();
+      await eventually(0);
+      const again = await fleet.acquire({ thread: "t1" });
+      await fleet.destroy({ thread: "t1" }, { force: true });
+      await eventually(0);
+      expect(await again.release().then(() => "released")).toBe("released");
+      await using next = await fleet.acquire({ thread: "t1" });
+      expect(await next.sandbox.files.readText(`${HERE}/note`)).toBe("kept");
+    } finally {
+      await fleet.close({ destroy: true });
+      rmSync(home, { recursive: true, force: true });
+    }
+    expect(doors()).toEqual([]);
+    const left = await engine.docker.listContainers({ all: true, filters: { ancestor: [image.name] } });
+    expect(left).toEqual([]);
+  });
+
+  function settingsOf({ home, fleetId }: { readonly home: string; readonly fleetId: FleetId }) {
+    return settingsIn(home, fleetId, engine, published()).docker;
+  }
+}
+
+let group = "";
+
+function describeSome(name: string, body: () => void): void {
+  if (LEFT_OUT.has(name)) return;
+  describe(name, () => {
+    group = name;
+    body();
+  });
+}
+
+function itSome(name: string, run: () => Promise<void>): void {
+  const isAsked = !NOT_DECLARED.has(group) || /^(without the capability|has no deviation)/.test(name);
+  if (isAsked && PATIENT.has(group)) it.concurrent(name, { timeout: PATIENT_MS }, run);
+  else if (isAsked) it(name, run);
+}
+
+/** Processes of this one that stand in a container's network namespace. */
+function doors(): readonly string[] {
+  return readdirSync("/proc").filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      const isOurs = readFileSync(`/proc/${pid}/stat`, "latin1").includes(`) S ${process.pid} `);
+      return isOurs && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("door-child");
+    } catch {
+      return false;
+    }
+  });
+}

@@ -1,0 +1,62 @@
+/**
+ * An engine that cannot do everything: a socket in front of the real one that passes every question on, but for those that a test has
+ * an answer to.
+ */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export interface Fault {
+  readonly method: string;
+  /** Without the version in front. */
+  readonly path: RegExp;
+  readonly status: number;
+  readonly message: string;
+  /** Whether the real engine does it all the same. */
+  readonly takesEffect?: boolean;
+}
+
+export interface FaultyEngine {
+  readonly host: string;
+  readonly hits: () => number;
+  close(): void;
+}
+
+export async function startFaultyEngine(host: string, fault: Fault): Promise<FaultyEngine> {
+  const directory = mkdtempSync(join(tmpdir(), "sl-faulty-"));
+  const [socketPath, behind] = [join(directory, "e.sock"), host.replace("unix://", "")];
+  let hits = 0;
+  const server = createServer((incoming, outgoing) => {
+    const { method = "GET", url = "/", headers } = incoming;
+    const isFaulty = method === fault.method && fault.path.test(url.replace(/^\/v[\d.]+/, ""));
+    if (isFaulty) hits += 1;
+    const refuse = () => {
+      outgoing.writeHead(fault.status, { "content-type": "application/json" });
+      outgoing.end(JSON.stringify({ message: fault.message }));
+    };
+    if (isFaulty && fault.takesEffect !== true) {
+      incoming.resume();
+      return refuse();
+    }
+    const passed = request({ socketPath: behind, method, path: url, headers }, (answer) => {
+      if (isFaulty) return void answer.resume().once("end", refuse);
+      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(outgoing);
+    });
+    passed.once("error", () => outgoing.destroy());
+    outgoing.once("close", () => passed.destroy());
+    incoming.pipe(passed);
+  });
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+  return {
+    host: `unix://${socketPath}`,
+    hits: () => hits,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,115 @@
+/**
+ * The backend on gVisor: another kernel for every container. Its runtime shows sockets that containers make in shared directories only
+ * when it was registered so; where it was not, that is noticed at once.
+ */
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { searchDeviations } from "../local/search-deviations.ts";
+import {
+  blueprint,
+  containerOf,
+  onStage,
+  openHarness,
+  removeDaemon,
+  STOPPING_MS,
+  settingsIn,
+  type TestEngine,
+  testEngine,
+} from "./docker-harness.ts";
+import { isWholeSuite, suiteTools } from "./suite-tools.ts";
+
+/** Registered by the set-up of the tests' engine: with `--host-uds=all`, and without. */
+const [SHOWS, HIDES] = ["runsc", "runsc-closed"] as const;
+const NETWORK = `sandlot-test-gvisor-${process.pid}`;
+const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
+/** How much longer than a start it may take to see that sockets cannot be seen, and to remove everything. */
+const NOTICED_MS = 2_000;
+
+const engine = await testEngine();
+const reason = "reason" in engine ? engine.reason : await whyNot(engine);
+if (reason !== null && process.env.CI === "true") throw new Error(`no gVisor: ${reason}`);
+
+if ("reason" in engine || reason !== null) it.skip(`the docker backend on gVisor (${reason})`, () => {});
+else {
+  beforeAll(async () => {
+    const Options = { "com.docker.network.bridge.enable_icc": "false" };
+    await engine.docker.createNetwork({ Name: NETWORK, Driver: "bridge", Options });
+  });
+  afterAll(async () => {
+    await engine.docker.getNetwork(NETWORK).remove();
+    await removeDaemon();
+    await engine.release();
+  }, STOPPING_MS);
+
+  describeBackend({
+    name: "docker on gVisor",
+    tools: suiteTools(["lifecycle", "workspaces", "liveness", "exec ending", "files"]),
+    blueprint,
+    open: () => openHarness(engine, { runtime: SHOWS }),
+    deviations: isWholeSuite ? searchDeviations : {},
+  });
+
+  describe("gVisor", () => {
+    it("is what the sandbox runs on, without capabilities and with the limits of its blueprint", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          const limits = { memoryBytes: 512 * 1024 * 1024, pidsMax: 64 };
+          const made = await stage.make(stage.newKey(), { blueprint: { ...blueprint, limits } });
+          const { HostConfig } = await engine.docker.getContainer(containerOf(made.created.ref)).inspect();
+          expect(HostConfig).toMatchObject({ Runtime: SHOWS, Memory: limits.memoryBytes, PidsLimit: limits.pidsMax });
+          const { sandbox } = await stage.attach(made.target);
+          expect((await sandbox.exec("cat /proc/version")).stdout).toMatch(/^Linux version 4\.4\.0/);
+          expect((await sandbox.exec("grep CapEff /proc/self/status")).stdout).toMatch(/:\s+0+\n/);
+        },
+        { docker: { runtime: SHOWS } },
+      ));
+
+    it("that hides sockets is noticed at once, told by name with what to do about it, and leaves nothing", () =>
+      onStage(engine, async (stage, harness) => {
+        const backendOf = (runtime: string) =>
+          harness.open({ docker: settingsIn(harness.home, harness.fleetId, engine, { runtime }).docker });
+        const [shows, hides] = [await backendOf(SHOWS), await backendOf(HIDES)];
+        const startMs = await stage.elapsedMs(() => stage.make(stage.newKey(), {}, shows));
+        let error: unknown;
+        const hiddenMs = await stage.elapsedMs(async () => {
+          error = await stage.make(stage.newKey(), {}, hides).catch((thrown: unknown) => thrown);
+        });
+        expect(error).toMatchObject({ code: "isolation_unavailable", details: { backend: "docker" } });
+        expect((error as { details: { fix: string } }).details.fix).toContain("--host-uds=all");
+        expect((await stage.refs()).length).toBe(1);
+        console.log(`refused and removed after ${Math.round(hiddenMs)} ms; a start takes ${Math.round(startMs)} ms`);
+        expect(hiddenMs).toBeLessThan(startMs + NOTICED_MS);
+      }));
+
+    it("that hides sockets is reached by a port where the network is open", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          const made = await stage.make();
+          const { sandbox } = await stage.attach(made.target);
+          expect((await sandbox.exec("echo by a port")).stdout).toBe("by a port\n");
+          const { NetworkSettings } = await engine.docker.getContainer(containerOf(made.created.ref)).inspect();
+          expect(Object.values(NetworkSettings.Ports).flat()).toMatchObject([{ HostIp: "127.0.0.1" }]);
+        },
+        { docker: { runtime: HIDES, network: NETWORK }, of: open },
+      ));
+
+    it("has no way out of ours, because its network is not the kernel's", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          await stage.rejects(stage.make(stage.newKey(), { blueprint: open }), "capability_missing");
+        },
+        { docker: { runtime: SHOWS } },
+      ));
+  });
+}
+
+async function whyNot({ docker }: TestEngine): Promise<string | null> {
+  const { Runtimes } = await docker.info();
+  if (Runtimes?.[SHOWS] !== undefined && Runtimes[HIDES] !== undefined) return null;
+  return "the engine has no runtime runsc: install Debian's runsc from backports, and start the engine again";
+}

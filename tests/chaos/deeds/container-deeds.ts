@@ -1,0 +1,117 @@
+/**
+ * What is done to containers by hand, while they are made, leased and parked: killed, removed, paused, and ended for want of
+ * memory. What ran says so, the next use works, and the workspace is as it was.
+ */
+
+import { writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import type Docker from "dockerode";
+import type { Lease } from "../../../packages/fleet/src/fleet.ts";
+import type { Yard } from "../stage/yard.ts";
+
+interface ContainerDeed {
+  readonly name: string;
+  readonly act: (container: Docker.Container, lease: Lease) => Promise<unknown>;
+  /** Whether the sandbox is the same afterwards, and what ran in it went on. */
+  readonly survives: boolean;
+}
+
+/** A command that was under way when its sandbox ended is told so within this. */
+const TOLD_MS = 15_000;
+const STARVING_MS = 15_000;
+
+const UNDER_LEASE: readonly ContainerDeed[] = [
+  { name: "a leased container killed", act: (container) => container.kill(), survives: false },
+  { name: "a leased container removed", act: (container) => container.remove({ force: true }), survives: false },
+  { name: "a leased container paused", act: (container) => container.pause(), survives: true },
+  { name: "a leased container out of memory", act: runOutOfMemory, survives: false },
+];
+
+const PARKED: readonly ContainerDeed[] = [
+  { name: "a parked container killed", act: (container) => container.kill(), survives: false },
+  { name: "a parked container removed", act: (container) => container.remove({ force: true }), survives: false },
+  { name: "a parked container paused", act: (container) => container.pause(), survives: true },
+];
+
+const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; readonly act: ContainerDeed["act"] }[] = [
+  { name: "a new container removed", at: "create", act: (container) => container.remove({ force: true }) },
+  { name: "a starting container removed", at: "start", act: (container) => container.remove({ force: true }) },
+  { name: "a starting container killed", at: "start", act: (container) => container.kill() },
+  { name: "a starting container paused", at: "start", act: (container) => container.pause() },
+];
+
+export async function containerDeeds(yard: Yard, rounds: number): Promise<void> {
+  for (let round = 0; round < rounds; round += 1) {
+    for (const deed of UNDER_LEASE) await yard.deed(deed.name, () => underLease(yard, deed, `leased-${round}`));
+    for (const deed of PARKED) await yard.deed(deed.name, () => whileParked(yard, deed, `parked-${round}`));
+    for (const deed of IN_THE_MAKING) await yard.deed(deed.name, () => inTheMaking(yard, deed, `made-${round}`));
+  }
+}
+
+async function underLease(yard: Yard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
+  const lease = await yard.fleet.acquire({ thread });
+  const { generation } = lease;
+  await lease.sandbox.exec("echo mine > note");
+  const container = await yard.containerIn(thread);
+  const running = lease.sandbox.exec("sleep 1; echo through").then(
+    ({ stdout }) => stdout,
+    () => "told",
+  );
+  await act(container, lease);
+  const since = performance.now();
+  const { ms: usableMs } = await yard.used(thread, since, "mine", lease);
+  const told = await yard.settles("a command under way", running, TOLD_MS);
+  if (survives && told !== "through\n") yard.tally.violated(`${name}: a command ended with ${told}`);
+  if (survives !== (lease.generation === generation))
+    yard.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
+  await lease.release();
+  await yard.end(thread);
+  return usableMs;
+}
+
+async function whileParked(yard: Yard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
+  const lease = await yard.fleet.acquire({ thread });
+  const { generation } = lease;
+  await lease.sandbox.exec("echo mine > note");
+  await lease.release();
+  await act(await yard.containerIn(thread), lease);
+  const since = performance.now();
+  const next = await yard.acquire({ thread });
+  if (next !== null && survives !== (next.generation === generation))
+    yard.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
+  const usableMs = await yard.usable(thread, since, "mine", next);
+  await yard.end(thread);
+  return usableMs;
+}
+
+/** The acquire under way is served or refused, and the next one is served. */
+async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
+  const { docker } = yard.engine;
+  const filters = { type: ["container" as const], event: [deed.at], label: [`sandlot.fleet=${yard.fleetId}`] };
+  const stream = await docker.getEvents({ filters });
+  const done = new Promise<unknown>((resolve) => {
+    stream.once("data", (line: Buffer) => {
+      const { Actor } = JSON.parse(line.toString("utf8").split("\n", 1)[0] ?? "{}") as { Actor: { ID: string } };
+      // It may have got further by then, and the engine may refuse: the deed was tried.
+      resolve(deed.act(docker.getContainer(Actor.ID), yard.keeper).catch(() => {}));
+    });
+  });
+  const since = performance.now();
+  const waiting = yard.acquire({ thread });
+  await done;
+  (stream as unknown as { destroy(): void }).destroy();
+  const usableMs = await yard.usable(thread, since, null, await waiting);
+  await yard.end(thread);
+  return usableMs;
+}
+
+/** Its first process is made what the kernel ends first, before the command that takes all memory. */
+async function runOutOfMemory(container: Docker.Container, lease: Lease): Promise<void> {
+  const { State } = await container.inspect();
+  writeFileSync(`/proc/${State.Pid}/oom_score_adj`, "1000");
+  const take = `exec perl -e 'my $x = "x" x (400 * 1024 * 1024); sleep 5'`;
+  await lease.sandbox.exec(`echo 0 > /proc/self/oom_score_adj; ${take}`, { timeoutMs: STARVING_MS }).catch(() => {});
+  const ended = container.wait({ condition: "not-running" }).then(() => "ended");
+  if ((await Promise.race([ended, sleep(STARVING_MS, "lives", { ref: false })])) === "lives")
+    throw new Error("it did not end for want of memory");
+}

@@ -1,0 +1,107 @@
+/**
+ * What is done to the engine under load: restarted, killed, stopped for a while, and its disk filled. Not answering is never
+ * taken for a death, every call settles, and afterwards everybody is served.
+ */
+
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Yard } from "../stage/yard.ts";
+import { Load } from "./load.ts";
+
+const CALLERS = 3;
+/** Long enough that calls are under way when it happens, and that some fail in between. */
+const UNDER_WAY_MS = 600;
+const GONE_MS = 1_500;
+const FROZEN_MS = 6_000;
+/** While the engine does not answer, what is held does. */
+const HELD_ANSWER_MS = 5_000;
+
+export async function engineRestart(yard: Yard): Promise<void> {
+  const act = () => endedAndStarted(yard, "SIGTERM", false);
+  await yard.deed("the engine restarted", act, { endsEverything: true });
+}
+
+export async function engineKill(yard: Yard): Promise<void> {
+  const act = () => endedAndStarted(yard, "SIGKILL", false);
+  await yard.deed("the engine killed", act, { endsEverything: true });
+}
+
+/** An engine that leaves its containers running: nobody loses anything. */
+export async function engineKillLiving(yard: Yard): Promise<void> {
+  // Only an engine that was started so leaves them.
+  await yard.deed("the engine restarted to keep containers", () => endedAndStarted(yard, "SIGTERM", true), {
+    endsEverything: true,
+  });
+  await yard.deed("the engine killed, containers kept", () => endedAndStarted(yard, "SIGKILL", true));
+  await yard.deed("the engine restarted as before", () => endedAndStarted(yard, "SIGTERM", false));
+}
+
+async function endedAndStarted(yard: Yard, signal: "SIGTERM" | "SIGKILL", keeps: boolean): Promise<number> {
+  const { engine } = yard;
+  const load = new Load(yard, CALLERS);
+  try {
+    await load.served(performance.now());
+    await sleep(UNDER_WAY_MS);
+    await engine.end(signal);
+    await sleep(GONE_MS);
+    await engine.start(keeps);
+    return await load.served(performance.now());
+  } finally {
+    await load.end();
+  }
+}
+
+export async function engineFreeze(yard: Yard): Promise<void> {
+  await yard.deed("the engine stopped for a while", async () => {
+    const { engine } = yard;
+    const load = new Load(yard, CALLERS);
+    try {
+      await load.served(performance.now());
+      await sleep(UNDER_WAY_MS);
+      engine.freeze();
+      const frozenAt = performance.now();
+      try {
+        await heldWorks(yard, "an engine that stands still");
+        await sleep(Math.max(0, FROZEN_MS - (performance.now() - frozenAt)));
+      } finally {
+        engine.thaw();
+      }
+      return await load.served(performance.now());
+    } finally {
+      await load.end();
+    }
+  });
+}
+
+export async function engineDiskFull(yard: Yard): Promise<void> {
+  await yard.deed("the engine's disk full", async () => {
+    const { engine } = yard;
+    const load = new Load(yard, CALLERS);
+    try {
+      await load.served(performance.now());
+      engine.fill();
+      try {
+        await heldWorks(yard, "a full disk");
+        // New ones are made, or refused with a reason; either way the call ends.
+        const leases = await Promise.all([0, 1].map((index) => yard.acquire({ thread: `full-${index}` })));
+        for (const lease of leases) await lease?.release();
+        await sleep(GONE_MS);
+      } finally {
+        engine.empty();
+      }
+      const usableMs = await load.served(performance.now());
+      for (const index of [0, 1]) await yard.end(`full-${index}`);
+      return usableMs;
+    } finally {
+      await load.end();
+    }
+  });
+}
+
+async function heldWorks(yard: Yard, meanwhile: string): Promise<void> {
+  const answer = await yard.settles(
+    `a held sandbox, with ${meanwhile},`,
+    yard.keeper.sandbox.exec("cat note"),
+    HELD_ANSWER_MS,
+  );
+  if (answer?.stdout !== "kept\n") yard.tally.violated(`with ${meanwhile}, the keeper did not work`);
+}

@@ -1,0 +1,48 @@
+/**
+ * Everything of one fleet that is on this machine: containers of the engine's, its networks and volumes, and the files and
+ * directories that are made for a sandbox.
+ */
+
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import type { FleetId } from "@sandlot/contract";
+import type Docker from "dockerode";
+import { dockerLayout } from "../../../packages/fleet/src/backends/docker/objects/container-objects.ts";
+
+/** Below the fleet's directory. What every sandbox shares (`frames`) stays. */
+const DIRECTORIES = ["containers", "slots", "markers", "quarantine", "homes/.trash"];
+/** What outlives a workspace that was purged: which generation used it last, and whose it was. */
+const OF_A_PURGED_HOME = /^(fence\.|names\.json$)/;
+
+export async function leftovers(docker: Docker, home: string, fleetId: FleetId): Promise<readonly string[]> {
+  const layout = dockerLayout(home, fleetId, "/tmp");
+  const places = [...DIRECTORIES.map((name) => join(layout.root, name)), layout.sockets, layout.egress];
+  const files = places.flatMap((place) => entries(place).map((name) => join(place, name)));
+  const homes = entries(join(layout.root, "homes")).filter((name) => !name.startsWith("."));
+  const data = homes.flatMap((home) =>
+    entries(join(layout.root, "homes", home))
+      .filter((name) => !OF_A_PURGED_HOME.test(name))
+      .map((name) => join(layout.root, "homes", home, name)),
+  );
+  const labelled = { label: [`sandlot.fleet=${fleetId}`] };
+  const containers = await docker.listContainers({ all: true, filters: labelled });
+  const networks = (await docker.listNetworks()).filter(({ Name }) => !BUILT_IN.has(Name));
+  const { Volumes } = await docker.listVolumes();
+  return [
+    ...files,
+    ...data,
+    ...containers.map(({ Id, State }) => `container ${Id} (${State})`),
+    ...networks.map(({ Name }) => `network ${Name}`),
+    ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
+  ].toSorted();
+}
+
+const BUILT_IN: ReadonlySet<string> = new Set(["none", "host", "bridge"]);
+
+function entries(path: string): readonly string[] {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,253 @@
+/**
+ * Where the deeds are done: an engine, the fleet they are done to, and who must not be hurt by it.
+ *
+ *   the fleet      opened in this process, in a home of its own; the processes that are killed share its store
+ *   the keeper     a lease of the fleet's that nothing is done to
+ *   the neighbour  a lease of another fleet on the same engine
+ *   the bystander  a container that has nothing to do with Sandlot
+ */
+
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type FleetId, isSandlotError } from "@sandlot/contract";
+import type Docker from "dockerode";
+import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
+import type { AcquireRequest, Fleet, Lease } from "../../../packages/fleet/src/fleet.ts";
+import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
+import type { ChaosEngine } from "./engine.ts";
+import { leftovers } from "./leftovers.ts";
+import type { Tally } from "./tally.ts";
+
+const MIB = 1024 * 1024;
+const ACQUIRE_MS = 30_000;
+/** What a call may take beyond its own deadline before it counts as one that never settles. */
+const MARGIN_MS = 10_000;
+const SETTLE_MS = 45_000;
+const USABLE_MS = 60_000;
+const KEEPER = "keeper";
+
+export class Yard {
+  readonly engine: ChaosEngine;
+  readonly tally: Tally;
+  readonly config: FleetConfig;
+  readonly fleetId: FleetId;
+  /** Both go with the engine's place, however the run ends. */
+  readonly #home: string;
+  readonly #otherHome: string;
+  #fleet: Fleet | null = null;
+  #other: Fleet | null = null;
+  #keeper: Lease | null = null;
+  #neighbour: Lease | null = null;
+  #bystander: Docker.Container | null = null;
+  /** What is there while nothing but the keeper is. */
+  #baseline: readonly string[] = [];
+  #seen = { keeper: 0, neighbour: 0, bystander: "" };
+
+  constructor(engine: ChaosEngine, tally: Tally) {
+    this.engine = engine;
+    this.tally = tally;
+    this.#home = join(engine.place, "home");
+    this.#otherHome = join(engine.place, "other");
+    const mark = randomBytes(3).toString("hex");
+    this.fleetId = `chaos-${mark}` as FleetId;
+    this.config = this.#configOf(this.#home, this.fleetId);
+  }
+
+  async open(): Promise<void> {
+    this.#fleet = await openFleet(this.config);
+    this.#other = await openFleet(this.#configOf(this.#otherHome, `${this.fleetId}-other`));
+    this.#neighbour = await this.#other.acquire({ thread: "neighbour" });
+    const Labels = { "sandlot.fleet": `${this.fleetId}x` };
+    this.#bystander = await this.engine.docker.createContainer({
+      ...{ Image: this.engine.image, Cmd: ["sleep", "100000"], Labels, name: "sandlot-bystander" },
+      HostConfig: { NetworkMode: "none" },
+    });
+    await this.#bystander.start();
+    await this.begin();
+  }
+
+  get fleet(): Fleet {
+    if (this.#fleet === null) throw new Error("The yard is not open.");
+    return this.#fleet;
+  }
+
+  get keeper(): Lease {
+    if (this.#keeper === null) throw new Error("There is no keeper.");
+    return this.#keeper;
+  }
+
+  /** A fresh keeper, and a look at how everything is before the deeds that follow. */
+  async begin(): Promise<void> {
+    this.#keeper = await this.fleet.acquire({ thread: KEEPER });
+    await this.#keeper.sandbox.exec("echo kept > note");
+    this.#baseline = await this.#left();
+    await this.#lookAtOthers();
+  }
+
+  /** Runs a deed. Afterwards nothing of it is left, and nobody was hurt who was not meant. */
+  async deed(name: string, act: () => Promise<number>, options: { readonly endsEverything?: boolean } = {}) {
+    try {
+      const ms = await act();
+      this.tally.usable(name, ms);
+      console.log(`${name}: usable after ${ms.toFixed(0)} ms`);
+    } catch (error) {
+      this.tally.violated(`${name}: ${error instanceof Error ? error.stack : String(error)}`);
+    }
+    if (options.endsEverything === true) await this.#afterTheEnd(name);
+    else {
+      await this.#settled(name, this.#baseline);
+      await this.#checkOthers(name);
+    }
+  }
+
+  /** An acquire that must settle: with a lease, or with an error that has a code. */
+  async acquire(request: AcquireRequest): Promise<Lease | null> {
+    const acquiring = this.fleet.acquire({ timeoutMs: ACQUIRE_MS, ...request });
+    const lease = await this.settles(`an acquire of ${request.thread}`, acquiring);
+    return lease ?? null;
+  }
+
+  /** `undefined` for what was refused, or never settled. */
+  async settles<T>(what: string, call: Promise<T>, withinMs = ACQUIRE_MS + MARGIN_MS): Promise<T | undefined> {
+    const late = Symbol("late");
+    const timer = new AbortController();
+    const answer = await Promise.race([
+      call.catch((error: unknown) => {
+        if (isSandlotError(error) && error.code !== "internal") this.tally.refused(error.code);
+        else this.tally.violated(`${what} ended with ${error instanceof Error ? error.stack : String(error)}`);
+        return undefined;
+      }),
+      sleep(withinMs, late, { signal: timer.signal }).catch(() => late),
+    ]);
+    timer.abort();
+    if (answer === late) this.tally.violated(`${what} did not settle within ${withinMs} ms`);
+    else this.tally.settledCount += 1;
+    return answer === late ? undefined : (answer as T | undefined);
+  }
+
+  /** The same, and the thread is given back. */
+  async usable(thread: string, since: number, note: string | null, held: Lease | null = null): Promise<number> {
+    const { lease, ms } = await this.used(thread, since, note, held);
+    await lease.release();
+    return ms;
+  }
+
+  /** Uses a thread until it works, and answers how long after `since` that was. `note` must be in its workspace. */
+  async used(thread: string, since: number, note: string | null, held: Lease | null = null) {
+    let last: unknown;
+    let lease = held;
+    while (performance.now() - since < USABLE_MS) {
+      lease ??= await this.acquire({ thread });
+      if (lease === null) continue;
+      try {
+        const { stdout } = await lease.sandbox.exec("cat note 2>/dev/null; echo usable");
+        const expected = `${note === null ? "" : `${note}\n`}usable\n`;
+        if (note !== null && stdout !== expected)
+          this.tally.violated(`${thread} has ${JSON.stringify(stdout)} in place of ${JSON.stringify(expected)}`);
+        return { lease, ms: performance.now() - since };
+      } catch (error) {
+        last = error;
+        await sleep(20);
+      }
+    }
+    await lease?.release();
+    throw new Error(`${thread} was not usable within ${USABLE_MS} ms: ${last}`);
+  }
+
+  async end(thread: string): Promise<void> {
+    await this.settles(`destroy of ${thread}`, this.fleet.destroy({ thread }, { purge: true, force: true }));
+  }
+
+  containerIn(thread: string): Promise<Docker.Container> {
+    return this.#containerOf(this.fleet, thread);
+  }
+
+  async close(): Promise<void> {
+    await this.#keeper?.release();
+    if (this.#fleet !== null) {
+      await this.end(KEEPER);
+      await this.#settled("the end", []);
+      await this.#fleet.close({ destroy: true });
+    }
+    await this.#neighbour?.release();
+    await this.#other?.destroy({ thread: "neighbour" }, { purge: true });
+    await this.#other?.close({ destroy: true });
+    await this.#bystander?.remove({ force: true });
+  }
+
+  #left(): Promise<readonly string[]> {
+    return leftovers(this.engine.docker, this.#home, this.fleetId);
+  }
+
+  /** Waits until the engine, the store and the disk hold nothing but `expected`. */
+  async #settled(after: string, expected: readonly string[]): Promise<void> {
+    const deadline = performance.now() + SETTLE_MS;
+    for (;;) {
+      const left = (await this.#left().catch((error) => [String(error)])).filter((thing) => !expected.includes(thing));
+      const findings = left.length > 0 ? [] : await this.fleet.audit();
+      if (left.length === 0 && findings.length === 0) return;
+      if (performance.now() > deadline) {
+        const records = (await this.fleet.list()).map(({ thread, state }) => `${thread}: ${state}`);
+        const all = [...left, ...findings.map((finding) => JSON.stringify(finding)), ...records];
+        return this.tally.violated(`after ${after}: left behind: ${all.join(", ")}`);
+      }
+      await sleep(100);
+    }
+  }
+
+  /** Everything that ran has ended with the engine: what counts is that all of it comes back, and nothing else is gone. */
+  async #afterTheEnd(after: string): Promise<void> {
+    if (!this.engine.keepsContainers) await this.#bystander?.start().catch(() => {});
+    else await this.#checkOthers(after);
+    const since = performance.now();
+    await this.usable(KEEPER, since, "kept", this.#keeper);
+    await this.end(KEEPER);
+    await this.#settled(after, []);
+    await this.#other?.list();
+    await this.#neighbour?.sandbox.exec("echo back");
+    await this.begin();
+  }
+
+  async #lookAtOthers(): Promise<void> {
+    const state = (await this.#bystander?.inspect())?.State;
+    if (state?.Running !== true) this.tally.violated("the bystander does not run");
+    const bystander = state?.StartedAt ?? "";
+    this.#seen = { keeper: this.keeper.generation, neighbour: this.#neighbour?.generation ?? 0, bystander };
+  }
+
+  async #checkOthers(after: string): Promise<void> {
+    const before = this.#seen;
+    try {
+      await this.keeper.sandbox.exec("true");
+      await this.#neighbour?.sandbox.exec("true");
+    } catch (error) {
+      this.tally.violated(`after ${after}: ${error}`);
+    }
+    await this.#lookAtOthers();
+    for (const who of ["keeper", "neighbour", "bystander"] as const)
+      if (this.#seen[who] !== before[who]) this.tally.violated(`after ${after}: the ${who} was ended`);
+  }
+
+  async #containerOf(fleet: Fleet, thread: string): Promise<Docker.Container> {
+    const found = await fleet.find({ thread });
+    const filters = { label: [`sandlot.fleet=${this.fleetId}`, `sandlot.sandbox=${found?.sandboxId}`] };
+    const [listed] = await this.engine.docker.listContainers({ all: true, filters });
+    if (listed === undefined) throw new Error(`${thread} has no container`);
+    return this.engine.docker.getContainer(listed.Id);
+  }
+
+  #configOf(home: string, fleetId: string): FleetConfig {
+    const { host, image } = this.engine;
+    return {
+      ...{ backend: "docker", home, fleetId, limits: { max: 30 } },
+      docker: { host, image, pull: "never", tmpBytes: 64 * MIB, homeBytes: 64 * MIB },
+      blueprints: { default: { limits: { memoryBytes: 256 * MIB, pidsMax: 256 } } },
+      acquireTimeoutMs: ACQUIRE_MS,
+      sessionLifetimeMs: 6_000,
+      housekeepingIntervalMs: 500,
+      stopTimeoutMs: 10_000,
+      orphanTimeoutMs: 20_000,
+    };
+  }
+}
