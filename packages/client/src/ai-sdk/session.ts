@@ -10,6 +10,7 @@
 import { DEFAULT_CWD, type ExecResult, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxSession } from "ai";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
+import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { type RunOptions, SandboxRun } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
@@ -63,7 +64,9 @@ async function runCommand(run: SandboxRun, { command, workingDirectory, env, abo
       }),
     { signal: abortSignal },
   );
-  return { exitCode: exitCodeOf(result), stdout: result.stdout, stderr: result.stderr };
+  // The one place where a tool that uses the session shows the model words.
+  const stderr = noticeInWords(run.takeNotice()) + result.stderr;
+  return { exitCode: exitCodeOf(result), stdout: result.stdout, stderr };
 }
 
 /** A number also for what did not exit by itself, as shells have it. */

@@ -8,14 +8,7 @@
  * - A search from the root means the thread's own files, not the operating system's.
  */
 
-import {
-  DEFAULT_CWD,
-  type FileStat,
-  isSandlotError,
-  type Recovery,
-  type Sandbox,
-  WORKSPACE_ROOT,
-} from "@sandlot/contract";
+import { DEFAULT_CWD, type FileStat, isSandlotError, type Sandbox, WORKSPACE_ROOT } from "@sandlot/contract";
 import type {
   DeleteResult,
   EditResult,
@@ -31,6 +24,7 @@ import type {
   SandboxBackendProtocolV2,
   WriteResult,
 } from "deepagents";
+import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath, isWithin } from "../tools/paths.ts";
 import { imageTypeOf } from "../tools/read-tool.ts";
 import type { SandboxSource } from "../tools/source.ts";
@@ -62,7 +56,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
       const { status, exitCode, stdout, stderr, stdoutDroppedBytes, durationMs } = result;
       const cut = stdoutDroppedBytes > 0 ? `[the first ${stdoutDroppedBytes} bytes were dropped]\n` : "";
       const end = status === "completed" ? "" : `\n[${status} after ${(durationMs / 1000).toFixed(1)} s]`;
-      const output = noticeOf(run.takeNotice()) + cut + stdout + stderr + end;
+      const output = noticeInWords(run.takeNotice()) + cut + stdout + stderr + end;
       return { output, exitCode, truncated: stdoutDroppedBytes > 0 };
     } catch (error) {
       return { output: `Error: ${problemOf(error)}`, exitCode: null, truncated: false };
@@ -130,8 +124,9 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
     return this.#answer(async ({ files }) => {
       const options = { literal: true, caseSensitive: true, maxResults: maxCount ?? RESULTS_MAX };
       const filter = glob == null ? {} : { glob: glob.includes("/") ? glob : `**/${glob}` };
-      const { matches, truncated } = await files.grep(from(path), pattern, { ...options, ...filter });
-      return { matches: matches.map((m) => ({ path: outside(m.path), line: m.lineNumber, text: m.line })), truncated };
+      const result = await files.grep(from(path), pattern, { ...options, ...filter });
+      const matches = result.matches.map((m) => ({ path: outside(m.path), line: m.lineNumber, text: m.line }));
+      return { matches, truncated: result.truncated || result.skippedFiles > 0 || result.skippedLines > 0 };
     });
   }
 
@@ -256,9 +251,4 @@ function fileErrorOf(error: unknown): NonNullable<FileUploadResponse["error"]> {
   if (isSandlotError(error, "permission_denied") || isSandlotError(error, "read_only_path")) return "permission_denied";
   if (isSandlotError(error, "invalid_path") || isSandlotError(error, "not_a_directory")) return "invalid_path";
   throw error;
-}
-
-function noticeOf(notice: Recovery | null): string {
-  if (notice === null) return "";
-  return `[The sandbox was replaced by a new one. Lost: ${notice.lost.join(", ")}. Kept: ${notice.survived.join(", ")}.]\n`;
 }

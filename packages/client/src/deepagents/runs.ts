@@ -85,7 +85,7 @@ export class BackendRuns {
     try {
       return await this.#context.run(id, action);
     } catch (error) {
-      await this.#runs.get(id)?.release();
+      await this.#runs.get(id)?.releaseWhenUnused();
       throw error;
     } finally {
       signal?.removeEventListener("abort", abort);

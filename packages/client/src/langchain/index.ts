@@ -119,7 +119,7 @@ class Runs {
     try {
       return await action();
     } catch (error) {
-      await box()?.run.release();
+      await box()?.run.releaseWhenUnused();
       throw error;
     } finally {
       signal?.removeEventListener("abort", abort);

@@ -7,6 +7,7 @@
 import type { CommandResult, ExecuteCommandOptions, ProviderStatus, WorkspaceSandbox } from "@mastra/core/workspace";
 import { DEFAULT_CWD, type ExecResult, type FollowEnd, type Sandbox, SandlotError } from "@sandlot/contract";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
+import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { type RunOptions, SandboxRun } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
@@ -68,9 +69,8 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
     const line = args.length === 0 ? command : [command, ...args];
     const signal = anySignal(options.abortSignal, this.#run.ending);
     const result = await this.#run.use((sandbox) => execute(sandbox, line, options, signal), { signal });
-    const notice = this.#run.takeNotice();
-    const told = notice === null ? "" : `[The sandbox was replaced by a new one. Lost: ${notice.lost.join(", ")}.]\n`;
-    return { ...commandResult(result), stderr: told + result.stderr, command, args };
+    const stderr = noticeInWords(this.#run.takeNotice()) + result.stderr;
+    return { ...commandResult(result), stderr, command, args };
   }
 }
 

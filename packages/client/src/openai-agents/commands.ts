@@ -9,8 +9,10 @@
 
 import type { ExecCommandArgs, SandboxExecResult, WriteStdinArgs } from "@openai/agents/sandbox";
 import { type FollowEnd, type Recovery, type Sandbox, SandlotError } from "@sandlot/contract";
+import { noticeInWords } from "../tools/notice.ts";
 import type { SandboxRun } from "../tools/run.ts";
 import { headOf, tailOf } from "../tools/text.ts";
+import { later } from "../wire/clock.ts";
 
 const YIELD_MS = 10_000;
 const WRITE_YIELD_MS = 250;
@@ -37,6 +39,7 @@ export class RunningCommands {
   ): Promise<SandboxExecResult> {
     const command = args.shell === undefined ? args.cmd : [args.shell, "-c", args.cmd];
     return this.#run.use(async (sandbox) => {
+      this.#checkRoom();
       const options = { cwd: args.workdir, env, timeoutMs: 0, keepStdinOpen: true, signal: this.#run.ending };
       const { execId } = await sandbox.spawn(command, options);
       const running = { execId, from: { stdout: 0, stderr: 0 } };
@@ -55,9 +58,13 @@ export class RunningCommands {
     });
   }
 
-  #number(running: Running): number {
+  /** Asked before a command is started, so that none runs which nobody can reach. */
+  #checkRoom(): void {
     if (this.#running.size >= RUNNING_MAX)
       throw new SandlotError("exec_limit", { running: this.#running.size, max: RUNNING_MAX, retryAfterMs: 1_000 });
+  }
+
+  #number(running: Running): number {
     this.#lastNumber += 1;
     this.#running.set(this.#lastNumber, running);
     return this.#lastNumber;
@@ -65,10 +72,11 @@ export class RunningCommands {
 
   async #collect(sandbox: Sandbox, running: Running, number: number, yieldMs: number, maxTokens: number | undefined) {
     const collected = new Collected();
-    const patience = AbortSignal.timeout(yieldMs);
+    const patience = new AbortController();
+    const stop = later(yieldMs, () => patience.abort());
     let end: FollowEnd | null = null;
     try {
-      const signal = AbortSignal.any([patience, this.#run.ending]);
+      const signal = AbortSignal.any([patience.signal, this.#run.ending]);
       for await (const event of sandbox.execs.follow(running.execId, { from: { ...running.from }, signal })) {
         if (event.type === "end") end = event.end;
         else if (event.type === "output") {
@@ -80,7 +88,9 @@ export class RunningCommands {
         }
       }
     } catch (error) {
-      if (!patience.aborted || this.#run.isEnded()) throw error;
+      if (!patience.signal.aborted || this.#run.isEnded()) throw error;
+    } finally {
+      stop();
     }
     if (end !== null) this.#running.delete(number);
     return collected.result(end, number, yieldMs, maxTokens);
@@ -126,8 +136,7 @@ function middleCut(text: string, maxChars: number): string {
 
 /** In the words that the SDK's own sessions use, which models know. */
 export function inWords(result: SandboxExecResult, notice: Recovery | null): string {
-  const lines = notice === null ? [] : [`[The sandbox was replaced by a new one. Lost: ${notice.lost.join(", ")}.]`];
-  lines.push(`Wall time: ${result.wallTimeSeconds.toFixed(4)} seconds`);
+  const lines = [`${noticeInWords(notice)}Wall time: ${result.wallTimeSeconds.toFixed(4)} seconds`];
   if (result.sessionId !== undefined) lines.push(`Process running with session ID ${result.sessionId}`);
   else lines.push(`Process exited with code ${result.exitCode}`);
   if (result.originalTokenCount !== undefined) lines.push(`Original token count: ${result.originalTokenCount}`);

@@ -65,7 +65,7 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
   }
 
   writeStdin(args: WriteStdinArgs): Promise<string> {
-    return toldToModel(async () => inWords(await this.#commands.write(args), null));
+    return toldToModel(async () => inWords(await this.#commands.write(args), this.#run.takeNotice()));
   }
 
   /** What decides whether the model gets `write_stdin`, which follows and feeds commands that go on. */

@@ -28,14 +28,16 @@ export const bashTool = defineTool({
   }),
   readOnly: false,
   ownLimit: false,
-  async run({ command, timeout_seconds }, { shell, environment, signal }): Promise<ToolAnswer> {
+  async run({ command, timeout_seconds }, { shell, environment, signal, redactEnd }): Promise<ToolAnswer> {
     const before = shell.cwd;
     const timeoutMs = timeout_seconds === undefined ? undefined : Math.ceil(timeout_seconds * 1000);
-    const result = await shell.exec(command, {
-      environment,
-      signal,
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    });
+    const limits = { environment, signal, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+    const whole = await shell.exec(command, limits);
+    const result = {
+      ...whole,
+      ...(whole.stdoutDroppedBytes > 0 ? { stdout: redactEnd(whole.stdout) } : {}),
+      ...(whole.stderrDroppedBytes > 0 ? { stderr: redactEnd(whole.stderr) } : {}),
+    };
     const { status, exitCode, stdout, stderr, durationMs } = result;
     const code = status === "completed" ? (exitCode === 0 ? undefined : "command_failed") : `command_${status}`;
     return {
@@ -65,6 +67,8 @@ function* remarksOn(result: ShellResult, cwdBefore: string): Generator<string> {
 function endOf({ status, exitCode, signal, durationMs }: ShellResult): string {
   const seconds = (durationMs / 1000).toFixed(1);
   if (status === "timed_out") return `timed out after ${seconds} s: the command and all it started were ended`;
+  if (status === "lost")
+    return `lost after ${seconds} s: everything in the sandbox was ended, so it is not known how far it got`;
   if (status !== "completed")
     return `the command was ended${signal === null ? "" : ` by ${signal}`} after ${seconds} s`;
   return exitCode === null ? `ended by ${signal ?? "a signal"}` : `exit code: ${exitCode}`;

@@ -41,16 +41,26 @@ async function wholeFile(files: SandboxFiles, path: string): Promise<Uint8Array>
   const { kind, sizeBytes } = await files.stat(path);
   const maxBytes = TOOL_LIMITS.readFileMaxBytes;
   if (kind === "directory") throw new SandlotError("is_a_directory", { path });
-  if (sizeBytes > maxBytes) throw new SandlotError("file_too_large", { path, sizeBytes, maxBytes });
+  if (sizeBytes > maxBytes) throw tooLarge(path, `${sizeBytes} bytes`, maxBytes);
   // What is behind a link, or grows meanwhile, is limited too.
   const bytes = await files.read(path, { length: maxBytes + 1 });
-  if (bytes.length > maxBytes) throw new SandlotError("file_too_large", { path, sizeBytes: bytes.length, maxBytes });
+  if (bytes.length > maxBytes) throw tooLarge(path, `more than ${maxBytes} bytes`, maxBytes);
   return bytes;
+}
+
+function tooLarge(path: string, size: string, maxBytes: number): ToolRefusal {
+  return new ToolRefusal(
+    "file_too_large",
+    `${path} has ${size}; read_file takes up to ${maxBytes}. Look at parts of it with bash, for example \`sed -n '1,200p'\`, \`head -c\` or \`grep -n\`.`,
+  );
 }
 
 function imageAnswer(path: string, mimeType: string, bytes: Uint8Array): ToolAnswer {
   if (bytes.length > TOOL_LIMITS.imageMaxBytes)
-    throw new SandlotError("file_too_large", { path, sizeBytes: bytes.length, maxBytes: TOOL_LIMITS.imageMaxBytes });
+    throw new ToolRefusal(
+      "file_too_large",
+      `${path} is an image of ${bytes.length} bytes; they are shown up to ${TOOL_LIMITS.imageMaxBytes}. Make it smaller with a program first.`,
+    );
   return { text: `${path}: ${mimeType}, ${bytes.length} bytes`, images: [{ mimeType, bytes }] };
 }
 
@@ -83,9 +93,22 @@ function linesOf(text: string, startLine: number, endLine: number | undefined): 
   const lines = text.split("\n").slice(startLine - 1, Math.min(endLine ?? lineCount, lineCount));
   const wanted = lines.join("\n");
   if (wanted.length <= TOOL_LIMITS.readMaxChars) return wanted;
-  const shown = headOf(wanted, TOOL_LIMITS.readMaxChars);
-  const last = startLine + countLines(shown) - 1;
-  return `${shown}${shown.endsWith("\n") ? "" : "\n"}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
+  const whole = wholeLines(wanted, TOOL_LIMITS.readMaxChars);
+  if (whole === "") return partOfLine(lines[0] ?? "", startLine, lineCount);
+  const last = startLine + countLines(whole) - 1;
+  return `${whole}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
+}
+
+/** As many lines as fit, each of them whole: going on with the next one then shows everything. */
+function wholeLines(text: string, maxChars: number): string {
+  return text.slice(0, text.lastIndexOf("\n", maxChars - 1) + 1);
+}
+
+/** No range of lines shows the rest of a line that is too long by itself. */
+function partOfLine(line: string, number: number, lineCount: number): string {
+  const shown = headOf(line, TOOL_LIMITS.readMaxChars);
+  const next = number < lineCount ? `, the next line with start_line=${number + 1}` : "";
+  return `${shown}\n[cut: ${shown.length} of the ${line.length} characters of line ${number} are shown. See the rest with bash, for example \`sed -n ${number}p FILE | cut -c ${shown.length + 1}-\`${next}]`;
 }
 
 /** Whether the path leads nowhere, as opposed to somewhere unreadable. */

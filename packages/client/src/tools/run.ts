@@ -14,13 +14,22 @@
  * - A change of generation is told exactly once, through `takeNotice`.
  */
 
-import { isSandlotError, type Recovery, type Sandbox, SandlotError } from "@sandlot/contract";
+import { isSandlotError, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
 import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
 import { threadFrom, userFrom } from "./thread-identity.ts";
 import { anySignal, later, unlessAborted } from "./waiting.ts";
 
 /** Longer than a model thinks, shorter than anybody wants to pay for a forgotten lease. */
 const IDLE_RELEASE_MS = 600_000;
+/** Ending a process tree takes its grace, and the answer its way back. */
+const SETTLING_MAX_MS = SANDBOX_LIMITS.killGraceMs + 3_000;
+/** What a new sandbox lacks, whatever became of the files. */
+const REPLACED: Recovery = {
+  kind: "restored",
+  lost: ["processes", "temporary files", "installed packages"],
+  survived: [],
+};
+const EMPTIED: Recovery = { kind: "empty", lost: [...REPLACED.lost, "workspace"], survived: [] };
 /** A use is repeated this often: once for the loss, once more for a loss right after it. */
 const ATTEMPTS_MAX = 3;
 
@@ -53,10 +62,16 @@ export class SandboxRun implements AsyncDisposable {
   #lease: SandboxLease | null = null;
   #ended: Promise<void> | null = null;
   #generation: number | null = null;
+  /** The lease whose generation that is. */
+  #seen: WeakRef<SandboxLease> | null = null;
   #notice: Recovery | null = null;
+  /** Actions and streams; only actions are waited for at the end, since a stream's reader may never come back. */
   #usesUnderWay = 0;
+  #actionsUnderWay = 0;
+  #onSettled: (() => void) | null = null;
   #useCount = 0;
   #idleArmed = false;
+  #releaseWanted = false;
 
   constructor(source: SandboxSource, options: RunOptions) {
     this.source = source;
@@ -94,6 +109,7 @@ export class SandboxRun implements AsyncDisposable {
   /** Uses the sandbox, taking a lease first where there is none. */
   async use<T>(action: (sandbox: Sandbox) => Promise<T>, options: UseOptions = {}): Promise<T> {
     const signal = anySignal(this.#options.signal, options.signal);
+    this.#actionsUnderWay += 1;
     this.#usesUnderWay += 1;
     this.#useCount += 1;
     try {
@@ -110,8 +126,9 @@ export class SandboxRun implements AsyncDisposable {
         }
       }
     } finally {
-      this.#usesUnderWay -= 1;
-      this.#armIdle();
+      this.#actionsUnderWay -= 1;
+      if (this.#actionsUnderWay === 0) this.#onSettled?.();
+      this.#leave();
     }
   }
 
@@ -123,8 +140,7 @@ export class SandboxRun implements AsyncDisposable {
       const lease = await unlessAborted(this.#leased(), anySignal(this.#options.signal, signal));
       yield* iterate(lease.sandbox);
     } finally {
-      this.#usesUnderWay -= 1;
-      this.#armIdle();
+      this.#leave();
     }
   }
 
@@ -133,8 +149,18 @@ export class SandboxRun implements AsyncDisposable {
     this.#beforeRelease.add(tidy);
   }
 
+  /**
+   * Gives the lease back as soon as no use is under way: for a step that failed while others of the same run may still be at
+   * work, and of which nobody knows whether the run goes on.
+   */
+  async releaseWhenUnused(): Promise<void> {
+    this.#releaseWanted = this.#usesUnderWay > 0;
+    if (!this.#releaseWanted) await this.release();
+  }
+
   /** Gives the lease back for now. The next use takes another. */
   async release(): Promise<void> {
+    this.#releaseWanted = false;
     const leasing = this.#leasing;
     this.#leasing = null;
     this.#lease = null;
@@ -149,6 +175,8 @@ export class SandboxRun implements AsyncDisposable {
   end(): Promise<void> {
     this.#ended ??= (async () => {
       this.#ending.abort(new SandlotError("lease_released", { leaseId: this.#lease?.id ?? "none" }));
+      // A command that this ends is ended through the lease.
+      await this.#settled();
       await this.release();
     })();
     return this.#ended;
@@ -202,8 +230,28 @@ export class SandboxRun implements AsyncDisposable {
     // A use that ends late may still speak of an older generation.
     if (this.#generation !== null && generation <= this.#generation) return;
     const first = this.#generation === null;
+    const isNewLease = this.#seen?.deref() !== lease;
     this.#generation = generation;
+    this.#seen = new WeakRef(lease);
     if (recovery.lost.length > 0 && (!first || recovery.kind === "restored")) this.#notice = recovery;
+    // A lease that was taken when another run's use had made the new sandbox, or that only learned of it, tells nothing of
+    // what this run has lost.
+    else if (!first) this.#notice = isNewLease && recovery.kind === "empty" ? EMPTIED : REPLACED;
+  }
+
+  /** Resolves when no action is under way any more, or has taken too long to notice that the run is over. */
+  #settled(): Promise<void> {
+    if (this.#actionsUnderWay === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onSettled = resolve;
+      later(SETTLING_MAX_MS, resolve);
+    });
+  }
+
+  #leave(): void {
+    this.#usesUnderWay -= 1;
+    if (this.#usesUnderWay === 0 && this.#releaseWanted) void this.release();
+    else this.#armIdle();
   }
 
   /** One timer at a time: when it fires and the run was used since, it is set again. */
@@ -230,7 +278,7 @@ function isGone(error: unknown): boolean {
 
 /** Whether the use had no effect, or none that matters. */
 function mayRepeat(error: unknown, repeatable: boolean): boolean {
-  if (isSandlotError(error, "sandbox_lost")) return repeatable;
+  if (isSandlotError(error, "sandbox_lost") || isSandlotError(error, "sandbox_unreachable")) return repeatable;
   return (
     isSandlotError(error, "stale_generation") ||
     isSandlotError(error, "lease_not_found") ||

@@ -1,6 +1,6 @@
 /** `ls`, `glob`, `grep`: finding files and lines. What a limit left out is said, with how to see it. */
 
-import type { FileStat } from "@sandlot/contract";
+import { type FileStat, type GrepResult, SANDBOX_LIMITS, type SandboxFiles } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
 import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
@@ -19,19 +19,33 @@ export const lsTool = defineTool({
   ownLimit: false,
   async run(input, { run, signal }) {
     const path = absolutePath(input.path);
-    const { entries, truncated } = await run.use(
-      (sandbox) => sandbox.files.list(path, { depth: TOOL_LIMITS.listDepth, maxResults: TOOL_LIMITS.listMaxEntries }),
-      { signal, repeatable: true },
-    );
+    const { entries, truncated, depth } = await run.use(({ files }) => entriesBelow(files, path), {
+      signal,
+      repeatable: true,
+    });
     const shown = entries.filter((entry) => !isHidden(entry, path));
     const lines = shown.map(({ path: entry, kind }) => (kind === "directory" ? `${entry}/` : entry));
-    if (truncated) lines.push(`[only the first ${TOOL_LIMITS.listMaxEntries} entries; list a directory further down]`);
+    const max = TOOL_LIMITS.listMaxEntries;
+    if (truncated)
+      lines.push(`[only the first ${max} entries; find others with glob, or list a directory further down]`);
+    else if (depth < TOOL_LIMITS.listDepth)
+      lines.push(
+        `[there are more than ${max} entries further down, so only the first level is shown; list a directory of it]`,
+      );
     return {
       text: lines.length === 0 ? "(empty)" : lines.join("\n"),
       facts: { paths: shown.map((e) => e.path), truncated },
     };
   },
 });
+
+/** Where two levels are too much, one is: a directory full of packages must not hide its neighbours. */
+async function entriesBelow(files: SandboxFiles, path: string) {
+  const { listDepth, listMaxEntries: maxResults } = TOOL_LIMITS;
+  const deep = await files.list(path, { depth: listDepth, maxResults });
+  if (!deep.truncated) return { ...deep, depth: listDepth };
+  return { ...(await files.list(path, { depth: 1, maxResults })), depth: 1 };
+}
 
 /** Inside a directory that is not descended into, seen from where the listing began. */
 function isHidden({ path }: FileStat, root: string): boolean {
@@ -91,17 +105,30 @@ export const grepTool = defineTool({
       maxResults: clamp(input.max_results, TOOL_LIMITS.grepResults, TOOL_LIMITS.grepMaxResults),
       ...(input.glob === undefined ? {} : { glob: input.glob }),
     };
-    const { matches, truncated } = await run.use((sandbox) => sandbox.files.grep(path, input.pattern, options), {
+    const { matches, ...told } = await run.use((sandbox) => sandbox.files.grep(path, input.pattern, options), {
       signal,
       repeatable: true,
     });
-    if (matches.length === 0) return { text: `No matches found under ${path}`, facts: { matches, truncated } };
-    const head = `Found ${plural(matches.length, "match")} under ${path}${truncated ? ` (showing first ${matches.length})` : ""}`;
+    const facts = { matches, ...told };
+    const skipped = notSearched(told);
+    if (matches.length === 0) return { text: [`No matches found under ${path}`, ...skipped].join("\n"), facts };
+    const shown = told.truncated ? ` (showing first ${matches.length})` : "";
+    const head = `Found ${plural(matches.length, "match")} under ${path}${shown}`;
     const lines = matches.map((match) => `${match.path}:${match.lineNumber}: ${match.line}`);
-    if (truncated) lines.push("[there are more; use a narrower pattern, path or glob]");
-    return { text: [head, ...lines].join("\n"), facts: { matches, truncated } };
+    if (told.truncated) lines.push("[there are more; use a narrower pattern, path or glob]");
+    return { text: [head, ...lines, ...skipped].join("\n"), facts };
   },
 });
+
+/** What was not looked into is not without matches. */
+function notSearched({ skippedFiles, skippedLines }: Omit<GrepResult, "matches">): readonly string[] {
+  const { grepFileMaxBytes, grepLineMaxChars } = SANDBOX_LIMITS;
+  const parts = [
+    ...(skippedFiles > 0 ? [`${plural(skippedFiles, "file")} over ${grepFileMaxBytes} bytes`] : []),
+    ...(skippedLines > 0 ? [`${plural(skippedLines, "line")} over ${grepLineMaxChars} characters`] : []),
+  ];
+  return parts.length === 0 ? [] : [`[not searched: ${parts.join(", ")}; use \`grep\` in bash]`];
+}
 
 function clamp(wanted: number, standard: number, max: number): number {
   return wanted <= 0 ? standard : Math.min(wanted, max);

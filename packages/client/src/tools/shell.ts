@@ -76,8 +76,9 @@ export class RunShell {
       const result = await sandbox.sessions.exec(session.id, command, limits);
       const fresh = session.opened && this.#started;
       this.#started = true;
-      this.#cwd = result.cwd;
-      return { ...result, fresh };
+      // Of a shell that was lost nobody knows where it was.
+      if (result.status !== "lost") this.#cwd = result.cwd;
+      return { ...result, fresh, cwd: this.#cwd };
     } catch (error) {
       if (!isSandlotError(error, "session_not_found")) throw error;
       // It was not there, so nothing ran. The next one is opened, so this cannot go on for ever.

@@ -9,10 +9,11 @@
  * - No text leaves, and no file is written by us, before it was redacted.
  */
 
-import { isSandlotError, type Recovery, type SandlotError } from "@sandlot/contract";
+import { isSandlotError, SANDBOX_LIMITS, type SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { bashTool } from "./bash-tool.ts";
 import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
+import { noticeInWords } from "./notice.ts";
 import { type AuditEntry, auditCommand } from "./policy/command-audit.ts";
 import { scrubEnvironment } from "./policy/environment.ts";
 import { Redactor } from "./policy/redaction.ts";
@@ -124,7 +125,7 @@ export class ToolBox implements AsyncDisposable {
   async #run(tool: SandboxTool, input: unknown, signal: AbortSignal | undefined): Promise<ToolAnswer> {
     const parsed = tool.input.safeParse(input);
     if (!parsed.success) throw new ToolRefusal("invalid_arguments", z.prettifyError(parsed.error));
-    const secrets = await this.#secrets();
+    const secrets = await this.#secrets(tool.name === bashTool.name);
     const warning = tool.name === bashTool.name ? this.#audit(String(parsed.data.command)) : null;
     const answer = await tool.run(parsed.data, {
       run: this.run,
@@ -132,13 +133,24 @@ export class ToolBox implements AsyncDisposable {
       marks: this.#marks,
       environment: { ...this.#environment, ...secrets },
       signal,
+      redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
     });
     return warning === null ? answer : { ...answer, text: `${answer.text}\n${warning}` };
   }
 
-  async #secrets(): Promise<Secrets> {
+  /** What is only read is shown also when nobody can say which secrets there are now; those of before are known. */
+  async #secrets(needed: boolean): Promise<Secrets> {
     const { secrets = {} } = this.#options;
-    const values = typeof secrets === "function" ? await secrets() : secrets;
+    const asked = async () => (typeof secrets === "function" ? secrets() : secrets);
+    // Why they could not be had is for whoever gives them to tell: the reason may hold what must not be told here.
+    const values = await asked().catch((): null => null);
+    if (values === null) {
+      if (!needed) return {};
+      throw new ToolRefusal(
+        "secrets_unavailable",
+        "The secrets that commands get could not be had, so the command was not run. Try again later.",
+      );
+    }
     const known = this.#secretValues.size;
     for (const value of Object.values(values)) this.#secretValues.add(value);
     if (this.#secretValues.size > known) this.#redactor = new Redactor(this.#secretValues);
@@ -163,7 +175,7 @@ export class ToolBox implements AsyncDisposable {
     const text = this.redact(answer.text);
     const shown = tool === undefined || tool.ownLimit ? text : await this.#withinBudget(tool.name, text, signal);
     return {
-      text: notice === null ? shown : `${noticeInWords(notice)}\n\n${shown}`,
+      text: notice === null ? shown : `${noticeInWords(notice)}\n${shown}`,
       images: answer.images ?? [],
       facts: this.#redactFacts(answer.facts ?? {}),
       isError: isError || answer.code !== undefined,
@@ -191,16 +203,24 @@ export class ToolBox implements AsyncDisposable {
     const omitted = text.length - head.length - tail.length;
     const where = await this.run
       .use((sandbox) => sandbox.files.write(path, text), { signal })
-      .then(
-        () =>
-          `All ${countLines(text)} lines are in ${path}; read them with read_file and a range, or search them with grep.`,
-      )
+      .then(() => `All ${countLines(text)} lines are in ${path}; ${waysToRead(text)}.`)
       .catch((error: unknown) => {
         if (!isSandlotError(error)) throw error;
         return `It could not be kept (${error.code}); run the command again with less output.`;
       });
     return `${head}\n\n[${omitted} of ${text.length} characters left out here. ${where}]\n\n${tail}`;
   }
+}
+
+/** Only what works on a file of that size. */
+function waysToRead(text: string): string {
+  const sizeBytes = new TextEncoder().encode(text).length;
+  if (sizeBytes <= SANDBOX_LIMITS.grepFileMaxBytes)
+    return "read them with read_file and a range, or search them with grep";
+  const inBash = "search them with `grep` in bash";
+  return sizeBytes <= TOOL_LIMITS.readFileMaxBytes
+    ? `read them with read_file and a range, or ${inBash}`
+    : `read them with \`sed -n '1,200p'\` in bash, or ${inBash}`;
 }
 
 /** The tools of one run over a fleet or a gateway's client. Dispose it, or `end()` it, when the run is over. */
@@ -221,9 +241,4 @@ function lossInWords({ details }: SandlotError<"sandbox_lost">): string {
     `Error: The sandbox was lost while this call was under way (${details.reason}), so it is not known how far it got. ` +
     "The next call gets a new sandbox with the files below /mnt/user-data; look at what is there before you repeat this."
   );
-}
-
-function noticeInWords({ kind, lost, survived }: Recovery): string {
-  const kept = survived.length > 0 ? ` Kept: ${survived.join(", ")}.` : kind === "empty" ? " Nothing was kept." : "";
-  return `[The sandbox was replaced by a new one. Lost: ${lost.join(", ")}.${kept}]`;
 }

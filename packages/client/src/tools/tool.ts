@@ -31,6 +31,8 @@ export interface ToolContext {
   /** Variables of commands, secrets included. */
   readonly environment: Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
+  /** Takes secrets out of a text whose beginning was dropped, what is left of one at the cut included. */
+  redactEnd(text: string): string;
 }
 
 export interface ToolImage {
@@ -63,10 +65,12 @@ export type RefusalCode =
   | "binary_file"
   | "command_blocked"
   | "content_too_large"
+  | "file_too_large"
   | "invalid_arguments"
   | "no_match"
   | "not_presentable"
   | "read_first"
+  | "secrets_unavailable"
   | "unknown_tool";
 
 export class ToolRefusal extends Error {

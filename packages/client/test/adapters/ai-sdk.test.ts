@@ -1,65 +1,15 @@
-/** The AI SDK: our tools on versions 6 and 7, driven by its mock models, and the sandbox session of version 7. */
+/** The AI SDK: leases of our tools, and the sandbox session of version 7. */
 
 import { generateText, isStepCount, tool } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
-import { generateText as generateText6, stepCountIs as stepCountIs6 } from "ai-6";
-import { MockLanguageModelV3 } from "ai-6/test";
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
-import { sandlotSession, sandlotTools } from "../../src/ai-sdk/index.ts";
-import type { ToolPolicy } from "../../src/tools/index.ts";
-import { openToolStage, type ToolStage } from "../tools/tool-stage.ts";
+import { sandlotSession } from "../../src/ai-sdk/index.ts";
+import { openToolStage } from "../tools/tool-stage.ts";
 import { puppeteer } from "./ai-puppeteer.ts";
+import { startAiSdk7 as start7 } from "./drivers/ai-sdk.ts";
 import { Puppet } from "./puppet.ts";
-import { describeTools, type ToolReply } from "./tool-suite.ts";
-
-function start7(stage: ToolStage, thread: string, policy: ToolPolicy = {}, signal?: AbortSignal) {
-  const puppet = new Puppet<ToolReply>();
-  const turn = puppeteer(puppet);
-  const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
-  const set = sandlotTools(stage.fleet, { thread, ...policy, ...(signal ? { signal } : {}) });
-  const run = generateText({
-    ...{ model, tools: set.tools, prompt: "go", stopWhen: isStepCount(1_000), maxRetries: 0 },
-    ...(signal ? { abortSignal: signal } : {}),
-  }).finally(() => set.end());
-  puppet.watch(run);
-  return { puppet, run };
-}
-
-function start6(stage: ToolStage, thread: string, policy: ToolPolicy = {}) {
-  const puppet = new Puppet<ToolReply>();
-  const turn = puppeteer(puppet);
-  const model = new MockLanguageModelV3({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
-  const set = sandlotTools(stage.fleet, { thread, sdkVersion: 6, ...policy });
-  const run = generateText6({
-    model,
-    // Both versions cannot be `ai` at once, so one of them has to believe us.
-    tools: set.tools as never,
-    prompt: "go",
-    stopWhen: stepCountIs6(1_000) as never,
-    maxRetries: 0,
-  }).finally(() => set.end());
-  puppet.watch(run);
-  return { puppet, run };
-}
-
-for (const [name, start] of [
-  ["AI SDK 7", start7],
-  ["AI SDK 6", start6],
-] as const)
-  describeTools({
-    name,
-    async open(stage, thread, policy) {
-      const { puppet, run } = start(stage, thread, policy);
-      return {
-        call: (tool, input) => puppet.call(tool, input),
-        async [Symbol.asyncDispose]() {
-          puppet.end();
-          await run;
-        },
-      };
-    },
-  });
+import type { ToolReply } from "./tool-suite.ts";
 
 describe("tools of the AI SDK", () => {
   test("give the lease back when the model fails", async () => {

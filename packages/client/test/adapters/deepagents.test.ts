@@ -1,55 +1,11 @@
 /** A sandbox as the backend of deep agents, driven by LangChain's fake model through deepagents' own tools. */
 
 import { createDeepAgent } from "deepagents";
-import { AIMessage, type BaseMessage, createMiddleware, fakeModel, type ToolMessage } from "langchain";
+import { AIMessage, type BaseMessage, fakeModel } from "langchain";
 import { describe, expect, test } from "vitest";
 import { SandlotBackend } from "../../src/deepagents/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
-import { Puppet } from "./puppet.ts";
-import { describeSandbox } from "./sandbox-suite.ts";
-
-function startAgent(backend: SandlotBackend, thread: string, signal?: AbortSignal) {
-  const puppet = new Puppet<string>();
-  const model = fakeModel();
-  const puppeteer = createMiddleware({
-    name: "puppeteer",
-    wrapModelCall: async (request, handler) => {
-      const last = request.messages.at(-1) as BaseMessage;
-      const move = await puppet.turn(last.type === "tool" ? String((last as ToolMessage).text) : null);
-      if (move.type === "call") model.respondWithTools([{ name: move.name, args: move.input }]);
-      else model.respond(move.type === "fail" ? move.error : new AIMessage("done"));
-      return handler(request);
-    },
-  });
-  const agent = createDeepAgent({ model, backend, middleware: [backend.middleware, puppeteer] });
-  const run = agent.invoke(
-    { messages: [{ role: "user", content: "go" }] },
-    { configurable: { thread_id: thread }, recursionLimit: 1_000, ...(signal ? { signal } : {}) },
-  );
-  puppet.watch(run);
-  return { puppet, run };
-}
-
-describeSandbox({
-  name: "deepagents",
-  async open(stage, thread, signal) {
-    const { puppet, run } = startAgent(new SandlotBackend(stage.fleet), thread, signal);
-    return {
-      run: (command) => puppet.call("execute", { command }),
-      write: (file_path, content) => puppet.call("write_file", { file_path, content }),
-      read: (file_path) => puppet.call("read_file", { file_path }),
-      edit: (file_path, old_string, new_string) => puppet.call("edit_file", { file_path, old_string, new_string }),
-      async fail() {
-        puppet.fail(new Error("model is down"));
-        await expect(run).rejects.toThrow("model is down");
-      },
-      async [Symbol.asyncDispose]() {
-        puppet.end();
-        await run;
-      },
-    };
-  },
-});
+import { startDeepAgent as startAgent } from "./drivers/deepagents.ts";
 
 describe("the deepagents backend", () => {
   test("answers every method natively, with errors as answers", async () => {

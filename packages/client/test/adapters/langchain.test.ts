@@ -1,60 +1,11 @@
-/** The tools through agents of LangChain.js, driven by its fake model; and that every way to end gives the lease back. */
+/** The LangChain.js middleware: that every way to end gives the lease back, and where user and thread come from. */
 
-import { AIMessage, type BaseMessage, createAgent, createMiddleware, fakeModel, type ToolMessage } from "langchain";
+import { AIMessage, createAgent, createMiddleware, fakeModel, ToolMessage, tool } from "langchain";
 import { describe, expect, test, vi } from "vitest";
+import { z } from "zod";
 import { sandlotMiddleware, sandlotTools } from "../../src/langchain/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
-import { Puppet } from "./puppet.ts";
-import { describeTools, type ToolReply } from "./tool-suite.ts";
-
-/** An agent that does what the puppet is told. The lease discipline is that of the middleware under test. */
-function startAgent(middleware: ReturnType<typeof sandlotMiddleware>, thread: string, signal?: AbortSignal) {
-  const puppet = new Puppet<ToolReply>();
-  const model = fakeModel();
-  const puppeteer = createMiddleware({
-    name: "puppeteer",
-    wrapModelCall: async (request, handler) => {
-      const last = request.messages.at(-1) as BaseMessage;
-      const move = await puppet.turn(last.type === "tool" ? replyOf(last as ToolMessage) : null);
-      if (move.type === "call") model.respondWithTools([{ name: move.name, args: move.input }]);
-      else model.respond(move.type === "fail" ? move.error : new AIMessage("done"));
-      return handler(request);
-    },
-  });
-  const agent = createAgent({ model, tools: [], middleware: [middleware, puppeteer] });
-  const run = agent.invoke(
-    { messages: [{ role: "user", content: "go" }] },
-    { configurable: { thread_id: thread }, recursionLimit: 1_000, ...(signal ? { signal } : {}) },
-  );
-  puppet.watch(run);
-  return { puppet, run, model };
-}
-
-function replyOf({ content, status }: ToolMessage): ToolReply {
-  const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
-  return {
-    text: blocks.map((block) => (block.type === "text" ? String(block.text) : "")).join(""),
-    isError: status === "error",
-    images: blocks.flatMap((block) => {
-      const { type, mimeType, data } = block as { type: string; mimeType?: string; data?: string };
-      return type === "image" ? [{ mimeType: String(mimeType), base64: String(data) }] : [];
-    }),
-  };
-}
-
-describeTools({
-  name: "LangChain",
-  async open(stage, thread, policy) {
-    const { puppet, run } = startAgent(sandlotMiddleware(stage.fleet, policy), thread);
-    return {
-      call: (tool, input) => puppet.call(tool, input),
-      async [Symbol.asyncDispose]() {
-        puppet.end();
-        await run;
-      },
-    };
-  },
-});
+import { startLangChain as startAgent } from "./drivers/langchain.ts";
 
 describe("the LangChain middleware", () => {
   test("takes no lease for an agent that calls no tool, and tells the model of its sandbox", async () => {
@@ -89,6 +40,42 @@ describe("the LangChain middleware", () => {
       await expect(run).rejects.toThrow();
       await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
     }
+  });
+
+  test("lets a command finish when another tool of the same step throws", async () => {
+    await using stage = await openToolStage();
+    const broken = tool(
+      async () => {
+        await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+        throw new Error("the other tool is broken");
+      },
+      { name: "broken", description: "Breaks.", schema: z.object({}) },
+    );
+    const model = fakeModel()
+      .respondWithTools([
+        { name: "bash", args: { command: "sleep 0.3; echo finished" } },
+        { name: "broken", args: {} },
+      ])
+      .respond(new AIMessage("done"));
+    // Outside of ours, so that ours sees the error and cannot know that the run goes on.
+    const forgiving = createMiddleware({
+      name: "forgiving",
+      wrapToolCall: async (request, handler) => {
+        try {
+          return await handler(request);
+        } catch (error) {
+          return new ToolMessage({ tool_call_id: request.toolCall.id ?? "", content: String(error) });
+        }
+      },
+    });
+    const agent = createAgent({ model, tools: [broken], middleware: [forgiving, sandlotMiddleware(stage.fleet)] });
+    const { messages } = await agent.invoke(
+      { messages: [{ role: "user", content: "go" }] },
+      { configurable: { thread_id: "t1" } },
+    );
+    const told = messages.filter(({ type }) => type === "tool").map(({ text }) => text);
+    expect(told).toEqual(["finished\n[exit code: 0]", "Error: the other tool is broken"]);
+    expect(stage.leaseCount()).toBe(0);
   });
 
   test("keeps users apart, and maps thread ids that are not ours", async () => {

@@ -13,7 +13,9 @@ export type McpGeneration = "2025" | "2026";
 export const GENERATIONS: readonly McpGeneration[] = ["2025", "2026"];
 export const MODERN_VERSION = "2026-07-28";
 
-type Wire = { readonly stdin: Writable; readonly stdout: Readable } | { readonly url: URL };
+type Wire =
+  | { readonly stdin: Writable; readonly stdout: Readable }
+  | { readonly url: URL; readonly headers?: Record<string, string> };
 
 export interface McpConnection extends AsyncDisposable {
   /** The protocol version that both sides agreed on. */
@@ -34,16 +36,22 @@ export async function connectMcp(generation: McpGeneration, wire: Wire): Promise
   const about = { name: "test", version: "1.0.0" };
   if (generation === "2025") {
     const client = new LegacyClient(about);
-    const transport = "url" in wire ? new LegacyHttp(wire.url) : new PipeTransport(wire.stdin, wire.stdout);
+    const transport =
+      "url" in wire ? new LegacyHttp(wire.url, requestOf(wire)) : new PipeTransport(wire.stdin, wire.stdout);
     let protocolVersion: string | undefined;
     Object.assign(transport, { setProtocolVersion: (version: string) => (protocolVersion = version) });
     await client.connect(transport as never);
     return connection(client as never, () => protocolVersion);
   }
   const client = new ModernClient(about, { versionNegotiation: { mode: { pin: MODERN_VERSION } } });
-  const transport = "url" in wire ? new ModernHttp(wire.url) : new PipeTransport(wire.stdin, wire.stdout);
+  const transport =
+    "url" in wire ? new ModernHttp(wire.url, requestOf(wire)) : new PipeTransport(wire.stdin, wire.stdout);
   await client.connect(transport as never);
   return connection(client as never, () => client.getNegotiatedProtocolVersion());
+}
+
+function requestOf({ headers = {} }: { readonly headers?: Record<string, string> }) {
+  return { requestInit: { headers } };
 }
 
 /** What both clients have in common, as far as it is used here. */

@@ -1,15 +1,16 @@
 /**
- * MCP as a new user meets it: a client starts `sandlot mcp` as its child and has a small program written, run and mended. What is
+ * MCP as a new user meets it, also from the lines in the README: a client starts `sandlot mcp` as its child and has a small program written, run and mended. What is
  * said stands in docs/guides/mcp.md; with UPDATE_DOCS=1 this test writes it there.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
-import { describe, expect, test } from "vitest";
-import { connectMcp, GENERATIONS, type McpConnection, type McpGeneration } from "./mcp-clients.ts";
+import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
+import { type PackedProject, packedProject, whyNotPacked } from "../packed/packed-project.ts";
+import { connectMcp, GENERATIONS, type McpConnection, type McpGeneration, MODERN_VERSION } from "./mcp-clients.ts";
 
 const GUIDE = join(import.meta.dirname, "../../../../docs/guides/mcp.md");
 const [BEGIN, END] = ["<!-- transcript: written by mcp-first-use.test.ts -->", "<!-- end of transcript -->"];
@@ -67,25 +68,32 @@ const STEPS: readonly (readonly [string, Record<string, unknown>])[] = [
   ["present_files", { filepaths: ["/mnt/user-data/outputs/primes.txt"] }],
 ];
 
+/** Lets a client do all steps; what was said, as it stands in the guide. */
+async function transcriptOf(client: McpConnection): Promise<string> {
+  const said: string[] = [];
+  for (const [tool, input] of STEPS) {
+    const { text, isError } = await client.call(tool, input);
+    expect(isError, text).toBe(false);
+    said.push(`> ${tool} ${JSON.stringify(input, null, 1).replace(/\n */g, " ")}`, text, "");
+  }
+  expect(said[4]).toContain("4\n5\n7\n9\n11");
+  expect(said[13]).toBe("2\n3\n5\n7\n11\n13\n17\n19\n[exit code: 0]");
+  return `${BEGIN}\n\n\`\`\`text\n${said.join("\n").trimEnd()}\n\`\`\`\n\n${END}`;
+}
+
+function checkGuide(transcript: string): void {
+  const guide = readFileSync(GUIDE, "utf8");
+  const [from, to] = [guide.indexOf(BEGIN), guide.indexOf(END) + END.length];
+  if (process.env.UPDATE_DOCS === "1") writeFileSync(GUIDE, guide.slice(0, from) + transcript + guide.slice(to));
+  else expect(guide.slice(from, to), "run this test with UPDATE_DOCS=1").toBe(transcript);
+}
+
 describe.each(GENERATIONS)("a first use of MCP %s", (generation) => {
-  test("write, run and mend a program", async () => {
-    const transcript: string[] = [];
-    await withServer(generation, async (client) => {
-      for (const [tool, input] of STEPS) {
-        const { text, isError } = await client.call(tool, input);
-        expect(isError, text).toBe(false);
-        transcript.push(`> ${tool} ${JSON.stringify(input, null, 1).replace(/\n */g, " ")}`, text, "");
-      }
+  test("write, run and mend a program", () =>
+    withServer(generation, async (client) => {
+      checkGuide(await transcriptOf(client));
       await client[Symbol.asyncDispose]();
-    });
-    expect(transcript[4]).toContain("4\n5\n7\n9\n11");
-    expect(transcript[13]).toBe("2\n3\n5\n7\n11\n13\n17\n19\n[exit code: 0]");
-    const block = `${BEGIN}\n\n\`\`\`text\n${transcript.join("\n").trimEnd()}\n\`\`\`\n\n${END}`;
-    const guide = readFileSync(GUIDE, "utf8");
-    const [from, to] = [guide.indexOf(BEGIN), guide.indexOf(END) + END.length];
-    if (process.env.UPDATE_DOCS === "1") writeFileSync(GUIDE, guide.slice(0, from) + block + guide.slice(to));
-    else expect(guide.slice(from, to), "run this test with UPDATE_DOCS=1").toBe(block);
-  });
+    }));
 
   test("a client that is killed leaves no server behind", () =>
     withServer(generation, async (client, child) => {
@@ -95,3 +103,71 @@ describe.each(GENERATIONS)("a first use of MCP %s", (generation) => {
       child.stdout.destroy();
     }));
 });
+
+describe("the two lines of the README", () => {
+  /** What comes after the `--` of the lines that add us to a coding agent. */
+  const commands = [...readFileSync(join(ROOT, "README.md"), "utf8").matchAll(/^\w+ mcp add sandlot -- (.+)$/gm)].map(
+    ([, command = ""]) => command,
+  );
+  const reason = whyNotPacked();
+  let project: PackedProject | null = null;
+  beforeAll(() => {
+    if (reason === null) project = packedProject();
+  }, 120_000);
+  afterAll(() => project?.remove());
+
+  test("are two, and the guide has them too", () => {
+    expect(commands).toEqual(["npx sandlot mcp", "npx sandlot mcp"]);
+    for (const command of commands) expect(readFileSync(GUIDE, "utf8")).toContain(`mcp add sandlot -- ${command}`);
+  });
+
+  test.each(GENERATIONS)(
+    "work in an empty project with the published packages, MCP %s",
+    { timeout: 120_000 },
+    async (generation, context) => {
+      if (project === null) return (context as unknown as TestContext).skip(reason ?? "");
+      const [command = "", ...args] = (commands[0] ?? "").split(" ");
+      const environment = {
+        ...project.environment,
+        ...(hasBubblewrap ? {} : { SANDLOT_CONFIG: memoryConfig(project) }),
+      };
+      const child = spawn(command, args, { cwd: project.directory, env: environment, stdio: ["pipe", "pipe", "pipe"] });
+      const told: string[] = [];
+      child.stderr.setEncoding("utf8").on("data", (piece: string) => told.push(piece));
+      try {
+        const client = await connectMcp(generation, { stdin: child.stdin, stdout: child.stdout });
+        if (generation === "2026") expect(client.protocolVersion).toBe(MODERN_VERSION);
+        else expect(client.protocolVersion).toMatch(/^2025-/);
+        // Real sandboxes say the same as the guide.
+        checkGuide(await transcriptOf(client));
+        await client[Symbol.asyncDispose]();
+        expect(await ended(child), told.join("")).toBe(0);
+        expect(told.join("")).toMatch(/sandlot: thread mcp-[0-9a-f]{16}/);
+      } finally {
+        child.kill("SIGKILL");
+      }
+      // Its sandbox is kept for the thread; the next command of the same home ends it.
+      const left = project.run(ENDING);
+      expect(left.status, left.stderr).toBe(0);
+      expect(JSON.parse(left.stdout)).toEqual([["parked", 0]]);
+    },
+  );
+});
+
+const hasBubblewrap = spawnSync("bwrap", ["--version"]).status === 0;
+
+function memoryConfig({ directory }: PackedProject): string {
+  const file = join(directory, "sandlot.json");
+  writeFileSync(file, JSON.stringify({ backend: "memory" }));
+  return file;
+}
+
+/** What is left in the project's home, and then nothing. */
+const ENDING = `
+import { openFleet } from "sandlot";
+const fleet = await openFleet();
+const list = await fleet.list();
+for (const { thread } of list) await fleet.destroy({ thread }, { purge: true, force: true });
+await fleet.close({ destroy: true });
+console.log(JSON.stringify(list.map(({ state, holders }) => [state, holders.length])));
+`;

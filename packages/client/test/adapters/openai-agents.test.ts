@@ -1,82 +1,10 @@
 /** Sandboxes for the OpenAI Agents SDK, driven by its scripted model through its own shell and file tools. */
 
-import { run, setTracingDisabled } from "@openai/agents";
-import { dir, file, filesystem, Manifest, SandboxAgent, shell } from "@openai/agents/sandbox";
-import { assistantMessage, functionCall, modelResponder, ScriptedModel } from "@openai/agents/testing";
+import { dir, file, Manifest } from "@openai/agents/sandbox";
 import { describe, expect, test, vi } from "vitest";
 import { SandlotSandboxClient } from "../../src/openai-agents/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
-import { Puppet } from "./puppet.ts";
-import { describeSandbox } from "./sandbox-suite.ts";
-
-setTracingDisabled(true);
-
-function startAgent(client: SandlotSandboxClient, thread: string, signal?: AbortSignal, manifest?: Manifest) {
-  const puppet = new Puppet<string>();
-  let calls = 0;
-  const respond = modelResponder(async ({ request }) => {
-    const last = Array.isArray(request.input) ? request.input.at(-1) : undefined;
-    const isResult = last?.type === "function_call_result" || last?.type === "apply_patch_call_output";
-    const move = await puppet.turn(isResult ? textOf(last.output) : null);
-    if (move.type === "fail") throw move.error;
-    if (move.type === "end") return [assistantMessage("done")];
-    if (move.name === "apply_patch")
-      return [
-        { type: "apply_patch_call", callId: `call-${++calls}`, status: "completed", operation: move.input as never },
-      ];
-    return [functionCall(move.name, move.input, { callId: `call-${++calls}` })];
-  });
-  const model = new ScriptedModel(Array.from({ length: 100 }, () => respond));
-  const agent = new SandboxAgent({ name: "coder", model, capabilities: [shell(), filesystem()] });
-  const running = run(agent, "go", {
-    maxTurns: 100,
-    sandbox: { client, options: { thread, ...(signal ? { signal } : {}) }, ...(manifest ? { manifest } : {}) },
-    ...(signal ? { signal } : {}),
-  });
-  puppet.watch(running);
-  return { puppet, running };
-}
-
-function textOf(output: unknown): string {
-  if (typeof output === "string") return output;
-  const { text, type } = output as { text?: string; type?: string };
-  return text ?? `${type}: ${JSON.stringify(output)}`;
-}
-
-const lines = (text: string, sign: string) =>
-  text
-    .replace(/\n$/, "")
-    .split("\n")
-    .map((line) => sign + line)
-    .join("\n");
-
-describeSandbox({
-  name: "OpenAI Agents",
-  async open(stage, thread, signal) {
-    const { puppet, running } = startAgent(new SandlotSandboxClient(stage.fleet), thread, signal);
-    return {
-      run: (cmd) => puppet.call("exec_command", { cmd }),
-      write: (path, content) => puppet.call("apply_patch", { type: "create_file", path, diff: lines(content, "+") }),
-      read: (path) => puppet.call("exec_command", { cmd: `cat ${path}` }),
-      edit: (path, before, after) =>
-        puppet.call("apply_patch", {
-          type: "update_file",
-          path,
-          diff: `@@
-${lines(before, "-")}
-${lines(after, "+")}`,
-        }),
-      async fail() {
-        puppet.fail(new Error("model is down"));
-        await expect(running).rejects.toThrow("model is down");
-      },
-      async [Symbol.asyncDispose]() {
-        puppet.end();
-        await running;
-      },
-    };
-  },
-});
+import { startOpenAi as startAgent } from "./drivers/openai-agents.ts";
 
 describe("the OpenAI Agents client", () => {
   test("lets a long command go on, to be read and written to", async () => {

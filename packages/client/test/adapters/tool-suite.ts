@@ -3,9 +3,10 @@
  * through both generations of MCP, on each backend.
  */
 
-import { beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { ToolPolicy } from "../../src/tools/index.ts";
-import { openToolStage, STAGE_BACKENDS, type ToolStage } from "../tools/tool-stage.ts";
+import type { ToolStage } from "../tools/tool-stage.ts";
+import type { Scenes } from "./scenes.ts";
 
 export interface ToolReply {
   readonly text: string;
@@ -32,22 +33,19 @@ function withoutShellEnd(text: string): string {
   return text.replace("[the shell has ended; the next command gets a new one]\n", "");
 }
 
-export function describeTools(driver: ToolDriver): void {
-  describe.each(STAGE_BACKENDS)(`${driver.name} on %s`, (backend) => {
-    let threads = 0;
-    let thread = "";
-    beforeEach(() => {
-      thread = `suite-${++threads}`;
-    });
+type Use = (tools: ToolCaller, stage: ToolStage, thread: string) => Promise<void>;
 
-    /** Opens a stage and a caller, and lets both go, in this order, whatever the test does. */
-    async function withTools(use: (tools: ToolCaller, stage: ToolStage) => Promise<void>, policy?: ToolPolicy) {
-      await using stage = await openToolStage(backend);
+export function describeTools(driver: ToolDriver, scenes: Scenes): void {
+  describe(`${driver.name} on ${scenes.name}`, () => {
+    /** Opens a scene and a caller, and lets both go, in the other order, whatever the test does. */
+    async function withTools(use: Use, policy?: ToolPolicy) {
+      await using scene = await scenes.open();
+      const { stage, thread } = scene;
       {
         await using tools = await driver.open(stage, thread, policy);
-        await use(tools, stage);
+        await use(tools, stage, thread);
       }
-      expect(stage.leaseCount(), "leases after the run").toBe(0);
+      await stage.expectNoLease();
     }
 
     function expectError(reply: ToolReply, text: string | RegExp): void {
@@ -84,7 +82,7 @@ export function describeTools(driver: ToolDriver): void {
       }));
 
     test("two runs of a thread share files and no working directory", () =>
-      withTools(async (tools, stage) => {
+      withTools(async (tools, stage, thread) => {
         await using other = await driver.open(stage, thread);
         await tools.call("bash", { command: "cd /tmp; echo shared > shared" });
         expect((await other.call("bash", { command: "pwd; cat /tmp/shared" })).text).toBe(
@@ -93,7 +91,7 @@ export function describeTools(driver: ToolDriver): void {
       }));
 
     test("two threads share nothing", () =>
-      withTools(async (tools, stage) => {
+      withTools(async (tools, stage, thread) => {
         await using other = await driver.open(stage, `${thread}-other`);
         await tools.call("write_file", { path: `${WORKSPACE}/mine`, content: "x" });
         expectError(await other.call("read_file", { path: `${WORKSPACE}/mine` }), /does not exist/);
@@ -289,7 +287,7 @@ export function describeTools(driver: ToolDriver): void {
       }));
 
     test("a sandbox that dies between two calls is replaced, and the model is told", () =>
-      withTools(async (tools, stage) => {
+      withTools(async (tools, stage, thread) => {
         await tools.call("bash", { command: "cd /tmp; echo x > x; echo kept > /mnt/user-data/workspace/kept" });
         await stage.kill(thread);
         const reply = await tools.call("read_file", { path: `${WORKSPACE}/kept` });

@@ -46,9 +46,10 @@ describe("the command audit", () => {
     ];
     const nasty = pieces.map((piece) => `${piece.repeat(Math.floor(9_900 / piece.length))}x`);
     for (const command of nasty) {
-      const begun = performance.now();
+      // Its own time, not that of whatever else the machine does.
+      const begun = process.cpuUsage();
       auditCommand(command);
-      expect(performance.now() - begun, short(command)).toBeLessThan(500);
+      expect(process.cpuUsage(begun).user / 1_000, short(command)).toBeLessThan(500);
     }
   });
 });

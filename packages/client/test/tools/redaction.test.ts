@@ -119,7 +119,45 @@ describe("redaction", () => {
   });
 });
 
+describe("a text whose beginning was dropped", () => {
+  const text = `before ${SECRET} after ${"x".repeat(1_000)} ${SECRET} end`;
+
+  test("shows no piece of a secret that was cut in two, wherever the cut is", () => {
+    const redactor = new Redactor([SECRET]);
+    for (let cut = 0; cut < text.length; cut++) {
+      const shown = redactor.redactEnd(text.slice(cut));
+      for (let at = 0; at + 4 <= SECRET.length; at++) expect(shown).not.toContain(SECRET.slice(at, at + 4));
+    }
+    // The control: the ordinary way shows the second half.
+    expect(redactor.redact(text.slice(text.indexOf(SECRET) + 4))).toContain(SECRET.slice(4, 12));
+    expect(redactor.redactEnd(text)).toMatch(/x{500} \[redacted\] end$/);
+  });
+
+  test("is shown whole where there is no secret", () => {
+    expect(new Redactor([]).redactEnd(text)).toBe(text);
+  });
+});
+
 describe("in a run", () => {
+  test.each(FORMS)("%s: hidden, and shown when redaction is off", async (_, form) => {
+    await using stage = await openToolStage();
+    const secrets = { TOKEN: SECRET };
+    await using tools = sandlotTools(stage.fleet, { thread: "t1", secrets });
+    await using control = sandlotTools(stage.fleet, { thread: "t1", secrets, redact: false });
+    const content = `before ${form(SECRET)} after`;
+    await tools.run.use(({ files }) => files.write("/mnt/user-data/workspace/form", content));
+    for (const [tool, input] of [
+      ["bash", { command: "cat form" }],
+      ["bash", { command: "cat form >&2" }],
+      ["read_file", { path: "form" }],
+    ] as const) {
+      expect((await control.call(tool, input)).text).toContain(content);
+      const shown = await tools.call(tool, input);
+      expect(shown.text).toContain("[redacted]");
+      expect(isGone(JSON.stringify([shown.text, shown.facts]), form(SECRET))).toBe(true);
+    }
+  });
+
   const commands = [
     'echo "$TOKEN"',
     'printf %s "$TOKEN" | base64',

@@ -81,6 +81,20 @@ describe("the lease of a run", () => {
     });
   });
 
+  test("is given back after a failed step, but not under what is still at work", async () => {
+    await using stage = await openToolStage();
+    await using tools = sandlotTools(stage.fleet, { thread: "t1" });
+    const working = tools.call("bash", { command: "sleep 0.2; echo finished" });
+    await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+    await tools.run.releaseWhenUnused();
+    expect(stage.leaseCount()).toBe(1);
+    expect((await working).text).toBe("finished\n[exit code: 0]");
+    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await tools.call("bash", { command: "true" });
+    await tools.run.releaseWhenUnused();
+    expect(stage.leaseCount()).toBe(0);
+  });
+
   test("each run of a thread has its own", async () => {
     await using stage = await openToolStage();
     await using agent = new SandboxRun(stage.fleet, { thread: "t1" });
@@ -108,6 +122,31 @@ describe("a sandbox that dies", () => {
     expect(next.text).not.toContain("lost\n");
     expect((await tools.call("bash", { command: "true" })).text).not.toContain("replaced");
     expect(stage.leaseCount()).toBe(1);
+  });
+
+  test("is told to every run that used it, whoever of them met the new one first", async () => {
+    await using stage = await openToolStage();
+    await using first = sandlotTools(stage.fleet, { thread: "t1" });
+    await using second = sandlotTools(stage.fleet, { thread: "t1" });
+    for (const tools of [first, second]) await tools.call("bash", { command: "true" });
+    // The second holds nothing when it happens, and takes a lease on what the first has made.
+    await second.run.release();
+    await stage.kill("t1");
+    for (const tools of [first, second]) {
+      expect((await tools.call("bash", { command: "true" })).text).toMatch(
+        /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files, installed packages\./,
+      );
+      expect((await tools.call("bash", { command: "true" })).text).not.toContain("replaced");
+    }
+  });
+
+  test("with its files is told so", async () => {
+    await using stage = await openToolStage();
+    await using tools = sandlotTools(stage.fleet, { thread: "t1" });
+    await tools.call("bash", { command: "true" });
+    await tools.run.release();
+    await stage.fleet.destroy({ thread: "t1" }, { purge: true });
+    expect((await tools.call("bash", { command: "true" })).text).toMatch(/Lost: .*, workspace\. Nothing was kept\.\]/);
   });
 
   test("under a command: that call says so, the next one works", async () => {

@@ -1,28 +1,8 @@
-/** The suite of tool behaviour, without any framework in between; and what only the library shows. */
+/** What only the library shows of the tools. */
 
-import { expect, test } from "vitest";
-import { sandlotTools, type ToolOutput } from "../../src/tools/index.ts";
-import { describeTools, type ToolReply } from "../adapters/tool-suite.ts";
+import { describe, expect, test } from "vitest";
+import { sandlotTools } from "../../src/tools/index.ts";
 import { openToolStage } from "./tool-stage.ts";
-
-describeTools({
-  name: "the library",
-  async open(stage, thread, policy = {}) {
-    const tools = sandlotTools(stage.fleet, { thread, ...policy });
-    return {
-      call: async (tool, input) => replyOf(await tools.call(tool, input)),
-      [Symbol.asyncDispose]: () => tools.end(),
-    };
-  },
-});
-
-function replyOf({ text, isError, images }: ToolOutput): ToolReply {
-  return {
-    text,
-    isError,
-    images: images.map(({ mimeType, bytes }) => ({ mimeType, base64: Buffer.from(bytes).toString("base64") })),
-  };
-}
 
 test("every output has a code that programs can act on", async () => {
   await using stage = await openToolStage();
@@ -87,4 +67,99 @@ test("the audit tells what it saw, without secrets", async () => {
       reason: "reads password hashes",
     },
   ]);
+});
+
+describe("what a limit cuts", () => {
+  const path = "/mnt/user-data/workspace/f";
+
+  async function withFile(content: string, use: (tools: ReturnType<typeof sandlotTools>) => Promise<void>) {
+    await using stage = await openToolStage();
+    await using tools = sandlotTools(stage.fleet, { thread: "t1" });
+    await tools.run.use(({ files }) => files.write(path, content));
+    await use(tools);
+  }
+
+  test("a line that is too long for read_file is cut within, and says how to see its rest", () =>
+    withFile(`first\n${"x".repeat(60_000)}\nlast\n`, async (tools) => {
+      const whole = (await tools.call("read_file", { path })).text;
+      expect(whole).toBe("first\n[cut: lines 1 to 1 of 3 are shown. Go on with start_line=2]");
+      const second = (await tools.call("read_file", { path, start_line: 2 })).text;
+      expect(second).toMatch(
+        /^x{50000}\n\[cut: 50000 of the 60000 characters of line 2 are shown\. See the rest with bash, for example `sed -n 2p FILE \| cut -c 50001-`, the next line with start_line=3\]$/,
+      );
+      expect((await tools.call("read_file", { path, start_line: 3 })).text).toBe("last");
+      expect((await tools.call("bash", { command: `sed -n 2p ${path} | cut -c 50001- | wc -c` })).text).toContain(
+        "10001",
+      );
+    }));
+
+  test("every line of a long file can be reached by going on", () =>
+    withFile(Array.from({ length: 30_000 }, (_, n) => `${n} ${"y".repeat(n % 97)}\n`).join(""), async (tools) => {
+      let next: number | undefined = 1;
+      let all = "";
+      while (next !== undefined) {
+        const { text } = await tools.call("read_file", { path, start_line: next });
+        const cut: RegExpExecArray | null = /\[cut: .* Go on with start_line=(\d+)\]$/.exec(text);
+        all += cut === null ? `${text}\n` : text.slice(0, cut.index);
+        next = cut === null ? undefined : Number(cut[1]);
+      }
+      expect(all).toBe(await tools.run.use(({ files }) => files.readText(path)));
+    }));
+
+  test("grep says what it has not searched; so does the advice about a long output", () =>
+    withFile("needle\n".repeat(200_000), async (tools) => {
+      await tools.call("bash", { command: `(seq -s needle 1 1000; echo needle) > /mnt/user-data/workspace/long` });
+      const { text } = await tools.call("grep", { path: "/mnt/user-data/workspace", pattern: "needle" });
+      expect(text).toBe(
+        "Found 1 match under /mnt/user-data/workspace\n/mnt/user-data/workspace/long:2: needle\n" +
+          "[not searched: 1 file over 1000000 bytes, 1 line over 2000 characters; use `grep` in bash]",
+      );
+      const small = (await tools.call("bash", { command: `head -n 3000 ${path}` })).text;
+      expect(small).toContain("or search them with grep.");
+      const large = (await tools.call("bash", { command: `cat ${path}` })).text;
+      expect(large).toContain("or search them with `grep` in bash.");
+    }));
+
+  test("read_file of what is too large says how to see parts of it", () =>
+    withFile("0123456789\n".repeat(1_000_000), async (tools) => {
+      const { text, code } = await tools.call("read_file", { path, start_line: 1, end_line: 2 });
+      expect(code).toBe("file_too_large");
+      expect(text).toMatch(
+        /^Error: .* has 11000000 bytes; read_file takes up to 10485760\. Look at parts of it with bash/,
+      );
+    }));
+
+  test("ls shows the first level when the second is too much, so that packages hide nothing", async () => {
+    await using stage = await openToolStage();
+    await using tools = sandlotTools(stage.fleet, { thread: "t1" });
+    await tools.run.use(async ({ files }) => {
+      for (let n = 0; n < 1_001; n++) await files.mkdir(`/mnt/user-data/workspace/node_modules/p${n}`);
+      await files.write("/mnt/user-data/workspace/src/a.ts", "");
+    });
+    const lines = (await tools.call("ls", { path: "/mnt/user-data/workspace" })).text.split("\n");
+    expect(lines).toEqual([
+      "/mnt/user-data/workspace/node_modules/",
+      "/mnt/user-data/workspace/src/",
+      "[there are more than 1000 entries further down, so only the first level is shown; list a directory of it]",
+    ]);
+  });
+});
+
+test("secrets that cannot be had keep a command from running, tell nobody why, and do not end the run", async () => {
+  await using stage = await openToolStage();
+  let broken = false;
+  const secrets = async () => {
+    if (broken) throw new Error("vault says: s3cr3t-value-0815");
+    return { TOKEN: "s3cr3t-value-0815" };
+  };
+  await using tools = sandlotTools(stage.fleet, { thread: "t1", secrets });
+  await tools.call("bash", { command: 'echo "$TOKEN" > f' });
+  broken = true;
+  const refused = await tools.call("bash", { command: "touch ran" });
+  expect(refused).toMatchObject({ isError: true, code: "secrets_unavailable" });
+  expect(JSON.stringify(refused)).not.toContain("s3cr3t");
+  expect((await tools.call("read_file", { path: "f" })).text).toBe("[redacted]");
+  expect((await tools.call("ls", { path: "." })).text).toBe("/mnt/user-data/workspace/f");
+  broken = false;
+  expect((await tools.call("bash", { command: "cat f" })).text).toContain("[redacted]");
 });

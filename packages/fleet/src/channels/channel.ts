@@ -52,4 +52,6 @@ export interface OpenedFile {
   /** As far as the platform says. */
   readonly sizeBytes: number | null;
   readonly content: AsyncIterable<Uint8Array>;
+  /** Ends the download, whether or not anybody has begun to read it. Harmless when it is over. */
+  discard(): void;
 }

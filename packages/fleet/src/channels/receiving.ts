@@ -5,11 +5,13 @@
  * - One temporary lease per message, given back on every path. A message without files takes none.
  * - Nothing is overwritten: a name that is taken, by a file or by a link that somebody planted, is passed over.
  * - No more than `maxBytes` of a file is read, whatever its announced size; what is too large leaves nothing behind.
+ * - A download that stands still, or whose message is given up, is ended: no lease waits for a sender.
  * - Placeholders are replaced in the order of the files, each by one path or one failure.
  */
 
 import { SandboxRun, type SandboxSource } from "@sandlot/client/tools";
 import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contract";
+import type { World } from "../world/world.ts";
 import type { AnnouncedFile, OpenedFile, ReceivedFile } from "./channel.ts";
 import { numberedName, safeName } from "./file-names.ts";
 
@@ -22,8 +24,11 @@ export interface ReceivingOptions {
   readonly maxBytes: number;
   readonly maxFiles: number;
   readonly signal: AbortSignal;
+  readonly world: Pick<World, "timer">;
 }
 
+/** No platform is this slow with the next piece of a file that it still means to send. */
+const STANDSTILL_MS = 60_000;
 /** A name is tried this often with another number. */
 const NUMBERS_MAX = 1_000;
 /** The same file is fetched again when its name was taken at the last moment, or its download broke. */
@@ -44,13 +49,23 @@ export async function receiveFiles(
   return received;
 }
 
-/** The text with each `[file]` and `[image]` replaced, in order, by what became of the files. */
+/**
+ * Stands in a message's text where a file was: the character that Unicode has for it. What somebody types, `[file]` for
+ * example, is never taken for one; this character itself is taken out of what people write (`withoutPlaceholders`).
+ */
+export const FILE_PLACEHOLDER = "\uFFFC";
+
+export function withoutPlaceholders(text: string): string {
+  return text.replaceAll(FILE_PLACEHOLDER, "");
+}
+
+/** The text with each placeholder replaced, in order, by what became of the files. */
 export function fillPlaceholders(text: string, files: readonly ReceivedFile[]): string {
   let next = 0;
-  const filled = text.replace(/\[(?:file|image)\]/g, (placeholder) => {
+  const filled = text.replaceAll(FILE_PLACEHOLDER, () => {
     const file = files[next];
     next += 1;
-    return file === undefined ? placeholder : inWords(file);
+    return file === undefined ? "" : inWords(file);
   });
   const rest = files.slice(next).map(inWords);
   return [filled, ...rest].filter((part) => part !== "").join("\n");
@@ -75,15 +90,23 @@ async function receive(run: SandboxRun, file: AnnouncedFile, options: ReceivingO
 async function fetchOnce(
   run: SandboxRun,
   file: AnnouncedFile,
-  { maxBytes, signal }: ReceivingOptions,
+  { maxBytes, signal, world }: ReceivingOptions,
 ): Promise<ReceivedFile> {
   const opened = await file.open(signal);
-  checkSize(opened.sizeBytes ?? 0, maxBytes);
-  const name = safeName(file.name ?? opened.name ?? "", file.fallbackName);
-  const path = await run.use(({ files }) => freePath(files, name), { signal, repeatable: true });
-  const counted = new CountedContent(opened, maxBytes);
-  await run.use(({ files }) => files.upload(path, counted, { ifVersion: null }), { signal });
-  return { kind: file.kind, path, sizeBytes: counted.sizeBytes, problem: null };
+  const discard = () => opened.discard();
+  signal.addEventListener("abort", discard, { once: true });
+  try {
+    signal.throwIfAborted();
+    checkSize(opened.sizeBytes ?? 0, maxBytes);
+    const name = safeName(file.name ?? opened.name ?? "", file.fallbackName);
+    const path = await run.use(({ files }) => freePath(files, name), { signal, repeatable: true });
+    const counted = new CountedContent(opened, maxBytes, world);
+    await run.use(({ files }) => files.upload(path, counted, { ifVersion: null }), { signal });
+    return { kind: file.kind, path, sizeBytes: counted.sizeBytes, problem: null };
+  } finally {
+    signal.removeEventListener("abort", discard);
+    discard();
+  }
 }
 
 /** A path at which there is nothing, not even a link that leads nowhere. */
@@ -104,15 +127,17 @@ async function freePath(files: SandboxFiles, name: string): Promise<string> {
 class CountedContent implements AsyncIterable<Uint8Array> {
   readonly #opened: OpenedFile;
   readonly #maxBytes: number;
+  readonly #world: Pick<World, "timer">;
   sizeBytes = 0;
 
-  constructor(opened: OpenedFile, maxBytes: number) {
+  constructor(opened: OpenedFile, maxBytes: number, world: Pick<World, "timer">) {
     this.#opened = opened;
     this.#maxBytes = maxBytes;
+    this.#world = world;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    for await (const piece of this.#opened.content) {
+    for await (const piece of this.#moving()) {
       this.sizeBytes += piece.length;
       checkSize(this.sizeBytes, this.#maxBytes);
       yield piece;
@@ -120,6 +145,21 @@ class CountedContent implements AsyncIterable<Uint8Array> {
     const announced = this.#opened.sizeBytes;
     if (announced !== null && announced !== this.sizeBytes)
       throw new Error(`the download ended after ${this.sizeBytes} of ${announced} bytes`);
+  }
+
+  /** The content, for as long as more of it comes. Time in which nobody asks for more does not count. */
+  async *#moving(): AsyncGenerator<Uint8Array> {
+    const watched = () => this.#world.timer(STANDSTILL_MS, () => this.#opened.discard());
+    let timer = watched();
+    try {
+      for await (const piece of this.#opened.content) {
+        timer.cancel();
+        yield piece;
+        timer = watched();
+      }
+    } finally {
+      timer.cancel();
+    }
   }
 }
 

@@ -17,6 +17,8 @@ export interface StoredFile {
   readonly name?: string;
   /** This many downloads end in the middle. */
   broken?: number;
+  /** Begins and never ends. */
+  readonly stuck?: boolean;
   /** Announces no length. */
   readonly chunked?: boolean;
 }
@@ -29,8 +31,12 @@ export class FeishuStandIn implements AsyncDisposable {
   /** Acknowledgements of events, by the id of the frame. */
   readonly acknowledged = new Map<string, number>();
   tokensIssued = 0;
+  /** Requests with a token that is no longer taken. */
+  tokensRefused = 0;
+  /** Downloads that their reader ended before they were over. */
+  downloadsEnded = 0;
   /** The next requests are refused like this. */
-  readonly refusals: ("rate-limit" | "server-error")[] = [];
+  readonly refusals: ("rate-limit" | "server-error" | "silence")[] = [];
   #token = "";
   #socket: WebSocket | null = null;
   #frames = 0;
@@ -51,12 +57,16 @@ export class FeishuStandIn implements AsyncDisposable {
   }
 
   /** Sends an event over the long connection, `times` times, as the platform does when it sees no answer. */
-  async push(event: object, times = 1): Promise<void> {
-    const payload = Buffer.from(JSON.stringify(event));
+  async push(event: object, times = 1, frames = 1): Promise<void> {
+    const whole = Buffer.from(JSON.stringify(event));
+    const size = Math.ceil(whole.length / frames);
     for (let time = 0; time < times; time++) {
       const id = `frame-${++this.#frames}`;
-      const headers = { type: "event", message_id: id, sum: "1", seq: "0", trace_id: id };
-      this.#socket?.send(encodeFrame({ seqId: this.#frames, logId: 1, service: 1, method: 1, headers, payload }));
+      for (let seq = 0; seq < frames; seq++) {
+        const headers = { type: "event", message_id: id, sum: String(frames), seq: String(seq), trace_id: id };
+        const payload = whole.subarray(seq * size, (seq + 1) * size);
+        this.#socket?.send(encodeFrame({ seqId: this.#frames, logId: 1, service: 1, method: 1, headers, payload }));
+      }
       await waitFor(() => this.acknowledged.has(id));
     }
   }
@@ -67,8 +77,8 @@ export class FeishuStandIn implements AsyncDisposable {
     this.#socket = null;
   }
 
-  async connected(): Promise<void> {
-    await waitFor(() => this.#socket !== null);
+  async connected(timeoutMs?: number): Promise<void> {
+    await waitFor(() => this.#socket !== null, timeoutMs);
     // The client attaches its listener a moment after the handshake.
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
@@ -120,9 +130,12 @@ export class FeishuStandIn implements AsyncDisposable {
         { code: 99_991_400, msg: "request trigger frequency limit" },
         { "x-ogw-ratelimit-reset": "0.05" },
       );
+    if (refusal === "silence") return;
     if (refusal === "server-error") return json(response, 502, { code: 502, msg: "bad gateway" });
-    if (this.#token === "" || request.headers.authorization !== `Bearer ${this.#token}`)
+    if (this.#token === "" || request.headers.authorization !== `Bearer ${this.#token}`) {
+      this.tokensRefused += 1;
       return json(response, 400, { code: 99_991_663, msg: "Invalid access token for authorization." });
+    }
     const resource = /^\/open-apis\/im\/v1\/messages\/([^/]+)\/resources\/([^/]+)$/.exec(url.pathname);
     if (resource !== null) return this.#sendFile(`${resource[1]}/${resource[2]}`, response);
     const replied = /^\/open-apis\/im\/v1\/messages\/([^/]+)\/reply$/.exec(url.pathname);
@@ -162,7 +175,11 @@ export class FeishuStandIn implements AsyncDisposable {
         ? {}
         : { "content-disposition": `attachment; filename*=UTF-8''${encodeURIComponent(file.name)}` }),
     });
-    if (!isBroken) response.end(file.content);
+    response.once("close", () => {
+      if (!response.writableFinished && !isBroken) this.downloadsEnded += 1;
+    });
+    if (file.stuck) response.write(file.content.subarray(0, 1));
+    else if (!isBroken) response.end(file.content);
     else response.write(file.content.subarray(0, Math.ceil(file.content.length / 2)), () => response.destroy());
   }
 

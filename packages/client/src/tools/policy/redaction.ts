@@ -40,6 +40,20 @@ export class Redactor {
     return this.#pattern === null ? text : text.replace(this.#pattern, REPLACEMENT);
   }
 
+  /**
+   * For a text whose beginning is missing: a secret may have been cut in two there, and half of one matches nothing. So
+   * what could be the rest of one is left out.
+   */
+  redactEnd(text: string): string {
+    if (this.#pattern === null) return text;
+    let from = Math.min(this.#longest - 1, text.length);
+    for (const { index, 0: match } of text.matchAll(this.#pattern)) {
+      if (index >= from) break;
+      from = Math.max(from, index + match.length);
+    }
+    return this.redact(text.slice(from));
+  }
+
   /** For output that comes in pieces: what could be the beginning of a secret is held back until it is clear. */
   stream(): RedactingStream {
     return new RedactingStream(this.#pattern, this.#longest);

@@ -9,13 +9,11 @@
  */
 
 import type { Timer, World } from "../../world/world.ts";
+import { FILE_PLACEHOLDER } from "../receiving.ts";
 import type { FeishuMessage } from "./message.ts";
 
 /** Long enough for a drop of several files, short enough not to be noticed. */
 const BATCH_WINDOW_MS = 750;
-/** A batch that is this full is handed over. */
-const BATCH_MAX = 50;
-
 interface Batch {
   readonly messages: FeishuMessage[];
   readonly timer: Timer;
@@ -23,11 +21,14 @@ interface Batch {
 
 export class FileBatches {
   readonly #world: World;
+  readonly #maxFiles: number;
   readonly #handOver: (message: FeishuMessage) => void;
   readonly #open = new Map<string, Batch>();
 
-  constructor(world: World, handOver: (message: FeishuMessage) => void) {
+  /** A batch of `maxFiles` is handed over at once: more than a message may have would be refused. */
+  constructor(world: World, maxFiles: number, handOver: (message: FeishuMessage) => void) {
     this.#world = world;
+    this.#maxFiles = maxFiles;
     this.#handOver = handOver;
   }
 
@@ -44,7 +45,7 @@ export class FileBatches {
       this.#open.set(key, { messages: [message], timer });
     } else {
       batch.messages.push(message);
-      if (batch.messages.length >= BATCH_MAX) this.#close(key);
+      if (batch.messages.length >= this.#maxFiles) this.#close(key);
     }
   }
 
@@ -66,5 +67,5 @@ export class FileBatches {
 }
 
 function isLoneFile({ text, files, isReply }: FeishuMessage): boolean {
-  return !isReply && files.length === 1 && (text === "[file]" || text === "[image]");
+  return !isReply && files.length === 1 && text === FILE_PLACEHOLDER;
 }

@@ -105,7 +105,7 @@ export class FeishuChannel implements Channel {
   readonly name = "feishu";
   webhookParts: Parameters<typeof handleWebhook>[0] | null = null;
   connect: (() => Promise<{ close(options?: { force?: boolean }): void }>) | null = null;
-  readonly #options: FeishuOptions;
+  readonly #options: FeishuOptions & { readonly world: World };
   readonly #platform: FeishuPlatform;
   readonly #batches: FileBatches;
   readonly #seen = new Set<string>();
@@ -116,7 +116,7 @@ export class FeishuChannel implements Channel {
   constructor(options: FeishuOptions & { readonly world: World }, platform: FeishuPlatform) {
     this.#options = options;
     this.#platform = platform;
-    this.#batches = new FileBatches(options.world, (message) => this.#enqueue(message));
+    this.#batches = new FileBatches(options.world, options.maxFiles ?? MAX_FILES, (message) => this.#enqueue(message));
   }
 
   async start(): Promise<void> {
@@ -132,10 +132,16 @@ export class FeishuChannel implements Channel {
     while (this.#turns.size > 0) await Promise.all(this.#turns.values());
   }
 
+  /** Answers one request. Whoever sends it, and however it ends, this does not reject. */
   async handleWebhook(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.webhookParts === null)
       throw new SandlotError("invalid_request", { field: "mode", problem: "it is not webhook" });
-    await handleWebhook(this.webhookParts, request, response);
+    try {
+      await handleWebhook(this.webhookParts, request, response);
+    } catch (error) {
+      this.#options.onError?.(error);
+      response.destroy();
+    }
   }
 
   /** Takes an event, whoever delivered it, and comes back at once. */
@@ -168,14 +174,14 @@ export class FeishuChannel implements Channel {
   }
 
   async #handle(message: FeishuMessage, thread: string): Promise<void> {
-    const { source, maxFileBytes = MAX_FILE_BYTES, maxFiles = MAX_FILES, onMessage } = this.#options;
+    const { source, world, maxFileBytes = MAX_FILE_BYTES, maxFiles = MAX_FILES, onMessage } = this.#options;
     const { signal } = this.#stopping;
     const user = this.#userOf(message);
     const reply = (text: string) => this.#platform.reply(message.messageId, text, signal);
     try {
       const announced = message.files.map((file) => this.#announced(file));
       const limits = { maxBytes: maxFileBytes, maxFiles };
-      const files = await receiveFiles(announced, { source, user, thread, signal, ...limits });
+      const files = await receiveFiles(announced, { source, user, thread, signal, world, ...limits });
       await onMessage({ user, thread, text: fillPlaceholders(message.text, files), files, reply }, signal);
     } catch (error) {
       this.#options.onError?.(error);

@@ -5,6 +5,7 @@
 
 import { z } from "zod";
 import type { FileKind } from "../channel.ts";
+import { FILE_PLACEHOLDER, withoutPlaceholders } from "../receiving.ts";
 
 const eventSchema = z.object({
   event_id: z.string().min(1),
@@ -87,18 +88,18 @@ function contentOf(type: string, content: string, messageId: string): Content | 
   const json = parseJson(content);
   if (type === "text") {
     const text = textSchema.safeParse(json);
-    return text.success ? { text: text.data.text, files: [] } : null;
+    return text.success ? { text: withoutPlaceholders(text.data.text), files: [] } : null;
   }
   if (type === "image") {
     const image = imageSchema.safeParse(json);
     if (!image.success) return null;
-    return { text: "[image]", files: [{ messageId, key: image.data.image_key, kind: "image", name: null }] };
+    return { text: FILE_PLACEHOLDER, files: [{ messageId, key: image.data.image_key, kind: "image", name: null }] };
   }
   if (type === "file" || type === "audio" || type === "media") {
     const file = fileSchema.safeParse(json);
     if (!file.success) return null;
     const { file_key: key, file_name: name = null } = file.data;
-    return { text: "[file]", files: [{ messageId, key, kind: "file", name }] };
+    return { text: FILE_PLACEHOLDER, files: [{ messageId, key, kind: "file", name }] };
   }
   return type === "post" ? postContent(json, messageId) : null;
 }
@@ -114,18 +115,19 @@ function postContent(json: unknown, messageId: string): Content | null {
       .map(({ tag, text = "", href, user_name, image_key, file_key, file_name }) => {
         if (tag === "img" && image_key) {
           files.push({ messageId, key: image_key, kind: "image", name: null });
-          return "[image]";
+          return FILE_PLACEHOLDER;
         }
         if (file_key) {
           files.push({ messageId, key: file_key, kind: "file", name: file_name ?? null });
-          return "[file]";
+          return FILE_PLACEHOLDER;
         }
-        if (tag === "a") return href === undefined ? text : `${text} (${href})`;
-        return tag === "at" ? `@${user_name ?? ""}` : text;
+        const said =
+          tag === "at" ? `@${user_name ?? ""}` : tag === "a" && href !== undefined ? `${text} (${href})` : text;
+        return withoutPlaceholders(said);
       })
       .join(""),
   );
-  return { text: [post.title, ...paragraphs].filter((line) => line !== "").join("\n"), files };
+  return { text: [withoutPlaceholders(post.title), ...paragraphs].filter((line) => line !== "").join("\n"), files };
 }
 
 function parseJson(text: string): unknown {

@@ -4,6 +4,7 @@
  * Invariants
  * - What the platform asks to try again later is tried again, a few times, no sooner than it asked for. A token that it
  *   no longer takes is replaced at once.
+ * - Nobody waits for ever: a question that is not answered in time, or is given up, counts as not answered.
  * - An answer carries an id of its own, so that one that was sent and not confirmed is not shown twice.
  * - Nothing of the SDK is printed: its errors carry tokens.
  */
@@ -21,6 +22,8 @@ export interface FeishuPlatform {
 }
 
 const ATTEMPTS_MAX = 4;
+/** The platform answers within seconds; files come as streams, whose beginning is the answer. */
+const ANSWER_MS = 30_000;
 const RETRY_MS = 500;
 const RETRY_MAX_MS = 30_000;
 /** The codes of a token that is missing, wrong or no longer valid. */
@@ -64,14 +67,17 @@ export function feishuPlatform(client: Client, cache: TokenCache, world: World):
     open: ({ messageId, key, kind }, signal) =>
       persistent(signal, async () => {
         const payload = { path: { message_id: messageId, file_key: key }, params: { type: kind } };
-        const { getReadableStream, headers } = await client.im.v1.messageResource.get(payload);
+        const asked = client.im.v1.messageResource.get(payload);
+        const tooLate = ({ getReadableStream }: Awaited<typeof asked>) => void getReadableStream().destroy();
+        const { getReadableStream, headers } = await inTime(asked, world, signal, tooLate);
         return openedFile(getReadableStream(), headersSchema.parse(headers));
       }),
     reply(messageId, text, signal) {
       const uuid = world.randomHex(16);
       return persistent(signal, async () => {
         const data = { msg_type: "text", content: JSON.stringify({ text }), reply_in_thread: true, uuid };
-        const { code = 0, msg = "" } = await client.im.v1.message.reply({ path: { message_id: messageId }, data });
+        const asked = client.im.v1.message.reply({ path: { message_id: messageId }, data });
+        const { code = 0, msg = "" } = await inTime(asked, world, signal);
         if (code !== 0) throw new PlatformError(code, msg, null);
       });
     },
@@ -87,6 +93,7 @@ function openedFile(content: Readable, headers: z.infer<typeof headersSchema>): 
   const length = Number(headers["content-length"]);
   return {
     content,
+    discard: () => void content.destroy(),
     name: nameFrom(headers["content-disposition"]),
     sizeBytes: Number.isSafeInteger(length) ? length : null,
   };
@@ -124,6 +131,7 @@ async function trying<T>(action: () => Promise<T>, cache: TokenCache, world: Wor
     try {
       return await action();
     } catch (caught) {
+      signal.throwIfAborted();
       const error = await asPlatformError(caught);
       if (attempt === ATTEMPTS_MAX) throw error;
       if (TOKEN_CODES.has(error.code)) cache.clear();
@@ -172,6 +180,33 @@ async function bodyOf(data: unknown): Promise<unknown> {
     // Neither readable nor JSON: the status alone has to do.
     return null;
   }
+}
+
+/** What the platform answers, unless it takes too long or nobody wants it any more. The SDK itself cannot be interrupted. */
+function inTime<T>(
+  asked: Promise<T>,
+  world: World,
+  signal: AbortSignal,
+  tooLate: (answer: T) => void = () => {},
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let over = false;
+    const finish = (settle: () => void) => {
+      if (over) return;
+      over = true;
+      timer.cancel();
+      signal.removeEventListener("abort", abort);
+      settle();
+    };
+    const abort = () => finish(() => reject(signal.reason));
+    const timer = world.timer(ANSWER_MS, () => finish(() => reject(new PlatformError(0, "no answer", null))));
+    signal.addEventListener("abort", abort, { once: true });
+    if (signal.aborted) abort();
+    asked.then(
+      (answer) => (over ? tooLate(answer) : finish(() => resolve(answer))),
+      (error: unknown) => finish(() => reject(error)),
+    );
+  });
 }
 
 function pause(world: World, delayMs: number, signal: AbortSignal): Promise<void> {

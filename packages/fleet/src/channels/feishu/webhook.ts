@@ -33,7 +33,8 @@ export async function handleWebhook(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const body = request.method === "POST" ? await readBody(request) : null;
+  if (request.method !== "POST") return answer(response, 405, {});
+  const body = await readBody(request);
   if (body === null) return answer(response, 413, {});
   const event = opened(parts, body, request.headers);
   if (event === null) return answer(response, 401, {});

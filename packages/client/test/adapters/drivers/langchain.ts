@@ -1,0 +1,56 @@
+/** Agents of LangChain.js with its fake model, which does what the puppet is told. The lease discipline is the middleware's. */
+
+import { AIMessage, type BaseMessage, createAgent, createMiddleware, fakeModel, type ToolMessage } from "langchain";
+import { sandlotMiddleware } from "../../../src/langchain/index.ts";
+import { Puppet } from "../puppet.ts";
+import type { ToolDriver, ToolReply } from "../tool-suite.ts";
+
+type Middleware = ReturnType<typeof sandlotMiddleware>;
+
+export function startLangChain(middleware: Middleware, thread: string, signal?: AbortSignal) {
+  const puppet = new Puppet<ToolReply>();
+  const model = fakeModel();
+  const puppeteer = createMiddleware({
+    name: "puppeteer",
+    wrapModelCall: async (request, handler) => {
+      const last = request.messages.at(-1) as BaseMessage;
+      const move = await puppet.turn(last.type === "tool" ? replyOf(last as ToolMessage) : null);
+      if (move.type === "call") model.respondWithTools([{ name: move.name, args: move.input }]);
+      else model.respond(move.type === "fail" ? move.error : new AIMessage("done"));
+      return handler(request);
+    },
+  });
+  const agent = createAgent({ model, tools: [], middleware: [middleware, puppeteer] });
+  const run = agent.invoke(
+    { messages: [{ role: "user", content: "go" }] },
+    { configurable: { thread_id: thread }, recursionLimit: 1_000, ...(signal ? { signal } : {}) },
+  );
+  puppet.watch(run);
+  return { puppet, run, model };
+}
+
+function replyOf({ content, status }: ToolMessage): ToolReply {
+  const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  return {
+    text: blocks.map((block) => (block.type === "text" ? String(block.text) : "")).join(""),
+    isError: status === "error",
+    images: blocks.flatMap((block) => {
+      const { type, mimeType, data } = block as { type: string; mimeType?: string; data?: string };
+      return type === "image" ? [{ mimeType: String(mimeType), base64: String(data) }] : [];
+    }),
+  };
+}
+
+export const langChainDriver: ToolDriver = {
+  name: "LangChain",
+  async open({ source }, thread, policy) {
+    const { puppet, run } = startLangChain(sandlotMiddleware(source, policy), thread);
+    return {
+      call: (tool, input) => puppet.call(tool, input),
+      async [Symbol.asyncDispose]() {
+        puppet.end();
+        await run;
+      },
+    };
+  },
+};

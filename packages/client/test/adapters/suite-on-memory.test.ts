@@ -1,0 +1,6 @@
+/** The suites of tools and sandboxes on the memory backend. */
+
+import { describeEveryAdapter } from "./every-adapter.ts";
+import { ownScenes } from "./scenes.ts";
+
+describeEveryAdapter(ownScenes("memory", "memory"));
