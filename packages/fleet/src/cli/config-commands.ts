@@ -4,10 +4,10 @@
  * Values of environment variables are never printed: they are where secrets are.
  */
 
-import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { Settings } from "../config/settings.ts";
+import { loadSettings } from "./load-settings.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 export function printSchema(terminal: Terminal): void {
@@ -18,7 +18,7 @@ export async function checkConfig(
   terminal: Terminal,
   options: { file: string | undefined; json: boolean },
 ): Promise<void> {
-  const { file, config } = await loadConfig(options.file, terminal.environment);
+  const { file, config } = await loadSettings(options.file, terminal.environment);
   const settings = resolveSettings(config, terminal.environment);
   if (options.json) return printJson(terminal, { file, settings: withoutValues(settings) });
   terminal.out(`${file ?? "The default configuration"} is right. It comes to:\n${summary(settings)}`);

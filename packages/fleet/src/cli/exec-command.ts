@@ -6,6 +6,7 @@
 import { constants } from "node:os";
 import type { ExecResult, FollowEnd, Sandbox } from "@sandlot/contract";
 import { Interruption } from "./interruption.ts";
+import { withProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
 
@@ -29,7 +30,10 @@ export async function execCommand(
   const { thread, user, blueprint } = options;
   try {
     return await withTarget(terminal, options, async (target) => {
-      await using lease = await target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
+      const acquire = () => target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
+      await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire, {
+        onlyWatched: true,
+      });
       if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
         terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);
@@ -85,8 +89,10 @@ async function runLive(
   try {
     if (signal.aborted) onAbort();
     for await (const event of sandbox.execs.follow(execId)) {
-      if (event.type === "output") await terminal.write(event.stream, event.bytes);
-      else if (event.type === "gap") {
+      if (event.type === "output") {
+        const isRead = await terminal.write(event.stream, event.bytes);
+        if (!isRead && event.stream === "stdout") return await endUnread(sandbox, execId);
+      } else if (event.type === "gap") {
         const lost = event.toOffset - event.fromOffset;
         terminal.error(`[${lost} bytes of ${event.stream} were printed faster than they could be shown]\n`);
       } else return signal.aborted ? EXIT_CODES.interrupted : exitCodeOf(event.end);
@@ -96,6 +102,12 @@ async function runLive(
     signal.removeEventListener("abort", onAbort);
     input?.stop();
   }
+}
+
+/** As a pipe would have it: a command whose output nobody reads does not go on. */
+async function endUnread(sandbox: Sandbox, execId: string): Promise<number> {
+  await sandbox.execs.kill(execId);
+  return EXIT_CODES.outputGone;
 }
 
 /** Hands stdin on until it or the command ends. */

@@ -3,12 +3,18 @@
  */
 
 import type { SandboxSummary } from "@sandlot/contract";
+import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 export async function listCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<void> {
-  const sandboxes = await withTarget(terminal, options, (target) => target.list());
+  const sandboxes = await withProgress(
+    terminal,
+    "Looking",
+    () => withTarget(terminal, options, (target) => target.list()),
+    options,
+  );
   if (options.json) return printJson(terminal, { sandboxes });
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
   const now = Date.now();
@@ -46,9 +52,9 @@ export async function removeCommand(
   signal: AbortSignal,
 ): Promise<void> {
   const { thread, user, force = false, purge = false } = options;
-  const outcome = await withTarget(terminal, options, (target) =>
-    target.destroy({ thread, user }, { force, purge }, signal),
-  );
+  const destroy = () =>
+    withTarget(terminal, options, (target) => target.destroy({ thread, user }, { force, purge }, signal));
+  const outcome = await withProgress(terminal, `Ending the sandbox of thread ${thread}`, destroy, options);
   if (options.json) return printJson(terminal, { thread, outcome, purged: purge });
   const said = {
     absent: `Thread ${thread} has no sandbox`,
@@ -63,12 +69,14 @@ export async function explainCommand(
   sandbox: string,
   options: TargetOptions & { json: boolean },
 ): Promise<void> {
-  const explanation = await withTarget(terminal, options, async (target) => {
-    const known = (await target.list()).map(({ sandboxId }) => sandboxId);
-    // What `ps` shows is the beginning of an id.
-    const [only, ...others] = known.filter((id) => id.startsWith(sandbox));
-    return target.explain(only !== undefined && others.length === 0 ? only : sandbox);
-  });
+  const explain = () =>
+    withTarget(terminal, options, async (target) => {
+      const known = (await target.list()).map(({ sandboxId }) => sandboxId);
+      // What `ps` shows is the beginning of an id.
+      const [only, ...others] = known.filter((id) => id.startsWith(sandbox));
+      return target.explain(only !== undefined && others.length === 0 ? only : sandbox);
+    });
+  const explanation = await withProgress(terminal, "Looking", explain, options);
   if (options.json) return printJson(terminal, explanation);
   terminal.out(`${explanation.summary}\n`);
   for (const { who, purpose, since } of explanation.holders)
@@ -82,7 +90,8 @@ export async function explainCommand(
 
 /** Resolves with whether everything fits together. */
 export async function auditCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<boolean> {
-  const findings = await withTarget(terminal, options, (target) => target.audit());
+  const compare = () => withTarget(terminal, options, (target) => target.audit());
+  const findings = await withProgress(terminal, "Comparing engine and store", compare, options);
   const consistent = findings === null ? null : findings.length === 0;
   if (options.json) printJson(terminal, { consistent, findings: findings ?? [] });
   else if (findings === null) terminal.out("Engine and store could not be compared.\n");

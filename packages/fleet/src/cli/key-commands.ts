@@ -3,12 +3,13 @@
  */
 
 import { KEY_SCOPES, type KeyScope, SandlotError } from "@sandlot/contract";
-import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { ApiKeys } from "../gateway/index.ts";
 import { systemWorld } from "../world/system-world.ts";
+import { loadSettings } from "./load-settings.ts";
 import { printTable } from "./table.ts";
 import { printJson, type Terminal } from "./terminal.ts";
+import { makeUsable } from "./usable-home.ts";
 
 interface KeyCommandOptions {
   readonly config?: string;
@@ -51,6 +52,8 @@ export async function revokeKey(terminal: Terminal, id: string, options: KeyComm
 }
 
 async function openKeys(terminal: Terminal, { config: file }: KeyCommandOptions): Promise<ApiKeys> {
-  const { config } = await loadConfig(file, terminal.environment);
-  return ApiKeys.open(resolveSettings(config, terminal.environment).home, systemWorld());
+  const { config } = await loadSettings(file, terminal.environment);
+  const { home } = resolveSettings(config, terminal.environment);
+  await makeUsable(home);
+  return ApiKeys.open(home, systemWorld());
 }

@@ -15,19 +15,27 @@ export function main(argv: readonly string[]): Promise<number> {
 
 function processTerminal(): Terminal {
   // A reader that has seen enough (`| head`) or a terminal that is gone is no reason to fail, or to stop closing.
-  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+  const gone = new Set<"stdout" | "stderr">();
+  for (const name of ["stdout", "stderr"] as const) process[name].on("error", () => gone.add(name));
   return {
     out: (text) => void process.stdout.write(text),
     error: (text) => void process.stderr.write(text),
     write: async (name, bytes) => {
       const stream = process[name];
-      if (!stream.write(bytes) && !stream.destroyed) await Promise.race([once(stream, "drain"), once(stream, "close")]);
+      if (gone.has(name) || stream.destroyed) return false;
+      const over = new AbortController();
+      const happens = (event: string) => once(stream, event, { signal: over.signal }).catch(() => undefined);
+      if (!stream.write(bytes)) await Promise.race(["drain", "close", "error"].map(happens));
+      over.abort();
+      return !gone.has(name);
     },
+    isWatched: process.stderr.isTTY === true,
     // A getter, because looking at stdin opens it.
     get stdin() {
       return process.stdin;
     },
-    size: () => ({ columns: process.stdout.columns ?? 80, rows: process.stdout.rows ?? 24 }),
+    // A terminal that nobody has given a size says 0.
+    size: () => ({ columns: process.stdout.columns || 80, rows: process.stdout.rows || 24 }),
     onResize: (listener) => {
       process.stdout.on("resize", listener);
       return () => process.stdout.off("resize", listener);

@@ -8,6 +8,7 @@
 import { readFileSync } from "node:fs";
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { z } from "zod";
+import type { BenchCommandOptions } from "./bench-command.ts";
 import type { Shell } from "./completion.ts";
 import type { ExecCommandOptions } from "./exec-command.ts";
 import type { RemoveCommandOptions } from "./fleet-commands.ts";
@@ -27,6 +28,7 @@ Examples:
   sandlot cp report.pdf t1:uploads/   copy files in and out
   sandlot serve                       the same over HTTP, for several people
   sandlot doctor                      is this machine ready, and what does it lack?
+  sandlot bench                       how fast is it here?
   sandlot demo                        see in a few seconds what Sandlot does
   sandlot config schema > sandlot.schema.json
   sandlot config check sandlot.yaml   is this configuration right, and what does it come to?
@@ -39,13 +41,17 @@ Exit codes:
   ${EXIT_CODES.failed}    failed; the error names its code and what to do about it
   ${EXIT_CODES.usage}    the command line was wrong; nothing was tried
   128+n interrupted by signal n, after everything was closed
-  exec: the command's own; 124 when it ran out of time, 125 when Sandlot failed, 130 after Ctrl-C
+  exec: the command's own; 124 when it ran out of time, 125 when Sandlot failed, 130 after Ctrl-C,
+        141 when nobody reads its output any more
 
 Environment:
   SANDLOT_HOME    where all state is kept
   SANDLOT_CONFIG  the configuration file, where none is named
   SANDLOT_URL     the gateway that commands ask; without it they use a fleet of their own
-  SANDLOT_API_KEY the key for it; default the operator's key in SANDLOT_HOME`;
+  SANDLOT_API_KEY the key for it; default the operator's key in SANDLOT_HOME
+  SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
+  SANDLOT_ALLOWED_HOSTS, SANDLOT_ALLOWED_ORIGINS, SANDLOT_PREVIEW_PORT, SANDLOT_PREVIEW_DOMAIN
+                  stand for keys of the file and win over it; flags win over both`;
 
 /** Runs one command line (`argv` as Node has it) and resolves with its exit code. Never rejects. */
 export async function run(argv: readonly string[], terminal: Terminal, signal: AbortSignal): Promise<number> {
@@ -168,6 +174,14 @@ function addSandboxCommands(program: Command, { terminal, signal, json, ending }
     .option("--timeout <ms>", "end the command after this long", wholeNumber)
     .argument("<command...>", "what to run; put -- before it")
     .passThroughOptions()
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot exec -t t1 -- 'echo hello > note.txt; ls -l'",
+        "sandlot exec -t t1 --timeout 5000 -- python3 -c 'print(6 * 7)'",
+        "cat data.csv | sandlot exec -t t1 -- wc -l",
+      ),
+    )
     .action(async (words: string[], options: Omit<ExecCommandOptions, "json">) => {
       const { execCommand } = await import("./exec-command.ts");
       ending.exitCode = await execCommand(terminal, words, { ...options, json }, signal);
@@ -176,6 +190,7 @@ function addSandboxCommands(program: Command, { terminal, signal, json, ending }
     .description("a terminal in a thread's sandbox")
     .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
     .option("-u, --user <id>", "whose conversation")
+    .addHelpText("after", examples("sandlot shell -t t1", "sandlot shell -t t1 --url http://127.0.0.1:8750"))
     .action(async (options: ShellCommandOptions) => {
       const { shellCommand } = await import("./shell-command.ts");
       ending.exitCode = await shellCommand(terminal, options, signal);
@@ -186,6 +201,13 @@ function addSandboxCommands(program: Command, { terminal, signal, json, ending }
     .option("-u, --user <id>", "whose conversation")
     .option("-f, --force", "also when somebody uses it")
     .option("--purge", "remove its files too")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot rm -t t1           the files stay for the next time",
+        "sandlot rm -t t1 --purge   the files go too",
+      ),
+    )
     .action(async (options: Omit<RemoveCommandOptions, "json">) => {
       const { removeCommand } = await import("./fleet-commands.ts");
       await removeCommand(terminal, { ...options, json }, signal);
@@ -198,6 +220,7 @@ function addFileCommands(program: Command, { terminal, signal, json }: Around): 
     .option("-u, --user <id>", "whose conversation")
     .option("--depth <levels>", "how many levels deep", wholeNumber)
     .argument("<where>", "such as t1, or t1:outputs")
+    .addHelpText("after", examples("sandlot ls t1", "sandlot ls t1:outputs --depth 3"))
     .action(async (where: string, options: TargetOptions & { user?: string; depth?: number }) => {
       const { filesCommand } = await import("./file-commands.ts");
       await filesCommand(terminal, where, { ...options, json }, signal);
@@ -207,15 +230,17 @@ function addFileCommands(program: Command, { terminal, signal, json }: Around): 
     .option("-u, --user <id>", "whose conversation")
     .argument("<from>", "a file, or THREAD:PATH")
     .argument("<to>", "a file or directory, or THREAD:PATH")
+    .addHelpText("after", examples("sandlot cp report.pdf t1:uploads/", "sandlot cp t1:outputs/report.md ."))
     .action(async (from: string, to: string, options: TargetOptions & { user?: string }) => {
       const { copyCommand } = await import("./file-commands.ts");
       await copyCommand(terminal, from, to, { ...options, json }, signal);
     });
 }
 
-function addOperatorCommands(program: Command, { terminal, json, ending }: Around): void {
+function addOperatorCommands(program: Command, { terminal, signal, json, ending }: Around): void {
   targeted(program.command("ps"))
     .description("list the sandboxes of the fleet")
+    .addHelpText("after", examples("sandlot ps", "sandlot ps --json --url http://127.0.0.1:8750"))
     .action(async (options: TargetOptions) => {
       const { listCommand } = await import("./fleet-commands.ts");
       await listCommand(terminal, { ...options, json });
@@ -223,20 +248,36 @@ function addOperatorCommands(program: Command, { terminal, json, ending }: Aroun
   targeted(program.command("explain"))
     .description("why a sandbox is alive, who holds it, and what will end it")
     .argument("<sandbox>", "its id, or the beginning of it")
+    .addHelpText("after", examples("sandlot explain 3f2a91    as `sandlot ps` shows it"))
     .action(async (sandbox: string, options: TargetOptions) => {
       const { explainCommand } = await import("./fleet-commands.ts");
       await explainCommand(terminal, sandbox, { ...options, json });
     });
   targeted(program.command("audit"))
     .description("compare the engine with the store; ends with 1 when they disagree")
+    .addHelpText("after", examples("sandlot audit", "sandlot audit --json"))
     .action(async (options: TargetOptions) => {
       const { auditCommand } = await import("./fleet-commands.ts");
       ending.exitCode = (await auditCommand(terminal, { ...options, json })) ? EXIT_CODES.ok : EXIT_CODES.failed;
+    });
+  targeted(program.command("bench"))
+    .description("how long the steps of an agent's turn take here, in a thread that it makes and removes")
+    .option("-u, --user <id>", "whose thread that is")
+    .option("-b, --blueprint <name>", "what its sandboxes are made from")
+    .option("--rounds <count>", "how often each step is tried; default 50", wholeNumber)
+    .addHelpText(
+      "after",
+      examples("sandlot bench", "sandlot bench --rounds 200 --json", "sandlot bench --url http://127.0.0.1:8750"),
+    )
+    .action(async (options: Omit<BenchCommandOptions, "json">) => {
+      const { benchCommand } = await import("./bench-command.ts");
+      await benchCommand(terminal, { ...options, json }, signal);
     });
   program
     .command("doctor")
     .description("what this machine has and lacks for sandboxes, and how to mend it")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot doctor", "sandlot doctor -c sandlot.yaml --json"))
     .action(async (options: TargetOptions) => {
       const { doctorCommand } = await import("./doctor/doctor-command.ts");
       ending.exitCode = await doctorCommand(terminal, { ...options, json });
@@ -253,6 +294,10 @@ function addServiceCommands(program: Command, { terminal, signal, json }: Around
     .option("--destroy", "at the end stop the sandboxes that nobody else holds")
     .option("--log-level <level>", "of the log on standard error: silent, error, warn, info, debug", "warn")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText(
+      "after",
+      examples("sandlot serve", "sandlot serve --port 0 --json", "sandlot serve --host 0.0.0.0 --behind-proxy"),
+    )
     .action(async (options: Omit<ServeCommandOptions, "json">) => {
       const { serveCommand } = await import("./serve-command.ts");
       await serveCommand(terminal, { ...options, json }, signal);
@@ -265,6 +310,7 @@ function addServiceCommands(program: Command, { terminal, signal, json }: Around
     .option("--tools <names>", "only these, separated by commas", (text: string) => text.split(","))
     .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot mcp -t t1", "claude mcp add sandlot -- sandlot mcp"))
     .action(async (options: McpCommandOptions) => {
       const { mcpCommand } = await import("./mcp-command.ts");
       await mcpCommand(terminal, packageVersion(), options, signal);
@@ -280,6 +326,13 @@ function addKeyCommands(keys: Command, terminal: Terminal, json: boolean): void 
     .option("--user <id>", "whose threads a key of scope user reaches")
     .option("--label <text>", "what lists call it")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot keys create --scope user --user alice --json",
+        "sandlot keys create --scope platform --label 'our web site'",
+      ),
+    )
     .action(async (options: { scope: string; user?: string; label?: string; config?: string }) => {
       const { createKey } = await import("./key-commands.ts");
       await createKey(terminal, { ...options, json });
@@ -288,6 +341,7 @@ function addKeyCommands(keys: Command, terminal: Terminal, json: boolean): void 
     .command("list")
     .description("list keys, never their values")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot keys list"))
     .action(async (options: { config?: string }) => {
       const { listKeys } = await import("./key-commands.ts");
       await listKeys(terminal, { ...options, json });
@@ -297,6 +351,7 @@ function addKeyCommands(keys: Command, terminal: Terminal, json: boolean): void 
     .description("end a key")
     .argument("<id>", "as `keys list` shows it")
     .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot keys revoke 0368792c1285"))
     .action(async (id: string, options: { config?: string }) => {
       const { revokeKey } = await import("./key-commands.ts");
       await revokeKey(terminal, id, { ...options, json });
@@ -308,6 +363,10 @@ function targeted(command: Command): Command {
   return command
     .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
     .option("-c, --config <file>", "the configuration file");
+}
+
+function examples(...lines: readonly string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  ${line}\n`).join("")}`;
 }
 
 function collectVariable(

@@ -4,12 +4,14 @@
  */
 
 import pino from "pino";
-import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { type GatewayConfig, operatorKeyPath, resolveGatewaySettings, serve } from "../gateway/index.ts";
 import { openFleetAndHost } from "../open-fleet.ts";
 import { systemWorld } from "../world/system-world.ts";
+import { loadSettings } from "./load-settings.ts";
+import { withProgress } from "./progress.ts";
 import type { Terminal } from "./terminal.ts";
+import { makeUsable } from "./usable-home.ts";
 
 export interface ServeCommandOptions {
   readonly config?: string;
@@ -27,19 +29,16 @@ export async function serveCommand(
   options: ServeCommandOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const { config, gateway } = await loadConfig(options.config, terminal.environment);
+  const { config, gateway } = await loadSettings(options.config, terminal.environment);
   const settings = withFlags(gateway, options);
   // Refused before anything is opened.
   resolveGatewaySettings(settings);
   const logger = pino({ level: options.logLevel }, pino.destination(2));
   const { home } = resolveSettings(config, terminal.environment);
-  const served = await serve({
-    openFleet: () => openFleetAndHost(config),
-    home,
-    gateway: settings,
-    world: systemWorld(),
-    logger,
-  });
+  await makeUsable(home);
+  const open = () =>
+    serve({ openFleet: () => openFleetAndHost(config), home, gateway: settings, world: systemWorld(), logger });
+  const served = await withProgress(terminal, "Opening the fleet", open, options);
   try {
     tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);
     await aborted(signal);

@@ -4,6 +4,7 @@
  */
 
 import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
+import { withProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, type Terminal } from "./terminal.ts";
 
@@ -26,7 +27,10 @@ export async function shellCommand(
   }
   const { thread, user } = options;
   return withTarget(terminal, options, async (target) => {
-    await using lease = await target.acquire({ thread, user }, "sandlot shell", signal);
+    const acquire = () => target.acquire({ thread, user }, "sandlot shell", signal);
+    await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire, {
+      onlyWatched: true,
+    });
     const opened = await lease.sandbox.terminals.open({ ...FALLBACK_SIZE, ...terminal.size() });
     try {
       return await join(terminal, opened, signal);

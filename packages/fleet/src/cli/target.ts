@@ -13,13 +13,14 @@ import {
   type Sandbox,
   type SandboxSummary,
 } from "@sandlot/contract";
-import { loadConfig } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import type { FleetConfig } from "../config/schema.ts";
 import type { DestroyOutcome } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { openFleet } from "../open-fleet.ts";
+import { loadSettings } from "./load-settings.ts";
 import type { Terminal } from "./terminal.ts";
+import { makeUsable } from "./usable-home.ts";
 
 export interface TargetOptions {
   /** The configuration file; without one, what the environment names. */
@@ -63,6 +64,7 @@ export async function withTarget<T>(
 ): Promise<T> {
   const { gateway, config } = await findGateway(terminal, options);
   if (gateway !== null) return work(gatewayTarget(gateway));
+  await makeUsable(resolveSettings(config, terminal.environment).home);
   // Blanks that are made ready for others would only make this one command wait.
   await using fleet = await openFleet({ ...config, pool: {} });
   return await work({
@@ -80,7 +82,7 @@ export async function findGateway(
   { environment }: Terminal,
   options: TargetOptions,
 ): Promise<{ readonly gateway: SandlotClient | null; readonly config: FleetConfig }> {
-  const { config } = await loadConfig(options.config, environment);
+  const { config } = await loadSettings(options.config, environment);
   // An empty variable is an unset one, as shells have it.
   const url = options.url ?? (environment.SANDLOT_URL || undefined);
   if (url === undefined) return { gateway: null, config };

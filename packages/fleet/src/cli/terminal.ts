@@ -17,8 +17,10 @@ export interface Terminal {
   /** Writes as it is; the text ends its own lines. */
   out(text: string): void;
   error(text: string): void;
-  /** Bytes as they are; resolves when there is room for more. */
-  write(stream: "stdout" | "stderr", bytes: Uint8Array): Promise<void>;
+  /** Bytes as they are; resolves when there is room for more, with whether anybody still reads. */
+  write(stream: "stdout" | "stderr", bytes: Uint8Array): Promise<boolean>;
+  /** Whether a person sees stderr as it is written. */
+  readonly isWatched: boolean;
   readonly stdin: NodeJS.ReadStream;
   size(): { readonly columns: number; readonly rows: number };
   /** Returns how to stop listening. */
@@ -37,6 +39,8 @@ export const EXIT_CODES = {
   timedOut: 124,
   sandlotFailed: 125,
   interrupted: 130,
+  /** As after SIGPIPE: whoever read its output has seen enough. */
+  outputGone: 141,
 } as const;
 
 export function printJson(terminal: Terminal, value: unknown): void {

@@ -7,7 +7,7 @@
  * - What nobody foresaw is `internal`: the log has it under the request's id, the answer does not.
  */
 
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { isSandlotError, parseThreadId, SandlotError } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { hasZodFastifySchemaValidationErrors } from "fastify-type-provider-zod";
 import { CallerGone } from "./thread-use.ts";
@@ -53,6 +53,7 @@ export function toSandlotError(error: unknown, request: FastifyRequest): Sandlot
   if (hasZodFastifySchemaValidationErrors(error)) {
     const issue = error.validation[0];
     const path = (issue?.instancePath ?? "").split("/").filter((part) => part !== "");
+    if (error.validationContext === "params" && path[0] === "thread") return threadProblem(request);
     return invalid([error.validationContext, ...path].join("."), issue?.message ?? "it is not valid");
   }
   // Nobody is left to be told.
@@ -76,18 +77,30 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   request.errorCode = error.code;
   const retryAfter = retryAfterSeconds(error);
   if (retryAfter !== null) reply.header("retry-after", String(retryAfter));
+  if (isSandlotError(error, "range_not_satisfiable"))
+    reply.header("content-range", `bytes */${error.details.sizeBytes}`);
   const body = errorReply(error, request.id);
   const forDeerFlow = request.routeOptions.config.deerflow === true;
   const detail = forDeerFlow
     ? { detail: error.cause instanceof DeerFlowDetail ? error.cause.message : error.message }
     : {};
   return reply
-    .code(forDeerFlow && error.code === "invalid_request" ? 400 : error.status)
+    .code(forDeerFlow && (error.code === "invalid_request" || error.code === "invalid_thread_id") ? 400 : error.status)
     .removeHeader("content-disposition")
     .removeHeader("etag")
     .header("content-type", "application/json; charset=utf-8")
     .serializer(JSON.stringify)
     .send({ ...detail, ...body });
+}
+
+/** The same code as in the library: the registry has one for it. */
+function threadProblem({ params }: FastifyRequest): SandlotError {
+  try {
+    parseThreadId((params as { readonly thread?: unknown }).thread);
+  } catch (error) {
+    if (isSandlotError(error)) return error;
+  }
+  return invalid("params.thread", "it is not valid");
 }
 
 export function retryAfterSeconds(error: SandlotError): number | null {

@@ -9,6 +9,7 @@ import type { World } from "../world/world.ts";
 import type { Streams } from "./streams/streams.ts";
 
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const PATHS = ["held", "parked", "blank", "cold"] as const;
 const STATES = ["creating", "leased", "parked", "blank", "stopping"] as const;
 
 export class Metrics {
@@ -49,6 +50,11 @@ export class Metrics {
     this.#world = world;
     this.#streams = streams;
     this.#engineUp.set(1);
+    // Shown from the beginning: a rate over what is not there yet is no number.
+    for (const path of PATHS) {
+      this.#acquireSeconds.zero({ path });
+      this.#acquires.inc({ path }, 0);
+    }
     this.#stop = fleet.events.on((event) => this.#saw(event));
   }
 

@@ -4,6 +4,7 @@
  */
 
 import type { Logger } from "pino";
+import type { Settings } from "../config/settings.ts";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayConfig } from "./settings.ts";
@@ -12,7 +13,11 @@ import type { HostWorkspaces } from "./workspace-access.ts";
 
 export interface ServeOptions {
   /** Opens the fleet that is served, and says where its workspaces are. It is closed with the gateway. */
-  readonly openFleet: () => Promise<{ readonly fleet: Fleet; readonly hostWorkspaces: HostWorkspaces | null }>;
+  readonly openFleet: () => Promise<{
+    readonly fleet: Fleet;
+    readonly hostWorkspaces: HostWorkspaces | null;
+    readonly settings?: Pick<Settings, "blueprints">;
+  }>;
   readonly home: string;
   readonly gateway?: GatewayConfig;
   readonly world: World;
@@ -26,15 +31,16 @@ export interface ServedGateway extends Gateway {
 }
 
 /** Rejects with `config_invalid` when it may not or cannot listen; then nothing is left open. */
-export async function serve({ openFleet, gateway: settings, ...options }: ServeOptions): Promise<ServedGateway> {
-  const { fleet, hostWorkspaces } = await openFleet();
+export async function serve({ openFleet, gateway: config, ...options }: ServeOptions): Promise<ServedGateway> {
+  const { fleet, hostWorkspaces, settings } = await openFleet();
   let gateway: Gateway;
   try {
     gateway = await startGateway({
       ...options,
       fleet,
       audit: () => fleet.audit(),
-      ...(settings === undefined ? {} : { settings }),
+      ...(config === undefined ? {} : { settings: config }),
+      ...(settings === undefined ? {} : { blueprints: settings.blueprints }),
       ...(hostWorkspaces === null ? {} : { hostWorkspaces }),
     });
   } catch (error) {

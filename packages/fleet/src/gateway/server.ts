@@ -11,7 +11,6 @@
  * Every route says in `config.access` who may ask; one that does not say is refused when it is registered.
  */
 
-import { readFile } from "node:fs/promises";
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import cors from "@fastify/cors";
@@ -40,8 +39,10 @@ import { RateLimits } from "./guards/rate-limits.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
+import { malformedHandler } from "./malformed.ts";
 import { routes } from "./routes/routes.ts";
 import type { GatewaySettings } from "./settings.ts";
+import type { Certificate } from "./tls.ts";
 import { traceRequests } from "./tracing.ts";
 
 /** A route as it was registered: what the document must have, no more and no less. */
@@ -60,12 +61,13 @@ export async function createServer(
   keys: ApiKeys,
   logger: FastifyBaseLogger,
   listensOn: () => number,
+  certificate: Certificate | null,
 ): Promise<Server> {
   const { settings, world } = context;
   const app = fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true }),
-    serverFactory: await serverFactory(settings),
+    serverFactory: serverFactory(settings, certificate),
     bodyLimit: settings.jsonMaxBytes,
     forceCloseConnections: "idle",
     trustProxy: settings.behindProxy,
@@ -74,6 +76,7 @@ export async function createServer(
     routerOptions: { maxParamLength: 4_096 },
     // Fastify's own 503 would not have our shape; requests under way are waited for by `close`.
     return503OnClosing: false,
+    clientErrorHandler: malformedHandler(settings, world),
     frameworkErrors: (error, request, reply) => {
       sendError(error, request, reply);
     },
@@ -138,13 +141,10 @@ export async function createServer(
   return { app, registered };
 }
 
-async function serverFactory({
-  tls,
-  headerMaxBytes,
-  headersTimeoutMs,
-  idleConnectionMs,
-  connectionsMax,
-}: GatewaySettings) {
+function serverFactory(
+  { headerMaxBytes, headersTimeoutMs, idleConnectionMs, connectionsMax }: GatewaySettings,
+  certificate: Certificate | null,
+) {
   const options = {
     maxHeaderSize: headerMaxBytes,
     headersTimeout: headersTimeoutMs,
@@ -153,10 +153,12 @@ async function serverFactory({
     keepAliveTimeout: idleConnectionMs,
     connectionsCheckingInterval: Math.min(headersTimeoutMs, 5_000),
   };
-  const files = tls && { cert: await readFile(tls.certFile), key: await readFile(tls.keyFile) };
   return (handler: (request: IncomingMessage, response: never) => void) => {
     const listener = handler as Parameters<typeof createHttpServer>[1];
-    const server = files ? createHttpsServer({ ...options, ...files }, listener) : createHttpServer(options, listener);
+    const server =
+      certificate === null
+        ? createHttpServer(options, listener)
+        : createHttpsServer({ ...options, ...certificate }, listener);
     server.maxConnections = connectionsMax;
     return server as ReturnType<typeof createHttpServer>;
   };

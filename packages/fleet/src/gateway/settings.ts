@@ -9,6 +9,7 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { problemsOf, refuse } from "../config/problems.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const bytes = z.int().min(1).max(Number.MAX_SAFE_INTEGER);
@@ -45,17 +46,16 @@ const rateSchema = z
   .prefault({})
   .describe("How often one caller may ask. Too small hurts agents that work in parallel; too large, everybody else.");
 
+const tlsSchema = z.strictObject({
+  certFile: z.string().min(1).describe("The certificate, with what leads to its authority, as PEM."),
+  keyFile: z.string().min(1).describe("Its private key, as PEM."),
+});
+
 export const gatewayConfigSchema = z
   .strictObject({
     host: z.string().min(1).default(GATEWAY_DEFAULT_HOST).describe("Where to listen. Loopback by default."),
     port: port.default(GATEWAY_DEFAULT_PORT).describe("0: any free port."),
-    tls: z
-      .strictObject({
-        certFile: z.string().min(1).describe("The certificate, with what leads to its authority, as PEM."),
-        keyFile: z.string().min(1).describe("Its private key, as PEM."),
-      })
-      .optional()
-      .describe("Serve HTTPS with this certificate."),
+    tls: tlsSchema.optional().describe("Serve HTTPS with this certificate."),
     behindProxy: z
       .boolean()
       .default(false)
@@ -78,6 +78,9 @@ export const gatewayConfigSchema = z
           .min(1)
           .default("localhost")
           .describe("Previews are at `{port}--{id}.` below this name, each an origin of its own."),
+        tls: tlsSchema
+          .optional()
+          .describe("A certificate for every name below the domain. Default: the gateway's, where it has one."),
         publicPort: port.optional().describe("The port that links name, when a proxy is in front."),
         publicScheme: z.enum(["http", "https"]).optional().describe("The scheme that links name."),
       })
@@ -105,9 +108,9 @@ export type GatewaySettings = z.output<typeof gatewayConfigSchema>;
 export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySettings {
   const parsed = gatewayConfigSchema.safeParse(config);
   if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const path = ["gateway", ...(issue?.path ?? [])].join(".");
-    throw new SandlotError("config_invalid", { path, problem: issue?.message ?? "it is not usable" });
+    const problems = problemsOf(parsed.error.issues, gatewayConfigSchema, config);
+    refuse(problems.map((problem) => ({ ...problem, path: `gateway${problem.path && `.${problem.path}`}` })));
+    throw parsed.error;
   }
   const settings = parsed.data;
   if (!isLoopback(settings.host) && settings.tls === undefined && !settings.behindProxy) {
@@ -121,4 +124,15 @@ export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySetti
 
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+/** The certificate of the previews' listener, and where it is configured. */
+export function previewTls({ tls, preview }: GatewaySettings) {
+  if (preview.tls !== undefined) return { files: preview.tls, path: "gateway.preview.tls" };
+  return tls === undefined ? null : { files: tls, path: "gateway.tls" };
+}
+
+/** What links name, and so what a browser sees. */
+export function previewScheme(settings: GatewaySettings): "http" | "https" {
+  return settings.preview.publicScheme ?? (previewTls(settings) === null ? "http" : "https");
 }

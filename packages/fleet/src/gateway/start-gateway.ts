@@ -7,6 +7,7 @@ import type { Server as HttpServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { type AuditFinding, SandlotError } from "@sandlot/contract";
 import pino, { type Logger } from "pino";
+import type { Settings } from "../config/settings.ts";
 import type { Fleet } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
@@ -20,10 +21,18 @@ import { Metrics } from "./metrics.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
 import { createServer, type RegisteredRoute } from "./server.ts";
-import { type GatewayConfig, type GatewaySettings, resolveGatewaySettings } from "./settings.ts";
+import {
+  type GatewayConfig,
+  type GatewaySettings,
+  previewScheme,
+  previewTls,
+  resolveGatewaySettings,
+} from "./settings.ts";
 import { Streams } from "./streams/streams.ts";
 import { ThreadUse } from "./thread-use.ts";
+import { readCertificate } from "./tls.ts";
 import { type HostWorkspaces, WorkspaceAccess } from "./workspace-access.ts";
+import { budgetedWorkspaces } from "./workspace-budgets.ts";
 
 /** Compares engine and store; the answer is what does not fit. */
 export type FleetAudit = () => Promise<readonly AuditFinding[]>;
@@ -37,6 +46,8 @@ export interface GatewayOptions {
   readonly logger?: Logger;
   /** Where workspaces lie on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
+  /** Their disk budgets then hold for uploads and artifacts, too. */
+  readonly blueprints?: Settings["blueprints"];
   readonly audit?: FleetAudit;
 }
 
@@ -62,6 +73,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { fleet, home, world } = options;
   const settings = resolveGatewaySettings(options.settings);
   const logger = options.logger ?? pino({ level: "silent" });
+  const certificates = await certificatesOf(settings);
   const keys = await ApiKeys.open(home, world);
   const { made } = await ensureOperatorKey(keys, home, world);
   const audit = await AuditLog.open(home, world, (error) =>
@@ -71,12 +83,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const threads = new ThreadUse(fleet);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world);
-  const previews = new PreviewServer({ links, threads, world, settings, logger });
+  const previews = new PreviewServer({
+    ...{ links, threads, world, settings, logger },
+    certificate: certificates.previews,
+  });
   let previewPort = 0;
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, streams, links },
     previewAddress: (label) => previewAddress(settings, label, previewPort),
-    workspaces: new WorkspaceAccess(threads, world, options.hostWorkspaces ?? null),
+    workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
     events: new EventLog(fleet.events, world),
     auditFleet: options.audit ?? null,
@@ -84,7 +99,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   let port = settings.port;
-  const { app, registered } = await createServer(context, keys, logger, () => port);
+  const { app, registered } = await createServer(context, keys, logger, () => port, certificates.gateway);
   const unused = unusedConnections(app.server);
   const giveUp = async () => {
     for (const socket of unused()) socket.destroy();
@@ -94,12 +109,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await audit.close();
   };
   try {
-    await app.listen({ host: settings.host, port: settings.port });
+    await app.listen({ host: settings.host, port: settings.port }).catch(listenProblem("gateway.port", settings));
     port = (app.server.address() as AddressInfo).port;
-    previewPort = await listenForPreviews(previews.server, settings, port);
+    previewPort = await listenForPreviews(previews.server, settings, port).catch(
+      listenProblem("gateway.preview.port", { ...settings, port: settings.preview.port ?? 0 }),
+    );
   } catch (error) {
     await giveUp();
-    throw listenProblem(error, settings);
+    throw error;
   }
 
   let closing: Promise<void> | null = null;
@@ -120,13 +137,26 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   };
   return {
     url: urlOf(settings, port),
-    previewUrl: urlOf({ ...settings, tls: undefined }, previewPort),
+    previewUrl: urlOf({ host: settings.host, tls: previewTls(settings)?.files }, previewPort),
     keys,
     madeOperatorKey: made,
     settings,
     routes: registered,
     close: () => (closing ??= close()),
   };
+}
+
+async function certificatesOf(settings: GatewaySettings) {
+  const forPreviews = previewTls(settings);
+  return {
+    gateway: settings.tls === undefined ? null : await readCertificate(settings.tls, "gateway.tls"),
+    previews: forPreviews === null ? null : await readCertificate(forPreviews.files, forPreviews.path),
+  };
+}
+
+function hostWorkspacesOf({ hostWorkspaces, blueprints }: GatewayOptions, threads: ThreadUse): HostWorkspaces | null {
+  if (hostWorkspaces === undefined || blueprints === undefined) return hostWorkspaces ?? null;
+  return budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
 }
 
 /** A connection whose answer is out is of no more use; the server itself would keep it for the next request. */
@@ -161,20 +191,29 @@ function unusedConnections(server: HttpServer): () => readonly Socket[] {
   return () => [...open].filter(({ bytesRead }) => bytesRead === 0);
 }
 
-function previewAddress({ preview }: GatewaySettings, label: string, port: number): string {
-  return `${preview.publicScheme ?? "http"}://${label}.${preview.domain}:${preview.publicPort ?? port}`;
+function previewAddress(settings: GatewaySettings, label: string, port: number): string {
+  const { domain, publicPort } = settings.preview;
+  return `${previewScheme(settings)}://${label}.${domain}:${publicPort ?? port}`;
 }
 
-function urlOf({ host, tls }: GatewaySettings, port: number): string {
+function urlOf({ host, tls }: Pick<GatewaySettings, "host" | "tls">, port: number): string {
   const shown = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return `${tls === undefined ? "http" : "https"}://${shown.includes(":") ? `[${shown}]` : shown}:${port}`;
 }
 
-function listenProblem(error: unknown, { host, port }: GatewaySettings): unknown {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  if (code !== "EADDRINUSE" && code !== "EACCES" && code !== "EADDRNOTAVAIL") return error;
-  return new SandlotError("config_invalid", {
-    path: "gateway.port",
-    problem: `cannot listen on ${host}:${port} (${code})`,
-  });
+function listenProblem(path: string, { host, port }: GatewaySettings): (error: unknown) => never {
+  return (error) => {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const problem = LISTEN_PROBLEMS[code]?.(`${host}:${port}`);
+    if (problem === undefined) throw error;
+    const isAboutHost = code === "EADDRNOTAVAIL" || code === "ENOTFOUND";
+    throw new SandlotError("config_invalid", { path: isAboutHost ? "gateway.host" : path, problem }, { cause: error });
+  };
 }
+
+const LISTEN_PROBLEMS: Readonly<Record<string, (address: string) => string>> = {
+  EADDRINUSE: (address) => `${address} is taken by another program, maybe a gateway; choose another port, or 0 for any`,
+  EACCES: (address) => `this account may not listen on ${address}; ports below 1024 are root's`,
+  EADDRNOTAVAIL: (address) => `${address} is no address of this machine`,
+  ENOTFOUND: (address) => `${address} is no address that this machine can find`,
+};

@@ -68,8 +68,17 @@ export interface HostWorkspaces {
     content: AsyncIterable<Uint8Array>,
     options: WriteOptions,
   ): Promise<FileStat | null>;
-  /** Copies all of a thread's workspace to a thread that has none. Absent: files are copied through sandboxes. */
-  branch?(from: ThreadKey, to: ThreadKey): Promise<BranchOutcome>;
+  /**
+   * Copies all of a thread's workspace to a thread that has none; more than the limits allow is `disk_limit_exceeded`, and
+   * then nothing is there. Absent: files are copied through sandboxes.
+   */
+  branch?(
+    from: ThreadKey,
+    to: ThreadKey,
+    limits?: { readonly maxBytes: number; readonly maxFiles: number },
+  ): Promise<BranchOutcome>;
+  /** Where the workspace lies, to be measured; the path is good until it is closed. `null`: there is none yet. */
+  place?(key: ThreadKey): Promise<{ readonly path: string; close(): void } | null>;
 }
 
 export interface BranchOutcome {

@@ -102,7 +102,7 @@ describe("config check", () => {
     const { code, stderr } = await runCli(["config", "check"], { SANDLOT_CONFIG: path });
     expect(code).toBe(1);
     expect(stderr).toBe(
-      `error config_invalid: Configuration at idleTimeout: this key does not exist (${path}, line 1, column 18). Did you mean idleTimeoutMs?\n` +
+      `error config_invalid: Configuration at idleTimeout: this key does not exist (${path}, line 1, column 3). Did you mean idleTimeoutMs?\n` +
         "  What to do: Correct the named key. `sandlot config schema` prints every key with its meaning.\n",
     );
   });

@@ -77,7 +77,8 @@ it.each(["1. Two", "3. A helper", "5. A pause"])(
       error: (text: string) => {
         stderr += text;
       },
-      write: async () => undefined,
+      write: async () => true,
+      isWatched: false,
       stdin: process.stdin,
       size: () => ({ columns: 80, rows: 24 }),
       onResize: () => () => undefined,

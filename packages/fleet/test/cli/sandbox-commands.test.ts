@@ -72,6 +72,20 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect(stdout).toBe("0\n");
   }, 60_000);
 
+  it("exec ends quietly, and its command with it, when nobody reads on", async () => {
+    const line = '"$0" --conditions=sandlot-source "$1" exec -t t3 -- yes | head -2; echo "$PIPESTATUS"';
+    const child = spawn("bash", ["-c", line, process.execPath, MAIN], {
+      env: { ...process.env, ...environment },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let [stdout, stderr] = ["", ""];
+    child.stdout.on("data", (text) => (stdout += text));
+    child.stderr.on("data", (text) => (stderr += text));
+    await once(child, "close");
+    expect([stdout, stderr]).toEqual(["y\ny\n141\n", ""]);
+    expect((await cli("exec", "-t", "t3", "--", "pgrep -c yes || true")).stdout).toBe("0\n");
+  }, 60_000);
+
   it("exec --json gives the whole result", async () => {
     const { code, stdout } = await cli("--json", "exec", "-t", "t1", "--", "echo x; exit 3");
     expect(code).toBe(3);
@@ -90,6 +104,9 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("cp", "t1:deep/copy.bin", join(home, "back.bin"))).code).toBe(0);
     expect([...readFileSync(join(home, "back.bin"))]).toEqual([0, 1, 2, 255]);
     expect((await cli("cp", file, join(home, "other"))).code).toBe(1);
+    // A thread's own directories go by their names, and what ends with a slash is a directory.
+    expect((await cli("cp", file, "t1:uploads/")).stderr).toContain("-> /mnt/user-data/uploads/local.bin (4 bytes)");
+    expect((await cli("ls", "t1:uploads/")).stdout).toContain("/mnt/user-data/uploads/local.bin");
     expect((await cli("rm", "-t", "t1")).stdout).toContain("its workspace is kept");
     expect((await cli("exec", "-t", "t1", "--", "cat note")).stdout).toBe("kept\n");
     expect((await cli("rm", "-t", "t1", "--purge")).stdout).toContain("its workspace is removed");
@@ -107,7 +124,8 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     const { ready, findings } = JSON.parse(stdout) as { ready: boolean; findings: { name: string; status: string }[] };
     expect(code).toBe(ready ? 0 : 1);
     expect(ready).toBe(true);
-    expect(findings.map(({ name }) => name)).toContain("bubblewrap");
+    const names = findings.map(({ name }) => name);
+    expect(names).toEqual(expect.arrayContaining(["bubblewrap", "control groups", "disk limit", "network open"]));
   }, 60_000);
 });
 

@@ -2,6 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
+import { crc32, deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Caller, openStage, type Stage } from "./support/stage.ts";
 
@@ -114,4 +115,71 @@ describe("artifacts", () => {
     await alice.ask(404, "PUT", "/api/threads/a/artifacts/mnt/user-data/outputs/none.md", edit("x", "y"));
     expect(await (await alice.call("GET", path)).text()).toBe("# Changed");
   });
+
+  test("inside a skill archive are shown as files of their own", async () => {
+    const skill = zipOf([
+      ["review/SKILL.md", Buffer.from("# Review")],
+      ["review/page.html", Buffer.from("<script>alert(1)</script>")],
+      ["review/bomb.txt", Buffer.alloc(17 * 1024 * 1024)],
+    ]);
+    for (const [name, content] of [
+      ["review.skill", skill],
+      ["torn.skill", skill.subarray(0, skill.byteLength - 40)],
+    ] as const)
+      await alice.ask(200, "PUT", `/v1/threads/a/files/content?path=${OUTPUTS}/${name}`, { body: content });
+    const base = "/api/threads/a/artifacts/mnt/user-data/outputs/review.skill";
+    for (const member of ["SKILL.md", "review/SKILL.md"]) {
+      const shown = await alice.call("GET", `${base}/${member}`);
+      expect([shown.status, await shown.text()]).toEqual([200, "# Review"]);
+      expect(shown.headers.get("cache-control")).toBe("private, max-age=300");
+      expect(shown.headers.get("content-disposition")).toMatch(/^inline; filename="SKILL.md"/);
+    }
+    const part = await alice.call("GET", `${base}/SKILL.md`, { headers: { range: "bytes=2-4" } });
+    expect([part.status, await part.text(), part.headers.get("content-range")]).toEqual([206, "Rev", "bytes 2-4/8"]);
+    for (const range of ["bytes=99-", "bytes=0-1,3-4", "lines=1-2"])
+      await alice.ask(416, "GET", `${base}/SKILL.md`, { headers: { range } });
+    const page = await alice.call("GET", `${base}/page.html`);
+    expect(page.headers.get("content-disposition")).toMatch(/^attachment/);
+    await page.text();
+    const missing = await alice.ask<{ detail: string }>(404, "GET", `${base}/none.md`);
+    expect(missing.detail).toBe("File 'none.md' not found in skill archive");
+    await alice.ask(413, "GET", `${base}/bomb.txt`);
+    await alice.ask(415, "GET", "/api/threads/a/artifacts/mnt/user-data/outputs/torn.skill/SKILL.md");
+    const edit = { json: { content: "x", expected_sha256: text("# Review") } };
+    await alice.ask(415, "PUT", `${base}/SKILL.md`, edit);
+    await alice.ask(415, "PUT", base, edit);
+    const whole = await alice.call("GET", base);
+    expect(Buffer.from(await whole.arrayBuffer()).equals(skill)).toBe(true);
+  });
 });
+
+/** A ZIP archive, deflated. */
+function zipOf(files: readonly (readonly [string, Buffer])[]): Buffer {
+  const locals: Buffer[] = [];
+  const entries: Buffer[] = [];
+  let at = 0;
+  for (const [name, content] of files) {
+    const packed = deflateRawSync(content);
+    const common = Buffer.alloc(22);
+    common.writeUInt16LE(8, 4);
+    common.writeUInt32LE(crc32(content), 10);
+    common.writeUInt32LE(packed.byteLength, 14);
+    common.writeUInt32LE(content.byteLength, 18);
+    const lengths = Buffer.alloc(4);
+    lengths.writeUInt16LE(Buffer.byteLength(name), 0);
+    const place = Buffer.alloc(14);
+    place.writeUInt32LE(at, 10);
+    const local = Buffer.concat([Buffer.from("PK\x03\x04"), common, lengths, Buffer.from(name), packed]);
+    entries.push(Buffer.concat([Buffer.from("PK\x01\x02\0\0"), common, lengths, place, Buffer.from(name)]));
+    locals.push(local);
+    at += local.byteLength;
+  }
+  const directory = Buffer.concat(entries);
+  const end = Buffer.alloc(22);
+  end.write("PK\x05\x06");
+  end.writeUInt16LE(files.length, 8);
+  end.writeUInt16LE(files.length, 10);
+  end.writeUInt32LE(directory.byteLength, 12);
+  end.writeUInt32LE(at, 16);
+  return Buffer.concat([...locals, directory, end]);
+}

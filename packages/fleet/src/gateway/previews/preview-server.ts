@@ -19,13 +19,17 @@ import {
   type Server,
   type ServerResponse,
 } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { FastifyBaseLogger } from "fastify";
 import type { World } from "../../world/world.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
-import type { GatewaySettings } from "../settings.ts";
+import { malformedHandler } from "../malformed.ts";
+import { type GatewaySettings, previewScheme } from "../settings.ts";
 import type { ThreadUse } from "../thread-use.ts";
+import type { Certificate } from "../tls.ts";
 import { answerHeaders, cookieOf, linkInAddress, requestHeaders } from "./headers.ts";
 import { LINK_COOKIE, type PreviewLinks, type PreviewTarget } from "./links.ts";
 
@@ -35,6 +39,7 @@ export interface PreviewParts {
   readonly world: World;
   readonly settings: GatewaySettings;
   readonly logger: FastifyBaseLogger;
+  readonly certificate: Certificate | null;
 }
 
 export class PreviewServer {
@@ -45,16 +50,20 @@ export class PreviewServer {
   constructor(parts: PreviewParts) {
     this.#parts = parts;
     const { headerMaxBytes, headersTimeoutMs, idleConnectionMs, connectionsMax } = parts.settings;
-    this.server = createServer(
-      {
-        maxHeaderSize: headerMaxBytes,
-        headersTimeout: headersTimeoutMs,
-        requestTimeout: 0,
-        keepAliveTimeout: idleConnectionMs,
-      },
-      (request, response) => void this.#answer(request, response),
-    );
+    const options = {
+      maxHeaderSize: headerMaxBytes,
+      headersTimeout: headersTimeoutMs,
+      requestTimeout: 0,
+      keepAliveTimeout: idleConnectionMs,
+    };
+    const answer = (request: IncomingMessage, response: ServerResponse) => void this.#answer(request, response);
+    this.server =
+      parts.certificate === null
+        ? createServer(options, answer)
+        : createHttpsServer({ ...options, ...parts.certificate }, answer);
     this.server.maxConnections = connectionsMax;
+    const malformed = malformedHandler(parts.settings, parts.world);
+    this.server.on("clientError", (error, socket) => malformed(error, socket as Socket));
     this.server.on("upgrade", (request, socket, head) => void this.#upgrade(request, socket, head));
   }
 
@@ -80,7 +89,7 @@ export class PreviewServer {
 
   /** The link becomes a cookie, so that it stands in no address, history or referrer any more. */
   #welcome(response: ServerResponse, token: string, rest: string): void {
-    const secure = this.#parts.settings.preview.publicScheme === "https" ? "; Secure" : "";
+    const secure = previewScheme(this.#parts.settings) === "https" ? "; Secure" : "";
     response
       .writeHead(302, {
         location: rest,

@@ -16,6 +16,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { artifactPath, directoriesOf, OUTPUTS } from "../artifacts/artifact-path.ts";
 import { presentArtifact } from "../artifacts/presentation.ts";
+import { readMember, type SkillPath, skillPathOf } from "../artifacts/skill-archive.ts";
 import { checkIfMatch, etagOf, isNotModified, parseRange, writeCondition } from "../conditions.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { DeerFlowDetail } from "../errors.ts";
@@ -37,7 +38,9 @@ export function artifactRoutes(app: GatewayApp, context: GatewayContext, { prefi
   const url = `${prefix}/:thread/artifacts/*`;
   const tags = [deerflow ? "deerflow" : "artifacts"];
   const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });
-  const reading = { params: paramsSchema, querystring: artifactQuerySchema } as const;
+  // DeerFlow's server leaves alone what it does not know, and its clients may count on that.
+  const querystring = deerflow ? z.object(artifactQuerySchema.shape) : artifactQuerySchema;
+  const reading = { params: paramsSchema, querystring } as const;
   const send = (request: FastifyRequest, reply: FastifyReply, given: string, download: boolean) =>
     sendArtifact(context, request, reply, artifactPath(given, deerflow), download);
 
@@ -74,7 +77,7 @@ function editRoute(app: GatewayApp, context: GatewayContext, url: string, tags: 
         summary: "Replace a text, if it is still the one with this hash",
         tags,
         params: paramsSchema,
-        body: artifactEditSchema,
+        body: z.object(artifactEditSchema.shape),
         response: { 200: artifactReplySchema, ...ERRORS },
       },
     },
@@ -85,6 +88,7 @@ function editRoute(app: GatewayApp, context: GatewayContext, url: string, tags: 
         throw new SandlotError("payload_too_large", { what: "The text", maxBytes: ARTIFACT_TEXT_MAX_BYTES });
       if (content.includes(0)) throw notText("it contains a NUL byte");
       return context.workspaces.use(threadOf(request), purposeOf(request), goneSignal(reply), async (files) => {
+        if (path.endsWith(".skill") || (await skillAt(files, path)) !== null) throw notText("it is a skill archive");
         const stat = await artifactAt(files, path, true);
         if (stat.sizeBytes > ARTIFACT_TEXT_MAX_BYTES)
           throw new SandlotError("payload_too_large", { what: path, maxBytes: ARTIFACT_TEXT_MAX_BYTES });
@@ -132,6 +136,7 @@ function writeRoute(parent: GatewayApp, context: GatewayContext, url: string, ta
         if (Number(request.headers["content-length"] ?? 0) > maxBytes)
           throw new SandlotError("payload_too_large", { what: "The artifact", maxBytes });
         return workspaces.use(threadOf(request), purposeOf(request), goneSignal(reply), async (files) => {
+          if ((await skillAt(files, path)) !== null) throw notText("what is in a skill archive is not written");
           await refuseLinks(files, path);
           const body = (request.body ?? request.raw) as Readable;
           const content = limited(body, { what: "The artifact", maxBytes, stallMs, world });
@@ -154,6 +159,8 @@ async function sendArtifact(
   const { files, done } = await context.workspaces.open(threadOf(request), purposeOf(request), signal);
   let handedOver = false;
   try {
+    const skill = await skillAt(files, path);
+    if (skill !== null) return await sendMember(request, reply, files, skill, download);
     const stat = await artifactAt(files, path, false);
     checkIfMatch(request.headers, stat);
     reply.header("accept-ranges", "bytes").header("etag", etagOf(stat));
@@ -172,6 +179,46 @@ async function sendArtifact(
   } finally {
     if (!handedOver) await done();
   }
+}
+
+/** The archive that a path leads into, and what of it; `null` where it is an ordinary path. */
+async function skillAt(files: WorkspaceFiles, path: string): Promise<(SkillPath & { readonly stat: FileStat }) | null> {
+  const skill = skillPathOf(path);
+  if (skill === null) return null;
+  await refuseLinks(files, skill.archive);
+  const stat = await files.stat(skill.archive);
+  return stat?.kind === "file" ? { ...skill, stat } : null;
+}
+
+/** How long a browser may show a file of an archive without asking again. */
+const SKILL_CACHE_S = 300;
+
+async function sendMember(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  files: WorkspaceFiles,
+  { archive, member, stat }: SkillPath & { readonly stat: FileStat },
+  download: boolean,
+) {
+  reply.header("accept-ranges", "bytes").header("etag", etagOf(stat));
+  if (isNotModified(request.headers, stat)) return reply.code(304).send();
+  const read = (offset: number, length: number) => contentOf(files, archive, { offset, length });
+  const content = await readMember(read, stat.sizeBytes, member);
+  if (content === null) {
+    const words = new DeerFlowDetail(`File '${member}' not found in skill archive`);
+    throw new SandlotError("file_not_found", { path: `${archive}/${member}` }, { cause: words });
+  }
+  const { byteLength: sizeBytes } = content;
+  const { range: asked } = request.headers;
+  const range = parseRange(request.headers, { ...stat, sizeBytes });
+  if (asked !== undefined && range === null && request.headers["if-range"] === undefined)
+    throw new SandlotError("range_not_satisfiable", { path: stat.path, sizeBytes });
+  presentArtifact(reply, member, download);
+  reply.header("cache-control", `private, max-age=${SKILL_CACHE_S}`);
+  const { offset, length } = range ?? { offset: 0, length: sizeBytes };
+  if (range !== null) reply.code(206).header("content-range", `bytes ${offset}-${offset + length - 1}/${sizeBytes}`);
+  reply.header("content-length", length);
+  return reply.send(request.method === "HEAD" ? undefined : content.subarray(offset, offset + length));
 }
 
 async function artifactAt(files: WorkspaceFiles, path: string, forWriting: boolean): Promise<FileStat> {
@@ -201,9 +248,13 @@ function writablePath(given: string, deerflow: boolean): string {
   return path;
 }
 
-async function contentOf(files: WorkspaceFiles, path: string): Promise<Buffer> {
+async function contentOf(
+  files: WorkspaceFiles,
+  path: string,
+  range?: { readonly offset: number; readonly length: number },
+): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of files.read(path)) pieces.push(piece);
+  for await (const piece of files.read(path, range)) pieces.push(piece);
   return Buffer.concat(pieces);
 }
 

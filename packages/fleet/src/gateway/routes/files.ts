@@ -120,8 +120,8 @@ export function fileRoutes(app: GatewayApp, context: GatewayContext): void {
     (request, reply) =>
       threads.with(request, reply, async (sandbox) => {
         const { path, pattern, ...options } = request.body;
-        const { matches, truncated } = await sandbox.files.grep(path, pattern, given(options));
-        return { matches: [...matches], truncated };
+        const { matches, ...told } = await sandbox.files.grep(path, pattern, given(options));
+        return { matches: [...matches], ...told };
       }),
   );
 

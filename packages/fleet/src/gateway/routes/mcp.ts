@@ -1,12 +1,17 @@
 /**
  * A thread's tools over the Model Context Protocol: `POST /mcp/threads/{thread}`, with the same keys as everything else.
- * What goes over it is the protocol's own, errors included, so it is not part of the OpenAPI document.
+ * What goes over it is the protocol's own, errors included, once a request has been let in.
  */
 
 import { threadParamsSchema } from "@sandlot/contract";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
 import type { McpHttp } from "../../mcp/index.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { threadOf } from "../thread-use.ts";
+import { THREAD_ERRORS } from "./answers.ts";
+
+const ROUTE = "/mcp/threads/:thread";
 
 export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): void {
   let served: Promise<McpHttp> | null = null;
@@ -20,18 +25,41 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
     if (served !== null) await (await served).close();
   });
 
+  const answer = async (request: FastifyRequest, reply: FastifyReply) => {
+    served ??= serve();
+    const mcp = await served;
+    const { user, thread } = threadOf(request);
+    reply.hijack();
+    for (const [name, value] of Object.entries(reply.getHeaders()))
+      if (value !== undefined) reply.raw.setHeader(name, value);
+    await mcp.handle(request.raw, reply.raw, { user, thread }, request.body);
+    return reply;
+  };
+  const config = { access: "thread", purpose: "mcp" } as const;
+  const given = { tags: ["mcp"], params: threadParamsSchema };
+
   app.post(
-    "/mcp/threads/:thread",
-    { config: { access: "thread", purpose: "mcp" }, schema: { hide: true, params: threadParamsSchema } },
-    async (request, reply) => {
-      served ??= serve();
-      const mcp = await served;
-      const { user, thread } = threadOf(request);
-      reply.hijack();
-      for (const [name, value] of Object.entries(reply.getHeaders()))
-        if (value !== undefined) reply.raw.setHeader(name, value);
-      await mcp.handle(request.raw, reply.raw, { user, thread }, request.body);
-      return reply;
+    ROUTE,
+    {
+      config,
+      schema: {
+        ...given,
+        summary: "A message of the Model Context Protocol",
+        description: "Streamable HTTP without sessions: each request stands alone. Answers are the protocol's own.",
+        body: z.any().describe("A JSON-RPC message."),
+        response: {
+          200: z.any().describe("A JSON-RPC message, or events that hold some."),
+          202: z.any().describe("It was a notification."),
+          400: z.any().describe("A JSON-RPC error."),
+          406: z.any().describe("`Accept` must name both JSON and events."),
+          ...THREAD_ERRORS,
+        },
+      },
     },
+    answer,
   );
+  const response = { 405: z.any().describe("A JSON-RPC error."), ...THREAD_ERRORS };
+  const summary = "Not offered: there are no sessions here. The protocol asks for a 405";
+  app.get(ROUTE, { config, exposeHeadRoute: false, schema: { ...given, summary, response } }, answer);
+  app.delete(ROUTE, { config, schema: { ...given, summary, response } }, answer);
 }

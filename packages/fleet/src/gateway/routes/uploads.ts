@@ -61,7 +61,7 @@ export async function uploadRoutes(
         tags,
         consumes: ["multipart/form-data"],
         params: threadParamsSchema,
-        querystring: uploadQuerySchema,
+        querystring: deerflow ? z.object(uploadQuerySchema.shape) : uploadQuerySchema,
         response: { 200: uploadReplySchema, ...ERRORS },
       },
     },

@@ -6,10 +6,10 @@
  * file or directory, and what the fleet's own account may not read. What vanishes meanwhile was never there.
  */
 
-import { constants } from "node:fs";
+import { constants, type Stats } from "node:fs";
 import { chmod, chown, copyFile, type FileHandle, lstat, mkdir, open, opendir } from "node:fs/promises";
 import { join } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { fdPath, OPEN_ANY, OPEN_DIRECTORY, OPEN_READ } from "./descriptors.ts";
 import { isDraft } from "./drafts.ts";
 import type { Account } from "./tree.ts";
@@ -22,27 +22,42 @@ export interface CopyOutcome {
   readonly skipped: readonly string[];
 }
 
+/** What the thread that gets the copy may have on the disk. */
+export interface CopyLimits {
+  readonly maxBytes: number;
+  readonly maxFiles: number;
+}
+
 /** More than this is refused as a whole: a copy is one request, and its caller waits. */
 const ENTRIES_MAX = 200_000;
 /** Each level holds a descriptor. */
 const DEPTH_MAX = 128;
 const SKIPPED_TOLD_MAX = 1_000;
 
-export async function copyWorkspace(root: number, to: string, account: Account): Promise<CopyOutcome> {
-  const copy = new Copy(account);
+export async function copyWorkspace(
+  root: number,
+  to: string,
+  account: Account,
+  limits: CopyLimits = NO_LIMITS,
+): Promise<CopyOutcome> {
+  const copy = new Copy(account, limits);
   await copy.entriesOf(root, to, "", 0);
   return copy;
 }
+
+const NO_LIMITS: CopyLimits = { maxBytes: Number.POSITIVE_INFINITY, maxFiles: Number.POSITIVE_INFINITY };
 
 class Copy implements CopyOutcome {
   fileCount = 0;
   sizeBytes = 0;
   readonly skipped: string[] = [];
   readonly #account: Account;
+  readonly #limits: CopyLimits;
   #entryCount = 0;
 
-  constructor(account: Account) {
+  constructor(account: Account, limits: CopyLimits) {
     this.#account = account;
+    this.#limits = limits;
   }
 
   async entriesOf(from: number, to: string, path: string, depth: number): Promise<void> {
@@ -51,6 +66,7 @@ class Copy implements CopyOutcome {
       if (isDraft(name)) continue;
       if (++this.#entryCount > ENTRIES_MAX) throw tooLarge(`A workspace of more than ${ENTRIES_MAX} files`);
       const below = path === "" ? name : `${path}/${name}`;
+      if (this.#entryCount > this.#limits.maxFiles) throw overBudget(below);
       try {
         await this.#entry(fdPath(from, name), join(to, name), below, depth);
       } catch (error) {
@@ -65,7 +81,7 @@ class Copy implements CopyOutcome {
     try {
       const stats = await node.stat();
       if (stats.isDirectory()) await this.#directory(node, to, path, depth, stats.mode);
-      else if (stats.isFile()) await this.#file(node, to, stats.mode);
+      else if (stats.isFile()) await this.#file(node, to, path, stats);
       else this.#skip(path);
     } finally {
       await node.close();
@@ -87,7 +103,9 @@ class Copy implements CopyOutcome {
     }
   }
 
-  async #file(node: FileHandle, to: string, mode: number): Promise<void> {
+  async #file(node: FileHandle, to: string, path: string, { mode, size }: Stats): Promise<void> {
+    // Its length, not what it takes: a copy has no holes.
+    if (this.sizeBytes + size > this.#limits.maxBytes) throw overBudget(path);
     // The descriptor is opened once more, for reading: it is the file that was looked at.
     const file = await open(fdPath(node.fd), OPEN_READ);
     try {
@@ -113,4 +131,8 @@ class Copy implements CopyOutcome {
 
 function tooLarge(what: string): SandlotError {
   return new SandlotError("payload_too_large", { what, maxBytes: 0 });
+}
+
+function overBudget(path: string): SandlotError {
+  return new SandlotError("disk_limit_exceeded", { path: `${WORKSPACE_ROOT}/${path}` });
 }

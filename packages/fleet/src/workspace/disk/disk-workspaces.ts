@@ -21,7 +21,7 @@ import {
 } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
-import type { CopyOutcome } from "./copying.ts";
+import type { CopyLimits, CopyOutcome } from "./copying.ts";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { draftName } from "./drafts.ts";
 import { TENANT } from "./fence.ts";
@@ -274,7 +274,7 @@ export class DiskWorkspaces implements Workspaces {
    * Gives a thread that has no workspace a copy of another's. All or nothing: it is made aside, and moved home when it
    * is whole. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
    */
-  async branch(from: Owner, to: Owner): Promise<CopyOutcome> {
+  async branch(from: Owner, to: Owner, limits?: CopyLimits): Promise<CopyOutcome> {
     const { homes, layout, trash, world } = this.#parts;
     const thread = threadKeyOf(to.user, to.thread);
     const checkFree = () => {
@@ -289,7 +289,8 @@ export class DiskWorkspaces implements Workspaces {
     try {
       const source = await this.locate(from);
       // Not with `using`: processes of tests run this file on a Node that does not know the word.
-      const copied = source === null ? NOTHING_COPIED : await source.copyTo(aside).finally(() => source.close());
+      const copied =
+        source === null ? NOTHING_COPIED : await source.copyTo(aside, limits).finally(() => source.close());
       await this.#locked([thread], `home:${thread}`, () => {
         checkFree();
         homes.fence(thread, homes.generation(thread), "home");

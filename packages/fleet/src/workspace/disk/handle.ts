@@ -4,7 +4,7 @@
  */
 
 import { closeSync } from "node:fs";
-import { type CopyOutcome, copyWorkspace } from "./copying.ts";
+import { type CopyLimits, type CopyOutcome, copyWorkspace } from "./copying.ts";
 import { fdPath } from "./descriptors.ts";
 import type { Account } from "./tree.ts";
 import { type FileParts, WorkspaceFiles } from "./workspace-files.ts";
@@ -30,8 +30,8 @@ export class WorkspaceHandle {
   }
 
   /** Copies what is in it to an empty workspace that no sandbox can reach. */
-  copyTo(path: string): Promise<CopyOutcome> {
-    return this.#use((descriptor) => copyWorkspace(descriptor, path, this.#account));
+  copyTo(path: string, limits?: CopyLimits): Promise<CopyOutcome> {
+    return this.#use((descriptor) => copyWorkspace(descriptor, path, this.#account, limits));
   }
 
   /** What is going on is finished first; nothing new begins. */

@@ -60,13 +60,14 @@ export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: Host
         return absolute(await handle.files.write(relative(path), noticed(content, reading), how));
       } catch (error) {
         if (!reading.begun && isForTheSandbox(error)) return null;
-        throw error;
+        throw inSandboxPaths(error);
       }
     },
-    async branch(from, to) {
-      const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to));
+    async branch(from, to, limits) {
+      const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to), limits);
       return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     },
+    place: (key) => disk.locate(ownerOf(key)),
   };
 }
 
@@ -158,13 +159,17 @@ class HostFiles implements WorkspaceFiles {
   async *read(path: string, range?: { readonly offset?: number; readonly length?: number }) {
     const files = await this.#reach.files();
     if (files === null) throw new SandlotError("file_not_found", { path });
-    yield* files.download(relative(path), range);
+    try {
+      yield* files.download(relative(path), range);
+    } catch (error) {
+      throw inSandboxPaths(error);
+    }
   }
 
   async stage(directory: string, content: AsyncIterable<Uint8Array>): Promise<StagedFile> {
     const files = await this.#writable(directory);
     const staged = `${relative(directory)}/${draftName(this.#world)}`;
-    const { sizeBytes } = await files.write(staged, content, { mode: 0o644, ifVersion: null });
+    const { sizeBytes } = await files.write(staged, content, { mode: 0o644, ifVersion: null }).catch(rethrow);
     let placed = false;
     return {
       sizeBytes,
@@ -174,7 +179,7 @@ class HostFiles implements WorkspaceFiles {
         if (directoryOf(path) !== directory) {
           throw new SandlotError("invalid_path", { path, problem: `it is not in ${directory}` });
         }
-        const stat = await files.replace(staged, name);
+        const stat = await files.replace(staged, name).catch(rethrow);
         placed = true;
         return absolute(stat);
       },
@@ -186,13 +191,13 @@ class HostFiles implements WorkspaceFiles {
 
   async write(path: string, content: AsyncIterable<Uint8Array>, ifVersion: string | null): Promise<FileStat> {
     const files = await this.#writable(directoryOf(path));
-    return absolute(await files.write(relative(path), content, { ifVersion }));
+    return files.write(relative(path), content, { ifVersion }).then(absolute, rethrow);
   }
 
   async remove(path: string): Promise<void> {
     const files = await this.#reach.files();
     if (files === null) throw new SandlotError("file_not_found", { path });
-    await files.remove(relative(path));
+    await files.remove(relative(path)).catch(rethrow);
   }
 
   async #writable(directory: string): Promise<DiskFiles> {
@@ -227,6 +232,19 @@ async function orNull<T>(promise: Promise<T>): Promise<T | null> {
     return await promise;
   } catch (error) {
     if (isSandlotError(error, "file_not_found") || isSandlotError(error, "not_a_directory")) return null;
-    throw error;
+    throw inSandboxPaths(error);
   }
+}
+
+function rethrow(error: unknown): never {
+  throw inSandboxPaths(error);
+}
+
+/** The same error about the path that was asked for: what lies on this disk knows only the way from the workspace. */
+function inSandboxPaths(error: unknown): unknown {
+  if (!isSandlotError(error) || !("path" in error.details)) return error;
+  const { path } = error.details;
+  if (typeof path !== "string" || path.startsWith("/")) return error;
+  const details = { ...error.details, path: `${WORKSPACE_ROOT}/${path}` };
+  return new SandlotError(error.code, details as never, { cause: error.cause });
 }

@@ -9,6 +9,15 @@ import type { Caller } from "./stage.ts";
 
 export { type Entry, MARKER, type World } from "./catalogue-entry.ts";
 
+const MCP_HEADERS = { accept: "application/json, text/event-stream" };
+const mcpCall = (command: string) => ({
+  json: {
+    ...{ jsonrpc: "2.0", id: 1, method: "tools/call" },
+    params: { name: "bash", arguments: { command, description: "test" } },
+  },
+  headers: MCP_HEADERS,
+});
+
 export const CATALOGUE: readonly Entry[] = [
   { method: "GET", url: "/healthz", who: "open", status: 200, request: () => ["/healthz"] },
   { method: "GET", url: "/readyz", who: "open", status: 200, request: () => ["/readyz"] },
@@ -232,6 +241,25 @@ export const CATALOGUE: readonly Entry[] = [
     foreign: 204,
     request: (world) => [thread(world, "/sessions/s")],
   },
+  {
+    method: "POST",
+    url: "/mcp/threads/:thread",
+    who: "owner",
+    status: 200,
+    foreign: 200,
+    request: (world) => [`/mcp/threads/${world.thread}`, mcpCall("cat /mnt/user-data/workspace/secret; true")],
+  },
+  ...["GET", "DELETE"].map(
+    (method): Entry => ({
+      method,
+      url: "/mcp/threads/:thread",
+      who: "owner",
+      // The protocol's own answer of a server without sessions.
+      status: 405,
+      foreign: 405,
+      request: (world) => [`/mcp/threads/${world.thread}`, { headers: MCP_HEADERS }],
+    }),
+  ),
   ...FILE_ENTRIES,
 ];
 

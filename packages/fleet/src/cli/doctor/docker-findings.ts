@@ -1,0 +1,47 @@
+/** What the docker backend needs: an engine that answers, an image, and what keeps its sandboxes apart. */
+
+import { homedir } from "node:os";
+import { isSandlotError } from "@sandlot/contract";
+import { enginePlaces } from "../../backends/docker/engine/discovery.ts";
+import { connectEngine, type Engine } from "../../backends/docker/engine/engine.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { Environment } from "../../config/variables.ts";
+import { systemWorld } from "../../world/system-world.ts";
+import type { Finding } from "./finding.ts";
+
+export async function dockerFindings({ docker }: Settings, environment: Environment): Promise<readonly Finding[]> {
+  const places = enginePlaces(docker.host, environment, homedir(), process.getuid?.() ?? 0);
+  let engine: Engine;
+  try {
+    engine = await connectEngine(places, systemWorld());
+  } catch (error) {
+    if (!isSandlotError(error)) throw error;
+    const fix = "start the engine, or name it with docker.host or DOCKER_HOST; this account must be allowed to ask it";
+    return [{ name: "engine", status: "fail", detail: error.message, fix }];
+  }
+  try {
+    return [engineFinding(engine), seccompFinding(engine), await imageFinding(engine, docker)];
+  } finally {
+    engine.close();
+  }
+}
+
+function engineFinding({ facts }: Engine): Finding {
+  const kind = facts.isPodman ? "Podman" : "Docker";
+  const where = facts.isOnThisHost ? "" : ", on another machine";
+  return { name: "engine", status: "ok", detail: `${kind} at ${facts.address}, API ${facts.apiVersion}${where}` };
+}
+
+function seccompFinding({ facts: { hasSeccomp } }: Engine): Finding {
+  if (hasSeccomp) return { name: "seccomp", status: "ok", detail: "the engine filters system calls" };
+  const detail = "the engine filters no system calls";
+  return { name: "seccomp", status: "warn", detail, fix: "run an engine and a kernel with seccomp" };
+}
+
+async function imageFinding(engine: Engine, { image, pull }: Settings["docker"]): Promise<Finding> {
+  if ((await engine.image(image)) !== null) return { name: "image", status: "ok", detail: image };
+  const fix = `docker pull ${image}`;
+  if (pull === "missing")
+    return { name: "image", status: "warn", detail: `${image} is pulled when it is first used`, fix };
+  return { name: "image", status: "fail", detail: `${image} is not there, and docker.pull is never`, fix };
+}
