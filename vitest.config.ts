@@ -13,8 +13,8 @@ export default defineConfig({
     include: ["packages/*/test/**/*.test.ts", "tests/**/*.test.ts"],
     pool: "forks",
     execArgv: ["--conditions=sandlot-source"],
-    // Most tests wait for processes, so two at a time do not get in each other's way, even on two processors.
-    maxWorkers: 2,
+    // Most tests wait for processes, so three at a time do not get in each other's way, even on two processors.
+    maxWorkers: 3,
     // Engines and daemons share the machine with whatever else runs on it; what fails twice is broken.
     retry: process.env.CI === "true" ? 1 : 0,
     testTimeout: 30_000,
