@@ -1,15 +1,25 @@
 /** The first process of a sandbox, below which the daemon can be killed and comes back. */
 
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { noNamespaceReason } from "../../../sandboxd/test/start-daemon.ts";
 import { DaemonAttachment, rebindDaemon } from "../../src/daemon/index.ts";
 import { attached, world } from "./attached.ts";
 import { code } from "./expectations.ts";
 
 const SHELLS = ["/bin/dash", "/bin/bash", "/bin/busybox"].filter((path) => existsSync(path));
+
+/** Busybox is a shell by the name that it is called by. */
+function callable(shell: string): string {
+  if (!shell.endsWith("busybox")) return shell;
+  const directory = mkdtempSync(join(tmpdir(), "sandlot-busybox-"));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  symlinkSync(shell, join(directory, "sh"));
+  return join(directory, "sh");
+}
 
 beforeEach((context) => {
   const reason = noNamespaceReason();
@@ -18,7 +28,7 @@ beforeEach((context) => {
 
 describe("kill -9 -1", () => {
   test.each(SHELLS)("restarts the daemon in the same sandbox below %s", async (shell) => {
-    const { attachment, sandbox, target, daemon } = await attached({ supervised: { shell } });
+    const { attachment, sandbox, target, daemon } = await attached({ supervised: { shell: callable(shell) } });
     await sandbox.files.write(join(daemon.workspace, "kept"), "kept");
     const running = sandbox.exec("sleep 60");
     const followed = (async () => {
