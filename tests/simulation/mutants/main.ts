@@ -3,11 +3,14 @@
  *
  *   npm run sim:mutants -- --only stop-ignores-holders,bury-without-beat
  *
+ * `--unchanged N` runs the sources without a mutant over fewer seeds, where `npm run sim` has seen them before.
+ *
  * It fails when a mutant survives, when one can no longer be planted, when a rule has no mutant, or when the sources
  * without a mutant do not pass.
  */
 
 import { spawn } from "node:child_process";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { loadMutants, type Mutant } from "./mutant.ts";
 import { Workbench } from "./workbench.ts";
@@ -28,6 +31,7 @@ const { values } = parseArgs({
   options: {
     only: { type: "string" },
     runs: { type: "string", default: String(RUNS) },
+    unchanged: { type: "string" },
     jobs: { type: "string", default: "2" },
   },
 });
@@ -55,8 +59,9 @@ async function main(): Promise<number> {
 }
 
 async function passesUnchanged(bench: Workbench): Promise<boolean> {
-  const { code, output, seconds } = await simulate(bench, Number(values.jobs));
-  if (code === 0) console.log(`${"(nothing planted)".padEnd(44)} passes ${runs} seeds in ${seconds.toFixed(0)} s`);
+  const seeds = Number(values.unchanged ?? runs);
+  const { code, output, seconds } = await simulate(bench, seeds, Number(values.jobs));
+  if (code === 0) console.log(`${"(nothing planted)".padEnd(44)} passes ${seeds} seeds in ${seconds.toFixed(0)} s`);
   else console.log(`the sources without a mutant do not pass:\n${output}`);
   return code === 0;
 }
@@ -83,7 +88,7 @@ async function tryOne(mutant: Mutant, bench: Workbench): Promise<Verdict> {
     return { mutant, caughtBy: null, problem: String(error), seconds: 0 };
   }
   try {
-    const { output, seconds } = await simulate(bench, 1);
+    const { output, seconds } = await simulate(bench, runs, 1);
     const found = /^VIOLATION (?<invariant>\S+)[\s\S]*?^ {2}seed (?<seed>\d+)/m.exec(output)?.groups;
     const caughtBy = found === undefined ? null : { invariant: found.invariant ?? "", seed: Number(found.seed) };
     // A mutant that does not even load was not found by any check.
@@ -100,18 +105,25 @@ function tell({ mutant, caughtBy, seconds }: Verdict): void {
   console.log(`${mutant.name.padEnd(44)} ${rule}  ${what.padEnd(58)} ${seconds.toFixed(1).padStart(6)} s`);
 }
 
-function simulate(bench: Workbench, jobs: number): Promise<{ code: number; output: string; seconds: number }> {
+function simulate(
+  bench: Workbench,
+  seeds: number,
+  jobs: number,
+): Promise<{ code: number; output: string; seconds: number }> {
   const startedAt = performance.now();
   const args = [
     "--conditions=sandlot-source",
     "tests/simulation/main.ts",
     "--runs",
-    String(runs),
+    String(seeds),
     "--jobs",
     String(jobs),
   ];
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [...args, "--stop", "--quiet"], { cwd: bench.path });
+    const child = spawn(process.execPath, [...args, "--stop", "--quiet"], {
+      cwd: bench.path,
+      env: { NODE_COMPILE_CACHE: join(bench.path, "compiled"), ...process.env },
+    });
     let output = "";
     child.stdout.on("data", (text: Buffer) => (output += text.toString()));
     child.stderr.on("data", (text: Buffer) => (output += text.toString()));
