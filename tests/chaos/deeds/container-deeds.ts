@@ -110,7 +110,10 @@ async function runOutOfMemory(container: Docker.Container, lease: Lease): Promis
   const { State } = await container.inspect();
   writeFileSync(`/proc/${State.Pid}/oom_score_adj`, "1000");
   const take = `exec perl -e 'my $x = "x" x (400 * 1024 * 1024); sleep 5'`;
-  await lease.sandbox.exec(`echo 0 > /proc/self/oom_score_adj; ${take}`, { timeoutMs: STARVING_MS }).catch(() => {});
+  // The daemon marks a command as the first to go a moment after its start: only then can it take the mark off.
+  await lease.sandbox
+    .exec(`sleep 1; echo 0 > /proc/self/oom_score_adj; ${take}`, { timeoutMs: STARVING_MS })
+    .catch(() => {});
   const ended = container.wait({ condition: "not-running" }).then(() => "ended");
   if ((await Promise.race([ended, sleep(STARVING_MS, "lives", { ref: false })])) === "lives")
     throw new Error("it did not end for want of memory");
