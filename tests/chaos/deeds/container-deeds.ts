@@ -108,13 +108,14 @@ async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thr
 /** Its first process is made what the kernel ends first, before the command that takes all memory. */
 async function runOutOfMemory(container: Docker.Container, lease: Lease): Promise<void> {
   const { State } = await container.inspect();
+  // Asked before: whoever notices the death removes what is left of it.
+  const ended = container.wait({ condition: "not-running" }).then(() => "ended");
   writeFileSync(`/proc/${State.Pid}/oom_score_adj`, "1000");
   const take = `exec perl -e 'my $x = "x" x (400 * 1024 * 1024); sleep 5'`;
   // The daemon marks a command as the first to go a moment after its start: only then can it take the mark off.
   await lease.sandbox
     .exec(`sleep 1; echo 0 > /proc/self/oom_score_adj; ${take}`, { timeoutMs: STARVING_MS })
     .catch(() => {});
-  const ended = container.wait({ condition: "not-running" }).then(() => "ended");
   if ((await Promise.race([ended, sleep(STARVING_MS, "lives", { ref: false })])) === "lives")
     throw new Error("it did not end for want of memory");
 }

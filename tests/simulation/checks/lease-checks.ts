@@ -217,11 +217,13 @@ export class LeaseChecks {
 
   /** After the store was lost, a holder that runs and reaches it puts back what it holds. */
   #checkComeBack(held: HeldLease, reason: LossReason, alive: boolean): void {
-    const { emptiedAt, now, settings, tables } = this.#truth;
+    const { emptiedAt, now, settings, tables, ledger } = this.#truth;
     const { instance, sandboxId, owner } = held;
     if (reason !== "session-lost" || !alive || instance.closing || instance.sessionEndedAt >= held.since) return;
     const healthy = instance.storeFailedAt < emptiedAt && instance.process.pausedMs === instance.pausedMsAtLoss;
     if (emptiedAt < held.since || now - emptiedAt >= settings.sessionLifetimeMs || !healthy) return;
+    // A create that landed late has used the workspace since: then the sandbox is outdated, and the fence says so.
+    if (owner !== null && (ledger.fences.get(owner) ?? 0) > held.generation) return;
     const claimed = tables.records().some((record) => record.sandboxId === sandboxId || ownerOf(record) === owner);
     this.#findings.check("holders-come-back", claimed, () => `${instance.name} gave up ${sandboxId} of ${owner}`);
   }

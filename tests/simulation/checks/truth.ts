@@ -66,8 +66,12 @@ export class HeldLease {
 
   /** Not given back, at this instance or another, not run out, and not told to be lost. */
   get active(): boolean {
-    if (this.releasedAt !== null || !this.instance.process.alive || this.isRowOver) return false;
-    return this.lost === null || this.lost.generation !== this.generation;
+    return this.releasedAt === null && this.instance.process.alive && !this.isRowOver && !this.isToldLost;
+  }
+
+  /** Its holder was told that the sandbox it has is lost. */
+  get isToldLost(): boolean {
+    return this.lost !== null && this.lost.generation === this.generation;
   }
 }
 

@@ -118,7 +118,7 @@ export class Callers {
       const expected = {
         released: held.releasedAt !== null,
         stale: sandbox.generation !== held.generation,
-        lost: !held.active,
+        lost: held.isToldLost,
       };
       const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
       const owner = held.owner ?? `lease ${held.lease.id}`;
@@ -134,7 +134,7 @@ export class Callers {
       if (held.releasedAt !== null) return;
       const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
       const before = [...(thread?.acknowledged.keys() ?? [])];
-      const expected = { released: false, stale: false, lost: !held.active };
+      const expected = { released: false, stale: false, lost: held.isToldLost };
       held.lease.sandbox.files.readText(JOURNAL).then(
         (text) => {
           this.#simulation.leaseChecks.used(held, null, expected);
