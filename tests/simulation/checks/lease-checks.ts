@@ -199,7 +199,8 @@ export class LeaseChecks {
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
             : reason === "expired"
-              ? remote === undefined || remote.releaseAsked || this.#isUnheardOf(remote)
+              ? // With its sandbox its row is gone, and nobody hears of what was renewed at another instance before.
+                remote === undefined || remote.releaseAsked || !alive || this.#isUnheardOf(remote)
               : false;
     this.#findings.check(
       "loss-is-true",
