@@ -313,8 +313,9 @@ export class Membership {
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
     this.#storeClock = { least: answer.now - this.#world.monotonicMs(), most: answer.now - sentAt };
+    // Only what was heard of before it was sent: in one and the same moment the beat may have been sent without it.
     for (const ask of this.#asking.values())
-      if (ask.hold !== null && ask.hold.heardAt <= sentAt) ask.since = Math.max(ask.since, sentAt);
+      if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);
     if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
     if (this.#storeLost) this.#bus.emit({ type: "store-recovered" });
     this.#storeLost = false;
