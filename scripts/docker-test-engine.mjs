@@ -191,9 +191,8 @@ async function stopWhenUnused() {
   }
   // Nobody uses it and nothing of it is kept, so there is no need to wait until it has put everything in order, which takes 15 s.
   await crashTestEngine();
-  // What is left running: its containerd, shims, and what runs in their containers.
-  for (const pid of remains()) process.kill(pid, "SIGKILL");
-  await until(STOP_MS, "containerd ended", () => remains().length === 0);
+  for (const pid of remainsOf(PLACE)) process.kill(pid, "SIGKILL");
+  await until(STOP_MS, "containerd ended", () => remainsOf(PLACE).length === 0);
   // What a dockerd that was killed left mounted would be in the way, and a removal must not go through it.
   for (const mount of mountsBelow(PLACE)) spawnSync("umount", ["--lazy", mount]);
   rmSync(PLACE, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
@@ -208,7 +207,8 @@ function enginePid() {
   }
 }
 
-function remains() {
+/** What a killed engine at this place has left running: its containerd, shims, and what runs in their containers. */
+export function remainsOf(place) {
   const processes = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((name) => ({
@@ -216,7 +216,7 @@ function remains() {
       command: read(`/proc/${name}/cmdline`),
       status: read(`/proc/${name}/status`),
     }));
-  const ours = new Set(processes.filter(({ command }) => command.includes(`${PLACE}/exec/`)).map(({ pid }) => pid));
+  const ours = new Set(processes.filter(({ command }) => command.includes(`${place}/exec/`)).map(({ pid }) => pid));
   for (let known = -1; known !== ours.size; ) {
     known = ours.size;
     for (const { pid, status } of processes) if (ours.has(Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]))) ours.add(pid);
@@ -232,7 +232,7 @@ function read(path) {
   }
 }
 
-function mountsBelow(place) {
+export function mountsBelow(place) {
   return readFileSync("/proc/self/mountinfo", "utf8")
     .split("\n")
     .map((line) => line.split(" ")[4] ?? "")

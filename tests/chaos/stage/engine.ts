@@ -13,7 +13,6 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
-  readdirSync,
   readFileSync,
   rmSync,
   statfsSync,
@@ -25,7 +24,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import Docker from "dockerode";
-import { holdTestEngine, TEST_IMAGE } from "../../../scripts/docker-test-engine.mjs";
+import { holdTestEngine, mountsBelow, remainsOf, TEST_IMAGE } from "../../../scripts/docker-test-engine.mjs";
 
 const IMAGE_TAR = fileURLToPath(new URL("../../../.cache/docker-test-image.tar", import.meta.url));
 const DISK_BYTES = 1_200 * 1024 * 1024;
@@ -149,7 +148,7 @@ export class ChaosEngine {
   endNow(): void {
     this.#process?.kill("SIGKILL");
     this.#process = null;
-    for (const pid of remains(this.place)) tryKill(pid);
+    for (const pid of remainsOf(this.place)) tryKill(pid);
     for (const mount of mountsBelow(this.place)) spawnSync("umount", ["--lazy", mount], { env: ENVIRONMENT });
     rmSync(this.place, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
   }
@@ -176,43 +175,10 @@ function run(program: string, ...args: readonly string[]): void {
   if (status !== 0) throw new Error(`${program} failed: ${error?.message ?? stderr}`);
 }
 
-/** What a killed engine has left running: containerd, shims, and what runs in their containers. */
-function remains(place: string): readonly number[] {
-  const processes = readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map((name) => ({
-      pid: Number(name),
-      command: read(`/proc/${name}/cmdline`),
-      status: read(`/proc/${name}/status`),
-    }));
-  const ours = new Set(processes.filter(({ command }) => command.includes(`${place}/exec/`)).map(({ pid }) => pid));
-  for (let known = -1; known !== ours.size; ) {
-    known = ours.size;
-    for (const { pid, status } of processes) if (ours.has(Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]))) ours.add(pid);
-  }
-  return [...ours];
-}
-
 function tryKill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
     // It has ended meanwhile.
   }
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, "latin1");
-  } catch {
-    return "";
-  }
-}
-
-function mountsBelow(place: string): readonly string[] {
-  return readFileSync("/proc/self/mountinfo", "utf8")
-    .split("\n")
-    .map((line) => line.split(" ")[4] ?? "")
-    .filter((path) => path.startsWith(`${place}/`))
-    .reverse();
 }

@@ -6,17 +6,16 @@
  * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
  */
 
-import { statSync } from "node:fs";
 import { join } from "node:path";
 import { type DaemonConfig, DEFAULT_CWD, WORKSPACE_ROOT } from "@sandlot/contract";
-import type { Created, CreateSpec, Place } from "../../backend/backend.ts";
+import type { Created, CreateSpec } from "../../backend/backend.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import type { MountPoint } from "../../workspace/disk/slots.ts";
+import { placeOf } from "../../workspace/disk/layout.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
-import { type Binding, checkMounts } from "../local/mounts.ts";
+import { type Binding, checkMounts, mountPointsOf } from "../local/mounts.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
@@ -335,22 +334,8 @@ interface Plan {
   readonly made: { containerId: string | null };
 }
 
-function placeOf({ marker, labels }: CreateSpec): Place {
-  return marker === null ? `slot:${labels.sandboxId}-${labels.generation}` : "home";
-}
-
 function runtimeBindings({ path, nodePath }: RuntimeDirectory): readonly Binding[] {
   const directory = { from: path, to: INSIDE.runtime, readOnly: true };
   if (nodePath === null) return [directory];
   return [directory, { from: nodePath, to: `${INSIDE.runtime}/${RUNTIME.node}`, readOnly: true }];
-}
-
-/** What a slot or a frame needs names for, because nothing can be made in it later. */
-function mountPointsOf(mounts: readonly Binding[]): readonly MountPoint[] {
-  return mounts
-    .filter(({ to }) => to.startsWith("/mnt/"))
-    .map(({ from, to }) => ({
-      path: to.slice("/mnt/".length),
-      kind: statSync(from).isDirectory() ? "directory" : "file",
-    }));
 }

@@ -6,12 +6,12 @@
  * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
  */
 
-import { closeSync, statSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
-import type { Created, CreateSpec, Place } from "../../backend/backend.ts";
+import type { Created, CreateSpec } from "../../backend/backend.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import type { MountPoint } from "../../workspace/disk/slots.ts";
+import { placeOf } from "../../workspace/disk/layout.ts";
 import type { World } from "../../world/world.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine, Prepared } from "./engine/engine.ts";
@@ -21,7 +21,7 @@ import { FD, start } from "./engine/start.ts";
 import { explainStart } from "./engine/start-problem.ts";
 import type { Limits } from "./limits/index.ts";
 import { findMisplaced } from "./mount-points.ts";
-import { type Binding, checkMounts, misplaced } from "./mounts.ts";
+import { type Binding, checkMounts, misplaced, mountPointsOf } from "./mounts.ts";
 import { formatRef } from "./objects/engine-ref.ts";
 import {
   type Layout,
@@ -171,18 +171,4 @@ export class Maker {
     const { isolation } = this.#parts.settings.local;
     return { labels, place: placeOf(spec), credentials, limits, isolation, mounts, machineId, maker: world.identity };
   }
-}
-
-function placeOf({ marker, labels }: CreateSpec): Place {
-  return marker === null ? `slot:${labels.sandboxId}-${labels.generation}` : "home";
-}
-
-/** What a slot needs names for, because nothing can be made in it later. */
-function mountPointsOf(mounts: readonly Binding[]): readonly MountPoint[] {
-  return mounts
-    .filter(({ to }) => to.startsWith("/mnt/"))
-    .map(({ from, to }) => ({
-      path: to.slice("/mnt/".length),
-      kind: statSync(from).isDirectory() ? "directory" : "file",
-    }));
 }

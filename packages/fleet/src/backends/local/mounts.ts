@@ -12,6 +12,7 @@ import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import type { MountPoint } from "../../workspace/disk/slots.ts";
 import { type Binding, isWithin, lookedUpIn, mountPointOf, mountPointProblem, outerOf } from "./mount-points.ts";
 
 export { type Binding, isWithin } from "./mount-points.ts";
@@ -134,4 +135,14 @@ function resolved(mount: Mount): string {
 
 function refused({ hostPath, sandboxPath }: Mount, problem: string): SandlotError {
   return new SandlotError("mount_refused", { hostPath, sandboxPath, problem });
+}
+
+/** What a slot or a frame needs names for, because nothing can be made in it later. */
+export function mountPointsOf(mounts: readonly Binding[]): readonly MountPoint[] {
+  return mounts
+    .filter(({ to }) => to.startsWith("/mnt/"))
+    .map(({ from, to }) => ({
+      path: to.slice("/mnt/".length),
+      kind: statSync(from).isDirectory() ? "directory" : "file",
+    }));
 }

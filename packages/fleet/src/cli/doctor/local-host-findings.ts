@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { describeDisk } from "../../backends/local/limits/disk/project-quotas.ts";
+import { describeDisk } from "../../backends/local/limits/describe.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
 import type { Finding } from "./finding.ts";
@@ -23,8 +23,8 @@ function controlGroupFinding(): Finding {
   return { name, status: "warn", detail: "none are mounted", fix };
 }
 
-function diskLimitFinding(home: string): Finding {
-  const { by, says } = describeDisk(home);
+function diskLimitFinding(_home: string): Finding {
+  const { by, says } = describeDisk();
   return { name: "disk limit", status: "ok", detail: `${says} (by ${by})` };
 }
 

@@ -21,7 +21,7 @@
 
 import { join } from "node:path";
 import { type Generation, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
-import type { Place } from "../../backend/backend.ts";
+import type { CreateSpec, Place } from "../../backend/backend.ts";
 
 export type SlotPlace = Exclude<Place, "home">;
 
@@ -82,6 +82,11 @@ export class Layout {
 
 export function slotPlace(sandboxId: SandboxId, generation: Generation): SlotPlace {
   return `slot:${checkedName(`${sandboxId}-${generation}`)}`;
+}
+
+/** Where the workspace of a sandbox is mounted from: a blank has a slot. */
+export function placeOf({ marker, labels }: Pick<CreateSpec, "marker" | "labels">): Place {
+  return marker === null ? `slot:${labels.sandboxId}-${labels.generation}` : "home";
 }
 
 /** The directory's name of a slot; `null` for a home. */

@@ -20,13 +20,13 @@ import {
   containerOf,
   onStage,
   openHarness,
-  removeDaemon,
   STOPPING_MS,
   settingsIn,
   type TestEngine,
   testEngine,
   world,
 } from "./docker-harness.ts";
+import { usingEngine, withNetwork } from "./using-engine.ts";
 
 const HERE = "/mnt/user-data/workspace";
 const NETWORK = `sandlot-test-aio-${process.pid}`;
@@ -89,10 +89,7 @@ const DEVIATIONS: Readonly<Record<string, BackendDeviation>> = {
   },
 };
 
-const engine = await testEngine();
-
-if ("reason" in engine) it.skip(`images with a server of their own (${engine.reason})`, () => {});
-else describeAio(engine);
+usingEngine("images with a server of their own", await testEngine(), describeAio);
 
 function describeAio(engine: TestEngine): void {
   let image: AioImage;
@@ -100,15 +97,9 @@ function describeAio(engine: TestEngine): void {
 
   beforeAll(async () => {
     image = await makeAioImage(engine);
-    const Options = { "com.docker.network.bridge.enable_icc": "false" };
-    await engine.docker.createNetwork({ Name: NETWORK, Driver: "bridge", Options });
   }, STOPPING_MS);
-  afterAll(async () => {
-    await engine.docker.getNetwork(NETWORK).remove();
-    await image.remove();
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
+  afterAll(() => image.remove(), STOPPING_MS);
+  withNetwork(engine, NETWORK);
 
   describeBackend({
     name: "docker with an image's own server",

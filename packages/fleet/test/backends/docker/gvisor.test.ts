@@ -3,7 +3,7 @@
  * when it was registered so; where it was not, that is noticed at once.
  */
 
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../local/search-deviations.ts";
@@ -12,13 +12,12 @@ import {
   containerOf,
   onStage,
   openHarness,
-  removeDaemon,
-  STOPPING_MS,
   settingsIn,
   type TestEngine,
   testEngine,
 } from "./docker-harness.ts";
 import { isWholeSuite, suiteTools } from "./suite-tools.ts";
+import { usingEngine, withNetwork } from "./using-engine.ts";
 
 /** Registered by the set-up of the tests' engine: with `--host-uds=all`, and without. */
 const [SHOWS, HIDES] = ["runsc", "runsc-closed"] as const;
@@ -27,21 +26,8 @@ const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
 /** How much longer than a start it may take to see that sockets cannot be seen, and to remove everything. */
 const NOTICED_MS = 2_000;
 
-const engine = await testEngine();
-const reason = "reason" in engine ? engine.reason : await whyNot(engine);
-if (reason !== null && process.env.CI === "true") throw new Error(`no gVisor: ${reason}`);
-
-if ("reason" in engine || reason !== null) it.skip(`the docker backend on gVisor (${reason})`, () => {});
-else {
-  beforeAll(async () => {
-    const Options = { "com.docker.network.bridge.enable_icc": "false" };
-    await engine.docker.createNetwork({ Name: NETWORK, Driver: "bridge", Options });
-  });
-  afterAll(async () => {
-    await engine.docker.getNetwork(NETWORK).remove();
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
+usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
+  withNetwork(engine, NETWORK);
 
   describeBackend({
     name: "docker on gVisor",
@@ -106,10 +92,15 @@ else {
         { docker: { runtime: SHOWS } },
       ));
   });
-}
+});
 
-async function whyNot({ docker }: TestEngine): Promise<string | null> {
-  const { Runtimes } = await docker.info();
-  if (Runtimes?.[SHOWS] !== undefined && Runtimes[HIDES] !== undefined) return null;
-  return "the engine has no runtime runsc: install Debian's runsc from backports, and start the engine again";
+async function testGvisor(): Promise<TestEngine | { readonly reason: string }> {
+  const engine = await testEngine();
+  if ("reason" in engine) return engine;
+  const { Runtimes } = await engine.docker.info();
+  if (Runtimes?.[SHOWS] !== undefined && Runtimes[HIDES] !== undefined) return engine;
+  await engine.release();
+  return {
+    reason: "the engine has no runtime runsc: install Debian's runsc from backports, and start the engine again",
+  };
 }

@@ -2,17 +2,10 @@
  * Tests that need the engine: they run on it, or are skipped with the reason why there is none.
  */
 
-import { afterAll, describe, it } from "vitest";
+import { describe } from "vitest";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
-import {
-  type DockerHarness,
-  onStage,
-  removeDaemon,
-  STOPPING_MS,
-  type StageOptions,
-  type TestEngine,
-  testEngine,
-} from "./docker-harness.ts";
+import { type DockerHarness, onStage, type StageOptions, type TestEngine, testEngine } from "./docker-harness.ts";
+import { usingEngine } from "./using-engine.ts";
 
 export type OnStage = (
   run: (stage: BackendStage, harness: DockerHarness) => Promise<void>,
@@ -22,13 +15,7 @@ export type OnStage = (
 const engine = await testEngine();
 
 export function describeOnEngine(name: string, body: (onEngine: OnStage, engine: TestEngine) => void): void {
-  if ("reason" in engine) {
-    it.skip(`${name} (${engine.reason})`, () => {});
-    return;
-  }
-  afterAll(async () => {
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
-  describe(name, () => body((run, options) => onStage(engine, run, options), engine));
+  usingEngine(name, engine, (present) =>
+    describe(name, () => body((run, options) => onStage(present, run, options), present)),
+  );
 }

@@ -2,22 +2,15 @@
  * The backend on Podman's API.
  */
 
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../local/search-deviations.ts";
-import { blueprint, containerOf, onStage, openHarness, removeDaemon, STOPPING_MS } from "./docker-harness.ts";
+import { blueprint, containerOf, onStage, openHarness } from "./docker-harness.ts";
 import { testPodman } from "./podman-engine.ts";
 import { isWholeSuite, suiteTools } from "./suite-tools.ts";
+import { usingEngine } from "./using-engine.ts";
 
-const engine = await testPodman();
-
-if ("reason" in engine) it.skip(`the docker backend on Podman (${engine.reason})`, () => {});
-else {
-  afterAll(async () => {
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
-
+usingEngine("the docker backend on Podman", await testPodman(), (engine) => {
   describeBackend({
     name: "docker on Podman",
     tools: suiteTools(["lifecycle", "attaching", "workspaces", "liveness", "exec ending", "files"]),
@@ -45,4 +38,4 @@ else {
         );
       }));
   });
-}
+});

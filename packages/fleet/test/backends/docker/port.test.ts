@@ -3,41 +3,21 @@
  */
 
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { DAEMON_PORT } from "../../../src/backends/docker/container/transport.ts";
 import { ContainerObjects, dockerLayout } from "../../../src/backends/docker/objects/container-objects.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
-import {
-  blueprint,
-  containerOf,
-  onStage,
-  openHarness,
-  removeDaemon,
-  STOPPING_MS,
-  settingsIn,
-  testEngine,
-  world,
-} from "./docker-harness.ts";
+import { blueprint, containerOf, onStage, openHarness, settingsIn, testEngine, world } from "./docker-harness.ts";
 import { suiteTools } from "./suite-tools.ts";
+import { usingEngine, withNetwork } from "./using-engine.ts";
 
 const NETWORK = `sandlot-test-port-${process.pid}`;
 const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
 const docker = { transport: "port", network: NETWORK } as const;
 
-const engine = await testEngine();
-
-if ("reason" in engine) it.skip(`a published port (${engine.reason})`, () => {});
-else {
-  beforeAll(async () => {
-    const Options = { "com.docker.network.bridge.enable_icc": "false" };
-    await engine.docker.createNetwork({ Name: NETWORK, Driver: "bridge", Options });
-  });
-  afterAll(async () => {
-    await engine.docker.getNetwork(NETWORK).remove();
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
+usingEngine("a published port", await testEngine(), (engine) => {
+  withNetwork(engine, NETWORK);
 
   describeBackend({
     name: "docker over a port",
@@ -151,7 +131,7 @@ else {
         { docker: { ...docker, publishHost: "127.7.7.7" }, of: open },
       ));
   });
-}
+});
 
 function status(port: number, headers: Readonly<Record<string, string>>): Promise<number> {
   return new Promise((resolve, reject) => {

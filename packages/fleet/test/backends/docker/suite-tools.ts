@@ -5,6 +5,7 @@
  */
 
 import { describe, expect, it } from "vitest";
+import { Turns } from "../../../src/backends/local/turns.ts";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
 
 /** More at a time get in each other's way on two processors. */
@@ -15,30 +16,14 @@ export const isWholeSuite: boolean = process.env.SANDLOT_TEST_WHOLE_SUITE === "1
 
 /** For `describeBackend`. Without `groups` all of them are run. */
 export function suiteTools(groups?: readonly string[]): BackendSuiteOptions["tools"] {
-  const taken = turns(AT_ONCE);
+  const turns = new Turns(AT_ONCE);
+  const never = new AbortController().signal;
   return {
     expect,
-    it: (name, run) => it.concurrent(name, { timeout: 60_000 }, () => taken(async () => run())),
+    it: (name, run) => it.concurrent(name, { timeout: 60_000 }, () => turns.run(never, async () => run())),
     describe: (name, body) => {
       const isWanted = isWholeSuite || groups === undefined || name.startsWith("backend ") || groups.includes(name);
       if (isWanted) describe(name, body);
     },
-  };
-}
-
-/** At most so many at a time; the others wait. */
-function turns(most: number): (work: () => Promise<void>) => Promise<void> {
-  const waiting: (() => void)[] = [];
-  let free = most;
-  return async (work) => {
-    if (free === 0) await new Promise<void>((resolve) => waiting.push(resolve));
-    else free -= 1;
-    try {
-      await work();
-    } finally {
-      const next = waiting.shift();
-      if (next === undefined) free += 1;
-      else next();
-    }
   };
 }

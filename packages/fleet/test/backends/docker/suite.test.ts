@@ -2,21 +2,13 @@
  * The `docker` backend means what every backend means, on a real engine.
  */
 
-import { afterAll, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../local/search-deviations.ts";
-import { blueprint, openHarness, removeDaemon, STOPPING_MS, testEngine } from "./docker-harness.ts";
+import { blueprint, openHarness, testEngine } from "./docker-harness.ts";
 import { suiteTools } from "./suite-tools.ts";
+import { usingEngine } from "./using-engine.ts";
 
-const engine = await testEngine();
-
-if ("reason" in engine) it.skip(`the docker backend (${engine.reason})`, () => {});
-else {
-  afterAll(async () => {
-    await removeDaemon();
-    await engine.release();
-  }, STOPPING_MS);
-
+usingEngine("the docker backend", await testEngine(), (engine) => {
   describeBackend({
     name: "docker",
     tools: suiteTools(),
@@ -25,4 +17,4 @@ else {
     // The image has ripgrep, as this machine has.
     deviations: searchDeviations,
   });
-}
+});

@@ -2,6 +2,7 @@
  * What is enforced how, in words for `sandlot doctor` and facts for the capability list.
  */
 
+import { LOOK_EVERY_MS } from "./disk/watcher.ts";
 import { CONTROLLERS, type Controller } from "./hierarchy.ts";
 import type { Enforcement, LimitsDescription } from "./limits.ts";
 import { countsProcessesPerSandbox, hasPrlimit, RESERVED_BYTES } from "./rlimits.ts";
@@ -19,6 +20,18 @@ export function describeLimits(
     cpu: of("cpu", none("Processor time is not limited: that takes control groups.")),
     pids: of("pids", pidsByRlimit()),
     missing: CONTROLLERS.every((controller) => controllers.has(controller)) ? null : missing,
+  };
+}
+
+/** How the disk budget of workspaces is held. */
+export function describeDisk(): Enforcement {
+  return {
+    by: "watcher",
+    scope: "sandbox",
+    measured: true,
+    says:
+      "API writes beyond the budget are refused; commands that write past it are stopped within about " +
+      `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it. No single file outgrows it.`,
   };
 }
 

@@ -46,7 +46,7 @@ export interface Mount {
 }
 
 /** Lines of mountinfo: fields, optional ones, a hyphen, then type, source and the file system's own options. */
-export function mountsOf(text: string): readonly Mount[] {
+function mountsOf(text: string): readonly Mount[] {
   return text.split("\n").flatMap((line) => {
     const [before = "", after = ""] = line.split(" - ");
     const [, , , mountRoot = "", mountPoint = ""] = before.split(" ");

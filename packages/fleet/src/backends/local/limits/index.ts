@@ -19,12 +19,10 @@
  *                                                              (`disk_limit_exceeded`), and results of commands say which
  *                                                              limit ended them
  *   memoryFileSystemBytes(wanted, memoryBytes)                 sizes for /tmp and the like that leave room for programs
- *   findProjectQuotas(directory)                               where the file system itself can hold a budget
  */
 
 export { DiskBudget } from "./disk/budget.ts";
 export { DiskGuard } from "./disk/guard.ts";
-export { describeDisk, findProjectQuotas, type ProjectQuotas } from "./disk/project-quotas.ts";
 export { DiskWatcher } from "./disk/watcher.ts";
 export { limitedSandbox } from "./limited-sandbox.ts";
 export { type Enforcement, type LimitGroup, type Limits, limitHit } from "./limits.ts";

@@ -1,0 +1,33 @@
+/**
+ * What the tests of a file have of an engine: it is held as long as they run, with what they need on it.
+ */
+
+import { afterAll, beforeAll, it } from "vitest";
+import { removeDaemon, STOPPING_MS, type TestEngine } from "./docker-harness.ts";
+
+/** Declares tests on an engine, and lets go of it afterwards. Where there is none, says why. */
+export function usingEngine(
+  name: string,
+  held: TestEngine | { readonly reason: string },
+  body: (engine: TestEngine) => void,
+): void {
+  if ("reason" in held) {
+    it(name, (context) => context.skip(held.reason));
+    return;
+  }
+  afterAll(async () => {
+    await removeDaemon();
+    await held.release();
+  }, STOPPING_MS);
+  body(held);
+}
+
+/** A network of the engine's for the tests of a file, on which containers cannot reach each other. */
+export function withNetwork({ docker }: TestEngine, name: string): void {
+  beforeAll(async () => {
+    const Options = { "com.docker.network.bridge.enable_icc": "false" };
+    await docker.createNetwork({ Name: name, Driver: "bridge", Options });
+  });
+  // Hooks run in reverse order: before the engine is let go.
+  afterAll(() => docker.getNetwork(name).remove());
+}
