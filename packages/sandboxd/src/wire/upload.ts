@@ -90,7 +90,12 @@ class Incoming {
   #readInto(socket: Socket & { _handle?: unknown }): Socket {
     const { _handle: handle } = socket;
     if (handle === null || typeof handle !== "object" || !("useUserBuffer" in handle)) {
-      socket.on("data", (bytes: Buffer) => this.#take(bytes, () => {}));
+      socket.on("data", (bytes: Buffer) => {
+        this.#take(bytes, () => this.#goOn());
+        if (this.#filled.length < BUFFERS) return;
+        this.#isPaused = true;
+        socket.pause();
+      });
       return socket;
     }
     for (let made = 0; made < BUFFERS; made++) this.#free.push(Buffer.allocUnsafeSlow(BUFFER_BYTES));
@@ -104,13 +109,17 @@ class Incoming {
   #read(count: number, buffer: Uint8Array): boolean {
     this.#take(buffer.subarray(0, count), () => {
       this.#free.push(buffer as Buffer);
-      if (!this.#isPaused) return;
-      this.#isPaused = false;
-      this.#socket.resume();
+      this.#goOn();
     });
     // The next read goes into the last one, if this is the last but one: then it waits for another.
     this.#isPaused = this.#free.length <= 1;
     return !this.#isPaused;
+  }
+
+  #goOn(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket.resume();
   }
 
   #take(bytes: Uint8Array, release: () => void): void {

@@ -1,0 +1,42 @@
+/** Large content on a connection that Node cannot be told the buffers of: no handle, so the ordinary way of reading. */
+
+import { duplexPair } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { takeUpload } from "../src/wire/upload.ts";
+
+const PIECE = Buffer.alloc(64 * 1024, "x");
+
+function framed(piece: Uint8Array): Buffer {
+  const header = Buffer.alloc(4);
+  header.writeUInt32BE(piece.length);
+  return Buffer.concat([header, piece]);
+}
+
+test("content arrives whole, and no more of it is read than is written", async () => {
+  const [here, there] = duplexPair();
+  const answered: Buffer[] = [];
+  here.on("data", (bytes: Buffer) => answered.push(bytes));
+  let written = 0;
+  let mayWrite = () => {};
+  const held = new Promise<void>((resolve) => (mayWrite = resolve));
+  const done = takeUpload({ socket: there, head: Buffer.alloc(0) }, (content) =>
+    content(async (pieces) => {
+      await held;
+      for (const piece of pieces) written += piece.length;
+    }),
+  );
+  let sent = 0;
+  const sending = (async () => {
+    for (; sent < 200; sent++)
+      if (!here.write(framed(PIECE))) await new Promise<void>((resolve) => here.once("drain", resolve));
+    here.write(framed(new Uint8Array()));
+  })();
+  await sleep(200);
+  // Nothing is written yet: whoever sends is made to wait.
+  expect(sent).toBeLessThan(20);
+  mayWrite();
+  await Promise.all([sending, done]);
+  expect(written).toBe(200 * PIECE.length);
+  expect(Buffer.concat(answered).toString()).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\n\{\}$/);
+});
