@@ -21,6 +21,9 @@ export type StopReason =
   | "surplus"
   | "shutdown";
 
+/** A limit that a sandbox can run into: it ends or hinders its processes, and nobody else's. */
+export type LimitKind = "memory" | "pids" | "disk";
+
 /** How an acquire was served, from fast to slow. */
 export type AcquirePath = "held" | "parked" | "blank" | "cold";
 
@@ -57,6 +60,7 @@ export type FleetEventBody =
       readonly rule: string;
       readonly because: string;
     } & About)
+  | ({ readonly type: "limit-hit"; readonly limit: LimitKind; readonly because: string } & About)
   | {
       readonly type: "image-pulling";
       readonly image: string;

@@ -41,6 +41,8 @@ import type { World } from "./world/world.ts";
 
 /** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
 const REFILL_DELAY_MS = 250;
+/** For the look that began the wait to have ended. */
+const DUE_MARGIN_MS = 50;
 
 export interface FleetParts {
   readonly settings: Settings;
@@ -58,15 +60,15 @@ async function isCurrent(backend: Backend, record: SandboxRecord, signal: AbortS
 }
 
 /** Whose sandbox it is, is told where this instance holds it. */
+function whose(sandboxId: SandboxId, slots: Slots) {
+  const slot = slots.byId(sandboxId);
+  const generation = slot?.generation ?? (0 as Generation);
+  return { sandboxId, generation, user: slot?.user ?? null, thread: slot?.thread ?? null };
+}
+
 function refusalOf(event: Extract<EngineEvent, { type: "refused" }>, slots: Slots): FleetEventBody {
   const { sandboxId, host, port, rule, because } = event;
-  const slot = slots.byId(sandboxId);
-  const whose = {
-    generation: slot?.generation ?? (0 as Generation),
-    user: slot?.user ?? null,
-    thread: slot?.thread ?? null,
-  };
-  return { type: "egress-refused", sandboxId, ...whose, host, port, rule, because };
+  return { type: "egress-refused", ...whose(sandboxId, slots), host, port, rule, because };
 }
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
@@ -99,7 +101,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
   });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
-  const leases = new Leases({ ...base, membership });
+  const leases = new Leases({ ...base, membership, onBeat: (ttlMs) => attend(ttlMs) });
   const maker = new Maker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
@@ -141,7 +143,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
   const destroyer = new Destroyer({ ...base, membership, retirement, peers });
-  const desk = new RemoteLeaseDesk({ store, leases });
+  const desk = new RemoteLeaseDesk({ store, leases, onBeat: (ttlMs) => attend(ttlMs) });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
     new Loop({ name, intervalMs, task, world, bus });
@@ -151,12 +153,19 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const pooling = loop("pool", everyMs, async () => {
     if (await pool.refill()) pooling.poke();
   });
+  const reaping = loop("reap", everyMs, () => reaper.reap());
+  /** What lives shorter than the reaper takes to notice is looked at by itself: when it beats, and when it is due. */
+  const attend = (ttlMs: number) => {
+    if (ttlMs >= 2 * everyMs) return;
+    reaping.poke();
+    world.timer(ttlMs + DUE_MARGIN_MS, () => reaping.poke(), { background: true });
+  };
   const tending = loop("peers", lifetimeMs / 4, () => peers.tend());
   const loops = [
     reconciling,
     pooling,
     tending,
-    loop("reap", everyMs, () => reaper.reap()),
+    reaping,
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
       leases.reportLeaks();
@@ -179,12 +188,16 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       bus.emit({ type: "housekeeping-failed", task: event.what, problem: event.problem });
     else void liveness.died(event.sandboxId, event.ref);
   });
+  const unwatchLimits = backend.watchLimits?.(({ sandboxId, limit, because }) =>
+    bus.emit({ type: "limit-hit", ...whose(sandboxId, slots), limit, because }),
+  );
 
   let closing: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
-    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(
-      unwatch,
-    );
+    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(() => {
+      unwatch();
+      unwatchLimits?.();
+    });
     return closing;
   };
   const open = (operation: string) => {
@@ -200,6 +213,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async destroy(key, options) {
       open("destroy");
       return destroyer.destroy(key, options);
+    },
+    async destroyBlank(sandboxId, options) {
+      open("destroy");
+      return destroyer.destroyBlank(sandboxId as SandboxId, options);
     },
     async list() {
       open("list");

@@ -32,6 +32,11 @@ export interface Fleet extends AsyncDisposable {
   get(sandboxId: SandboxId | string): Sandbox | undefined;
   /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
   destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
+  /** Ends a blank, which has no thread to be asked for by. The pool makes another where one is still wanted. */
+  destroyBlank(
+    sandboxId: SandboxId | string,
+    options?: Pick<DestroyOptions, "signal" | "timeoutMs">,
+  ): Promise<DestroyOutcome>;
   list(): Promise<readonly SandboxSummary[]>;
   /** The thread's sandbox, in whatever state; `null` when it has none. */
   find(key: ThreadKeyInput): Promise<SandboxSummary | null>;

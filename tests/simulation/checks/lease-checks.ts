@@ -177,6 +177,23 @@ export class LeaseChecks {
     );
   }
 
+  /** A purge was answered: what had been acknowledged before it was asked for is nowhere any more. */
+  purged(asked: Asked, outcome: string): void {
+    const { emptiedAt, ledger } = this.#truth;
+    if (outcome === "stopping" || asked.owner === null) return;
+    if (emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)) return;
+    const { acknowledged, latestLeased } = this.#truth.thread(asked.owner);
+    // A create that landed late has used the workspace since: what it keeps from the purge is set aside for a person.
+    if ((ledger.fences.get(asked.owner) ?? 0) > latestLeased) return;
+    const present = new Set(ledger.homes.get(asked.owner)?.tokens ?? []);
+    const left = [...acknowledged].filter(([token, at]) => at < asked.at && present.has(token));
+    this.#findings.check(
+      "purge-is-honest",
+      left.length === 0,
+      () => `${asked.instance.name} says ${outcome} of ${asked.owner}, and ${left.join(", ")} is there`,
+    );
+  }
+
   #took(asked: Asked): number {
     return this.#truth.now - asked.at - (asked.instance.process.pausedMs - asked.pausedMs);
   }

@@ -5,6 +5,7 @@
 import type { SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Findings } from "./findings.ts";
+import { hasHolder } from "./hold-checks.ts";
 import type { Asked } from "./lease-checks.ts";
 import type { Truth } from "./truth.ts";
 
@@ -51,6 +52,7 @@ export class LivenessChecks {
     const dead = tables.sessions().filter(({ instance }) => instances.get(instance)?.process.alive !== true);
     this.#findings.check("no-dead-sessions", dead.length === 0, () => dead.map(({ instance }) => instance).join(", "));
     this.#checkLeftovers();
+    this.#checkDue();
     this.#checkHolds();
     this.#checkForcedLosses();
   }
@@ -123,6 +125,21 @@ export class LivenessChecks {
     for (const [place, { sandboxId }] of ledger.slots) if (!present.has(sandboxId)) left.push(place);
     for (const sandboxId of ledger.markers.keys()) if (!present.has(sandboxId)) left.push(`markers of ${sandboxId}`);
     this.#findings.check("no-leftovers", left.length === 0, () => left.join(", "));
+  }
+
+  /** What has been due for longer than anybody doubts itself has been ended. */
+  #checkDue(): void {
+    const { tables, now, settings } = this.#truth;
+    const { idleTimeoutMs, maxLifetimeMs, sessionLifetimeMs } = settings;
+    const isLate = (since: number, afterMs: number) =>
+      afterMs > 0 && now - this.#truth.fromStoreClock(since) > afterMs + 3 * sessionLifetimeMs;
+    const overdue = tables.records().filter((record) => {
+      if (record.state !== "ready" || hasHolder(record)) return false;
+      if (isLate(record.createdAt, maxLifetimeMs)) return true;
+      const isBusy = this.#truth.objectOf(record)?.busySince !== null;
+      return record.thread !== null && !isBusy && isLate(record.parkedAt ?? record.createdAt, idleTimeoutMs);
+    });
+    this.#findings.check("due-is-ended", overdue.length === 0, () => overdue.map(({ sandboxId }) => sandboxId).join());
   }
 
   /** Nobody holds what it has no lease on, and whoever has a lease holds it. */

@@ -187,6 +187,7 @@ export class Callers {
         (outcome) => {
           trace.add(instance.name, "destroy answered", () => outcome);
           this.#simulation.leaseChecks.destroyed(asked, outcome);
+          if (options.purge) this.#simulation.leaseChecks.purged(asked, outcome);
           this.#answered(asked, "destroy");
         },
         (error: unknown) => {

@@ -25,6 +25,8 @@ export interface LeasesParts {
   readonly store: Store;
   readonly bus: EventBus;
   readonly membership: Membership;
+  /** A row was written, which ends when it is not renewed for this long. */
+  readonly onBeat: (ttlMs: number) => void;
 }
 
 /** What a lease is made from, and since when it was wanted. */
@@ -133,7 +135,7 @@ export class Leases {
     } finally {
       lease.granting = false;
     }
-    if (lease.granted) return;
+    if (lease.granted) return this.#parts.onBeat(ttlMs);
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 

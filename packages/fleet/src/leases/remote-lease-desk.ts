@@ -10,15 +10,18 @@ import type { Leases } from "./leases.ts";
 export class RemoteLeaseDesk implements RemoteLeases {
   readonly #store: Store;
   readonly #leases: Leases;
+  readonly #onBeat: (ttlMs: number) => void;
 
-  constructor(parts: { store: Store; leases: Leases }) {
+  constructor(parts: { store: Store; leases: Leases; onBeat: (ttlMs: number) => void }) {
     this.#store = parts.store;
     this.#leases = parts.leases;
+    this.#onBeat = parts.onBeat;
   }
 
   async renew(leaseId: string): Promise<{ readonly expiresInMs: number }> {
     const renewed = await this.#store.renewLease(leaseId as LeaseId);
     if (renewed === null) throw new SandlotError("lease_not_found", { leaseId });
+    this.#onBeat(renewed.ttlMs);
     return { expiresInMs: renewed.ttlMs };
   }
 

@@ -50,20 +50,44 @@ export class Destroyer {
   }
 
   async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
-    const { settings, world, changes } = this.#parts;
     const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
+    return this.#bounded(options, (signal) => this.#destroy(key, options, signal));
+  }
+
+  /** One that was bound meanwhile is somebody's, and stays. */
+  destroyBlank(sandboxId: SandboxId, options: DestroyOptions = {}): Promise<DestroyOutcome> {
+    return this.#bounded(options, (signal) => this.#destroyBlank(sandboxId, signal));
+  }
+
+  /** Answered in time, whatever the engine does. */
+  async #bounded(options: DestroyOptions, work: (signal: AbortSignal) => Promise<DestroyOutcome>) {
+    const { settings, world, changes } = this.#parts;
     const timeoutMs = parseDelay("timeoutMs", options.timeoutMs ?? settings.stopTimeoutMs);
+    const late = () => new StillStopping();
     try {
-      return await within(
-        world,
-        timeoutMs,
-        options.signal,
-        () => new StillStopping(),
-        (signal) => changes.listening(() => this.#destroy(key, options, signal)),
-      );
+      return await within(world, timeoutMs, options.signal, late, (signal) => changes.listening(() => work(signal)));
     } catch (error) {
       if (error instanceof StillStopping) return "stopping";
       throw error;
+    }
+  }
+
+  async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal): Promise<DestroyOutcome> {
+    const { store, changes, membership, retirement } = this.#parts;
+    let ending = false;
+    for (let rounds = 0; ; rounds += 1) {
+      signal.throwIfAborted();
+      await membership.validate();
+      const count = changes.count();
+      const record = await store.get(sandboxId);
+      if (record === null) return ending ? "stopped" : "absent";
+      if (record.thread !== null) throw inUse(record);
+      if (record.state === "ready") ending ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
+      else {
+        ending ||= record.state === "stopping";
+        if (await retirement.help(record, signal)) changes.hint();
+      }
+      await changes.after(count, signal, rounds);
     }
   }
 

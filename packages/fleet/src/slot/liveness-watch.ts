@@ -5,7 +5,7 @@
  */
 
 import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
-import type { Backend } from "../backend/backend.ts";
+import type { Attachment, Backend } from "../backend/backend.ts";
 import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
 import type { Opener } from "../opening/opener.ts";
 import type { Retirement } from "../retirement/retirement.ts";
@@ -29,6 +29,7 @@ export interface LivenessWatchParts {
 
 export class LivenessWatch {
   readonly #parts: LivenessWatchParts;
+  readonly #examined = new Map<Slot, { readonly attachment: Attachment; readonly done: Promise<void> }>();
 
   constructor(parts: LivenessWatchParts) {
     this.#parts = parts;
@@ -40,15 +41,28 @@ export class LivenessWatch {
     else if (isSandlotError(error, "sandbox_unreachable")) void this.examine(slot);
   }
 
-  /** Asks the engine about a slot whose connection ended, and connects again where it lives. */
-  async examine(slot: Slot): Promise<void> {
+  /** Asks the engine about a slot, and connects again where it lives and its connection ended. One asks for all. */
+  examine(slot: Slot): Promise<void> {
+    const { attachment } = slot;
+    const asking = this.#examined.get(slot);
+    if (asking?.attachment === attachment) return asking.done;
+    // It has connected again already, and that connection has ended, too.
+    if (asking !== undefined) return asking.done.then(() => (slot.disconnected ? this.examine(slot) : undefined));
+    const done = this.#examine(slot).finally(() => this.#examined.delete(slot));
+    this.#examined.set(slot, { attachment, done });
+    return done;
+  }
+
+  async #examine(slot: Slot): Promise<void> {
     const { backend, opener, bus } = this.#parts;
     const { ref } = slot.record;
     if (!slot.isOpen() || ref === null) return;
     try {
       const liveness = await this.#ask(slot, (signal) => backend.probe(ref, signal));
       if (liveness === "dead") slot.lose("crashed");
-      else if (liveness === "alive" && slot.isOpen()) await this.#ask(slot, (signal) => opener.reattach(slot, signal));
+      // A connection that stands is everybody's: a call that failed on it is no reason to close it under the others.
+      else if (liveness === "alive" && slot.isOpen() && slot.disconnected)
+        await this.#ask(slot, (signal) => opener.reattach(slot, signal));
     } catch (error) {
       if (isSandlotError(error, "sandbox_lost")) slot.lose("crashed");
       else bus.emit({ type: "housekeeping-failed", task: "examine", problem: problemOf(error) });

@@ -20,6 +20,16 @@ describe.each(STORE_KINDS)("a remote lease in the %s store", (kind) => {
     expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
   });
 
+  test("that is shorter than a round of housekeeping ends when it is due", async () => {
+    const stage = newStageOn(kind);
+    const { fleet } = await stage.open();
+    await stage.until(fleet.acquire({ thread: "t1", ttlMs: 1_000 }));
+    await stage.advance(500);
+    expect(Object.keys((await stage.recordOf("t1"))?.leases ?? {})).toHaveLength(1);
+    await stage.advance(1_500);
+    expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
+  });
+
   test("is renewed and released at another instance", async () => {
     const stage = newStageOn(kind);
     const [a, b] = [await stage.open(), await stage.open()];

@@ -232,6 +232,34 @@ describe("health", () => {
     expect(backend.callsOf("destroy")).toHaveLength(0);
   });
 
+  test("calls that fail on a connection that stands do not close it under the others", async () => {
+    const stage = newStage();
+    const { fleet, attachments, backend } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1" });
+    const running = lease.sandbox.exec("sleep 5; echo done");
+    await stage.settle();
+    attachments.failNext = [unreachable(lease.sandbox.id), unreachable(lease.sandbox.id)];
+    const failed = [lease.sandbox.exec("true"), lease.sandbox.exec("true")];
+    await Promise.all(failed.map((one) => stage.refusal("sandbox_unreachable", one)));
+    await stage.settle();
+    expect([attachments.openedCount, attachments.openCount]).toEqual([1, 1]);
+    expect(backend.callsOf("probe")).toHaveLength(1);
+    expect(await stage.until(running)).toMatchObject({ status: "completed", stdout: "done\n" });
+  });
+
+  test("several callers that find one connection ended make one new one", async () => {
+    const stage = newStage();
+    const { fleet, attachments } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1" });
+    attachments.failNext = [unreachable(lease.sandbox.id), unreachable(lease.sandbox.id)];
+    const failed = [lease.sandbox.exec("true"), lease.sandbox.exec("true")];
+    attachments.breakOff(lease.sandbox.id);
+    await Promise.all(failed.map((one) => stage.refusal("sandbox_unreachable", one)));
+    await stage.settle();
+    expect([attachments.openedCount, attachments.openCount]).toEqual([2, 1]);
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
   test("unknown is not dead: a sandbox the engine cannot tell about is kept and asked about again", async () => {
     const stage = newStage();
     const { fleet, attachments, backend } = await stage.open();

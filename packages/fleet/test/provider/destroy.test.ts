@@ -104,6 +104,16 @@ describe("destroy", () => {
     await stage.refusal("file_not_found", next.sandbox.files.readText(FILE));
   });
 
+  test("with purge by force takes the workspace along although somebody holds it", async () => {
+    const stage = newStage();
+    const { fleet } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.files.write(FILE, "secret");
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { force: true, purge: true }))).toBe("stopped");
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
+    await lease.release();
+  });
+
   test("with purge removes the workspace also when there is no sandbox, and only that thread's", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
@@ -117,6 +127,21 @@ describe("destroy", () => {
     expect(await stage.records()).toEqual([]);
     await using kept = await stage.until(fleet.acquire({ thread: "t2" }));
     expect(kept.recovery.kind).toBe("restored");
+  });
+
+  test("with purge removes the workspace also when the thread was used and ended while the claim was on its way", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    await stage.until(a.fleet.destroy({ thread: "t1" }));
+    const gate = b.store.hang("condemn");
+    const purging = b.fleet.destroy({ thread: "t1" }, { purge: true });
+    await stage.settle();
+    await (await stage.until(a.fleet.acquire({ thread: "t1" }))).release();
+    await stage.until(a.fleet.destroy({ thread: "t1" }));
+    gate.open();
+    expect(await stage.until(purging)).toBe("stopped");
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
   });
 
   test("with purge lets nobody acquire the thread until the workspace is gone", async () => {
@@ -254,5 +279,29 @@ describe("destroy", () => {
     await stage.advance(6_000);
     expect(await stage.records()).toEqual([]);
     expect(stage.objects()).toEqual([]);
+  });
+});
+
+describe("destroying a blank", () => {
+  test("ends it, and the pool makes another", async () => {
+    const stage = newStage({ pool: { default: 1 } });
+    const { fleet } = await stage.open();
+    await stage.settle();
+    const [blank] = await fleet.list();
+    if (blank === undefined) throw new Error("there is no blank");
+    expect(await stage.until(fleet.destroyBlank(blank.sandboxId))).toBe("stopped");
+    expect(await stage.until(fleet.destroyBlank(blank.sandboxId))).toBe("absent");
+    await stage.advance(6_000);
+    expect(await fleet.list()).toMatchObject([{ state: "blank" }]);
+    expect(stage.objects().map(({ labels }) => labels.sandboxId)).not.toContain(blank.sandboxId);
+  });
+
+  test("is refused once it is somebody's", async () => {
+    const stage = newStage({ pool: { default: 1 } });
+    const { fleet } = await stage.open();
+    await stage.settle();
+    await using lease = await stage.until(fleet.acquire({ thread: "t1" }));
+    await stage.refusal("sandbox_in_use", fleet.destroyBlank(lease.sandbox.id));
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
   });
 });

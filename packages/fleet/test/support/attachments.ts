@@ -2,7 +2,7 @@
  * Counts the connections that a fleet opens and closes, and lets a test break one or disturb its closing.
  */
 
-import type { SandboxId } from "@sandlot/contract";
+import type { Sandbox, SandboxId } from "@sandlot/contract";
 import type { Attachment, Backend, Target } from "../../src/backend/backend.ts";
 
 interface Connection {
@@ -14,6 +14,8 @@ interface Connection {
 
 export class Attachments {
   readonly #connections: Connection[] = [];
+  /** What the next commands fail with, for as long as there is something. */
+  failNext: unknown[] = [];
   /** Stands in for closing; may throw, reject or hang. */
   disturbClose: ((close: () => Promise<void>) => Promise<void>) | null = null;
 
@@ -57,9 +59,19 @@ export class Attachments {
       return inner.close();
     };
     return {
-      sandbox: inner.sandbox,
+      sandbox: this.#failing(inner.sandbox),
       closed: Promise.race([inner.closed, broken]),
       close: () => (this.disturbClose === null ? close() : this.disturbClose(close)),
     };
+  }
+
+  #failing(sandbox: Sandbox): Sandbox {
+    return new Proxy(sandbox, {
+      get: (target, name) => {
+        if (name === "exec" && this.failNext.length > 0) return () => Promise.reject(this.failNext.shift());
+        const value: unknown = Reflect.get(target, name, target);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
   }
 }

@@ -13,7 +13,7 @@ import {
   threadDeleteQuerySchema,
 } from "@sandlot/contract";
 import { z } from "zod";
-import type { Fleet } from "../../fleet.ts";
+import { livingSandboxes } from "../../observe/living.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { SseStream } from "../streams/sse.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
@@ -21,7 +21,7 @@ import { OPERATOR_ERRORS } from "./answers.ts";
 const sandboxParamsSchema = z.strictObject({ id: sandboxIdSchema });
 
 export function operatorRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { fleet, audit, auditFleet, events, draining } = context;
+  const { fleet, world, audit, auditFleet, events, draining } = context;
 
   app.get(
     "/v1/sandboxes",
@@ -33,7 +33,7 @@ export function operatorRoutes(app: GatewayApp, context: GatewayContext): void {
         response: { 200: sandboxListSchema, ...OPERATOR_ERRORS },
       },
     },
-    async () => ({ sandboxes: (await fleet.list()).map(plain) }),
+    async () => ({ sandboxes: (await livingSandboxes(fleet, world)).map(plain) }),
   );
 
   app.get(
@@ -47,7 +47,7 @@ export function operatorRoutes(app: GatewayApp, context: GatewayContext): void {
         response: { 200: sandboxSummarySchema, ...OPERATOR_ERRORS },
       },
     },
-    async (request) => plain(await sandboxById(fleet, request.params.id)),
+    async (request) => plain(sandboxById(await livingSandboxes(fleet, world), request.params.id)),
   );
 
   app.get(
@@ -80,14 +80,11 @@ export function operatorRoutes(app: GatewayApp, context: GatewayContext): void {
       },
     },
     async (request, reply) => {
-      const { user, thread } = await sandboxById(fleet, request.params.id);
-      if (thread === null)
-        throw new SandlotError("invalid_request", {
-          field: "params.id",
-          problem: "it is a blank of the warm pool, which would be made again; lower `pool` instead",
-        });
-      const key = user === null ? { thread } : { user, thread };
-      const outcome = await fleet.destroy(key, { force: request.query.force });
+      const { sandboxId, user, thread } = sandboxById(await fleet.list(), request.params.id);
+      const outcome =
+        thread === null
+          ? await fleet.destroyBlank(sandboxId)
+          : await fleet.destroy(user === null ? { thread } : { user, thread }, { force: request.query.force });
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );
@@ -144,8 +141,8 @@ export function operatorRoutes(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-async function sandboxById(fleet: Fleet, id: string): Promise<SandboxSummary> {
-  const found = (await fleet.list()).find(({ sandboxId }) => sandboxId === id);
+function sandboxById(sandboxes: readonly SandboxSummary[], id: string): SandboxSummary {
+  const found = sandboxes.find(({ sandboxId }) => sandboxId === id);
   if (found === undefined) throw new SandlotError("sandbox_not_found", { id });
   return found;
 }

@@ -120,7 +120,8 @@ function requireWritable(path: string, operation: string): void {
       accessSync(needed, constants.R_OK | constants.W_OK);
     } catch (error) {
       if (codeOf(error) === "ENOENT") throw absent(path, operation);
-      throw unavailable(operation, `${needed} is read-only for this process`, error);
+      const remedy = "give it the rights, or choose another store.path";
+      throw unavailable(operation, `${needed} cannot be read and written by this process; ${remedy}`, error);
     }
   }
 }

@@ -69,6 +69,8 @@ export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord 
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
   // A store that was lost does not know yet whether the thread has a sandbox.
   if (purge && (!claimable || tables.meta().recovering)) return null;
+  // The generation was given before this transaction: under an older one than the thread's last, nothing is removed.
+  if (purge && claimable && (tables.obituaryOf(key.user, key.thread)?.generation ?? 0) > generation) return null;
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;
   raiseGeneration(tables, generation);
