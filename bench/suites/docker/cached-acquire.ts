@@ -28,8 +28,8 @@ export async function* cachedAcquire(stage: Stage, { quick }: SuiteOptions): Asy
     },
   ];
   const [ours, theirs] = await interleave(subjects, {
-    rounds: quick ? 30 : 150,
-    batch: 20,
+    rounds: quick ? 20 : 60,
+    batch: 200,
     timingsPerRound: 1,
     warmUp: 200,
   });

@@ -17,7 +17,8 @@ import { engineExec, LIMITS, type Stage } from "./stage.ts";
 
 const BLANK_LIMIT = 1 / 40;
 const COLD_LIMIT = 1.25;
-const POOL = 2;
+/** Blanks of one timing, one after another: one alone, after a pause, would measure how the machine wakes up. */
+const POOL = 6;
 const PATIENCE_MS = 60_000;
 
 export async function* blankAcquire(stage: Stage, { quick }: SuiteOptions): AsyncGenerator<Result> {
@@ -38,10 +39,10 @@ export async function* blankAcquire(stage: Stage, { quick }: SuiteOptions): Asyn
   };
   const subjects = [acquiring("acquire a blank and exec", fleet, poolIsFull), engineCold(stage, poolIsFull)];
   const [ours, theirs] = await interleave(subjects, {
-    rounds: quick ? 6 : 20,
-    batch: 1,
+    rounds: quick ? 4 : 12,
+    batch: POOL,
     timingsPerRound: 1,
-    warmUp: 1,
+    warmUp: POOL,
   });
   if (ours === undefined || theirs === undefined) throw new Error("A side is missing.");
   const about = "the pool is full before each timing; the other side makes, starts and execs through the Engine API";
@@ -65,21 +66,23 @@ export async function* coldAcquire(stage: Stage, { quick }: SuiteOptions): Async
 
 function acquiring(name: string, fleet: Fleet, ready: (() => Promise<void>) | null, exec = true): Subject {
   let serial = 0;
-  let lease: Lease | null = null;
-  let thread = "";
+  const made: { readonly thread: string; readonly lease: Lease }[] = [];
   return {
     name,
-    prepare: async () => {
-      thread = `thread-${++serial}`;
-      await ready?.();
-    },
-    run: async () => {
-      lease = await fleet.acquire({ thread });
-      if (exec) await lease.sandbox.exec(["/bin/true"]);
+    prepare: async () => ready?.(),
+    run: async (count) => {
+      for (let done = 0; done < count; done += 1) {
+        const thread = `thread-${++serial}`;
+        const lease = await fleet.acquire({ thread });
+        made.push({ thread, lease });
+        if (exec) await lease.sandbox.exec(["/bin/true"]);
+      }
     },
     settle: async () => {
-      await lease?.release();
-      await fleet.destroy({ thread }, { purge: true });
+      for (const { thread, lease } of made.splice(0)) {
+        await lease.release();
+        await fleet.destroy({ thread }, { purge: true });
+      }
     },
   };
 }
@@ -107,17 +110,20 @@ function hardened(stage: Stage, more: Docker.ContainerCreateOptions): Docker.Con
 }
 
 function engineCold(stage: Stage, ready: () => Promise<void>): Subject {
-  let container: Docker.Container | null = null;
+  const made: Docker.Container[] = [];
   return {
     name: "create + start + exec",
     prepare: ready,
-    run: async () => {
-      container = await stage.docker.createContainer(hardened(stage, { Cmd: ["sleep", "1000"] }));
-      await container.start();
-      await engineExec(container, ["/bin/true"]);
+    run: async (count) => {
+      for (let done = 0; done < count; done += 1) {
+        const container = await stage.docker.createContainer(hardened(stage, { Cmd: ["sleep", "1000"] }));
+        made.push(container);
+        await container.start();
+        await engineExec(container, ["/bin/true"]);
+      }
     },
     settle: async () => {
-      await container?.remove({ force: true });
+      for (const container of made.splice(0)) await container.remove({ force: true });
     },
   };
 }

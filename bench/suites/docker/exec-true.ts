@@ -29,8 +29,8 @@ export async function* execTrue(stage: Stage, { quick }: SuiteOptions): AsyncGen
     },
   ];
   const [ours, theirs] = await interleave(subjects, {
-    rounds: quick ? 15 : 60,
-    batch: 2,
+    rounds: quick ? 8 : 30,
+    batch: 10,
     timingsPerRound: 1,
     warmUp: 10,
   });

@@ -17,6 +17,8 @@ export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
 export interface HostWriteOptions extends WriteOptions {
   /** More than this is `payload_too_large`, and then nothing has changed. */
   readonly maxBytes?: number;
+  /** Nobody else has the pieces of the content: the memory of each is given back as soon as it is written. */
+  readonly isGiven?: boolean;
 }
 
 interface Target {
@@ -40,7 +42,7 @@ export async function writeFile(target: Target, content: Content, options: HostW
     const before = await presentAt(final, path);
     checkVersion(path, before, options.ifVersion);
     file = await open(draft, OPEN_NEW, 0o600);
-    await writeAll(file, path, content, options.maxBytes);
+    await writeAll(file, path, content, options);
     await file.chmod(options.mode ?? before?.mode ?? FILE_MODE);
     if (account !== null) await file.chown(account.uid, account.gid);
     // The content took its time, so what stands there now may be another file.
@@ -82,7 +84,8 @@ function checkVersion(path: string, present: FileStat | null, expected: string |
 const AHEAD_MAX_BYTES = 1024 * 1024;
 
 /** Reads on while it writes: what has come meanwhile is written in one go. */
-async function writeAll(file: FileHandle, path: string, content: Content, maxBytes = Infinity): Promise<void> {
+async function writeAll(file: FileHandle, path: string, content: Content, options: HostWriteOptions): Promise<void> {
+  const { maxBytes = Number.POSITIVE_INFINITY, isGiven = false } = options;
   let sizeBytes = 0;
   let waiting: Uint8Array[] = [];
   let waitingBytes = 0;
@@ -93,6 +96,7 @@ async function writeAll(file: FileHandle, path: string, content: Content, maxByt
     waitingBytes = 0;
     const done = writeParts(file, parts).then(() => {
       writing = null;
+      if (isGiven) for (const part of parts) giveBack(part);
     });
     // Told where it is waited for.
     done.catch(() => undefined);
@@ -127,6 +131,15 @@ async function writeParts(file: FileHandle, parts: readonly Uint8Array[]): Promi
     bytesWritten -= skipped;
     for (let done = skipped; done < part.length; ) done += (await file.write(part, done)).bytesWritten;
   }
+}
+
+/**
+ * Frees it now. Pieces of a large file would otherwise make the collector look through the whole heap several times per
+ * file, which costs more than writing them.
+ */
+function giveBack({ buffer, byteLength }: Uint8Array): void {
+  // Of a buffer that others have parts of, this is only one of the parts.
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }
 
 /** After a rename it is no longer there; after a link, or a failure, it is. */

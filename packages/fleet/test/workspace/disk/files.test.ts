@@ -3,6 +3,7 @@
  */
 
 import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import {
   existsSync,
   linkSync,
@@ -20,6 +21,10 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { WorkspaceHandle } from "../../../src/workspace/disk/handle.ts";
 import { account, Ground, isRoot, type Key, NOTE, outcomeOf, world } from "./ground.ts";
+
+/** How long the host and a racer are at one name; and at most, where the machine gives them no turns. */
+const RACE_MS = 1_500;
+const RACE_MAX_MS = 20_000;
 
 let ground: Ground;
 let key: Key;
@@ -166,30 +171,37 @@ describe("what a sandbox may plant", () => {
     const script = `
       const fs = require("node:fs");
       process.chdir(${JSON.stringify(join(home, "workspace"))});
-      const attempt = (...names) => { try { fs.renameSync(...names); } catch {} };
+      const attempt = (work) => { try { work(); } catch {} };
+      const rename = (from, to) => attempt(() => fs.renameSync(from, to));
       for (;;) {
-        attempt("real", "swap"); attempt("link", "real"); attempt("real", "link");
-        // The host may have made a directory where there was none for a moment.
-        if (fs.existsSync("swap")) fs.rmSync("real", { recursive: true, force: true });
-        attempt("swap", "real");
+        rename("real", "swap"); rename("link", "real"); rename("real", "link");
+        // The host may have made a directory where there was none for a moment, and may be writing into it.
+        if (fs.existsSync("swap")) attempt(() => fs.rmSync("real", { recursive: true, force: true }));
+        rename("swap", "real");
       }`;
     mkdirSync(join(home, "workspace", "real"));
     writeFileSync(join(home, "workspace", "real", "secret"), "inside");
     symlinkSync(outside, join(home, "workspace", "link"));
     const racer = spawn(process.execPath, ["-e", script], { stdio: "ignore" });
+    const ended = once(racer, "exit");
     try {
       const seen = new Set<unknown>();
-      const until = world.monotonicMs() + 1_500;
-      while (world.monotonicMs() < until) {
+      const startedAt = world.monotonicMs();
+      const elapsedMs = () => world.monotonicMs() - startedAt;
+      const wanted = ["inside", "not_a_directory", "written"];
+      // A busy machine may give the racer no turn for a while: then this goes on until both have been at it.
+      while (elapsedMs() < RACE_MS || (elapsedMs() < RACE_MAX_MS && wanted.some((outcome) => !seen.has(outcome)))) {
         seen.add(await outcomeOf(text("workspace/real/secret")));
         seen.add(await outcomeOf(handle.files.write("workspace/real/written", "x").then(() => "written")));
         seen.add(await outcomeOf(handle.files.list("workspace/real").then(() => "listed")));
       }
+      expect(racer.exitCode).toBeNull();
       expect([...seen].filter((outcome) => outcome === "secret")).toEqual([]);
-      expect([...seen]).toEqual(expect.arrayContaining(["inside", "not_a_directory", "written"]));
+      expect([...seen]).toEqual(expect.arrayContaining(wanted));
       expect(readdirSync(outside)).toEqual(["secret"]);
     } finally {
       racer.kill("SIGKILL");
+      await ended;
     }
   });
 });
@@ -217,6 +229,21 @@ describe("writing", () => {
     expect(await outcomeOf(handle.files.write("", "x"))).toBe("invalid_path");
     expect(readdirSync(join(home, "workspace"))).toEqual(["note"]);
     expect(await text(NOTE)).toBe("mine");
+  });
+
+  it("gives back the memory of pieces that are its own, and of no others", async () => {
+    const whole = new Uint8Array(100_000).fill(120);
+    const shared = new Uint8Array(200).fill(121);
+    async function* pieces() {
+      yield whole;
+      yield shared.subarray(0, 100);
+    }
+    await handle.files.write("outputs/kept", pieces());
+    expect(whole.length).toBe(100_000);
+    await handle.files.write("outputs/given", pieces(), { isGiven: true });
+    expect(await text("outputs/given")).toBe(await text("outputs/kept"));
+    expect(await text("outputs/given")).toBe("x".repeat(100_000) + "y".repeat(100));
+    expect([whole.length, shared.length]).toEqual([0, 200]);
   });
 
   it("only over an expected version, or only where nothing is", async () => {
