@@ -3,7 +3,7 @@
  */
 
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
-import { type BareServer, startBareServer } from "../../baselines/host-process.ts";
+import { type BareServer, startBareServer } from "../../baselines/bare-server.ts";
 import { interleave, type Subject } from "../../measuring/interleave.ts";
 import { compare, type Result } from "../../measuring/result.ts";
 import { type LocalFleet, openLocalFleet } from "../../stage/local-fleet.ts";

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SANDBOXD_FILE } from "../../../packages/sandboxd/src/index.ts";
-import { type BareServer, startBareServer } from "../../baselines/host-process.ts";
+import { type BareServer, startBareServer } from "../../baselines/bare-server.ts";
 import { interleave, type Subject } from "../../measuring/interleave.ts";
 import { compare, type Result } from "../../measuring/result.ts";
 import type { SuiteOptions } from "../suite.ts";

@@ -62,6 +62,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   route_not_found: { method: "GET", path: "/nope" },
   thread_exists: { thread: "t2" },
   payload_too_large: { what: "The upload", maxBytes: 1_000 },
+  too_many_files: { what: "The upload", max: 10 },
   range_not_satisfiable: { path: PATH, sizeBytes: 10 },
   unsupported_media: { mediaType: "text/csv", problem: "no converter knows it" },
   wait_timeout: { waitedFor: "port 8080", timeoutMs: 30_000 },

@@ -10,6 +10,7 @@ export interface RequestErrorDetails {
   route_not_found: { method: string; path: string };
   thread_exists: { thread: string };
   payload_too_large: { what: string; maxBytes: number };
+  too_many_files: { what: string; max: number };
   range_not_satisfiable: { path: string; sizeBytes: number };
   unsupported_media: { mediaType: string; problem: string };
   invalid_request: { field: string; problem: string };
@@ -52,6 +53,12 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     retryable: false,
     message: ({ what, maxBytes }) => `${what} is larger than ${maxBytes} bytes.`,
     remedy: "Send less, or raise the limit in the configuration.",
+  },
+  too_many_files: {
+    status: 413,
+    retryable: false,
+    message: ({ what, max }) => `${what} has more than ${max} files.`,
+    remedy: "Send fewer at a time, or raise the limit in the configuration.",
   },
   range_not_satisfiable: {
     status: 416,

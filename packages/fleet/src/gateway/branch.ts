@@ -33,11 +33,7 @@ export async function branchThroughSandboxes(
 
 async function copyTree(source: Sandbox, target: Sandbox, signal: AbortSignal): Promise<BranchOutcome> {
   const { entries, truncated } = await source.files.list(WORKSPACE_ROOT, { depth: DEPTH_MAX });
-  if (truncated)
-    throw new SandlotError("payload_too_large", {
-      what: `A workspace of more than ${entries.length} files`,
-      maxBytes: 0,
-    });
+  if (truncated) throw new SandlotError("too_many_files", { what: "The workspace", max: entries.length });
   const skipped: string[] = [];
   let fileCount = 0;
   let sizeBytes = 0;

@@ -36,6 +36,8 @@ export interface UploadOrder {
   readonly convert: boolean;
   readonly signal: AbortSignal;
   readonly describe: (name: string, size: number) => UploadedFile;
+  /** A request none of whose files has a usable name is then no error: DeerFlow passes over such files in silence. */
+  readonly deerflow: boolean;
 }
 
 export async function receiveUploads(
@@ -45,8 +47,10 @@ export async function receiveUploads(
 ): Promise<UploadOutcome> {
   const staged: StagedFile[] = [];
   try {
-    const received = await stageAll(context, files, order, staged);
-    if (received.length === 0) throw refusal("No files provided", invalid("files", "no file was sent"));
+    const { received, sent } = await stageAll(context, files, order, staged);
+    if (sent === 0) throw refusal("No files provided", invalid("files", "no file was sent"));
+    if (received.length === 0 && !order.deerflow)
+      throw invalid("files", "none of them has a name that a file may have");
     return await placeAll(context, files, order, received, staged);
   } finally {
     // What was placed has nothing left to discard.
@@ -59,7 +63,7 @@ async function stageAll(
   files: WorkspaceFiles,
   { parts, signal }: UploadOrder,
   staged: StagedFile[],
-): Promise<readonly Received[]> {
+): Promise<{ readonly received: readonly Received[]; readonly sent: number }> {
   const { maxFiles, maxFileBytes, maxTotalBytes } = settings.uploads;
   const received: Received[] = [];
   const taken = new Set<string>();
@@ -87,7 +91,7 @@ async function stageAll(
     total += one.sizeBytes;
     received.push({ name: claimName(original, taken), original, staged: one });
   }
-  return received;
+  return { received, sent: count };
 }
 
 async function placeAll(
@@ -201,10 +205,7 @@ async function* once(content: Uint8Array) {
 
 function tooMany(max: number): SandlotError {
   const words = `Too many files: maximum is ${max}`;
-  return refusal(
-    words,
-    new SandlotError("payload_too_large", { what: `An upload of more than ${max} files`, maxBytes: 0 }),
-  );
+  return refusal(words, new SandlotError("too_many_files", { what: "The upload", max }));
 }
 
 function refusal(words: string, { code, details }: SandlotError): SandlotError {

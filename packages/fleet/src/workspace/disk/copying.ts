@@ -61,10 +61,10 @@ class Copy implements CopyOutcome {
   }
 
   async entriesOf(from: number, to: string, path: string, depth: number): Promise<void> {
-    if (depth > DEPTH_MAX) throw tooLarge("A workspace as deep as this one");
+    if (depth > DEPTH_MAX) throw tooDeep();
     for await (const { name } of await opendir(fdPath(from))) {
       if (isDraft(name)) continue;
-      if (++this.#entryCount > ENTRIES_MAX) throw tooLarge(`A workspace of more than ${ENTRIES_MAX} files`);
+      if (++this.#entryCount > ENTRIES_MAX) throw new SandlotError("too_many_files", { what: "The workspace", max: ENTRIES_MAX });
       const below = path === "" ? name : `${path}/${name}`;
       if (this.#entryCount > this.#limits.maxFiles) throw overBudget(below);
       try {
@@ -129,8 +129,9 @@ class Copy implements CopyOutcome {
   }
 }
 
-function tooLarge(what: string): SandlotError {
-  return new SandlotError("payload_too_large", { what, maxBytes: 0 });
+function tooDeep(): SandlotError {
+  const problem = `it has directories more than ${DEPTH_MAX} deep`;
+  return new SandlotError("invalid_path", { path: WORKSPACE_ROOT, problem });
 }
 
 function overBudget(path: string): SandlotError {
