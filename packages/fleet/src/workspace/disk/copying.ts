@@ -64,7 +64,8 @@ class Copy implements CopyOutcome {
     if (depth > DEPTH_MAX) throw tooDeep();
     for await (const { name } of await opendir(fdPath(from))) {
       if (isDraft(name)) continue;
-      if (++this.#entryCount > ENTRIES_MAX) throw new SandlotError("too_many_files", { what: "The workspace", max: ENTRIES_MAX });
+      if (++this.#entryCount > ENTRIES_MAX)
+        throw new SandlotError("too_many_files", { what: "The workspace", max: ENTRIES_MAX });
       const below = path === "" ? name : `${path}/${name}`;
       if (this.#entryCount > this.#limits.maxFiles) throw overBudget(below);
       try {
