@@ -86,7 +86,8 @@ export class Reaper {
       ({ leases }) => Object.entries(leases) as [LeaseId, SandboxRecord["leases"][LeaseId]][],
     );
     const beats = rows.flatMap(([leaseId, row]) =>
-      row === undefined ? [] : [[leaseId, `${row.generation}.${row.beat}`] as const],
+      // One that was released and granted again begins again at its first beat.
+      row === undefined ? [] : [[leaseId, `${row.generation}.${row.acquiredAt}.${row.beat}`] as const],
     );
     const unrenewedFor = this.#renewals.observe(beats, world.monotonicMs(), membership.sightSince());
     const present = new Map(rows.flatMap(([leaseId, row]) => (row === undefined ? [] : [[leaseId, row.generation]])));
