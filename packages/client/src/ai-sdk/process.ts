@@ -3,7 +3,7 @@
  * Each stream follows the command by itself, so nobody has to read one of them to get on with the other.
  */
 
-import { DEFAULT_CWD, type FollowEvent, SandlotError } from "@sandlot/contract";
+import { DEFAULT_CWD, type FollowEnd, type FollowEvent, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxProcess } from "ai";
 import { absolutePath } from "../tools/paths.ts";
 import type { SandboxRun } from "../tools/run.ts";
@@ -41,7 +41,11 @@ export async function spawnProcess(run: SandboxRun, options: SpawnOptions): Prom
     ...(stdin ? { stdin: inputOf(run, execId) } : {}),
     stdout: ReadableStream.from(bytesOf(follow(), "stdout")),
     stderr: ReadableStream.from(bytesOf(follow(), "stderr")),
-    wait: () => endOf(follow()),
+    wait: async () => {
+      const end = await endOf(follow());
+      if (end.status !== "completed") abortSignal?.throwIfAborted();
+      return { exitCode: exitCodeOf(end) };
+    },
     kill,
   };
 }
@@ -58,8 +62,8 @@ function dropped(byteCount: number, stream: string): string {
   return `${byteCount} bytes of ${stream} were dropped because nobody read them in time`;
 }
 
-async function endOf(events: AsyncIterable<FollowEvent>): Promise<{ exitCode: number }> {
-  for await (const event of events) if (event.type === "end") return { exitCode: exitCodeOf(event.end) };
+async function endOf(events: AsyncIterable<FollowEvent>): Promise<FollowEnd> {
+  for await (const event of events) if (event.type === "end") return event.end;
   throw new SandlotError("internal", { problem: "a followed command ended without saying so" });
 }
 

@@ -10,10 +10,12 @@
 import { DEFAULT_CWD, type ExecResult, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxSession } from "ai";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
+import { behindLinks } from "../tools/links.ts";
 import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { type RunOptions, SandboxRun } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
+import { unlessAborted } from "../tools/waiting.ts";
 import { spawnProcess } from "./process.ts";
 
 export type SandlotSession = Experimental_SandboxSession & AsyncDisposable & { end(): Promise<void> };
@@ -34,7 +36,7 @@ export function sandlotSession(source: SandboxSource, options: RunOptions): Sand
     readTextFile: (options: PathOptions & TextRange) => files.readTextFile(options),
     writeFile: (options: PathOptions & { content: ReadableStream<Uint8Array> }) => files.writeFile(options),
     writeBinaryFile: (options: PathOptions & { content: Uint8Array }) => files.writeWhole(options, options.content),
-    writeTextFile: (options: PathOptions & { content: string; encoding?: string }) =>
+    writeTextFile: async (options: PathOptions & { content: string; encoding?: string }) =>
       files.writeWhole(options, encode(options.content, options.encoding)),
     stat: (options: PathOptions) => files.stat(options),
     listDirectory: (options: PathOptions) => files.listDirectory(options),
@@ -88,7 +90,9 @@ class SessionFiles {
   }
 
   async readFile({ path, abortSignal }: PathOptions): Promise<ReadableStream<Uint8Array> | null> {
-    if ((await this.stat({ path, ...(abortSignal ? { abortSignal } : {}) })) === null) return null;
+    const found = await this.stat({ path, ...(abortSignal ? { abortSignal } : {}) });
+    if (found === null) return null;
+    if (found.type === "directory") throw new SandlotError("is_a_directory", { path: absolutePath(path) });
     const bytes = this.#run.stream(({ files }) => files.download(absolutePath(path)), abortSignal);
     return ReadableStream.from(bytes);
   }
@@ -113,11 +117,18 @@ class SessionFiles {
     content,
     abortSignal,
   }: PathOptions & { content: ReadableStream<Uint8Array> }): Promise<void> {
-    await this.#run.use(({ files }) => files.upload(absolutePath(path), content), { signal: abortSignal });
+    const at = absolutePath(path);
+    await this.#run.turns.run(at, () =>
+      this.#run.use(({ files }) => files.upload(at, untilAborted(content, abortSignal)), { signal: abortSignal }),
+    );
   }
 
   async writeWhole({ path, abortSignal }: PathOptions, content: Uint8Array): Promise<void> {
-    await this.#run.use(({ files }) => files.write(absolutePath(path), content), { signal: abortSignal });
+    const at = absolutePath(path);
+    await unlessAborted(
+      this.#run.turns.run(at, () => this.#run.use(({ files }) => files.write(at, content), { signal: abortSignal })),
+      abortSignal,
+    );
   }
 
   /** Links are followed. */
@@ -130,7 +141,12 @@ class SessionFiles {
 
   listDirectory({ path, abortSignal }: PathOptions) {
     return this.#orNull(async ({ files }) => {
-      const { entries } = await files.list(absolutePath(path));
+      const { entries, truncated } = await files.list(absolutePath(path));
+      if (truncated)
+        throw new SandlotError("invalid_request", {
+          field: "path",
+          problem: `there are more than ${entries.length} entries in it`,
+        });
       return entries.map((entry) => ({ name: entry.path.slice(entry.path.lastIndexOf("/") + 1), type: entry.kind }));
     }, abortSignal);
   }
@@ -148,7 +164,7 @@ class SessionFiles {
 
   async #orNull<T>(action: (sandbox: Sandbox) => Promise<T>, signal: AbortSignal | undefined): Promise<T | null> {
     try {
-      return await this.#run.use(action, { signal, repeatable: true });
+      return await unlessAborted(this.#run.use(action, { signal, repeatable: true }), signal);
     } catch (error) {
       if (isSandlotError(error, "file_not_found")) return null;
       throw error;
@@ -156,17 +172,34 @@ class SessionFiles {
   }
 }
 
-async function behindLinks(sandbox: Sandbox, path: string): Promise<string> {
-  if ((await sandbox.files.stat(path)).kind !== "symlink") return path;
-  const { stdout, exitCode } = await sandbox.exec(["readlink", "-f", path]);
-  if (exitCode !== 0) throw new SandlotError("file_not_found", { path });
-  return stdout.replace(/\n$/, "");
+/** The content, until nobody wants it any more: an upload of which not all has come leaves nothing behind. */
+async function* untilAborted(content: ReadableStream<Uint8Array>, signal: AbortSignal | undefined) {
+  const reader = content.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await unlessAborted(reader.read(), signal);
+      if (done) return;
+      yield value;
+    }
+  } catch (error) {
+    await reader.cancel(error);
+    throw error;
+  } finally {
+    reader.releaseLock();
+  }
 }
 
 function encode(text: string, encoding = "utf-8"): Uint8Array {
   if (/^utf-?8$/i.test(encoding)) return new TextEncoder().encode(text);
-  throw new SandlotError("invalid_request", {
-    field: "encoding",
-    problem: `only utf-8 can be written, not ${encoding}`,
-  });
+  const units = Array.from({ length: text.length }, (_, index) => text.charCodeAt(index));
+  if (/^(?:utf-?16(?:-?le)?|ucs-?2)$/i.test(encoding))
+    return Uint8Array.from(units.flatMap((unit) => [unit & 0xff, unit >> 8]));
+  const isAscii = /^(?:us-)?ascii$/i.test(encoding);
+  const isLatin = /^(?:latin-?1|iso-8859-1)$/i.test(encoding);
+  if ((isAscii || isLatin) && units.every((unit) => unit <= (isAscii ? 0x7f : 0xff))) return Uint8Array.from(units);
+  const problem =
+    isAscii || isLatin
+      ? `the text has characters that ${encoding} has not`
+      : `texts are written as utf-8, utf-16le, latin1 or ascii, not as ${encoding}`;
+  throw new SandlotError("invalid_request", { field: "encoding", problem });
 }

@@ -96,14 +96,14 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
   }
 
   write(filePath: string, content: string): Promise<WriteResult> {
-    return this.#change(async ({ files }) => {
+    return this.#change(filePath, async ({ files }) => {
       await files.write(inside(filePath), content);
       return { path: filePath, filesUpdate: null };
     });
   }
 
   edit(filePath: string, oldString: string, newString: string, replaceAll = false): Promise<EditResult> {
-    return this.#change(async ({ files }) => {
+    return this.#change(filePath, async ({ files }) => {
       const path = inside(filePath);
       const { version } = await files.stat(path);
       const text = textOf(await files.read(path));
@@ -140,7 +140,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
   }
 
   delete(filePath: string): Promise<DeleteResult> {
-    return this.#change(async ({ files }) => {
+    return this.#change(filePath, async ({ files }) => {
       await files.remove(inside(filePath), { recursive: true });
       return { path: filePath, filesUpdate: null };
     });
@@ -181,17 +181,19 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
   }
 
   #answer<T>(action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
-    return this.#try(action, true);
-  }
-
-  #change<T>(action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
-    return this.#try(action, false);
-  }
-
-  async #try<T>(action: (sandbox: Sandbox) => Promise<T>, repeatable: boolean): Promise<T | { error: string }> {
     const run = this.#runs.current();
+    return this.#try(() => run.use(action, { repeatable: true }));
+  }
+
+  /** Models edit one file with several calls at once; each of them sees what the one before has left. */
+  #change<T>(path: string, action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
+    const run = this.#runs.current();
+    return this.#try(() => run.turns.run(inside(path), () => run.use(action)));
+  }
+
+  async #try<T>(action: () => Promise<T>): Promise<T | { error: string }> {
     try {
-      return await run.use(action, { repeatable });
+      return await action();
     } catch (error) {
       return { error: problemOf(error) };
     }

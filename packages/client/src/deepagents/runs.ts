@@ -3,7 +3,8 @@
  * middleware says so through the asynchronous context, for its agent and for the sub-agents that this one starts.
  *
  * Invariants
- * - With the middleware, an invocation is one run: its lease is given back when the agent has ended, failed or was aborted.
+ * - With the middleware, an invocation is one run, and so is each sub-agent that it starts: its lease is given back when the agent
+ *   has ended, failed or was aborted.
  * - Without it, there is one run for each thread, whose lease is given back after a short while without a call.
  */
 
@@ -24,6 +25,9 @@ export interface BackendRunsOptions extends Omit<RunOptions, "thread" | "user" |
 
 /** Nobody says when such a run is over. */
 const UNANNOUNCED_IDLE_RELEASE_MS = 30_000;
+
+/** The tool with which deepagents starts a sub-agent; all that it calls is called from within. */
+const SUB_AGENT_TOOL = "task";
 
 const stateSchema = z.object({ _sandlotRun: z.string().optional() });
 
@@ -71,12 +75,24 @@ export class BackendRuns {
         this.#step(request.state._sandlotRun, request.runtime.signal, () => handler(request)),
       wrapToolCall: (request, handler) => {
         const { _sandlotRun: id } = request.state as z.infer<typeof stateSchema>;
-        return this.#step(id, request.runtime.signal, async () => handler(request));
+        const { signal } = request.runtime;
+        const call = async () => handler(request);
+        return request.toolCall.name === SUB_AGENT_TOOL ? this.#subAgent(signal, call) : this.#step(id, signal, call);
       },
       afterAgent: async ({ _sandlotRun: id = "" }) => {
         await this.#runs.get(id)?.end();
       },
     });
+  }
+
+  /** A sub-agent is an execution of its own: it has a lease of its own, which goes when it has answered. */
+  async #subAgent<T>(signal: AbortSignal | undefined, call: () => Promise<T>): Promise<T> {
+    const id = crypto.randomUUID();
+    try {
+      return await this.#step(id, signal, call);
+    } finally {
+      await this.#runs.get(id)?.end();
+    }
   }
 
   async #step<T>(id = "", signal: AbortSignal | undefined, action: () => T | Promise<T>): Promise<T> {

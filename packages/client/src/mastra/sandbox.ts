@@ -4,28 +4,53 @@
  * Neither ends the sandbox itself, which the fleet keeps for the thread.
  */
 
-import type { CommandResult, ExecuteCommandOptions, ProviderStatus, WorkspaceSandbox } from "@mastra/core/workspace";
-import { DEFAULT_CWD, type ExecResult, type FollowEnd, type Sandbox, SandlotError } from "@sandlot/contract";
+import type {
+  CommandResult,
+  ExecuteCommandOptions,
+  ProviderStatus,
+  SandboxCloneOptions,
+  SandboxFileInput,
+  SandboxInfo,
+  WorkspaceSandbox,
+  WriteFilesOptions,
+} from "@mastra/core/workspace";
+import { SandboxAbortError, validateSandboxFileMode } from "@mastra/core/workspace";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
 import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { type RunOptions, SandboxRun } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 import { anySignal } from "../tools/waiting.ts";
+import { now } from "../wire/clock.ts";
+import { commandResult, execute } from "./commands.ts";
 import { SandlotWorkspaceFilesystem } from "./filesystem.ts";
+import { SandlotProcesses } from "./processes.ts";
+
+type Environment = Record<string, string | undefined>;
 
 export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposable {
   readonly id: string;
   readonly name = "Sandlot";
   readonly provider = "sandlot";
+  /** A thread's files are kept anyway; there is nothing to capture. */
+  readonly supportsCheckpoints = false;
   /** The same files that commands see, in the same run. */
   readonly filesystem: SandlotWorkspaceFilesystem;
+  readonly processes: SandlotProcesses;
+  readonly #source: SandboxSource;
+  readonly #options: RunOptions;
   readonly #run: SandboxRun;
+  readonly #createdAt = now();
+  #lastUsedAt: Date | null = null;
+  #environment: Environment = {};
 
   constructor(source: SandboxSource, options: RunOptions) {
+    this.#source = source;
+    this.#options = options;
     this.#run = new SandboxRun(source, { purpose: "mastra", ...options });
     this.id = `sandlot-${options.thread}`;
     this.filesystem = new SandlotWorkspaceFilesystem(this.#run, this.id);
+    this.processes = new SandlotProcesses(this.#run, () => this.#environment);
   }
 
   get status(): ProviderStatus {
@@ -52,13 +77,42 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
     return !this.#run.isEnded();
   }
 
+  getInfo(): SandboxInfo {
+    const { id, name, provider, status } = this;
+    const { generation } = this.#run;
+    const { thread, user = null } = this.#options;
+    const used = this.#lastUsedAt === null ? {} : { lastUsedAt: this.#lastUsedAt };
+    return { id, name, provider, status, createdAt: this.#createdAt, ...used, metadata: { thread, user, generation } };
+  }
+
   getInstructions(): string {
     return SANDBOX_INSTRUCTIONS;
   }
 
-  async snapshot(): Promise<void> {
-    const neededBy = "a Mastra snapshot";
-    throw new SandlotError("capability_missing", { backend: "sandlot", capability: "snapshots", neededBy });
+  /** There is nothing to do: Mastra asks those who cannot to say so this way. */
+  async snapshot(): Promise<void> {}
+
+  /** A sandbox of another thread, named by `sandboxId` or `id`, with the same settings. */
+  clone({ id, sandboxId, env }: SandboxCloneOptions = {}): SandlotWorkspaceSandbox {
+    const thread = (sandboxId ?? id ?? crypto.randomUUID()).replace(/^sandlot-/, "");
+    const clone = new SandlotWorkspaceSandbox(this.#source, { ...this.#options, thread });
+    clone.setEnv(() => ({ ...this.#environment, ...env }));
+    return clone;
+  }
+
+  /** Variables of every command and process from now on. */
+  setEnv(update: (environment: Environment) => Environment): void {
+    this.#environment = { ...update({ ...this.#environment }) };
+  }
+
+  async writeFiles(files: SandboxFileInput[], { abortSignal }: WriteFilesOptions = {}): Promise<void> {
+    for (const { mode } of files) if (mode !== undefined) validateSandboxFileMode(mode);
+    const signal = anySignal(abortSignal, this.#run.ending);
+    for (const { path, content, mode } of files) {
+      if (abortSignal?.aborted) throw new SandboxAbortError("writeFiles", abortSignal.reason);
+      const options = mode === undefined ? {} : { mode };
+      await this.#run.use((sandbox) => sandbox.files.write(absolutePath(path), content, options), { signal });
+    }
   }
 
   async executeCommand(
@@ -68,71 +122,11 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
   ): Promise<CommandResult> {
     const line = args.length === 0 ? command : [command, ...args];
     const signal = anySignal(options.abortSignal, this.#run.ending);
-    const result = await this.#run.use((sandbox) => execute(sandbox, line, options, signal), { signal });
-    const stderr = noticeInWords(this.#run.takeNotice()) + result.stderr;
-    return { ...commandResult(result), stderr, command, args };
+    const settings = { ...options, env: { ...this.#environment, ...options.env } };
+    this.#lastUsedAt = now();
+    const result = await this.#run.use((sandbox) => execute(sandbox, line, settings, signal), { signal });
+    const notice = noticeInWords(this.#run.takeNotice());
+    const told = commandResult(result, options.maxRetainedBytes);
+    return { ...told, stderr: notice + told.stderr, command, args };
   }
-}
-
-type Line = string | readonly string[];
-
-async function execute(sandbox: Sandbox, line: Line, options: ExecuteCommandOptions, signal: AbortSignal | undefined) {
-  const execOptions = {
-    cwd: absolutePath(options.cwd ?? DEFAULT_CWD),
-    env: presentValues(options.env ?? {}),
-    ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
-    ...(signal === undefined ? {} : { signal }),
-  };
-  if (options.onStdout === undefined && options.onStderr === undefined) return sandbox.exec(line, execOptions);
-  const { execId } = await sandbox.spawn(line, execOptions);
-  return followed(sandbox, execId, options, signal);
-}
-
-/** Gives output out as it comes, and the whole at the end. */
-async function followed(
-  sandbox: Sandbox,
-  execId: string,
-  options: ExecuteCommandOptions,
-  signal: AbortSignal | undefined,
-) {
-  const tell = { stdout: options.onStdout, stderr: options.onStderr };
-  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
-  const texts = { stdout: "", stderr: "" };
-  const dropped = { stdout: 0, stderr: 0 };
-  let end: FollowEnd | null = null;
-  for await (const event of sandbox.execs.follow(execId, signal === undefined ? {} : { signal })) {
-    if (event.type === "end") end = event.end;
-    else if (event.type === "gap") dropped[event.stream] += event.toOffset - event.fromOffset;
-    else {
-      const text = decoders[event.stream].decode(event.bytes, { stream: true });
-      texts[event.stream] += text;
-      tell[event.stream]?.(text);
-    }
-  }
-  signal?.throwIfAborted();
-  if (end === null) throw new SandlotError("internal", { problem: "a followed command ended without saying so" });
-  return { ...end, ...texts, stdoutDroppedBytes: dropped.stdout, stderrDroppedBytes: dropped.stderr };
-}
-
-function commandResult(result: ExecResult): CommandResult {
-  const { status, exitCode, stdout, stderr, stdoutDroppedBytes, stderrDroppedBytes, durationMs } = result;
-  return {
-    success: status === "completed" && exitCode === 0,
-    exitCode: exitCode ?? (status === "timed_out" ? 124 : 137),
-    stdout,
-    stderr,
-    executionTimeMs: durationMs,
-    timedOut: status === "timed_out",
-    killed: status === "killed" || status === "lost",
-    stdoutTruncated: stdoutDroppedBytes > 0,
-    stderrTruncated: stderrDroppedBytes > 0,
-    stdoutDroppedBytes,
-    stderrDroppedBytes,
-  };
-}
-
-function presentValues(environment: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(environment).filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
 }

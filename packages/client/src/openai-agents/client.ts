@@ -48,8 +48,13 @@ export class SandlotSandboxClient implements SandboxClient<SandlotClientOptions,
     args?: SandboxClientCreateArgs<SandlotClientOptions> | Manifest,
     manifestOptions?: SandlotClientOptions,
   ): Promise<SandlotSandboxSession> {
-    const { manifest, options = {} } = normalizeSandboxClientCreateArgs(args, manifestOptions);
+    const { manifest, snapshot, options = {} } = normalizeSandboxClientCreateArgs(args, manifestOptions);
     checkManifest(manifest);
+    // Another type is the SDK's own default, which asks for nothing.
+    if (snapshot?.type === "remote") {
+      const problem = "a thread's files are kept by the fleet, so nothing is restored from elsewhere; leave it out";
+      throw new SandlotError("invalid_request", { field: "sandbox.snapshot", problem });
+    }
     const thread = options.thread ?? this.#options.thread;
     if (thread === undefined) {
       const problem = "no thread is named, so there is no conversation to find a sandbox for";

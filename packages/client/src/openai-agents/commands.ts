@@ -37,7 +37,8 @@ export class RunningCommands {
     args: ExecCommandArgs & { workdir: string },
     env: Readonly<Record<string, string>>,
   ): Promise<SandboxExecResult> {
-    const command = args.shell === undefined ? args.cmd : [args.shell, "-c", args.cmd];
+    const { shell, login = false, cmd } = args;
+    const command = shell === undefined && !login ? cmd : [shell ?? "/bin/sh", login ? "-lc" : "-c", cmd];
     return this.#run.use(async (sandbox) => {
       this.#checkRoom();
       const options = { cwd: args.workdir, env, timeoutMs: 0, keepStdinOpen: true, signal: this.#run.ending };

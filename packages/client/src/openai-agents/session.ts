@@ -9,13 +9,18 @@
 import { applyDiff, type Editor, type ToolOutputImage } from "@openai/agents";
 import type {
   ExecCommandArgs,
+  ListDirectoryArgs,
+  MaterializeEntryArgs,
+  ReadFileArgs,
   SandboxDirectoryEntry,
   SandboxExecResult,
   SandboxSession,
+  ViewImageArgs,
   WriteStdinArgs,
 } from "@openai/agents/sandbox";
 import { DEFAULT_CWD, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
 import { TOOL_LIMITS } from "../tools/limits.ts";
+import { behindLinks } from "../tools/links.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { decodeText, imageTypeOf } from "../tools/read-tool.ts";
 import type { SandboxRun } from "../tools/run.ts";
@@ -55,7 +60,8 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
   }
 
   exec(args: ExecCommandArgs): Promise<SandboxExecResult> {
-    refuseUnsupported(args);
+    refuseTerminal(args);
+    refuseOther(args.runAs);
     const { environment = {} } = this.state;
     return this.#commands.start({ ...args, workdir: absolutePath(args.workdir ?? DEFAULT_CWD) }, environment);
   }
@@ -68,16 +74,28 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
     return toldToModel(async () => inWords(await this.#commands.write(args), this.#run.takeNotice()));
   }
 
+  /** Nothing is left to do once the run has ended; here so that whoever calls them in order finds them. */
+  async shutdown(): Promise<void> {
+    await this.#run.end();
+  }
+
+  /** The thread's sandbox and its files are the fleet's, which keeps them for the thread. */
+  async delete(): Promise<void> {
+    await this.#run.end();
+  }
+
   /** What decides whether the model gets `write_stdin`, which follows and feeds commands that go on. */
   supportsPty(): boolean {
     return true;
   }
 
-  createEditor(): Editor {
+  createEditor(runAs?: string): Editor {
+    refuseOther(runAs);
     return new SandboxEditor(this.#run);
   }
 
-  async viewImage({ path }: { readonly path: string }): Promise<ToolOutputImage> {
+  async viewImage({ path, runAs }: ViewImageArgs): Promise<ToolOutputImage> {
+    refuseOther(runAs);
     const bytes = await this.#read(({ files }) =>
       files.read(absolutePath(path), { length: TOOL_LIMITS.imageMaxBytes + 1 }),
     );
@@ -88,12 +106,14 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
     return { type: "image", image: { data: new Uint8Array(bytes), mediaType } };
   }
 
-  readFile({ path, maxBytes }: { readonly path: string; readonly maxBytes?: number }): Promise<Uint8Array> {
+  async readFile({ path, maxBytes, runAs }: ReadFileArgs): Promise<Uint8Array> {
+    refuseOther(runAs);
     const range = maxBytes === undefined ? {} : { length: maxBytes };
     return this.#read(({ files }) => files.read(absolutePath(path), range));
   }
 
-  async listDir({ path }: { readonly path: string }): Promise<SandboxDirectoryEntry[]> {
+  async listDir({ path, runAs }: ListDirectoryArgs): Promise<SandboxDirectoryEntry[]> {
+    refuseOther(runAs);
     const { entries } = await this.#read(({ files }) => files.list(absolutePath(path)));
     return entries.map(({ path: entry, kind }) => ({
       name: entry.slice(entry.lastIndexOf("/") + 1),
@@ -102,28 +122,32 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
     }));
   }
 
-  async pathExists(path: string): Promise<boolean> {
+  async pathExists(path: string, runAs?: string): Promise<boolean> {
+    refuseOther(runAs);
     return (await this.#kindOf(path)) !== null;
   }
 
-  async directoryExists(path: string): Promise<boolean> {
+  async directoryExists(path: string, runAs?: string): Promise<boolean> {
+    refuseOther(runAs);
     return (await this.#kindOf(path)) === "directory";
   }
 
-  async materializeEntry({
-    path,
-    entry,
-  }: Parameters<NonNullable<SandboxSession["materializeEntry"]>>[0]): Promise<void> {
+  async materializeEntry({ path, entry, runAs }: MaterializeEntryArgs): Promise<void> {
+    refuseOther(runAs);
     await this.#run.use(({ files }) => writeEntry(files, path, entry));
   }
 
-  async applyManifest(manifest: SandlotSessionState["manifest"]): Promise<void> {
+  async applyManifest(manifest: SandlotSessionState["manifest"], runAs?: string): Promise<void> {
+    refuseOther(runAs);
     await this.#run.use(({ files }) => writeManifest(files, manifest));
   }
 
   async #kindOf(path: string): Promise<string | null> {
     try {
-      return (await this.#read(({ files }) => files.stat(absolutePath(path)))).kind;
+      const found = await this.#read(async (sandbox) =>
+        sandbox.files.stat(await behindLinks(sandbox, absolutePath(path))),
+      );
+      return found.kind;
     } catch (error) {
       if (isSandlotError(error, "file_not_found")) return null;
       throw error;
@@ -144,13 +168,13 @@ class SandboxEditor implements Editor {
   }
 
   createFile({ path, diff }: Parameters<Editor["createFile"]>[0]) {
-    return this.#edit(`Created ${path}`, async ({ files }) => {
+    return this.#edit(path, `Created ${path}`, async ({ files }) => {
       await files.write(absolutePath(path), applyDiff("", diff, "create"), { ifVersion: null });
     });
   }
 
   updateFile({ path, diff, moveTo }: Parameters<Editor["updateFile"]>[0]) {
-    return this.#edit(`Updated ${path}`, async ({ files }) => {
+    return this.#edit(path, `Updated ${path}`, async ({ files }) => {
       const from = absolutePath(path);
       const { version } = await files.stat(from);
       const text = decodeText(from, await files.read(from));
@@ -160,12 +184,12 @@ class SandboxEditor implements Editor {
   }
 
   deleteFile({ path }: Parameters<Editor["deleteFile"]>[0]) {
-    return this.#edit(`Deleted ${path}`, async ({ files }) => files.remove(absolutePath(path)));
+    return this.#edit(path, `Deleted ${path}`, async ({ files }) => files.remove(absolutePath(path)));
   }
 
-  async #edit(done: string, action: (sandbox: Sandbox) => Promise<void>) {
+  async #edit(path: string, done: string, action: (sandbox: Sandbox) => Promise<void>) {
     try {
-      await this.#run.use(action);
+      await this.#run.turns.run(absolutePath(path), () => this.#run.use(action));
       return { status: "completed" as const, output: done };
     } catch (error) {
       if (this.#run.isEnded() || !(error instanceof Error)) throw error;
@@ -174,12 +198,15 @@ class SandboxEditor implements Editor {
   }
 }
 
-function refuseUnsupported({ tty, runAs }: ExecCommandArgs): void {
+function refuseTerminal({ tty }: ExecCommandArgs): void {
   if (tty === true)
     throw new SandlotError("invalid_request", {
       field: "tty",
       problem: "there is no terminal here; run the command without one",
     });
+}
+
+function refuseOther(runAs: string | undefined): void {
   if (runAs !== undefined)
     throw new SandlotError("invalid_request", { field: "runAs", problem: "a sandbox has one user; leave it out" });
 }

@@ -9,6 +9,7 @@
  *   version, checked by the sandbox itself, decides.
  */
 
+import { PathTurns } from "./path-turns.ts";
 import type { SandboxSource } from "./source.ts";
 import { sha256Hex } from "./thread-identity.ts";
 import { ToolRefusal } from "./tool.ts";
@@ -16,13 +17,11 @@ import { ToolRefusal } from "./tool.ts";
 export class ReadMarks {
   readonly #required: boolean;
   readonly #turns: PathTurns;
-  readonly #place: string;
   readonly #hashes = new Map<string, string>();
 
   constructor(options: { source: SandboxSource; user: string; thread: string; required: boolean }) {
     this.#required = options.required;
-    this.#turns = turnsOf(options.source);
-    this.#place = JSON.stringify([options.user, options.thread]);
+    this.#turns = new PathTurns(options.source, options);
   }
 
   /** The run has seen, or written, this content. */
@@ -49,30 +48,6 @@ export class ReadMarks {
   }
 
   turn<T>(path: string, action: () => Promise<T>): Promise<T> {
-    return this.#turns.run(`${this.#place}${path}`, action);
+    return this.#turns.run(path, action);
   }
-}
-
-/** One after the other for each key; nothing is kept of a key that nobody waits for. */
-class PathTurns {
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  run<T>(key: string, action: () => Promise<T>): Promise<T> {
-    const mine = (this.#last.get(key) ?? Promise.resolve()).then(action);
-    const settled = mine
-      .catch(() => undefined)
-      .then(() => {
-        if (this.#last.get(key) === settled) this.#last.delete(key);
-      });
-    this.#last.set(key, settled);
-    return mine;
-  }
-}
-
-const TURNS = new WeakMap<SandboxSource, PathTurns>();
-
-function turnsOf(source: SandboxSource): PathTurns {
-  const turns = TURNS.get(source) ?? new PathTurns();
-  TURNS.set(source, turns);
-  return turns;
 }

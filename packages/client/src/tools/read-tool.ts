@@ -20,7 +20,7 @@ export const readFileTool = defineTool({
   }),
   readOnly: true,
   ownLimit: true,
-  async run(input, { run, marks, signal }): Promise<ToolAnswer> {
+  async run(input, { run, marks, signal, redact }): Promise<ToolAnswer> {
     const { start_line: startLine, end_line: endLine } = input;
     if (startLine !== undefined && startLine < 1) return { text: "(start_line must be >= 1)" };
     if (endLine !== undefined && endLine < 1) return { text: "(end_line must be >= 1)" };
@@ -32,7 +32,7 @@ export const readFileTool = defineTool({
     if (image !== null) return imageAnswer(path, image, bytes);
     const text = decodeText(path, bytes);
     await marks.saw(path, bytes);
-    return { text: linesOf(text, startLine ?? 1, endLine), facts: { lineCount: countLines(text) } };
+    return { text: linesOf(text, startLine ?? 1, endLine, redact), facts: { lineCount: countLines(text) } };
   },
 });
 
@@ -86,7 +86,12 @@ export function decodeText(path: string, bytes: Uint8Array): string {
   );
 }
 
-function linesOf(text: string, startLine: number, endLine: number | undefined): string {
+function linesOf(
+  text: string,
+  startLine: number,
+  endLine: number | undefined,
+  redact: (text: string) => string,
+): string {
   if (text === "") return "(empty)";
   const lineCount = countLines(text);
   if (startLine > lineCount) return `(start_line exceeds file length: ${lineCount} lines)`;
@@ -94,7 +99,7 @@ function linesOf(text: string, startLine: number, endLine: number | undefined): 
   const wanted = lines.join("\n");
   if (wanted.length <= TOOL_LIMITS.readMaxChars) return wanted;
   const whole = wholeLines(wanted, TOOL_LIMITS.readMaxChars);
-  if (whole === "") return partOfLine(lines[0] ?? "", startLine, lineCount);
+  if (whole === "") return partOfLine(redact(lines[0] ?? ""), startLine, lineCount);
   const last = startLine + countLines(whole) - 1;
   return `${whole}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
 }

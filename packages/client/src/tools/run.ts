@@ -15,6 +15,7 @@
  */
 
 import { isSandlotError, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
+import { PathTurns } from "./path-turns.ts";
 import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
 import { threadFrom, userFrom } from "./thread-identity.ts";
 import { anySignal, later, unlessAborted } from "./waiting.ts";
@@ -55,6 +56,8 @@ export interface UseOptions {
 
 export class SandboxRun implements AsyncDisposable {
   readonly source: SandboxSource;
+  /** For changing a file: one at a time, among all runs of the thread in this process. */
+  readonly turns: PathTurns;
   readonly #options: RunOptions;
   readonly #ending = new AbortController();
   readonly #beforeRelease = new Set<(sandbox: Sandbox) => Promise<void>>();
@@ -75,6 +78,7 @@ export class SandboxRun implements AsyncDisposable {
 
   constructor(source: SandboxSource, options: RunOptions) {
     this.source = source;
+    this.turns = new PathTurns(source, options);
     this.#options = options;
     const { signal } = options;
     if (signal?.aborted) void this.end();

@@ -1,6 +1,6 @@
 /** `ls`, `glob`, `grep`: finding files and lines. What a limit left out is said, with how to see it. */
 
-import { type FileStat, type GrepResult, SANDBOX_LIMITS, type SandboxFiles } from "@sandlot/contract";
+import { type FileStat, type GrepMatch, type GrepResult, SANDBOX_LIMITS, type SandboxFiles } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
 import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
@@ -97,7 +97,7 @@ export const grepTool = defineTool({
   }),
   readOnly: true,
   ownLimit: false,
-  async run(input, { run, signal }) {
+  async run(input, { run, signal, redact, hasSecrets }) {
     const path = absolutePath(input.path);
     const options = {
       literal: input.literal,
@@ -105,10 +105,14 @@ export const grepTool = defineTool({
       maxResults: clamp(input.max_results, TOOL_LIMITS.grepResults, TOOL_LIMITS.grepMaxResults),
       ...(input.glob === undefined ? {} : { glob: input.glob }),
     };
-    const { matches, ...told } = await run.use((sandbox) => sandbox.files.grep(path, input.pattern, options), {
-      signal,
-      repeatable: true,
-    });
+    const { matches, ...told } = await run.use(
+      async ({ files }) => {
+        const result = await files.grep(path, input.pattern, options);
+        if (!hasSecrets) return result;
+        return { ...result, matches: await Promise.all(result.matches.map((match) => recut(files, match, redact))) };
+      },
+      { signal, repeatable: true },
+    );
     const facts = { matches, ...told };
     const skipped = notSearched(told);
     if (matches.length === 0) return { text: [`No matches found under ${path}`, ...skipped].join("\n"), facts };
@@ -119,6 +123,16 @@ export const grepTool = defineTool({
     return { text: [head, ...lines, ...skipped].join("\n"), facts };
   },
 });
+
+/** A line that was cut may end with the beginning of a secret, which nobody recognises: it is looked at whole, then cut. */
+async function recut(files: SandboxFiles, match: GrepMatch, redact: (text: string) => string): Promise<GrepMatch> {
+  const max = SANDBOX_LIMITS.grepReportMaxChars;
+  const { path, lineNumber, line } = match;
+  if (line.length < max || !line.endsWith("...")) return match;
+  const whole = (await files.readText(path, { startLine: lineNumber, endLine: lineNumber })).replace(/\r?\n$/, "");
+  const hidden = redact(whole);
+  return hidden === whole ? match : { ...match, line: `${hidden.slice(0, max)}...` };
+}
 
 /** What was not looked into is not without matches. */
 function notSearched({ skippedFiles, skippedLines }: Omit<GrepResult, "matches">): readonly string[] {

@@ -108,7 +108,13 @@ export class ToolBox implements AsyncDisposable {
     return this.#output(tool, answer, isError, signal);
   }
 
-  /** Takes the values of this run's secrets out of a text. */
+  /** Takes the values of this run's secrets out of a text, also when no call has asked for them yet. */
+  async redacted(text: string): Promise<string> {
+    await this.#secrets(false);
+    return this.redact(text);
+  }
+
+  /** Takes the values of the secrets that are known so far out of a text. */
   redact(text: string): string {
     return (this.#options.redact ?? true) ? this.#redactor.redact(text) : text;
   }
@@ -133,6 +139,8 @@ export class ToolBox implements AsyncDisposable {
       marks: this.#marks,
       environment: { ...this.#environment, ...secrets },
       signal,
+      hasSecrets: (this.#options.redact ?? true) && !this.#redactor.isIdle(),
+      redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
     });
     return warning === null ? answer : { ...answer, text: `${answer.text}\n${warning}` };

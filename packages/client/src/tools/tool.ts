@@ -31,6 +31,10 @@ export interface ToolContext {
   /** Variables of commands, secrets included. */
   readonly environment: Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
+  /** Whether there is anything to take out. */
+  readonly hasSecrets: boolean;
+  /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */
+  redact(text: string): string;
   /** Takes secrets out of a text whose beginning was dropped, what is left of one at the cut included. */
   redactEnd(text: string): string;
 }

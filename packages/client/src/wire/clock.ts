@@ -1,4 +1,4 @@
-/** The one file of the client that sets timers and draws random numbers. */
+/** The one file of the client that knows the time, sets timers and draws random numbers. */
 
 import { SandlotError } from "@sandlot/contract";
 
@@ -55,4 +55,8 @@ export function randomId(): string {
 
 export function wallMs(): number {
   return Date.now();
+}
+
+export function now(): Date {
+  return new Date();
 }

@@ -86,6 +86,42 @@ describe("the sandbox session of AI SDK 7", () => {
     await expect(session.deleteFile({ path: "a" })).rejects.toMatchObject({ code: "is_a_directory" });
     await expect(session.writeTextFile({ path: "a", content: "x" })).rejects.toThrow();
     await expect(session.listDirectory({ path: "c" })).rejects.toMatchObject({ code: "not_a_directory" });
+    await expect(session.readFile({ path: "a" })).rejects.toMatchObject({ code: "is_a_directory" });
+  });
+
+  test("writes texts in other encodings, and refuses what they cannot hold", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    for (const encoding of ["utf-8", "utf-16le", "latin1"]) {
+      await session.writeTextFile({ path: "t", content: "äöü é", encoding });
+      expect(await session.readTextFile({ path: "t", encoding }), encoding).toBe("äöü é");
+    }
+    for (const encoding of ["ascii", "koi8-r"])
+      await expect(session.writeTextFile({ path: "t", content: "ä", encoding })).rejects.toMatchObject({
+        code: "invalid_request",
+      });
+  });
+
+  test("an aborted write ends, leaves nothing behind, and lets the next one write", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    await session.writeTextFile({ path: "kept", content: "before" });
+    let cancelled = false;
+    const content = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new Uint8Array(10)),
+      cancel: () => {
+        cancelled = true;
+      },
+    });
+    const abort = new AbortController();
+    const write = session.writeFile({ path: "kept", content, abortSignal: abort.signal });
+    setTimeout(() => abort.abort(new Error("enough")), 50);
+    await expect(write).rejects.toThrow();
+    expect(cancelled).toBe(true);
+    expect(await session.readTextFile({ path: "kept" })).toBe("before");
+    await session.writeTextFile({ path: "kept", content: "after" });
+    const gone = { path: "kept", abortSignal: AbortSignal.abort(new Error("gone")) };
+    await expect(session.readTextFile(gone)).rejects.toThrow("gone");
   });
 
   test("spawns processes, with streams and with an input", async () => {
@@ -108,8 +144,11 @@ describe("the sandbox session of AI SDK 7", () => {
     expect((await sleeper.wait()).exitCode).toBe(137);
     const abort = new AbortController();
     const aborted = await session.spawn({ command: "sleep 60", abortSignal: abort.signal });
-    abort.abort();
-    expect((await aborted.wait()).exitCode).toBe(137);
+    const over = await session.spawn({ command: "true", abortSignal: abort.signal });
+    expect(await over.wait()).toEqual({ exitCode: 0 });
+    abort.abort(new Error("enough"));
+    await expect(aborted.wait()).rejects.toThrow("enough");
+    expect(await over.wait()).toEqual({ exitCode: 0 });
   });
 
   test("is what tools of version 7 get, survives a lost sandbox, and leaves no lease", async () => {

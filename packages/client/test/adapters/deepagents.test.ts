@@ -72,6 +72,18 @@ describe("the deepagents backend", () => {
     });
   });
 
+  test("edits of one file that a model makes in one turn are made one after the other, and none is lost", async () => {
+    await using stage = await openToolStage();
+    await using backend = new SandlotBackend(stage.fleet, { thread: "t1" });
+    await using other = new SandlotBackend(stage.fleet, { thread: "t1" });
+    const path = "/mnt/user-data/workspace/n";
+    const numbers = Array.from({ length: 20 }, (_, index) => index + 1);
+    await backend.write(path, numbers.map((n) => `<${n}>`).join("\n"));
+    const edits = numbers.map((n) => (n % 2 === 0 ? backend : other).edit(path, `<${n}>`, `line ${n}`));
+    expect((await Promise.all(edits)).filter(({ error }) => error !== undefined)).toEqual([]);
+    expect((await backend.execute("grep -c line n")).output).toBe("20\n");
+  });
+
   test("keeps what deepagents puts aside, under the name it gave", async () => {
     await using stage = await openToolStage();
     const { puppet, run } = startAgent(new SandlotBackend(stage.fleet), "t1");
@@ -83,7 +95,7 @@ describe("the deepagents backend", () => {
     await run;
   });
 
-  test("a sub-agent works in the same sandbox, and its end does not end the parent's lease", async () => {
+  test("a sub-agent works in the same sandbox with a lease of its own, and its end does not end the parent's", async () => {
     await using stage = await openToolStage();
     const backend = new SandlotBackend(stage.fleet);
     const model = fakeModel()
@@ -101,7 +113,9 @@ describe("the deepagents backend", () => {
     const told = (messages as BaseMessage[]).filter(({ type }) => type === "tool").map(({ text }) => text);
     expect(told[1]).toContain("the child saw it");
     expect(told[2]).toContain("child");
-    expect(stage.events.filter(({ type }) => type === "lease-acquired")).toHaveLength(1);
+    const leases = stage.events.filter(({ type }) => type === "lease-acquired" || type === "lease-released");
+    expect(leases.map(({ type }) => type.slice(6))).toEqual(["acquired", "acquired", "released", "released"]);
+    expect(stage.events.filter(({ type }) => type === "sandbox-created")).toHaveLength(1);
     expect(stage.leaseCount()).toBe(0);
   });
 });

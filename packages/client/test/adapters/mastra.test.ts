@@ -35,7 +35,82 @@ describe("the Mastra sandbox", () => {
     await sandbox.stop();
     expect(stage.leaseCount()).toBe(0);
     expect((await sandbox.executeCommand("echo again")).stdout).toBe("again\n");
-    await expect(sandbox.snapshot()).rejects.toMatchObject({ code: "capability_missing" });
+    const long = await sandbox.executeCommand("printf 'äöü%.0s' 1 2 3", [], { maxRetainedBytes: 5 });
+    expect(long).toMatchObject({ stdout: "öü", stdoutTruncated: true, stdoutDroppedBytes: 14 });
+    // Who has no checkpoints does nothing and says so.
+    await sandbox.snapshot();
+    expect(sandbox.supportsCheckpoints).toBe(false);
+    expect(sandbox.getInfo()).toMatchObject({
+      ...{ id: "sandlot-t1", provider: "sandlot", status: "running", createdAt: expect.any(Date) },
+      metadata: { thread: "t1", user: null, generation: expect.any(Number) },
+    });
+  });
+
+  test("takes files with modes, variables for every command, and makes siblings for other threads", async () => {
+    await using stage = await openToolStage();
+    await using sandbox = new SandlotWorkspaceSandbox(stage.fleet, { thread: "t1" });
+    await sandbox.writeFiles([
+      { path: "run.sh", content: "echo $WHO", mode: 0o750 },
+      { path: "d/raw", content: Buffer.from([0, 255]) },
+    ]);
+    const { mode } = await sandbox.filesystem.readFile("d/raw").then(async () => {
+      await using lease = await stage.fleet.acquire({ thread: "t1" });
+      return lease.sandbox.files.stat("/mnt/user-data/workspace/run.sh");
+    });
+    expect(mode & 0o777).toBe(0o750);
+    await expect(sandbox.writeFiles([{ path: "x", content: "", mode: 0 }])).rejects.toThrow(/mode/i);
+    const write = sandbox.writeFiles([{ path: "x", content: "" }], { abortSignal: AbortSignal.abort() });
+    await expect(write).rejects.toMatchObject({ name: "SandboxAbortError" });
+    sandbox.setEnv((environment) => ({ ...environment, WHO: "me" }));
+    expect((await sandbox.executeCommand("sh run.sh")).stdout).toBe("me\n");
+    expect((await sandbox.executeCommand("sh run.sh", [], { env: { WHO: "you" } })).stdout).toBe("you\n");
+    await using sibling = sandbox.clone({ id: "t2" });
+    expect((await sibling.executeCommand("echo $WHO; ls")).stdout).toBe("me\n");
+    expect(sibling.id).toBe("sandlot-t2");
+  });
+
+  test("keeps processes in the background, which can be read, fed and ended, and end with the lease", async () => {
+    await using stage = await openToolStage();
+    {
+      await using sandbox = new SandlotWorkspaceSandbox(stage.fleet, { thread: "t1" });
+      sandbox.setEnv(() => ({ WHO: "me" }));
+      const seen: string[] = [];
+      const echo = await sandbox.processes.spawn("echo $WHO; read line; echo got $line; exit 3", {
+        onStdout: (text) => seen.push(text),
+      });
+      expect(await sandbox.processes.list()).toMatchObject([{ pid: echo.pid, running: true }]);
+      await echo.sendStdin("a line\n");
+      expect(await echo.wait()).toMatchObject({ exitCode: 3, success: false, stdout: "me\ngot a line\n" });
+      expect([seen.join(""), echo.exitCode, echo.stdout]).toEqual(["me\ngot a line\n", 3, "me\ngot a line\n"]);
+      const eof = await sandbox.processes.spawn("cat; echo end");
+      await eof.closeStdin();
+      expect((await eof.wait()).stdout).toBe("end\n");
+      const unread = await sandbox.processes.spawn("cat; echo none", { stdinMode: "ignore" });
+      expect((await unread.wait()).stdout).toBe("none\n");
+      const slow = await sandbox.processes.spawn("sleep 60");
+      expect(await sandbox.processes.kill(slow.pid)).toBe(true);
+      expect(await sandbox.processes.kill("none")).toBe(false);
+      const limited = await sandbox.processes.spawn("sleep 60", { timeout: 50 });
+      expect(await limited.wait()).toMatchObject({ timedOut: true, exitCode: 124 });
+      const abort = new AbortController();
+      const aborted = await sandbox.processes.spawn("sleep 60", { abortSignal: abort.signal });
+      abort.abort();
+      expect(await aborted.wait()).toMatchObject({ killed: true, success: false });
+      await sandbox.processes.spawn("sleep 61");
+    }
+    expect(stage.leaseCount()).toBe(0);
+    await using lease = await stage.fleet.acquire({ thread: "t1" });
+    const running = (await lease.sandbox.execs.list()).filter(({ status }) => status === "running");
+    expect(running).toEqual([]);
+  });
+
+  test("a process whose sandbox is lost has ended", async () => {
+    await using stage = await openToolStage();
+    await using sandbox = new SandlotWorkspaceSandbox(stage.fleet, { thread: "t1" });
+    const server = await sandbox.processes.spawn("sleep 60");
+    await stage.kill("t1");
+    expect(await server.wait()).toMatchObject({ killed: true, success: false, exitCode: 137 });
+    expect((await sandbox.executeCommand("echo on")).stdout).toBe("on\n");
   });
 
   test("has the files that commands see, and Mastra's errors", async () => {
@@ -50,7 +125,7 @@ describe("the Mastra sandbox", () => {
     await files.copyFile("a/b.txt", "c.md");
     await files.moveFile("c.md", "d.md");
     expect(await files.readdir(".", { recursive: true })).toEqual([
-      { name: "a", type: "directory", size: expect.any(Number) },
+      { name: "a", type: "directory", size: 0 },
       { name: "a/b.txt", type: "file", size: 8 },
       { name: "d.md", type: "file", size: 8 },
     ]);
@@ -69,7 +144,33 @@ describe("the Mastra sandbox", () => {
     await files.rmdir("a", { recursive: true, force: true });
     await files.deleteFile("d.md");
     expect([await files.exists("d.md"), await files.exists(".")]).toEqual([false, true]);
+    await expect(files.rmdir("none")).rejects.toMatchObject({ name: "DirectoryNotFoundError" });
+    await expect(files.readdir("none")).rejects.toMatchObject({ name: "DirectoryNotFoundError" });
+    await expect(files.writeFile("no/f", "x", { recursive: false })).rejects.toMatchObject({
+      name: "DirectoryNotFoundError",
+    });
+    await expect(files.mkdir("no/d", { recursive: false })).rejects.toMatchObject({ name: "DirectoryNotFoundError" });
+    await files.writeFile("new", "x", { expectedMtime: new Date(0) });
+    await expect(files.mkdir("new")).rejects.toMatchObject({ name: "FileExistsError" });
     await files.mkdir("x/y");
+    await files.writeFile("x/y/.f.ts", "1");
+    await sandbox.executeCommand("ln -s x/y link; ln -s nowhere broken");
+    expect(await files.stat("link")).toMatchObject({ type: "directory", size: 0, name: "link" });
+    expect([await files.exists("link"), await files.exists("broken")]).toEqual([true, false]);
+    expect(await files.realpath("link/.f.ts")).toBe("/mnt/user-data/workspace/x/y/.f.ts");
+    expect(await files.readdir("/mnt/user-data/workspace")).toContainEqual({
+      ...{ name: "link", type: "directory", size: 0, isSymlink: true },
+    });
+    await expect(files.copyFile("x", "z")).rejects.toMatchObject({ name: "IsDirectoryError" });
+    await files.copyFile("x", "z", { recursive: true });
+    expect((await files.walk("z", { includeHidden: true })).map(({ path }) => path)).toEqual(["y", "y/.f.ts"]);
+    expect((await files.walk("z")).map(({ path }) => path)).toEqual(["y"]);
+    expect((await files.readdir(".", { recursive: true, maxDepth: 0 })).every(({ name }) => !name.includes("/"))).toBe(
+      true,
+    );
+    await files.moveFile("new", "far/away/new");
+    expect(await files.readFile("far/away/new", { encoding: "utf8" })).toBe("x");
+    expect(files.getInfo()).toMatchObject({ provider: "sandlot", readOnly: false, status: "ready" });
     expect(await files.stat("x/y")).toMatchObject({ type: "directory", name: "y" });
   });
 

@@ -7,6 +7,7 @@ import type { Readable, Writable } from "node:stream";
 import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from "@modelcontextprotocol/client";
 import { Client as LegacyClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport as LegacyHttp } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ResourceListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import type { ToolReply } from "./tool-suite.ts";
 
 export type McpGeneration = "2025" | "2026";
@@ -20,15 +21,21 @@ type Wire =
 export interface McpConnection extends AsyncDisposable {
   /** The protocol version that both sides agreed on. */
   readonly protocolVersion: string | undefined;
+  /** What the server named the connection, over HTTP in the older generation. */
+  readonly sessionId: () => string | undefined;
   readonly instructions: string | undefined;
   readonly toolNames: () => Promise<readonly string[]>;
   readonly call: (tool: string, input: Record<string, unknown>, options?: McpCallOptions) => Promise<ToolReply>;
   readonly resources: () => Promise<readonly { readonly uri: string; readonly name: string }[]>;
+  /** In the older generation: called when the server says that there are other files. */
+  readonly onFilesChanged: (listener: () => void) => void;
   readonly read: (uri: string) => Promise<readonly { readonly text?: string; readonly blob?: string }[]>;
 }
 
 export interface McpCallOptions {
   readonly signal?: AbortSignal;
+  /** The run that the call is for. */
+  readonly run?: string;
   readonly onProgress?: (progress: { readonly progress: number; readonly message?: string }) => void;
 }
 
@@ -41,13 +48,13 @@ export async function connectMcp(generation: McpGeneration, wire: Wire): Promise
     let protocolVersion: string | undefined;
     Object.assign(transport, { setProtocolVersion: (version: string) => (protocolVersion = version) });
     await client.connect(transport as never);
-    return connection(client as never, () => protocolVersion);
+    return connection(client as never, () => protocolVersion, transport);
   }
   const client = new ModernClient(about, { versionNegotiation: { mode: { pin: MODERN_VERSION } } });
   const transport =
     "url" in wire ? new ModernHttp(wire.url, requestOf(wire)) : new PipeTransport(wire.stdin, wire.stdout);
   await client.connect(transport as never);
-  return connection(client as never, () => client.getNegotiatedProtocolVersion());
+  return connection(client as never, () => client.getNegotiatedProtocolVersion(), transport);
 }
 
 function requestOf({ headers = {} }: { readonly headers?: Record<string, string> }) {
@@ -69,17 +76,22 @@ interface CallResult {
   readonly isError?: boolean;
 }
 
-function connection(client: EitherClient, protocolVersion: () => string | undefined): McpConnection {
+function connection(
+  client: EitherClient,
+  protocolVersion: () => string | undefined,
+  transport: { readonly sessionId?: string | undefined },
+): McpConnection {
   const isLegacy = client instanceof LegacyClient;
   return {
     get protocolVersion() {
       return protocolVersion();
     },
+    sessionId: () => transport.sessionId,
     instructions: client.getInstructions(),
     toolNames: async () => (await client.listTools()).tools.map(({ name }) => name),
-    async call(name, input, { signal, onProgress } = {}) {
+    async call(name, input, { signal, onProgress, run } = {}) {
       const options = { ...(signal ? { signal } : {}), ...(onProgress ? { onprogress: onProgress } : {}) };
-      const params = { name, arguments: input };
+      const params = { name, arguments: input, ...(run === undefined ? {} : { _meta: { "sandlot/run": run } }) };
       const result = await (isLegacy ? client.callTool(params, undefined, options) : client.callTool(params, options));
       const texts = result.content.filter(({ type }) => type === "text").map(({ text }) => text ?? "");
       const images = result.content
@@ -88,6 +100,10 @@ function connection(client: EitherClient, protocolVersion: () => string | undefi
       return { text: texts.join("\n"), isError: result.isError ?? false, images };
     },
     resources: async () => (await client.listResources()).resources,
+    onFilesChanged(listener) {
+      if (client instanceof LegacyClient)
+        client.setNotificationHandler(ResourceListChangedNotificationSchema, () => listener());
+    },
     read: async (uri) => (await client.readResource({ uri })).contents,
     [Symbol.asyncDispose]: () => client.close(),
   };
@@ -95,6 +111,7 @@ function connection(client: EitherClient, protocolVersion: () => string | undefi
 
 /** One message per line, as the stdio binding has it, over any two streams. */
 class PipeTransport {
+  readonly sessionId?: string;
   onmessage?: (message: unknown) => void;
   onclose?: () => void;
   onerror?: (error: Error) => void;

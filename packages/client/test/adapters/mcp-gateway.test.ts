@@ -27,10 +27,10 @@ afterAll(async () => {
   await stage[Symbol.asyncDispose]();
 });
 
-const connect = (generation: McpGeneration, user: string, thread: string) =>
+const connect = (generation: McpGeneration, user: string, thread: string, headers: Record<string, string> = {}) =>
   connectMcp(generation, {
     url: new URL(`${gateway.url}/mcp/threads/${thread}`),
-    headers: { authorization: `Bearer ${keys.get(user) ?? "none"}` },
+    headers: { authorization: `Bearer ${keys.get(user) ?? "none"}`, ...headers },
   });
 
 describe.each(GENERATIONS)("MCP %s at the gateway", (generation) => {
@@ -50,6 +50,17 @@ describe.each(GENERATIONS)("MCP %s at the gateway", (generation) => {
     expect(await ann.read(resources[0]?.uri ?? "")).toMatchObject([{ text: "hi\n" }]);
     expect(await ann.read(resources[1]?.uri ?? "")).toMatchObject([{ blob: PNG, mimeType: "image/png" }]);
     await expect(connect(generation, "nobody", "t")).rejects.toThrow();
+  });
+
+  test("two agents of one thread share its files and not their working directories", async () => {
+    const agent = (name: string) =>
+      connect(generation, "ann", `s-${generation}`, generation === "2026" ? { "sandlot-run": name } : {});
+    await using a = await agent("a");
+    await using b = await agent("b");
+    await a.call("bash", { command: "mkdir a; cd a; echo 1 > f" });
+    expect((await b.call("bash", { command: "cat a/f; mkdir b; cd b" })).text).toMatch(/^1\n/);
+    const where = await Promise.all([a, b].map(async (one) => (await one.call("bash", { command: "pwd" })).text));
+    expect(where).toEqual(["a", "b"].map((name) => `/mnt/user-data/workspace/${name}\n[exit code: 0]`));
   });
 
   test("a cancelled call ends its command, and the next one works", async () => {

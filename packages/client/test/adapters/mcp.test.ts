@@ -1,12 +1,9 @@
 /** What MCP adds to the tools: both generations of the protocol, over stdio and over HTTP. */
 
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { describe, expect, test, vi } from "vitest";
-import { createMcpHttp } from "../../../fleet/src/mcp/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
-import { overHttp, overStdio, version, world } from "./drivers/mcp.ts";
-import { connectMcp, GENERATIONS, MODERN_VERSION } from "./mcp-clients.ts";
+import { overHttp, overStdio, serveHttp } from "./drivers/mcp.ts";
+import { GENERATIONS, type McpConnection, MODERN_VERSION } from "./mcp-clients.ts";
 
 describe.each(GENERATIONS)("MCP %s", (generation) => {
   const opened = [
@@ -24,8 +21,37 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
       ...["bash", "ls", "glob", "grep", "read_file", "write_file", "str_replace", "present_files"],
       "list_uploaded_files",
     ]);
-    expect(await client.resources()).toEqual([]);
     expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
+  });
+
+  test.each(opened)("over %s: what lies in a thread that somebody named is listed at once", async (_, open) => {
+    await using stage = await openToolStage();
+    {
+      await using lease = await stage.fleet.acquire({ thread: "t1" });
+      await lease.sandbox.files.write("/mnt/user-data/uploads/before.txt", "it is s3cr3t-value-0815");
+    }
+    await using client = await open(generation, stage, "t1", { secrets: { TOKEN: "s3cr3t-value-0815" } });
+    const [upload] = await client.resources();
+    expect(upload?.name).toBe("uploads/before.txt");
+    // Nothing has been called yet that needs the secrets.
+    expect((await client.read(upload?.uri ?? ""))[0]?.text).toBe("it is [redacted]");
+  });
+
+  test.each(opened)("over %s: a call may name its run, and has its shell to itself", async (_, open) => {
+    await using stage = await openToolStage();
+    await using client = await open(generation, stage, "t1");
+    await Promise.all(["/tmp", "/mnt", "/"].map((at) => client.call("bash", { command: `cd ${at}` }, { run: at })));
+    const at = async (run?: string) =>
+      (await client.call("bash", { command: "pwd" }, run === undefined ? {} : { run })).text.split("\n")[0];
+    expect(await Promise.all([at("/tmp"), at("/mnt"), at("/"), at(), at("new")])).toEqual([
+      ...["/tmp", "/mnt", "/", "/mnt/user-data/workspace", "/mnt/user-data/workspace"],
+    ]);
+    const tooLong = await client.call("bash", { command: "pwd" }, { run: "x".repeat(129) });
+    expect(tooLong).toMatchObject({ isError: true, text: expect.stringContaining("sandlot/run") });
+    // What a run has read, another one has not.
+    await client.call("write_file", { path: "f", content: "1" }, { run: "/tmp" });
+    const blind = await client.call("write_file", { path: "f", content: "2" }, { run: "/mnt" });
+    expect(blind).toMatchObject({ isError: true, text: expect.stringContaining("have not read it") });
   });
 
   test.each(opened)("over %s: files of the user are resources", async (_, open) => {
@@ -92,27 +118,89 @@ test("over stdio each connection has a thread of its own, unless one is named", 
   expect([...seen]).toEqual([expect.stringMatching(/^mcp-[0-9a-f]{16}$/), expect.stringMatching(/^mcp-/)]);
 });
 
+test("over stdio a client that has listed files is told when others are there", async () => {
+  await using stage = await openToolStage();
+  await using client = await overStdio("2025", stage);
+  let told = 0;
+  client.onFilesChanged(() => (told += 1));
+  await client.call("bash", { command: "echo 1 > /mnt/user-data/outputs/unseen" });
+  expect(told).toBe(0);
+  expect(await client.resources()).toHaveLength(1);
+  await client.call("bash", { command: "echo 2 > /mnt/user-data/outputs/unseen; touch here" });
+  expect(told).toBe(0);
+  await client.call("write_file", { path: "/mnt/user-data/outputs/new", content: "" });
+  await vi.waitFor(() => expect(told).toBe(1));
+  await client.call("bash", { command: "rm /mnt/user-data/outputs/new" });
+  await vi.waitFor(() => expect(told).toBe(2));
+});
+
+test("over stdio, listing what a thread of its own has starts nothing", async () => {
+  await using stage = await openToolStage();
+  for (const generation of GENERATIONS) {
+    await using client = await overStdio(generation, stage);
+    expect(await client.resources()).toEqual([]);
+  }
+  expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
+});
+
+const whereIs = async (client: McpConnection) => (await client.call("bash", { command: "pwd" })).text.split("\n")[0];
+
 test("over HTTP the caller decides user and thread, and different callers share nothing", async () => {
   await using stage = await openToolStage();
-  const mcp = createMcpHttp({ source: stage.fleet, world, version });
-  const server = createServer((request, response) => {
-    const [, user = "", thread = ""] = (request.url ?? "").split("/");
-    void mcp.handle(request, response, { user, thread });
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  const at = (path: string) => connectMcp("2026", { url: new URL(`http://127.0.0.1:${port}/${path}`) });
   {
-    await using a = await at("ann/t1");
-    await using b = await at("bob/t1");
+    await using served = await serveHttp(stage);
+    await using a = await served.connect("2026", "ann/t1");
+    await using b = await served.connect("2026", "bob/t1");
     await a.call("bash", { command: "cd /tmp; echo ann > /mnt/user-data/workspace/who" });
     // The next request is another server object; the run is the same.
     expect((await a.call("bash", { command: "pwd" })).text).toBe("/tmp\n[exit code: 0]");
     expect((await b.call("bash", { command: "pwd; ls" })).text).toBe("/mnt/user-data/workspace\n[exit code: 0]");
     expect(stage.leaseCount()).toBe(2);
   }
-  await mcp.close();
   expect(stage.leaseCount()).toBe(0);
-  server.closeAllConnections();
-  await new Promise((resolve) => server.close(resolve));
+});
+
+test("over HTTP each connection of a 2025 client is a session with a shell of its own, which ends when told", async () => {
+  await using stage = await openToolStage();
+  await using served = await serveHttp(stage);
+  await using a = await served.connect("2025", "ann/t1");
+  await using b = await served.connect("2025", "ann/t1");
+  await a.call("bash", { command: "cd /tmp; echo shared > /mnt/user-data/workspace/f" });
+  await b.call("bash", { command: "cd /mnt; cat user-data/workspace/f" });
+  expect([await whereIs(a), await whereIs(b)]).toEqual(["/tmp", "/mnt"]);
+  expect(stage.leaseCount()).toBe(2);
+  expect(a.sessionId()).toMatch(/^[0-9a-f]{32}$/);
+  expect(a.sessionId()).not.toBe(b.sessionId());
+
+  // Somebody else's session is none of one's own.
+  const headers = { "mcp-session-id": String(a.sessionId()), accept: "application/json, text/event-stream" };
+  const params = { name: "bash", arguments: { command: "pwd" } };
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+  const post = (path: string) =>
+    fetch(served.urlOf(path), { method: "POST", body, headers: { ...headers, "content-type": "application/json" } });
+  expect(await (await post("bob/t1")).text()).toContain("/mnt/user-data/workspace");
+  expect(await (await post("ann/t1")).text()).toContain("/tmp");
+
+  const leases = stage.leaseCount();
+  expect((await fetch(served.urlOf("ann/t1"), { method: "DELETE", headers })).status).toBe(204);
+  expect(stage.leaseCount()).toBe(leases - 1);
+  expect((await post("ann/t1")).status).toBe(404);
+  await expect(a.call("bash", { command: "pwd" })).rejects.toThrow();
+  expect(await whereIs(b)).toBe("/mnt");
+});
+
+test("over HTTP a 2026 client says by a header which run its requests are for", async () => {
+  await using stage = await openToolStage();
+  await using served = await serveHttp(stage);
+  const named = (run: string) => served.connect("2026", "ann/t1", { "sandlot-run": run });
+  await using a = await named("agent-a");
+  await using b = await named("agent-b");
+  await a.call("bash", { command: "cd /tmp" });
+  expect([await whereIs(a), await whereIs(b)]).toEqual(["/tmp", "/mnt/user-data/workspace"]);
+  await using again = await named("agent-a");
+  expect(await whereIs(again)).toBe("/tmp");
+  await expect(named("x".repeat(200))).rejects.toThrow();
+  const gone = await fetch(served.urlOf("ann/t1"), { method: "DELETE", headers: { "sandlot-run": "agent-a" } });
+  expect(gone.status).toBe(204);
+  expect(await whereIs(again)).toBe("/mnt/user-data/workspace");
 });

@@ -80,8 +80,32 @@ describe("the OpenAI Agents client", () => {
       await session.directoryExists("d"),
     ]).toEqual([true, false, true]);
     expect(await session.execCommand({ cmd: "true", tty: true })).toContain("there is no terminal here");
+    await session.execCommand({ cmd: "ln -s d link; ln -s nowhere broken" });
+    expect([await session.directoryExists("link"), await session.pathExists("broken")]).toEqual([true, false]);
+    expect(await session.execCommand({ cmd: "echo $0", login: true })).toMatch(/code 0/);
+    const another = { path: "d/f", runAs: "root" };
+    for (const refused of [
+      session.readFile(another),
+      session.listDir(another),
+      session.viewImage(another),
+      session.pathExists("d/f", "root"),
+      client.create({ options: { thread: "t2" }, snapshot: { type: "remote" } }),
+    ])
+      await expect(refused).rejects.toMatchObject({ code: "invalid_request" });
+    // Patches of one turn that touch the same file are made one after the other.
+    await session.execCommand({ cmd: "seq 1 20 > n" });
+    const editor = session.createEditor();
+    const patched = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        editor.updateFile({ type: "update_file", path: "n", diff: `@@\n-${index + 1}\n+line ${index + 1}` }),
+      ),
+    );
+    expect(patched.map((result) => result?.status)).toEqual(Array.from({ length: 20 }, () => "completed"));
+    expect((await session.exec({ cmd: "grep -c line n" })).stdout).toBe("20\n");
     const kept = await client.serializeSessionState(session.state);
     await session.stop();
+    await session.shutdown();
+    await session.delete();
     await session.close();
     expect(stage.leaseCount()).toBe(0);
     const again = await client.resume(await client.deserializeSessionState(JSON.parse(JSON.stringify(kept))));

@@ -69,6 +69,7 @@ function window(shared: ToolStage) {
   let killed = false;
   const stage: ToolStage = {
     ...{ home: shared.home, fleet: shared.fleet, source: shared.source, leaseCount: shared.leaseCount },
+    sourceOf: (user) => shared.sourceOf(user),
     get events() {
       return shared.events.slice(begun);
     },

@@ -13,6 +13,9 @@ const SECRET = 'pa$$/w0rd+"qüote" \\end';
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const hex = (text: string) => Buffer.from(text).toString("hex");
 
+const escaped = (bytes: Buffer) =>
+  bytes.toString("latin1").replace(/[^ -~]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
+
 const FORMS: readonly (readonly [string, (secret: string) => string])[] = [
   ["verbatim", (secret) => secret],
   ["base64, alignment 0", (secret) => base64(secret)],
@@ -32,17 +35,30 @@ const FORMS: readonly (readonly [string, (secret: string) => string])[] = [
     "JSON with \\u escapes",
     (secret) => JSON.stringify(secret).replace(/[^ -~]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`),
   ],
+  [
+    "JSON with \\u00XX escapes, upper case, twice",
+    (secret) =>
+      [...Array(secret.length).keys()]
+        .map((at) => `\\\\u${secret.charCodeAt(at).toString(16).padStart(4, "0").toUpperCase()}`)
+        .join(""),
+  ],
+  ["with \\x escapes where a byte is not printable", (secret) => escaped(Buffer.from(secret))],
+  ["hexadecimal, mixed case", (secret) => [...hex(secret)].map((c, at) => (at % 3 ? c : c.toUpperCase())).join("")],
+  ["URL-escaped, upper case, all bytes", (secret) => hex(secret).toUpperCase().replace(/../g, "%$&")],
+  ["base64, URL-escaped", (secret) => encodeURIComponent(base64(`>${secret}?`))],
+  ["base64, URL-safe, alignment 2", (secret) => Buffer.from(`??${secret}`).toString("base64url")],
+  ["base64, with slashes as PHP writes them", (secret) => base64(secret).replaceAll("/", "\\/")],
   ["backslash-escaped", (secret) => secret.replace(/[^\w]/g, "\\$&")],
   ["reversed", (secret) => [...secret].reverse().join("")],
 ];
 
 /** The longest piece of the secret, in this form, that is left. */
 function isGone(shown: string, form: string): boolean {
-  const pieces = form.split(/[\s:]+/).filter((piece) => piece.length >= 8);
+  const pieces = form.split(/[\s:|]+/).filter((piece) => piece.length >= 8);
   return pieces.every((piece) => !shown.includes(piece));
 }
 
-describe.each([SECRET, "ghp_0123456789abcdefABCDEF", "12345678", "x".repeat(200), "ключ-секрет-日本"])(
+describe.each([SECRET, "ghp_0123456789abcdefABCDEF", "12345678", "x".repeat(40), "ключ-секрет-日本"])(
   "the secret %j",
   (secret) => {
     const redactor = new Redactor([secret]);
@@ -81,6 +97,10 @@ describe("redaction", () => {
     expect(redactor.redact("x-12345678-y")).toBe("[redacted]");
     const stream = redactor.stream();
     expect(stream.push("x-12345678") + stream.push("-y") + stream.end()).toBe("[redacted]");
+  });
+
+  test("finds a value without the line's end that its file had", () => {
+    expect(new Redactor(["tok-0815\n"]).redact("it is tok-0815, see")).toBe("it is [redacted], see");
   });
 
   test("takes out single lines of a key", () => {
@@ -155,6 +175,29 @@ describe("in a run", () => {
       const shown = await tools.call(tool, input);
       expect(shown.text).toContain("[redacted]");
       expect(isGone(JSON.stringify([shown.text, shown.facts]), form(SECRET))).toBe(true);
+    }
+  });
+
+  test("a secret at the place where something is cut shows no part of itself", async () => {
+    await using stage = await openToolStage();
+    const secrets = { TOKEN: "s3cr3t-value-0815" };
+    await using tools = sandlotTools(stage.fleet, { thread: "t1", secrets });
+    await using control = sandlotTools(stage.fleet, { thread: "t1", secrets, redact: false });
+    for (let before = 180; before < 200; before++)
+      await tools.run.use(({ files }) =>
+        files.append("/mnt/user-data/workspace/cut", `${"x".repeat(before)}${secrets.TOKEN} and so on\n`),
+      );
+    await tools.run.use(({ files }) =>
+      files.write("/mnt/user-data/workspace/long", `${"x".repeat(49_990)}${secrets.TOKEN} ${"y".repeat(50)}`),
+    );
+    for (const [tool, input] of [
+      ["grep", { pattern: "xxx", path: "cut" }],
+      ["read_file", { path: "long" }],
+    ] as const) {
+      expect((await control.call(tool, input)).text).toContain("s3cr3t");
+      const { text, facts } = await tools.call(tool, input);
+      expect(text).toContain("x".repeat(150));
+      expect(JSON.stringify([text, facts])).not.toMatch(/s3c/);
     }
   });
 

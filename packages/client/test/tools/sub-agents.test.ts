@@ -1,124 +1,14 @@
-/**
- * Twelve sub-agents in one thread, a thousand calls, and a sandbox that is killed under them again and again: no edit is
- * lost, no call is answered for another, only calls that were under way at a kill fail, and no lease is left.
- */
+/** Sub-agents at work in one thread, while its sandbox is killed: in this process, and with clients of a gateway. */
 
 import { spawnSync } from "node:child_process";
-import { expect, test } from "vitest";
-import { sandlotTools, type ToolBox, type ToolOutput } from "../../src/tools/index.ts";
-import { openToolStage, type ToolStage } from "./tool-stage.ts";
+import { test } from "vitest";
+import { letThemWork, WORKING_MS } from "./sub-agents.ts";
 
-const AGENTS = 12;
-const CALLS = 1_008;
-const KILLS = 6;
-const SHARED = "/mnt/user-data/workspace/shared.txt";
-const TIMEOUT_MS = 240_000;
+test("on memory", { timeout: WORKING_MS }, () => letThemWork("memory"));
 
-test("on memory", { timeout: TIMEOUT_MS }, () => letThemWork("memory"));
+test("with four clients of a gateway, which share nothing", { timeout: WORKING_MS }, () => letThemWork("gateway"));
 
-test("on local sandboxes", { timeout: TIMEOUT_MS }, async (context) => {
+test("on local sandboxes", { timeout: WORKING_MS }, async (context) => {
   if (spawnSync("bwrap", ["--version"]).status !== 0) context.skip("bubblewrap is not installed");
   await letThemWork("local");
 });
-
-async function letThemWork(backend: "memory" | "local"): Promise<void> {
-  await using stage = await openToolStage(backend);
-  await using parent = sandlotTools(stage.fleet, { thread: "t1" });
-  const lines = Array.from({ length: AGENTS }, (_, agent) => `agent ${agent}: 0;`);
-  await parent.call("write_file", { path: SHARED, content: `${lines.join("\n")}\n` });
-  const watch = new Watch(stage);
-  const begunAt = performance.now();
-  const counts = await Promise.all(Array.from({ length: AGENTS }, (_, agent) => work(stage, watch, agent)));
-  const seconds = (performance.now() - begunAt) / 1000;
-  const final = (await parent.call("read_file", { path: SHARED })).text;
-  for (const [agent, count] of counts.entries()) {
-    // The very last edit may be one of which it is not known whether it was made.
-    expect([count, count + 1]).toContain(countOf(agent, final));
-  }
-  const edits = counts.reduce((sum, count) => sum + count);
-  expect(final.split("\n").filter((line) => line.startsWith("agent "))).toHaveLength(AGENTS);
-  expect(watch.calls).toBeGreaterThanOrEqual(CALLS);
-  expect(watch.kills).toBe(KILLS);
-  expect(watch.lost, "calls that a kill has struck").toBeGreaterThan(0);
-  expect(edits).toBeGreaterThan(AGENTS);
-  expect(stage.events.filter(({ type }) => type === "sandbox-created")).toHaveLength(1 + KILLS);
-  await parent.end();
-  await stage.expectNoLease();
-  const [sandbox] = await stage.fleet.list();
-  expect((await stage.fleet.explain(String(sandbox?.sandboxId))).holders).toEqual([]);
-  console.log(
-    `${AGENTS} sub-agents on ${backend}: ${watch.calls} calls in ${seconds.toFixed(1)} s, ${watch.kills} kills, ` +
-      `${edits} edits made and 0 lost, ${watch.refused} refused until read again, ${watch.lost} calls lost with their sandbox, ` +
-      `${watch.told} told of a new one, 0 leases left`,
-  );
-}
-
-/** Counts, kills when it is time, and knows which calls a kill may have struck. */
-class Watch {
-  calls = 0;
-  kills = 0;
-  lost = 0;
-  refused = 0;
-  told = 0;
-  readonly #stage: ToolStage;
-  readonly #underWay = new Set<symbol>();
-  readonly #struck = new Set<symbol>();
-
-  constructor(stage: ToolStage) {
-    this.#stage = stage;
-    // Killed is one moment, dead a slightly later one; what begins in between is struck as well.
-    stage.fleet.events.on(() => this.#strike(), "sandbox-lost");
-  }
-
-  async call(tools: ToolBox, name: string, input: Record<string, unknown>): Promise<ToolOutput> {
-    const mine = Symbol(name);
-    this.#underWay.add(mine);
-    this.calls += 1;
-    if (this.kills < KILLS && this.calls > ((this.kills + 1) * CALLS) / (KILLS + 1)) {
-      this.kills += 1;
-      await this.#stage.kill("t1");
-      this.#strike();
-    }
-    const output = await tools.call(name, input);
-    this.#underWay.delete(mine);
-    if (output.text.includes("The sandbox was replaced")) this.told += 1;
-    if (output.code === "read_first") this.refused += 1;
-    else if (output.isError) {
-      this.lost += 1;
-      expect(output.code, output.text).toBe("sandbox_lost");
-      expect(this.#struck.has(mine), "a call failed that was not under way at a kill").toBe(true);
-    }
-    return output;
-  }
-
-  /** Everything that has begun and not ended may have been struck. */
-  #strike(): void {
-    for (const call of this.#underWay) this.#struck.add(call);
-  }
-}
-
-async function work({ fleet }: ToolStage, watch: Watch, agent: number): Promise<number> {
-  await using tools = sandlotTools(fleet, { thread: "t1", purpose: `sub-agent ${agent}` });
-  let count = 0;
-  while (watch.calls < CALLS) {
-    const token = `agent-${agent}-call-${watch.calls}`;
-    const echoed = await watch.call(tools, "bash", {
-      command: `mkdir -p own-${agent}; cd own-${agent}; echo ${token}; sleep 0.02; pwd; cd ..`,
-    });
-    if (!echoed.isError) expect(echoed.facts.stdout).toBe(`${token}\n/mnt/user-data/workspace/own-${agent}\n`);
-    const seen = await watch.call(tools, "read_file", { path: SHARED });
-    if (seen.isError) continue;
-    const present = countOf(agent, seen.text);
-    // An edit that was under way at a kill was made or not; reading shows which. Nothing else may have changed our line.
-    expect([count, count + 1]).toContain(present);
-    count = present;
-    const edit = { path: SHARED, old_str: `agent ${agent}: ${count};`, new_str: `agent ${agent}: ${count + 1};` };
-    const edited = await watch.call(tools, "str_replace", edit);
-    if (edited.code === null) count += 1;
-  }
-  return count;
-}
-
-function countOf(agent: number, text: string): number {
-  return Number(new RegExp(`agent ${agent}: (\\d+);`).exec(text)?.[1] ?? Number.NaN);
-}

@@ -22,6 +22,8 @@ export interface ToolStage extends AsyncDisposable {
   readonly fleet: Fleet;
   /** What tools and adapters get: the fleet itself, or the client of a gateway in front of it. */
   readonly source: SandboxSource;
+  /** The same for one of several: behind a gateway they use four clients, which know nothing of one another. */
+  sourceOf(user: number): SandboxSource;
   readonly events: readonly FleetEvent[];
   /** Leases that somebody has now. */
   leaseCount(): number;
@@ -51,7 +53,8 @@ export async function openToolStage(kind: StageKind = "memory"): Promise<ToolSta
   });
   return {
     ...{ home, fleet, events, leaseCount },
-    source: gateway?.client ?? fleet,
+    source: gateway?.clients[0] ?? fleet,
+    sourceOf: (user) => gateway?.clients[user % CLIENTS] ?? fleet,
     async kill(thread, user = "default") {
       const record = (await fleet.list()).find((line) => line.thread === thread && line.user === user);
       if (record === undefined) throw new Error(`There is no sandbox of thread ${thread}.`);
@@ -71,6 +74,7 @@ export async function openToolStage(kind: StageKind = "memory"): Promise<ToolSta
 }
 
 const MIB = 1024 * 1024;
+const CLIENTS = 4;
 
 function backendOf(kind: StageKind): FleetConfig {
   if (typeof kind === "string") return { backend: kind === "local" ? "local" : "memory" };
@@ -82,7 +86,8 @@ function backendOf(kind: StageKind): FleetConfig {
 async function openGateway(fleet: Fleet, home: string) {
   const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 } });
   const { key } = await gateway.keys.create({ scope: "user", user: "default" });
-  return { client: new SandlotClient({ url: gateway.url, apiKey: key }), close: () => gateway.close() };
+  const clients = Array.from({ length: CLIENTS }, () => new SandlotClient({ url: gateway.url, apiKey: key }));
+  return { clients, close: () => gateway.close() };
 }
 
 function killSandbox(kind: StageKind, home: string, sandboxId: string): Promise<void> | void {

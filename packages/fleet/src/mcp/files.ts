@@ -13,9 +13,20 @@ const SCHEME = "sandlot://files";
 const LISTED_MAX = 1_000;
 const LISTED_DEPTH = 8;
 
-export function registerFiles(server: McpServer, toolBox: ToolBox): void {
+export interface ListedFiles {
+  /** Whether the list is another one than the client has seen. A client that has seen none is told nothing. */
+  haveChanged(signal: AbortSignal): Promise<boolean>;
+}
+
+/** Of a thread that is new, and not used yet, nothing is started merely to see that there is nothing. */
+export function registerFiles(server: McpServer, toolBox: ToolBox, isNewThread: boolean): ListedFiles {
+  let seen: string | null = null;
   const template = new ResourceTemplate(`${SCHEME}{+path}`, {
-    list: async ({ mcpReq }) => ({ resources: await listed(toolBox, mcpReq.signal) }),
+    list: async ({ mcpReq }) => {
+      const resources = isNewThread && toolBox.run.generation === null ? [] : await listed(toolBox, mcpReq.signal);
+      seen = namesOf(resources);
+      return { resources };
+    },
   });
   const config = {
     title: "Files of this conversation",
@@ -25,11 +36,21 @@ export function registerFiles(server: McpServer, toolBox: ToolBox): void {
   server.registerResource("files", template, config, async (uri, _variables, { mcpReq }) => ({
     contents: [await contentOf(toolBox, uri, mcpReq.signal)],
   }));
+  return {
+    async haveChanged(signal) {
+      if (seen === null) return false;
+      const before = seen;
+      seen = namesOf(await listed(toolBox, signal));
+      return seen !== before;
+    },
+  };
 }
 
-/** Empty before the first use: nothing is started merely to list. */
+function namesOf(resources: readonly { readonly uri: string }[]): string {
+  return resources.map(({ uri }) => uri).join("\n");
+}
+
 async function listed(toolBox: ToolBox, signal: AbortSignal) {
-  if (toolBox.run.generation === null) return [];
   const listings = await toolBox.run.use(
     ({ files }) =>
       Promise.all(
@@ -76,7 +97,7 @@ async function contentOf(toolBox: ToolBox, uri: URL, signal: AbortSignal) {
   const about = { uri: uri.href, ...(mimeType === undefined ? {} : { mimeType }) };
   const text = textOf(bytes);
   if (text === null) return { ...about, blob: Buffer.from(bytes).toString("base64") };
-  return { ...about, text: toolBox.redact(text) };
+  return { ...about, text: await toolBox.redacted(text) };
 }
 
 /** The path that a URI means, if it is one that may be read this way. */

@@ -1,22 +1,28 @@
 /**
- * MCP over HTTP, for the gateway to serve under `/mcp`. The protocol has no sessions here: each request stands alone and
- * says, through whoever authenticated it, for which user and thread it is. What must last from one request to the next
- * (the shell's directory, what was read) is kept per user and thread.
+ * MCP over HTTP, for the gateway to serve under `/mcp`. Each request stands alone and says, through whoever authenticated it,
+ * for which user and thread it is. What must last from one request to the next (the shell's directory, what was read) is a
+ * run; which one a request is for, its client says:
+ *
+ *   2025        the session that `initialize` gave it (`Mcp-Session-Id`): each connection has a run of its own
+ *   2026        the header `Sandlot-Run`, since that generation has no sessions; whoever sends none shares the thread's run
+ *   both        `_meta["sandlot/run"]` of a call, for agents that share a connection
  *
  * Invariants
- * - Who is asking comes from the caller of `handle`, never from the request's own content.
+ * - Who is asking comes from the caller of `handle`, never from the request's own content. Sessions and names only choose among
+ *   the runs of that user and thread, so knowing somebody's session is worth nothing.
  * - A lease is held while requests come and for a short while after, then given back; the next request takes another.
- * - At most `RUNS_MAX` runs are kept; the one that was used longest ago goes first, never one that is in use.
+ * - A session that its client has ended (`DELETE`) is not found any more. One that this process does not know is another process's, or
+ *   older than it, and begins again.
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
-import { createMcpHandler } from "@modelcontextprotocol/server";
-import { type SandboxSource, sandlotTools, type ToolBox, type ToolBoxOptions } from "@sandlot/client/tools";
-import { SandlotError } from "@sandlot/contract";
+import { createMcpHandler, isInitializeRequest, type McpHttpHandler } from "@modelcontextprotocol/server";
+import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/client/tools";
+import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
-import { CallsUnderWay } from "./calls-under-way.ts";
+import { type RunOwner, Runs, runNameFrom } from "./runs.ts";
 import { checkToolNames, createMcpServer } from "./server.ts";
 
 /** For whom a request is, as its authentication decided. */
@@ -43,30 +49,44 @@ export interface McpHttp {
 
 /** A minute between two calls is thinking; more is a client that may not come back. */
 const IDLE_RELEASE_MS = 60_000;
-const RUNS_MAX = 1_000;
+/** Sessions that were ended, to be told so. Of older ones nobody asks. */
+const ENDED_REMEMBERED = 10_000;
+const SESSION_HEADER = "mcp-session-id";
+const RUN_HEADER = "sandlot-run";
 
 export function createMcpHttp(options: McpHttpOptions): McpHttp {
   checkToolNames(options.tools);
-  const runs = new Runs(options);
   const { world = systemWorld(), version, progressIntervalMs, onError } = options;
+  const runs = new Runs(({ user, thread }) =>
+    sandlotTools(options.source, { purpose: "mcp", idleReleaseMs: IDLE_RELEASE_MS, ...options, user, thread }),
+  );
   const handler = createMcpHandler(
     ({ authInfo }) => {
-      const { toolBox, calls } = runs.of(callerOf(authInfo));
+      const owner = ownerOf(authInfo);
+      const { toolBox, calls } = runs.of(owner);
       return createMcpServer({
-        toolBox,
-        calls,
-        world,
-        version,
+        ...{ toolBox, calls, world, version, isNewThread: false },
+        runNamed: (name) => runs.of(owner, name),
         ...(progressIntervalMs === undefined ? {} : { progressIntervalMs }),
       });
     },
     onError === undefined ? {} : { onerror: onError },
   );
-  const answer = toNodeHandler(handler);
+  const answer = toNodeHandler(withSessions(handler, world));
+  const ended = new EndedSessions();
   return {
     async handle(request, response, { user, thread }, body) {
-      const auth = { token: "", clientId: user, scopes: [], extra: { user, thread } };
-      const busy = runs.busy({ user, thread });
+      const client = clientOf(request);
+      if (client === null) return refuse(response, 400, `${RUN_HEADER} or ${SESSION_HEADER} is empty or too long`);
+      const owner = { user, thread, client };
+      if (ended.has(owner)) return refuse(response, 404, "Session not found");
+      if (request.method === "DELETE" && client !== "") {
+        ended.add(owner);
+        await runs.end(owner);
+        return void response.writeHead(204).end();
+      }
+      const auth = { token: "", clientId: user, scopes: [], extra: { ...owner } };
+      const busy = runs.of(owner).busy();
       try {
         await answer(Object.assign(request, { auth }) as Parameters<typeof answer>[0], response, body);
       } finally {
@@ -80,74 +100,60 @@ export function createMcpHttp(options: McpHttpOptions): McpHttp {
   };
 }
 
-function callerOf(auth: { readonly extra?: Record<string, unknown> } | undefined): McpCaller {
-  const { user, thread } = auth?.extra ?? {};
-  if (typeof user === "string" && typeof thread === "string") return { user, thread };
+/** Gives a session to whoever begins one (2025), which its client then sends along. */
+function withSessions({ fetch }: McpHttpHandler, world: World): Pick<McpHttpHandler, "fetch"> {
+  return {
+    async fetch(request, options) {
+      const isBeginning = request.method === "POST" && !request.headers.has(SESSION_HEADER);
+      const copy = isBeginning && options?.parsedBody === undefined ? request.clone() : null;
+      const response = await fetch(request, options);
+      if (!isBeginning || !response.ok) return response;
+      const message: unknown = copy === null ? options?.parsedBody : await copy.json();
+      if ([message].flat().some((one) => isInitializeRequest(one)))
+        response.headers.set(SESSION_HEADER, world.randomHex(16));
+      return response;
+    },
+  };
+}
+
+function ownerOf(auth: { readonly extra?: Record<string, unknown> } | undefined): RunOwner {
+  const { user, thread, client } = auth?.extra ?? {};
+  if (typeof user === "string" && typeof thread === "string" && typeof client === "string")
+    return { user, thread, client };
   throw new SandlotError("internal", { problem: "an MCP request came without a caller" });
 }
 
-interface Kept {
-  readonly toolBox: ToolBox;
-  readonly calls: CallsUnderWay;
-  requestsUnderWay: number;
+/** What the client has chosen for itself; `null` for what cannot be a choice. A name counts more than a session. */
+function clientOf({ headers }: IncomingMessage): string | null {
+  try {
+    const name = runNameFrom(headers[RUN_HEADER], RUN_HEADER);
+    if (name !== undefined) return `run ${name}`;
+    const session = runNameFrom(headers[SESSION_HEADER], SESSION_HEADER);
+    return session === undefined ? "" : `session ${session}`;
+  } catch (error) {
+    if (isSandlotError(error, "invalid_request")) return null;
+    throw error;
+  }
 }
 
-/** The runs by user and thread, in the order of their last use. */
-class Runs {
-  readonly #options: McpHttpOptions;
-  readonly #kept = new Map<string, Kept>();
+class EndedSessions {
+  readonly #keys = new Set<string>();
 
-  constructor(options: McpHttpOptions) {
-    this.#options = options;
+  has(owner: RunOwner): boolean {
+    return this.#keys.has(JSON.stringify(owner));
   }
 
-  of(caller: McpCaller): Kept {
-    return this.#keep(caller);
-  }
-
-  /** Keeps the run from being forgotten until `done`. */
-  busy(caller: McpCaller): { done(): void } {
-    const kept = this.#keep(caller);
-    kept.requestsUnderWay += 1;
-    return {
-      done: () => {
-        kept.requestsUnderWay -= 1;
-      },
-    };
-  }
-
-  async close(): Promise<void> {
-    const all = [...this.#kept.values()];
-    this.#kept.clear();
-    await Promise.all(all.map(({ toolBox }) => toolBox.end()));
-  }
-
-  #keep({ user, thread }: McpCaller): Kept {
-    const key = JSON.stringify([user, thread]);
-    const kept = this.#kept.get(key) ?? {
-      toolBox: sandlotTools(this.#options.source, {
-        purpose: "mcp",
-        idleReleaseMs: IDLE_RELEASE_MS,
-        ...this.#options,
-        user,
-        thread,
-      }),
-      calls: new CallsUnderWay(),
-      requestsUnderWay: 0,
-    };
-    this.#kept.delete(key);
-    this.#kept.set(key, kept);
-    this.#forgetOldest();
-    return kept;
-  }
-
-  #forgetOldest(): void {
-    if (this.#kept.size <= RUNS_MAX) return;
-    for (const [key, { toolBox, requestsUnderWay }] of this.#kept) {
-      if (requestsUnderWay > 0) continue;
-      this.#kept.delete(key);
-      void toolBox.end();
-      return;
+  /** A run that has a name may be begun again under it; a session may not. */
+  add(owner: RunOwner): void {
+    if (owner.client.startsWith("session ")) this.#keys.add(JSON.stringify(owner));
+    for (const oldest of this.#keys) {
+      if (this.#keys.size <= ENDED_REMEMBERED) break;
+      this.#keys.delete(oldest);
     }
   }
+}
+
+function refuse(response: ServerResponse, status: number, message: string): void {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify({ jsonrpc: "2.0", error: { code: -32_000, message }, id: null }));
 }

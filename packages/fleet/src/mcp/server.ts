@@ -3,7 +3,11 @@
  * connection (stdio) or request (HTTP); what lasts longer, the run with its lease and its shell, is the tool box.
  *
  * Invariants
- * - Listing tools or resources starts no sandbox. The first call of a tool, or reading a resource, does.
+ * - Listing tools starts no sandbox, nor does listing the files of a thread that only this connection knows. The first call of a
+ *   tool, reading a resource, or listing the files of a thread that somebody named does.
+ * - A call works in the run of its connection, or in the one that it names, so that agents that share a connection need not share
+ *   a working directory.
+ * - A client that has listed files over a connection is told, over the same one, when a call has changed which there are.
  * - A cancelled call ends its command. A call that takes long tells so as long as the client asked for it.
  */
 
@@ -12,10 +16,15 @@ import { SANDBOX_INSTRUCTIONS, SANDBOX_TOOLS, type ToolBox, type ToolOutput } fr
 import { SandlotError } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 import type { CallsUnderWay } from "./calls-under-way.ts";
-import { registerFiles } from "./files.ts";
+import { type ListedFiles, registerFiles } from "./files.ts";
+import { type KeptRun, runNameFrom } from "./runs.ts";
 
 export interface McpParts {
   readonly toolBox: ToolBox;
+  /** The run that a call asks for by name (`_meta["sandlot/run"]`), with a shell of its own. */
+  readonly runNamed: (name: string) => KeptRun;
+  /** Nobody can have put files there before this connection. */
+  readonly isNewThread: boolean;
   readonly world: World;
   readonly version: string;
   /** Where cancellations may come from another server object than the call: the calls of this caller. */
@@ -27,9 +36,13 @@ export interface McpParts {
 /** Well below the minute after which clients commonly give up. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
+/** Where a call says which run it is for. */
+const RUN_META_KEY = "sandlot/run";
+
 export function createMcpServer(parts: McpParts): McpServer {
   const { toolBox, version } = parts;
   const server = new McpServer({ name: "sandlot", title: "Sandlot", version }, { instructions: SANDBOX_INSTRUCTIONS });
+  const files = registerFiles(server, toolBox, parts.isNewThread);
   for (const { name, title, description, input, readOnly } of toolBox.tools) {
     const annotations = {
       title,
@@ -40,10 +53,13 @@ export function createMcpServer(parts: McpParts): McpServer {
       openWorldHint: name === "bash",
     };
     server.registerTool(name, { title, description, inputSchema: input, annotations }, (args, context) =>
-      withProgress(parts, context, () => callTool(parts, server, name, args, context)),
+      withProgress(parts, context, async () => {
+        const output = await callTool(parts, name, args, context);
+        if (!readOnly) await tellOfFiles(server, files, context.mcpReq.signal);
+        return contentOf(output);
+      }),
     );
   }
-  registerFiles(server, toolBox);
   const { calls } = parts;
   if (calls !== undefined)
     server.server.setNotificationHandler("notifications/cancelled", ({ params: { requestId, reason } }) => {
@@ -52,13 +68,24 @@ export function createMcpServer(parts: McpParts): McpServer {
   return server;
 }
 
-async function callTool(parts: McpParts, server: McpServer, name: string, args: unknown, { mcpReq }: ServerContext) {
-  const { toolBox, calls } = parts;
-  const wasUsed = toolBox.run.generation !== null;
-  const call = (signal: AbortSignal) => toolBox.call(name, args, { signal });
-  const output = await (calls === undefined ? call(mcpReq.signal) : calls.run(mcpReq.id, mcpReq.signal, call));
-  if (!wasUsed && server.isConnected()) server.sendResourceListChanged();
-  return contentOf(output);
+async function callTool(parts: McpParts, name: string, args: unknown, { mcpReq }: ServerContext) {
+  const { calls } = parts;
+  const run = runNameFrom(mcpReq._meta?.[RUN_META_KEY], `_meta["${RUN_META_KEY}"]`);
+  const named = run === undefined ? null : parts.runNamed(run);
+  const toolBox = named?.toolBox ?? parts.toolBox;
+  const busy = named?.busy();
+  try {
+    const call = (signal: AbortSignal) => toolBox.call(name, args, { signal });
+    return await (calls === undefined ? call(mcpReq.signal) : calls.run(mcpReq.id, mcpReq.signal, call));
+  } finally {
+    busy?.done();
+  }
+}
+
+/** A list that cannot be had now, because the sandbox has just died for example, is no reason to lose the call's answer. */
+async function tellOfFiles(server: McpServer, files: ListedFiles, signal: AbortSignal): Promise<void> {
+  const changed = await files.haveChanged(signal).catch(() => false);
+  if (changed && server.isConnected()) server.sendResourceListChanged();
 }
 
 function contentOf({ text, images, isError }: ToolOutput) {

@@ -1,6 +1,7 @@
 /**
  * `sandlot mcp`: an MCP server over standard input and output, for an agent that starts it as its child. One connection
- * is one run: it has one lease, and gives it back when the client closes the connection.
+ * is one run: it has one lease, and gives it back when the client closes the connection. A client whose agents share the connection
+ * may name a run for each of them.
  *
  * Nothing but the protocol may be written to standard output.
  */
@@ -9,6 +10,7 @@ import type { Readable, Writable } from "node:stream";
 import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/client/tools";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
+import { Runs } from "./runs.ts";
 import { checkToolNames, createMcpServer } from "./server.ts";
 
 export interface McpStdioOptions extends Omit<ToolBoxOptions, "thread"> {
@@ -35,10 +37,19 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
   const world = options.world ?? systemWorld();
   const { serveStdio, StdioServerTransport } = await import("@modelcontextprotocol/server/stdio");
   const thread = options.thread ?? `mcp-${world.randomHex(8)}`;
-  const toolBox = sandlotTools(source, { purpose: "mcp", ...options, thread });
+  const runs = new Runs(() => sandlotTools(source, { purpose: "mcp", ...options, thread }));
+  const owner = { user: options.user ?? "", thread, client: "" };
+  const own = runs.of(owner);
+  // Named runs may be forgotten for newer ones; the connection's own stays.
+  own.busy();
+  const { toolBox } = own;
   const closed = untilClosed(stdin, stdout, options.signal);
-  const progress = progressIntervalMs === undefined ? {} : { progressIntervalMs };
-  const handle = serveStdio(() => createMcpServer({ toolBox, world, version, ...progress }), {
+  const parts = {
+    ...{ toolBox, world, version, isNewThread: options.thread === undefined },
+    runNamed: (name: string) => runs.of(owner, name),
+    ...(progressIntervalMs === undefined ? {} : { progressIntervalMs }),
+  };
+  const handle = serveStdio(() => createMcpServer(parts), {
     transport: new StdioServerTransport(stdin, stdout),
     ...(options.onError === undefined ? {} : { onerror: options.onError }),
   });
@@ -47,7 +58,7 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
     await closed;
   } finally {
     await handle.close();
-    await toolBox.end();
+    await runs.close();
   }
 }
 

@@ -37,8 +37,13 @@ export class FeishuStandIn implements AsyncDisposable {
   downloadsEnded = 0;
   /** The next requests are refused like this. */
   readonly refusals: ("rate-limit" | "server-error" | "silence")[] = [];
+  /** How often a client may try to come back; -1: for ever. */
+  reconnectCount = -1;
+  /** Nobody gets a connection. */
+  isDown = false;
   #token = "";
   #socket: WebSocket | null = null;
+  readonly #pinged = new WeakSet<WebSocket>();
   #frames = 0;
   readonly #server = createServer((request, response) => void this.#serve(request, response));
   readonly #sockets = new WebSocketServer({ noServer: true });
@@ -78,9 +83,8 @@ export class FeishuStandIn implements AsyncDisposable {
   }
 
   async connected(timeoutMs?: number): Promise<void> {
-    await waitFor(() => this.#socket !== null, timeoutMs);
-    // The client attaches its listener a moment after the handshake.
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    // The client listens from its first ping on; what is sent before is lost.
+    await waitFor(() => this.#socket !== null && this.#pinged.has(this.#socket), timeoutMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -96,7 +100,7 @@ export class FeishuStandIn implements AsyncDisposable {
       if (headers.type === "ping") {
         const config = JSON.stringify({
           PingInterval: 60,
-          ReconnectCount: -1,
+          ReconnectCount: this.reconnectCount,
           ReconnectInterval: 1,
           ReconnectNonce: 0,
         });
@@ -109,6 +113,7 @@ export class FeishuStandIn implements AsyncDisposable {
           payload: Buffer.from(config),
         };
         socket.send(encodeFrame(pong));
+        this.#pinged.add(socket);
       } else if (headers.type === "event") {
         const { code } = JSON.parse(payload.toString()) as { code: number };
         this.acknowledged.set(headers.message_id ?? "", code);
@@ -154,8 +159,10 @@ export class FeishuStandIn implements AsyncDisposable {
   #endpoint(body: Record<string, unknown>, response: ServerResponse): undefined {
     if (body.AppID !== APP_ID || body.AppSecret !== APP_SECRET)
       return json(response, 200, { code: 1_000_040_345, msg: "invalid app", data: {} });
+    if (this.isDown) return json(response, 503, { code: 1, msg: "service unavailable" });
     const { port } = this.#server.address() as AddressInfo;
-    const ClientConfig = { PingInterval: 60, ReconnectCount: -1, ReconnectInterval: 1, ReconnectNonce: 0 };
+    const ReconnectCount = this.reconnectCount;
+    const ClientConfig = { PingInterval: 60, ReconnectCount, ReconnectInterval: 1, ReconnectNonce: 0 };
     json(response, 200, {
       code: 0,
       msg: "",

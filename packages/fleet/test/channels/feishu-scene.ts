@@ -11,6 +11,7 @@ import { type FeishuOptions, openFeishuChannel } from "../../src/channels/feishu
 import type { Fleet } from "../../src/fleet.ts";
 import { openFleet } from "../../src/open-fleet.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 import { APP_ID, APP_SECRET, FeishuStandIn } from "./feishu-platform.ts";
 
 export interface Scene extends AsyncDisposable {
@@ -24,10 +25,14 @@ export interface Scene extends AsyncDisposable {
   uploads(message: ChannelMessage): Promise<Record<string, string>>;
 }
 
-export async function openScene(options: Partial<FeishuOptions> = {}): Promise<Scene> {
+export async function openScene(
+  options: Partial<FeishuOptions> = {},
+  prepare: (platform: FeishuStandIn) => void = () => {},
+): Promise<Scene> {
   const home = mkdtempSync(join(tmpdir(), "sandlot-feishu-"));
   const fleet = await openFleet({ home, backend: "memory", store: { type: "memory" } });
   const platform = new FeishuStandIn();
+  prepare(platform);
   const domain = await platform.listen();
   const messages: ChannelMessage[] = [];
   const errors: unknown[] = [];
@@ -78,6 +83,37 @@ export async function openScene(options: Partial<FeishuOptions> = {}): Promise<S
       expect(left, "leases left behind").toBe(0);
     },
   };
+}
+
+/** How long files are put together. */
+export const BATCH_MS = 750;
+const LONG_MS = 30_000;
+
+/** A world in which batches, and waiting of half a minute and more, end when the test says so, however slow the machine is. */
+export class Patience {
+  readonly #waiting = new Set<{ readonly delayMs: number; readonly fire: () => void }>();
+  readonly world: World;
+
+  constructor() {
+    const world = systemWorld();
+    const timer: World["timer"] = (delayMs, fire, options) => {
+      if (delayMs !== BATCH_MS && delayMs < LONG_MS) return world.timer(delayMs, fire, options);
+      const waiting = { delayMs, fire };
+      this.#waiting.add(waiting);
+      return { cancel: () => void this.#waiting.delete(waiting) };
+    };
+    this.world = Object.assign(Object.create(world) as World, { timer });
+  }
+
+  /** Ends what is being waited for that long; tells how many were. */
+  end(delayMs: number): number {
+    const due = [...this.#waiting].filter((waiting) => waiting.delayMs === delayMs);
+    for (const waiting of due) {
+      this.#waiting.delete(waiting);
+      waiting.fire();
+    }
+    return due.length;
+  }
 }
 
 let events = 0;

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { APP_SECRET, sealed, waitFor } from "./feishu-platform.ts";
-import { type EventOptions, event, openScene, post, stored } from "./feishu-scene.ts";
+import { BATCH_MS, type EventOptions, event, openScene, Patience, post, stored } from "./feishu-scene.ts";
 
 describe("messages over the long connection", () => {
   test("text arrives once, is acknowledged at once, and is answered; no sandbox is started for it", async () => {
@@ -20,7 +20,8 @@ describe("messages over the long connection", () => {
   });
 
   test("files dropped one after the other are one message, each fetched with its own message", async () => {
-    await using scene = await openScene();
+    const patience = new Patience();
+    await using scene = await openScene({ world: patience.world });
     scene.platform.files.set("om_a/key_a", stored("first", { name: "报告 1.pdf" }));
     scene.platform.files.set("om_b/key_b", stored("second"));
     scene.platform.files.set("om_c/key_c", stored("third"));
@@ -30,6 +31,8 @@ describe("messages over the long connection", () => {
     await scene.platform.push(
       event("file", { file_key: "key_other", file_name: "x" }, { id: "om_d", sender: "ou_bob" }),
     );
+    // One for each sender.
+    expect(patience.end(BATCH_MS)).toBe(2);
     await waitFor(() => scene.platform.replies.length === 2);
     const mine = scene.messages.find(({ files }) => files.length === 3)!;
     const root = "/mnt/user-data/uploads";
@@ -47,12 +50,14 @@ describe("messages over the long connection", () => {
   });
 
   test("a text ends the batch before it, and replies and late files are by themselves", async () => {
-    await using scene = await openScene();
+    const patience = new Patience();
+    await using scene = await openScene({ world: patience.world });
     for (const id of ["om_1x", "om_2x", "om_3x"]) scene.platform.files.set(`${id}/k`, stored(id));
     await scene.platform.push(event("file", { file_key: "k", file_name: "a" }, { id: "om_1x" }));
     await scene.platform.push(event("text", { text: "what is this?" }));
     await scene.platform.push(event("file", { file_key: "k", file_name: "b" }, { id: "om_2x", root: "om_1x" }));
     await scene.platform.push(event("file", { file_key: "k", file_name: "c" }, { id: "om_3x" }));
+    expect(patience.end(BATCH_MS)).toBe(1);
     await waitFor(() => scene.messages.length === 4);
     expect(scene.messages.map(({ text }) => text)).toEqual([
       "/mnt/user-data/uploads/a",

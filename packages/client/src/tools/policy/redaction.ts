@@ -1,11 +1,11 @@
 /**
  * Takes the values of secrets out of what a model sees.
  *
- * Found are: the value itself; URL-escaped and JSON- or backslash-escaped, wholly or in part; base64, ordinary and URL-safe,
- * at all three alignments and wrapped into lines; hexadecimal, in either case and with separators; reversed; each also
- * when it arrives in pieces; and single lines of a value that has several.
+ * Found are: the value itself, with and without the blanks around it; URL-escaped and JSON- or backslash-escaped, wholly or in part;
+ * base64, ordinary and URL-safe, at all three alignments, wrapped into lines and escaped itself; hexadecimal, in either case and with
+ * separators; reversed; each also when it arrives in pieces; and single lines of a value that has several.
  *
- * Not found is everything else: another encoding, a cipher, one character per line, a value that a command sends
+ * Not found is everything else: another encoding, the numbered lines of a dump, a cipher, one character per line, a value that a command sends
  * away or writes to a file by itself. Redaction keeps accidents out of transcripts. It is no boundary; a secret that
  * must not be inside at all is bound to its host at the egress proxy.
  */
@@ -24,7 +24,7 @@ export class Redactor {
   readonly #longest: number;
 
   constructor(secrets: Iterable<string>) {
-    const forms = [...new Set(secrets)]
+    const forms = [...new Set([...secrets].flatMap((secret) => [secret, secret.trim()]))]
       .filter((secret) => secret.length >= REDACTION_MIN_CHARS)
       .sort((a, b) => b.length - a.length)
       .flatMap((secret) => [...formsOf(secret)]);
@@ -119,16 +119,18 @@ function literal(text: string): Form {
   return { source: escapeRegExp(text), maxChars: text.length };
 }
 
-/** The text with each character as it is, or as `%41`, `\u0041`, `\A` or (a space) `+`. */
+/** The text with each character as it is, or as `%41`, `\u0041`, `\x41`, `\A` or (a space) `+`. */
 function escapable(text: string): Form {
   let maxChars = 0;
   const source = [...text].map((character) => {
-    const percent = [...new TextEncoder().encode(character)].map((byte) => `%${anyCaseHex(byte)}`).join("");
+    const bytes = [...new TextEncoder().encode(character)];
+    const percent = bytes.map((byte) => `%${anyCaseHex(byte)}`).join("");
+    const byBytes = bytes.map((byte) => `\\\\{1,3}x${anyCaseHex(byte)}`).join("");
     const units = Array.from({ length: character.length }, (_, index) => character.charCodeAt(index));
-    const unicode = units.map((unit) => `\\\\u${anyCaseHex(unit >> 8)}${anyCaseHex(unit & 0xff)}`).join("");
+    const unicode = units.map((unit) => `\\\\{1,3}u${anyCaseHex(unit >> 8)}${anyCaseHex(unit & 0xff)}`).join("");
     const short = SHORT_ESCAPES.get(character);
-    maxChars += Math.max(12, 3 * new TextEncoder().encode(character).length);
-    const forms = [`\\\\{0,3}${escapeRegExp(character)}`, percent, unicode];
+    maxChars += Math.max(8 * units.length, 6 * bytes.length);
+    const forms = [`\\\\{0,3}${escapeRegExp(character)}`, percent, unicode, byBytes];
     if (short !== undefined) forms.push(`\\\\{1,3}${short}`);
     if (character === " ") forms.push("\\+");
     return `(?:${forms.join("|")})`;
@@ -155,12 +157,12 @@ function base64(bytes: Uint8Array, alignment: number): Form {
   const first = Math.ceil((alignment * 8) / 6);
   const last = Math.floor((padded.length * 8) / 6);
   const characters = [...encoded.slice(first, last)].map((character) =>
-    character === "+" ? "[+\\-]" : character === "/" ? "[/_]" : character,
+    character === "+" ? "(?:[+\\-]|%2[bB])" : character === "/" ? "(?:\\\\{0,3}/|_|%2[fF])" : character,
   );
   const partly = "(?:[A-Za-z0-9+/_-]\\r?\\n?)?";
   const source = (alignment === 0 ? "" : partly) + characters.join("\\r?\\n?");
   const endsWithin = (padded.length * 8) % 6 !== 0;
-  return { source: source + (endsWithin ? "(?:\\r?\\n?[A-Za-z0-9+/_-])?" : ""), maxChars: (characters.length + 2) * 3 };
+  return { source: source + (endsWithin ? "(?:\\r?\\n?[A-Za-z0-9+/_-])?" : ""), maxChars: (characters.length + 2) * 6 };
 }
 
 function hexadecimal(bytes: Uint8Array): Form {

@@ -10,8 +10,8 @@ import type { ToolStage } from "../../tools/tool-stage.ts";
 import { connectMcp, GENERATIONS, type McpConnection, type McpGeneration } from "../mcp-clients.ts";
 import type { ToolDriver } from "../tool-suite.ts";
 
-export const world = systemWorld();
-export const version = "0.0.0";
+const world = systemWorld();
+const version = "0.0.0";
 
 export async function overStdio(
   generation: McpGeneration,
@@ -37,23 +37,35 @@ export async function overStdio(
   });
 }
 
-export async function overHttp(
-  generation: McpGeneration,
-  { source }: ToolStage,
-  thread: string,
-  policy: ToolPolicy = {},
-) {
+/** A server for `/user/thread`, and as many clients as are asked for. */
+export async function serveHttp({ source }: ToolStage, policy: ToolPolicy = {}) {
   const mcp = createMcpHttp({ source, world, version, progressIntervalMs: 20, ...policy });
-  const server = createServer((request, response) => void mcp.handle(request, response, { user: "default", thread }));
+  const server = createServer((request, response) => {
+    const [, user = "", thread = ""] = (request.url ?? "").split("/");
+    void mcp.handle(request, response, { user, thread });
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  const client = await connectMcp(generation, { url: new URL(`http://127.0.0.1:${port}/mcp`) });
-  return Object.assign(Object.create(client) as McpConnection, {
+  const urlOf = (path: string) => new URL(`http://127.0.0.1:${port}/${path}`);
+  return {
+    urlOf,
+    connect: (generation: McpGeneration, path: string, headers: Record<string, string> = {}) =>
+      connectMcp(generation, { url: urlOf(path), headers }),
     async [Symbol.asyncDispose]() {
-      await client[Symbol.asyncDispose]();
       await mcp.close();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+export async function overHttp(generation: McpGeneration, stage: ToolStage, thread: string, policy: ToolPolicy = {}) {
+  const served = await serveHttp(stage, policy);
+  const client = await served.connect(generation, `default/${thread}`);
+  return Object.assign(Object.create(client) as McpConnection, {
+    async [Symbol.asyncDispose]() {
+      await client[Symbol.asyncDispose]();
+      await served[Symbol.asyncDispose]();
     },
   });
 }

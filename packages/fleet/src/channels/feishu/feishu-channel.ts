@@ -14,7 +14,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { SandboxSource } from "@sandlot/client/tools";
 import { SandlotError } from "@sandlot/contract";
-import type { World } from "../../world/world.ts";
+import type { Timer, World } from "../../world/world.ts";
 import type { AnnouncedFile, Channel, ChannelMessage } from "../channel.ts";
 import { fillPlaceholders, receiveFiles } from "../receiving.ts";
 import { FileBatches } from "./batches.ts";
@@ -48,6 +48,8 @@ const MAX_FILE_BYTES = 50 * 1024 * 1024;
 const MAX_FILES = 20;
 const EVENTS_REMEMBERED = 10_000;
 const CONNECT_TIMEOUT_MS = 15_000;
+const RECONNECT_MS = 1_000;
+const RECONNECT_MAX_MS = 60_000;
 const APP_ID = /^cli_[0-9a-f]{16}$/;
 const ID_HEX_DIGITS = 40;
 const SORRY = "Something went wrong with this message. Please try again.";
@@ -68,31 +70,41 @@ export async function openFeishuChannel(options: FeishuOptions): Promise<FeishuC
     channel.webhookParts = { dispatcher, cipher, encryptKey, verificationToken };
     return channel;
   }
-  channel.connect = () =>
-    connect(sdk, { appId, appSecret, domain, autoReconnect: true, ...quiet }, dispatcher, world, options.onError);
+  const settings = { appId, appSecret, domain, autoReconnect: true, ...quiet };
+  channel.connect = (onLost) => connect(sdk, settings, dispatcher, world, { onLost, onError: options.onError });
   return channel;
 }
 
 type Sdk = typeof import("@larksuiteoapi/node-sdk");
 
-/** Resolves with a connection over which events come, or leaves none behind. */
+interface Connection {
+  close(options?: { force?: boolean }): void;
+}
+
+/** Resolves with a connection over which events come, or leaves none behind. `onLost`: the SDK has given up on it. */
 function connect(
   sdk: Sdk,
   settings: ConstructorParameters<Sdk["WSClient"]>[0],
   eventDispatcher: InstanceType<Sdk["EventDispatcher"]>,
   world: World,
-  onError: FeishuOptions["onError"],
-): Promise<{ close(options?: { force?: boolean }): void }> {
+  { onLost, onError }: { readonly onLost: () => void; readonly onError: FeishuOptions["onError"] },
+): Promise<Connection> {
   return new Promise((resolve, reject) => {
+    let isReady = false;
+    let isOver = false;
     const fail = (error: unknown) => {
+      if (isOver) return;
+      isOver = true;
       timer.cancel();
       connection.close({ force: true });
-      reject(error);
       onError?.(error);
+      if (isReady) onLost();
+      else reject(error);
     };
     const late = new SandlotError("wait_timeout", { waitedFor: "Feishu", timeoutMs: CONNECT_TIMEOUT_MS });
     const timer = world.timer(CONNECT_TIMEOUT_MS, () => fail(late));
     const ready = () => {
+      isReady = true;
       timer.cancel();
       resolve(connection);
     };
@@ -104,14 +116,16 @@ function connect(
 export class FeishuChannel implements Channel {
   readonly name = "feishu";
   webhookParts: Parameters<typeof handleWebhook>[0] | null = null;
-  connect: (() => Promise<{ close(options?: { force?: boolean }): void }>) | null = null;
+  connect: ((onLost: () => void) => Promise<Connection>) | null = null;
   readonly #options: FeishuOptions & { readonly world: World };
   readonly #platform: FeishuPlatform;
   readonly #batches: FileBatches;
   readonly #seen = new Set<string>();
   readonly #turns = new Map<string, Promise<void>>();
   readonly #stopping = new AbortController();
-  #connection: { close(options?: { force?: boolean }): void } | null = null;
+  #connection: Connection | null = null;
+  #reconnecting: Timer | null = null;
+  #isStopped = false;
 
   constructor(options: FeishuOptions & { readonly world: World }, platform: FeishuPlatform) {
     this.#options = options;
@@ -120,16 +134,31 @@ export class FeishuChannel implements Channel {
   }
 
   async start(): Promise<void> {
-    this.#connection ??= (await this.connect?.()) ?? null;
+    if (this.#connection !== null || this.connect === null) return;
+    const connection = await this.connect(() => this.#connectAgain(RECONNECT_MS));
+    if (this.#isStopped) connection.close({ force: true });
+    else this.#connection = connection;
   }
 
   /** Finishes what was taken; `abort` ends it instead. */
   async stop({ abort = false }: { readonly abort?: boolean } = {}): Promise<void> {
+    this.#isStopped = true;
+    this.#reconnecting?.cancel();
     this.#connection?.close({ force: true });
     this.#connection = null;
     if (abort) this.#stopping.abort(new SandlotError("fleet_closed", { operation: "the message" }));
     this.#batches.flush();
     while (this.#turns.size > 0) await Promise.all(this.#turns.values());
+  }
+
+  /** The SDK tries for as long as the platform says, which may be not for ever. A bot that nobody restarts goes on trying. */
+  #connectAgain(delayMs: number): void {
+    this.#connection = null;
+    if (this.#isStopped) return;
+    this.#reconnecting = this.#options.world.timer(delayMs, () => {
+      // What went wrong was told to `onError`.
+      this.start().catch(() => this.#connectAgain(Math.min(delayMs * 2, RECONNECT_MAX_MS)));
+    });
   }
 
   /** Answers one request. Whoever sends it, and however it ends, this does not reject. */

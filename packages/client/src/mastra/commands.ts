@@ -1,0 +1,89 @@
+/** Commands of a Mastra workspace: run to their end, with output as it comes where somebody wants it, in Mastra's own shape. */
+
+import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
+import { DEFAULT_CWD, type ExecResult, type FollowEnd, type Sandbox, SandlotError } from "@sandlot/contract";
+import { absolutePath } from "../tools/paths.ts";
+
+export type Line = string | readonly string[];
+
+export async function execute(
+  sandbox: Sandbox,
+  line: Line,
+  options: ExecuteCommandOptions,
+  signal: AbortSignal | undefined,
+) {
+  const execOptions = {
+    cwd: absolutePath(options.cwd ?? DEFAULT_CWD),
+    env: presentValues(options.env ?? {}),
+    ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
+    ...(signal === undefined ? {} : { signal }),
+  };
+  if (options.onStdout === undefined && options.onStderr === undefined) return sandbox.exec(line, execOptions);
+  const { execId } = await sandbox.spawn(line, execOptions);
+  return followed(sandbox, execId, options, signal);
+}
+
+/** Gives output out as it comes, and the whole at the end. */
+async function followed(
+  sandbox: Sandbox,
+  execId: string,
+  options: ExecuteCommandOptions,
+  signal: AbortSignal | undefined,
+) {
+  const tell = { stdout: options.onStdout, stderr: options.onStderr };
+  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  const texts = { stdout: "", stderr: "" };
+  const dropped = { stdout: 0, stderr: 0 };
+  let end: FollowEnd | null = null;
+  for await (const event of sandbox.execs.follow(execId, signal === undefined ? {} : { signal })) {
+    if (event.type === "end") end = event.end;
+    else if (event.type === "gap") dropped[event.stream] += event.toOffset - event.fromOffset;
+    else {
+      const text = decoders[event.stream].decode(event.bytes, { stream: true });
+      texts[event.stream] += text;
+      tell[event.stream]?.(text);
+    }
+  }
+  signal?.throwIfAborted();
+  if (end === null) throw new SandlotError("internal", { problem: "a followed command ended without saying so" });
+  return { ...end, ...texts, stdoutDroppedBytes: dropped.stdout, stderrDroppedBytes: dropped.stderr };
+}
+
+export function commandResult(result: ExecResult, maxRetainedBytes?: number): CommandResult {
+  const { status, exitCode, durationMs } = result;
+  const stdout = retained(result.stdout, result.stdoutDroppedBytes, maxRetainedBytes);
+  const stderr = retained(result.stderr, result.stderrDroppedBytes, maxRetainedBytes);
+  return {
+    success: status === "completed" && exitCode === 0,
+    exitCode: exitCodeOf(result),
+    stdout: stdout.text,
+    stderr: stderr.text,
+    executionTimeMs: durationMs,
+    timedOut: status === "timed_out",
+    killed: status === "killed" || status === "lost",
+    stdoutTruncated: stdout.droppedBytes > 0,
+    stderrTruncated: stderr.droppedBytes > 0,
+    stdoutDroppedBytes: stdout.droppedBytes,
+    stderrDroppedBytes: stderr.droppedBytes,
+  };
+}
+
+/** A number also for what did not exit by itself, as shells have it. */
+function exitCodeOf({ status, exitCode }: Pick<ExecResult, "status" | "exitCode">): number {
+  return exitCode ?? (status === "timed_out" ? 124 : 137);
+}
+
+/** The newest of an output, as much as is wanted of it, without half a character at its beginning. */
+function retained(text: string, droppedBytes: number, maxBytes = Number.POSITIVE_INFINITY) {
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length <= maxBytes) return { text, droppedBytes };
+  let from = bytes.length - maxBytes;
+  while (from < bytes.length && ((bytes[from] ?? 0) & 0xc0) === 0x80) from += 1;
+  return { text: new TextDecoder().decode(bytes.subarray(from)), droppedBytes: droppedBytes + from };
+}
+
+export function presentValues(environment: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(environment).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}

@@ -1,0 +1,19 @@
+/** Symbolic links, which a sandbox's `stat` shows as themselves and some frameworks want followed. */
+
+import { type Sandbox, SandlotError } from "@sandlot/contract";
+
+/** Where a path leads. What leads nowhere is `file_not_found`. */
+export async function behindLinks(sandbox: Sandbox, path: string): Promise<string> {
+  if ((await sandbox.files.stat(path)).kind !== "symlink") return path;
+  return canonicalPath(sandbox, path);
+}
+
+/** A path without links anywhere in it. */
+export async function canonicalPath(sandbox: Sandbox, path: string): Promise<string> {
+  const { stdout, exitCode } = await sandbox.exec(["readlink", "-f", path]);
+  if (exitCode !== 0) throw new SandlotError("file_not_found", { path });
+  const found = stdout.replace(/\n$/, "");
+  // `readlink -f` also answers for a last part that is missing.
+  await sandbox.files.stat(found);
+  return found;
+}
