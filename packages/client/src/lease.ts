@@ -6,7 +6,8 @@
  *   longer knows is lost, and says so once.
  * - A release ends this lease and no other, once, and never rejects: a lease that could not be released ends by not
  *   being renewed.
- * - `sandbox` is an object of one generation. When the gateway answers from a newer one, it is another object, and the
+ * - `sandbox` is an object of one generation. When the gateway answers from a newer one, the lease is renewed before
+ *   that answer is handed on: `generation` and `recovery` then say what happened, `sandbox` is another object, and the
  *   old one answers `stale_generation`.
  */
 
@@ -14,6 +15,7 @@ import {
   type Generation,
   isSandlotError,
   type LeaseId,
+  type LeaseRenewal,
   type LeaseReply,
   type LossReason,
   leaseRenewalSchema,
@@ -38,18 +40,27 @@ export interface LeaseParts {
   readonly onReleased?: (() => Promise<unknown>) | null;
 }
 
+/** What a crash leaves, where the gateway that is asked did not give this lease and cannot tell. */
+const AFTER_A_CRASH: Recovery = {
+  kind: "restored",
+  lost: ["processes", "temporary files", "installed packages"],
+  survived: ["workspace"],
+};
+
 export class ClientLease implements AsyncDisposable {
   readonly id: LeaseId;
   readonly purpose: string;
   readonly acquiredAt = wallMs();
-  readonly recovery: Recovery;
   readonly #parts: LeaseParts;
-  readonly #sandboxId: SandboxId;
   readonly #listeners = new Set<(loss: Loss) => void>();
+  #sandboxId: SandboxId;
   #generation: Generation;
+  #recovery: Recovery;
   #sandbox: RemoteSandbox | null = null;
   #released: Promise<void> | null = null;
-  #lost = false;
+  #renewal: Promise<void> | null = null;
+  /** Why every use is refused from now on. */
+  #lost: SandlotError | null = null;
   #stopRenewing: () => void = () => undefined;
 
   constructor(parts: LeaseParts) {
@@ -57,7 +68,7 @@ export class ClientLease implements AsyncDisposable {
     this.#parts = parts;
     this.id = reply.leaseId as LeaseId;
     this.purpose = purpose;
-    this.recovery = reply.recovery;
+    this.#recovery = reply.recovery;
     this.#sandboxId = reply.sandboxId as SandboxId;
     this.#generation = reply.generation as Generation;
     this.#renewLater();
@@ -65,6 +76,10 @@ export class ClientLease implements AsyncDisposable {
 
   get generation(): Generation {
     return this.#generation;
+  }
+
+  get recovery(): Recovery {
+    return this.#recovery;
   }
 
   get sandbox(): Sandbox {
@@ -91,7 +106,7 @@ export class ClientLease implements AsyncDisposable {
   #sandboxOf(generation: Generation): RemoteSandbox {
     const { transport, thread } = this.#parts;
     return new RemoteSandbox(this.#sandboxId, generation, {
-      transport: transport.noticing((seen) => this.#saw(seen as Generation)),
+      transport: transport.noticing((seen) => (seen > this.#generation ? this.#saw(seen as Generation) : null)),
       thread,
       check: () => this.#check(generation),
     });
@@ -99,33 +114,64 @@ export class ClientLease implements AsyncDisposable {
 
   #check(generation: Generation): void {
     if (this.#released !== null) throw new SandlotError("lease_released", { leaseId: this.id });
-    if (this.#lost) throw new SandlotError("lease_not_found", { leaseId: this.id });
+    if (this.#lost !== null) throw this.#lost;
     if (generation === this.#generation) return;
     throw new SandlotError("stale_generation", { sandboxId: this.#sandboxId, generation, current: this.#generation });
   }
 
-  #saw(generation: Generation): void {
+  /** The sandbox was made anew. Renewing puts the lease on it, and tells what became of it. */
+  async #saw(generation: Generation): Promise<void> {
+    if (this.#released !== null || this.#lost !== null) return;
+    await this.#renew();
+    if (this.#lost === null && generation > this.#generation)
+      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: AFTER_A_CRASH });
+  }
+
+  #moved({ generation, sandboxId, recovery }: NonNullable<LeaseRenewal["present"]>): void {
     if (generation <= this.#generation) return;
     const lost = this.#generation;
-    this.#generation = generation;
+    this.#generation = generation as Generation;
+    this.#sandboxId = sandboxId as SandboxId;
+    this.#recovery = recovery;
     this.#tell({ reason: "crashed", generation: lost });
   }
 
   #renewLater(): void {
+    this.#stopRenewing();
+    if (this.#released !== null || this.#lost !== null) return;
     this.#stopRenewing = later(this.#parts.ttlMs / 3, () => void this.#renew());
   }
 
-  async #renew(): Promise<void> {
+  /** Who asks while one is under way shares it. Never rejects. */
+  #renew(): Promise<void> {
+    this.#renewal ??= this.#renewNow().finally(() => {
+      this.#renewal = null;
+      this.#renewLater();
+    });
+    return this.#renewal;
+  }
+
+  async #renewNow(): Promise<void> {
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
     try {
-      await this.#parts.transport.json(leaseRenewalSchema, { method: "PUT", path, repeatable: true });
+      const call = { method: "PUT", path, repeatable: true } as const;
+      const { present } = await this.#parts.transport.json(leaseRenewalSchema, call);
+      if (present !== undefined) this.#moved(present);
     } catch (error) {
-      if (isSandlotError(error, "lease_not_found") && this.#released === null) {
-        this.#lost = true;
-        return this.#tell({ reason: "expired", generation: this.#generation });
-      }
+      if (this.#released === null) this.#judge(error);
     }
-    if (this.#released === null) this.#renewLater();
+  }
+
+  /** Only what the gateway says of this lease ends it; that it could not be asked does not. */
+  #judge(error: unknown): void {
+    if (isSandlotError(error, "lease_not_found")) {
+      this.#lost = error;
+      this.#tell({ reason: "expired", generation: this.#generation });
+    } else if (isSandlotError(error, "sandbox_lost") && error.details.reason === "destroyed") {
+      // What was destroyed on purpose stays destroyed. After anything else the next renewal finds the next generation.
+      this.#lost = error;
+      this.#tell({ reason: "destroyed", generation: this.#generation });
+    }
   }
 
   async #release(): Promise<void> {

@@ -30,6 +30,9 @@ import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
 /** How often in a row a stream is taken up again without a single event: about half a minute, for a gateway to restart. */
 const RESUMES_MAX = 8;
+/** How often, and from when on, an abandoned command that was not found is looked for again: three seconds in all. */
+const ABANDON_RETRIES = 5;
+const ABANDON_RETRY_MS = 100;
 
 export class RemoteExecs implements SandboxExecs {
   readonly #remote: RemoteThread;
@@ -83,6 +86,27 @@ export class RemoteExecs implements SandboxExecs {
 
   async kill(execId: string): Promise<boolean> {
     this.#remote.check();
+    return this.#kill(execId);
+  }
+
+  /**
+   * Ends a command that nobody waits for any more, also when the lease it was begun under has ended meanwhile. The
+   * request that begins it may still be on its way, so a command that is not there yet is looked for again. Resolves
+   * when the gateway has answered once, or could not be asked.
+   */
+  async abandon(execId: string): Promise<void> {
+    const found = await this.#kill(execId).catch(() => false);
+    if (!found) void this.#killLater(execId);
+  }
+
+  async #killLater(execId: string): Promise<void> {
+    for (let attempt = 0; attempt < ABANDON_RETRIES; attempt += 1) {
+      await pause(ABANDON_RETRY_MS * 2 ** attempt);
+      if (await this.#kill(execId).catch(() => false)) return;
+    }
+  }
+
+  async #kill(execId: string): Promise<boolean> {
     const call = { method: "POST", path: this.#path(execId, "kill"), repeatable: true } as const;
     return (await this.#remote.transport.json(killReplySchema, call)).found;
   }

@@ -52,12 +52,14 @@ export class RemoteSandbox implements Sandbox {
   readonly terminals: SandboxTerminals;
   readonly ports: SandboxPorts;
   readonly #remote: RemoteThread;
+  readonly #execs: RemoteExecs;
 
   constructor(id: SandboxId, generation: Generation, remote: RemoteThread) {
     this.id = id;
     this.generation = generation;
     this.#remote = remote;
-    this.execs = new RemoteExecs(remote);
+    this.#execs = new RemoteExecs(remote);
+    this.execs = this.#execs;
     this.files = new RemoteFiles(remote);
     this.sessions = new RemoteSessions(remote);
     this.terminals = new RemoteTerminals(remote);
@@ -70,14 +72,7 @@ export class RemoteSandbox implements Sandbox {
     const execId = options.execId ?? randomId();
     const json = { ...commandFields(command), ...optionFields(options), execId };
     const call = { method: "POST", path: pathOf(this.#remote, "exec"), json, signal, repeatable: true } as const;
-    try {
-      return await this.#remote.transport.json(execResultSchema, call);
-    } catch (error) {
-      // Who gives up wants the command to end. That it cannot be asked to must not hide why its caller gave up.
-      if (signal?.aborted === true) await this.execs.kill(execId).catch(() => undefined);
-      signal?.throwIfAborted();
-      throw error;
-    }
+    return this.#orAbandoned(execId, signal, () => this.#remote.transport.json(execResultSchema, call));
   }
 
   async spawn(command: string | readonly string[], options: SpawnOptions = {}): Promise<SpawnedExec> {
@@ -87,7 +82,18 @@ export class RemoteSandbox implements Sandbox {
     const json = { ...commandFields(command), ...optionFields(options), execId, keepStdinOpen, background: true };
     const path = pathOf(this.#remote, "exec");
     const call = { method: "POST", path, json, signal: options.signal, repeatable: true } as const;
-    return this.#remote.transport.json(backgroundExecSchema, call);
+    return this.#orAbandoned(execId, options.signal, () => this.#remote.transport.json(backgroundExecSchema, call));
+  }
+
+  /** Who gives up wants the command to end. That it cannot be asked to must not hide why its caller gave up. */
+  async #orAbandoned<T>(execId: string, signal: AbortSignal | undefined, ask: () => Promise<T>): Promise<T> {
+    try {
+      return await ask();
+    } catch (error) {
+      if (signal?.aborted === true) await this.#execs.abandon(execId);
+      signal?.throwIfAborted();
+      throw error;
+    }
   }
 
   async processes(): Promise<readonly ProcessInfo[]> {

@@ -20,8 +20,8 @@ export interface TransportOptions {
   /** How often something is asked again before its error is told. Default 4. */
   readonly retriesMax?: number;
   readonly fetch?: typeof fetch;
-  /** Called with the generation of the sandbox that has answered, where one has. */
-  readonly onGeneration?: (generation: number) => void;
+  /** Called with the generation of the sandbox that has answered, where one has. The answer waits for it. */
+  readonly onGeneration?: (generation: number) => Promise<void> | null;
 }
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -61,7 +61,7 @@ export class Transport {
   }
 
   /** The same, and `onGeneration` hears which generation has answered. */
-  noticing(onGeneration: (generation: number) => void): Transport {
+  noticing(onGeneration: (generation: number) => Promise<void> | null): Transport {
     return new Transport({ ...this.#options, onGeneration });
   }
 
@@ -112,7 +112,8 @@ export class Transport {
       throw new ConnectionBroken("no answer", { cause: rootOf(error) });
     }
     const generation = response.headers.get(GATEWAY_HEADERS.generation);
-    if (generation !== null) this.#options.onGeneration?.(Number(generation));
+    const noticed = generation === null ? null : this.#options.onGeneration?.(Number(generation));
+    if (noticed !== null && noticed !== undefined) await noticed;
     if (response.ok || response.status === 304) return response;
     throw await errorOf(response);
   }

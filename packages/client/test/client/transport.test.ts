@@ -214,15 +214,63 @@ describe("a lease", () => {
 
   test("moves on to the generation that answers", async () => {
     const newer: Handler = (_request, response) => json(response, 200, RESULT, { "x-sandlot-generation": "8" });
-    handlers = [lease, newer, newer];
+    const recovery = { kind: "empty", lost: ["workspace"], survived: [] };
+    const present = { sandboxId: "s2", generation: 8, recovery };
+    const renewed: Handler = (_request, response) => json(response, 200, { leaseId: "l1", expiresAt: 1, present });
+    handlers = [lease, newer, renewed, newer];
     await using one = await client.acquire({ thread: "t" });
     const { sandbox } = one;
     const lost: number[] = [];
     one.onLost(({ generation }) => lost.push(generation));
     await sandbox.exec("ls");
-    expect([one.generation, lost]).toEqual([8, [7]]);
+    expect([one.generation, lost, one.recovery, one.sandbox.id]).toEqual([8, [7], recovery, "s2"]);
     await expect(sandbox.exec("ls")).rejects.toMatchObject({ code: "stale_generation", details: { current: 8 } });
     await one.sandbox.exec("ls");
+    expect(asked.filter((one) => one.startsWith("PUT"))).toEqual(["PUT /v1/leases/l1"]);
+  });
+
+  test("says what a crash leaves where the gateway cannot tell", async () => {
+    const newer: Handler = (_request, response) => json(response, 200, RESULT, { "x-sandlot-generation": "8" });
+    handlers = [lease, newer, (_request, response) => json(response, 200, { leaseId: "l1", expiresAt: 1 })];
+    await using one = await client.acquire({ thread: "t" });
+    await one.sandbox.exec("ls");
+    expect([one.generation, one.recovery.kind, one.recovery.survived]).toEqual([8, "restored", ["workspace"]]);
+  });
+});
+
+describe("a command that is aborted", () => {
+  const begun = (running: () => void): Handler => {
+    return () => running();
+  };
+  const killed = (found: boolean): Handler => {
+    return (_request, response) => json(response, 200, { found });
+  };
+  const released: Handler = (_request, response) => json(response, 204, null);
+
+  test("is ended although its lease is, and is looked for again where it had not begun", async () => {
+    const controller = new AbortController();
+    let running: () => void = () => undefined;
+    const ran = new Promise<void>((resolve) => (running = resolve));
+    handlers = [lease, begun(running), released, killed(false), killed(true)];
+    const one = await client.acquire({ thread: "t" });
+    const command = one.sandbox.exec("sleep 60", { execId: "x", signal: controller.signal });
+    await ran;
+    await one.release();
+    controller.abort(new Error("enough"));
+    await expect(command).rejects.toThrow("enough");
+    const kills = () => asked.filter((one) => one === "POST /v1/threads/t/execs/x/kill");
+    await expect.poll(kills, { timeout: 2_000 }).toHaveLength(2);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(kills()).toHaveLength(2);
+  });
+
+  test("is ended also where it was only to be begun", async () => {
+    const controller = new AbortController();
+    handlers = [lease, () => controller.abort(new Error("enough")), killed(true)];
+    await using one = await client.acquire({ thread: "t" });
+    const spawning = one.sandbox.spawn("sleep 60", { execId: "x", signal: controller.signal });
+    await expect(spawning).rejects.toThrow("enough");
+    expect(asked).toContain("POST /v1/threads/t/execs/x/kill");
   });
 });
 

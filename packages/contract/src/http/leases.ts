@@ -34,5 +34,14 @@ export const leaseSchema = z
 export type LeaseReply = z.infer<typeof leaseSchema>;
 
 export const leaseRenewalSchema = z
-  .strictObject({ leaseId: z.string(), expiresAt: z.number() })
+  .strictObject({
+    leaseId: z.string(),
+    expiresAt: z.number(),
+    present: leaseSchema
+      .pick({ sandboxId: true, generation: true, recovery: true })
+      .optional()
+      .describe("What the lease is on now, after a crash another than before. Told by the gateway that gave it."),
+  })
   .meta({ id: "LeaseRenewal" });
+
+export type LeaseRenewal = z.infer<typeof leaseRenewalSchema>;

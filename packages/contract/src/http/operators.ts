@@ -46,7 +46,13 @@ export const auditQuerySchema = z.strictObject({
 });
 
 export const auditFindingSchema = z
-  .strictObject({ sandboxId: z.string().nullable(), problem: z.string() })
+  .strictObject({
+    kind: z
+      .enum(["unknown", "second", "gone"])
+      .describe("no record knows it; there is another beside it; it has ended and its record has not"),
+    sandboxId: z.string().nullable(),
+    problem: z.string().describe("In words, for a person."),
+  })
   .meta({ id: "AuditFinding" });
 
 export const auditReplySchema = z

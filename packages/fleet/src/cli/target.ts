@@ -17,7 +17,9 @@ import { resolveSettings } from "../config/resolve-settings.ts";
 import type { FleetConfig } from "../config/schema.ts";
 import type { DestroyOutcome } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
+import { livingSandboxes } from "../observe/living.ts";
 import { openFleet } from "../open-fleet.ts";
+import { systemWorld } from "../world/system-world.ts";
 import { loadSettings } from "./load-settings.ts";
 import type { Terminal } from "./terminal.ts";
 import { makeUsable } from "./usable-home.ts";
@@ -70,7 +72,7 @@ export async function withTarget<T>(
   return await work({
     acquire: ({ thread, user, blueprint }, purpose, signal) =>
       fleet.acquire({ thread, purpose, signal, ...(user && { user }), ...(blueprint && { blueprint }) }),
-    list: () => fleet.list(),
+    list: () => livingSandboxes(fleet, systemWorld()),
     destroy: ({ thread, user }, wish, signal) => fleet.destroy({ thread, ...(user && { user }) }, { ...wish, signal }),
     explain: async (sandboxId) => explanationSchema.parse(await fleet.explain(sandboxId)),
     audit: () => fleet.audit(),

@@ -85,12 +85,19 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
     ? { detail: error.cause instanceof DeerFlowDetail ? error.cause.message : error.message }
     : {};
   return reply
-    .code(forDeerFlow && (error.code === "invalid_request" || error.code === "invalid_thread_id") ? 400 : error.status)
+    .code(forDeerFlow ? deerFlowStatus(thrown, error) : error.status)
     .removeHeader("content-disposition")
     .removeHeader("etag")
     .header("content-type", "application/json; charset=utf-8")
     .serializer(JSON.stringify)
     .send({ ...detail, ...body });
+}
+
+/** What its handlers refuse is 400 there; what does not fit the schema of a body or a query never reaches them. */
+function deerFlowStatus(thrown: unknown, { code, status }: SandlotError): number {
+  if (code === "invalid_thread_id") return 400;
+  if (code !== "invalid_request") return status;
+  return hasZodFastifySchemaValidationErrors(thrown) && thrown.validationContext !== "params" ? status : 400;
 }
 
 /** The same code as in the library: the registry has one for it. */

@@ -13,11 +13,15 @@ export interface AuditParts {
 }
 
 /** What does not fit together at this moment. What is being made or stopped right now is in order. */
-export async function auditFleet(
-  { store, backend }: AuditParts,
-  signal: AbortSignal,
-): Promise<readonly AuditFinding[]> {
-  // The engine first: what is made in between has its record before it is in the engine.
+export async function auditFleet(parts: AuditParts, signal: AbortSignal): Promise<readonly AuditFinding[]> {
+  const findings = await compare(parts, signal);
+  if (findings.length === 0) return findings;
+  // The two are not asked in the same moment: what was made or ended in between fits only once it is asked again.
+  const again = new Set((await compare(parts, signal)).map((finding) => JSON.stringify(finding)));
+  return findings.filter((finding) => again.has(JSON.stringify(finding)));
+}
+
+async function compare({ store, backend }: AuditParts, signal: AbortSignal): Promise<readonly AuditFinding[]> {
   const objects = await backend.list({ consistent: true }, signal);
   const records = await store.list();
   return [...aboutObjects(objects, records), ...aboutRecords(objects, records)];
@@ -29,11 +33,15 @@ function* aboutObjects(objects: readonly EngineObject[], records: readonly Sandb
     const { sandboxId } = labels;
     const record = known.get(sandboxId);
     if (record === undefined)
-      yield { sandboxId, problem: `the engine has ${ref} (${liveness}), which no record knows` };
+      yield { kind: "unknown", sandboxId, problem: `the engine has ${ref} (${liveness}), which no record knows` };
     else if (record.ref !== null && record.ref !== ref && record.state === "ready")
-      yield { sandboxId, problem: `the engine has ${ref} beside ${record.ref}, which the record names` };
+      yield {
+        kind: "second",
+        sandboxId,
+        problem: `the engine has ${ref} beside ${record.ref}, which the record names`,
+      };
     else if (record.state === "ready" && liveness === "dead")
-      yield { sandboxId, problem: `the record says ready, and the engine shows only remains of ${ref}` };
+      yield { kind: "gone", sandboxId, problem: `the record says ready, and the engine shows only remains of ${ref}` };
   }
 }
 
@@ -41,6 +49,6 @@ function* aboutRecords(objects: readonly EngineObject[], records: readonly Sandb
   const refs = new Set(objects.map(({ ref }) => ref));
   for (const { sandboxId, state, ref } of records) {
     if (state === "ready" && ref !== null && !refs.has(ref))
-      yield { sandboxId, problem: `the record says ready, and the engine has no ${ref}` };
+      yield { kind: "gone", sandboxId, problem: `the record says ready, and the engine has no ${ref}` };
   }
 }

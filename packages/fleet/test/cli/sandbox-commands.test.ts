@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -112,6 +112,22 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("rm", "-t", "t1", "--purge")).stdout).toContain("its workspace is removed");
     expect((await cli("exec", "-t", "t1", "--", "ls")).stdout).toBe("");
   }, 120_000);
+
+  it("ps leaves out what has ended by itself, audit tells of it, and its files are still there", async () => {
+    await cli("exec", "-t", "t2", "--", "echo kept > note");
+    const threads = async () =>
+      (JSON.parse((await cli("ps", "--json")).stdout) as { sandboxes: { thread: string; sandboxId: string }[] })
+        .sandboxes;
+    const { sandboxId = "" } = (await threads()).find(({ thread }) => thread === "t2") ?? {};
+    const objects = join(home, readdirSync(home).find((name) => name.startsWith("fleet-")) ?? "", "objects");
+    const place = join(objects, readdirSync(objects).find((name) => name.startsWith(sandboxId)) ?? "", "process.json");
+    process.kill((JSON.parse(readFileSync(place, "utf8")) as { init: { pid: number } }).init.pid, "SIGKILL");
+    await expect.poll(threads, { timeout: 20_000 }).not.toContainEqual(expect.objectContaining({ thread: "t2" }));
+    const audit = await cli("audit", "--json");
+    expect(audit.code).toBe(1);
+    expect(JSON.parse(audit.stdout)).toMatchObject({ consistent: false, findings: [{ kind: "gone", sandboxId }] });
+    expect((await cli("exec", "-t", "t2", "--", "cat note")).stdout).toBe("kept\n");
+  }, 90_000);
 
   it("a shell needs a terminal, and says so", async () => {
     const { code, stderr } = await cli("shell", "-t", "t1");

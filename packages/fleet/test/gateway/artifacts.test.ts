@@ -113,6 +113,12 @@ describe("artifacts", () => {
     await alice.ask(415, "PUT", "/api/threads/a/artifacts/mnt/user-data/outputs/link.txt", edit("x", "y"));
     await alice.ask(415, "PUT", "/api/threads/a/artifacts/mnt/user-data/outputs/binary.txt", edit("x", "a\0b"));
     await alice.ask(404, "PUT", "/api/threads/a/artifacts/mnt/user-data/outputs/none.md", edit("x", "y"));
+    const latin = Buffer.from([0x63, 0x61, 0x66, 0xe9]);
+    const put = { body: latin, headers: { "if-none-match": "*" } };
+    await alice.ask(200, "PUT", "/v1/threads/a/artifacts/latin.txt", put);
+    const overLatin = { json: { content: "x", expected_sha256: createHash("sha256").update(latin).digest("hex") } };
+    await alice.ask(415, "PUT", "/api/threads/a/artifacts/mnt/user-data/outputs/latin.txt", overLatin);
+    await alice.ask(422, "PUT", path, { json: { content: "x" } });
     expect(await (await alice.call("GET", path)).text()).toBe("# Changed");
   });
 

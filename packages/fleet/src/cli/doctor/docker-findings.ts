@@ -3,7 +3,8 @@
 import { homedir } from "node:os";
 import { isSandlotError } from "@sandlot/contract";
 import { enginePlaces } from "../../backends/docker/engine/discovery.ts";
-import { connectEngine, type Engine } from "../../backends/docker/engine/engine.ts";
+import { connectEngine } from "../../backends/docker/engine/docker-engine.ts";
+import type { Engine } from "../../backends/docker/engine/engine.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
 import { systemWorld } from "../../world/system-world.ts";

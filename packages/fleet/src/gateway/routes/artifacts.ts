@@ -1,5 +1,6 @@
 /** What an agent produced: shown or downloaded, in ranges; and written back, over the version that was read. */
 
+import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import type { Readable } from "node:stream";
 import {
@@ -93,7 +94,7 @@ function editRoute(app: GatewayApp, context: GatewayContext, url: string, tags: 
         if (stat.sizeBytes > ARTIFACT_TEXT_MAX_BYTES)
           throw new SandlotError("payload_too_large", { what: path, maxBytes: ARTIFACT_TEXT_MAX_BYTES });
         const present = await contentOf(files, path);
-        if (present.includes(0)) throw notText("what is there is no text");
+        if (present.includes(0) || !isUtf8(present)) throw notText("what is there is no text");
         const { expected_sha256: expected } = request.body;
         const actual = sha256(present);
         if (actual !== expected) throw new SandlotError("file_changed", { path, expected, actual });

@@ -4,9 +4,13 @@
  *
  * Whose lease it is: known here for leases given here, otherwise asked of the store. Somebody else's lease is answered
  * as one that does not exist.
+ *
+ * A sandbox that crashes takes the rows of its leases with it. Who renews one at the gateway that gave it gets the next
+ * generation, as a lease of the library does with its next use, and is told so.
  */
 
 import {
+  isSandlotError,
   leaseRenewalSchema,
   leaseRequestSchema,
   leaseSchema,
@@ -15,18 +19,18 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import { z } from "zod";
-import type { Fleet } from "../../fleet.ts";
+import type { Fleet, Lease } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { userOf } from "../guards/caller.ts";
 import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
-/** Owners remembered without asking the store. */
-const OWNERS_MAX = 20_000;
+/** Leases remembered without asking the store. */
+const GIVEN_MAX = 20_000;
 const leaseParamsSchema = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/) });
 
 export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): void {
-  const owners = new LeaseOwners(fleet);
+  const given = new GivenLeases(fleet);
 
   app.post(
     "/v1/threads/:thread/leases",
@@ -49,15 +53,8 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
         ...(blueprint === undefined ? {} : { blueprint }),
       });
       if (signal.aborted) await lease.release();
-      owners.remember(lease.id, user);
-      reply.code(201);
-      return {
-        leaseId: lease.id,
-        sandboxId: lease.sandbox.id,
-        generation: lease.generation,
-        expiresAt: world.wallMs() + ttlMs,
-        recovery: { kind: lease.recovery.kind, lost: [...lease.recovery.lost], survived: [...lease.recovery.survived] },
-      };
+      else given.remember(lease, user);
+      return reply.code(201).send({ leaseId: lease.id, expiresAt: world.wallMs() + ttlMs, ...presentOf(lease) });
     },
   );
 
@@ -66,7 +63,7 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
     {
       config: { access: "thread" },
       schema: {
-        summary: "Renew a lease",
+        summary: "Renew a lease; after a crash this makes the thread's sandbox anew",
         tags: ["leases"],
         params: leaseParamsSchema,
         response: { 200: leaseRenewalSchema, ...THREAD_ERRORS },
@@ -74,9 +71,11 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
     },
     async (request) => {
       const { id } = request.params;
-      if ((await owners.find(id)) !== userOf(request)) throw new SandlotError("lease_not_found", { leaseId: id });
-      const { expiresInMs } = await fleet.remoteLeases.renew(id);
-      return { leaseId: id, expiresAt: world.wallMs() + expiresInMs };
+      if ((await given.ownerOf(id)) !== userOf(request)) throw new SandlotError("lease_not_found", { leaseId: id });
+      const lease = given.find(id);
+      const { expiresInMs } = await renew(fleet, id, lease);
+      const present = lease === null ? {} : { present: presentOf(lease) };
+      return { leaseId: id, expiresAt: world.wallMs() + expiresInMs, ...present };
     },
   );
 
@@ -93,32 +92,64 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
     },
     async (request, reply) => {
       const { id } = request.params;
-      const owner = await owners.find(id);
+      const owner = await given.ownerOf(id);
       if (owner !== null && owner !== userOf(request)) throw new SandlotError("lease_not_found", { leaseId: id });
       if (owner !== null) await fleet.remoteLeases.release(id);
+      given.ended(id);
       return reply.code(204).send(null);
     },
   );
 }
 
-class LeaseOwners {
+async function renew(fleet: Fleet, leaseId: string, lease: Lease | null): Promise<{ readonly expiresInMs: number }> {
+  try {
+    return await fleet.remoteLeases.renew(leaseId);
+  } catch (error) {
+    if (lease === null || !isSandlotError(error, "lease_not_found")) throw error;
+    // Using it is what moves a lease to the next generation. One that has ended says so, and stays ended.
+    await lease.sandbox.execs.list().catch((refusal: unknown) => {
+      throw isSandlotError(refusal, "lease_released") ? error : refusal;
+    });
+    return fleet.remoteLeases.renew(leaseId);
+  }
+}
+
+function presentOf({ sandbox, generation, recovery: { kind, lost, survived } }: Lease) {
+  return { sandboxId: sandbox.id, generation, recovery: { kind, lost: [...lost], survived: [...survived] } };
+}
+
+/** Leases that were given here, and whose they are. Who has had theirs longest is forgotten first. */
+class GivenLeases {
   readonly #fleet: Fleet;
-  readonly #known = new Map<string, string>();
+  readonly #given = new Map<string, { readonly user: UserId; readonly lease: Lease | null }>();
 
   constructor(fleet: Fleet) {
     this.#fleet = fleet;
   }
 
-  remember(leaseId: string, user: UserId): void {
-    const oldest = this.#known.keys().next();
-    if (this.#known.size >= OWNERS_MAX && oldest.done !== true) this.#known.delete(oldest.value);
-    this.#known.set(leaseId, user);
+  remember(lease: Lease, user: UserId): void {
+    const oldest = this.#given.keys().next();
+    if (this.#given.size >= GIVEN_MAX && oldest.done !== true) this.#given.delete(oldest.value);
+    this.#given.set(lease.id, { user, lease });
+    lease.onLost(({ reason }) => {
+      if (reason === "expired") this.ended(lease.id);
+    });
+  }
+
+  /** Whose it was stays known, so that asking again is answered the same. */
+  ended(leaseId: string): void {
+    const known = this.#given.get(leaseId);
+    if (known !== undefined) this.#given.set(leaseId, { user: known.user, lease: null });
+  }
+
+  find(leaseId: string): Lease | null {
+    return this.#given.get(leaseId)?.lease ?? null;
   }
 
   /** `null` when no lease of that id is known: it has ended, or never was. */
-  async find(leaseId: string): Promise<string | null> {
-    const known = this.#known.get(leaseId);
-    if (known !== undefined) return known;
+  async ownerOf(leaseId: string): Promise<string | null> {
+    const known = this.#given.get(leaseId);
+    if (known !== undefined) return known.user;
     const held = (await this.#fleet.list()).find(({ holders }) => holders.includes(leaseId));
     return held?.user ?? null;
   }

@@ -48,6 +48,8 @@ export async function uploadRoutes(
   // Each file's size is checked while it is staged; these stop what would not even get there.
   await app.register(multipart, {
     throwFileSizeLimit: false,
+    // What is a name of a file is decided in one place, and for that it has to arrive as it was sent.
+    preservePath: true,
     limits: { fileSize: maxFileBytes + 1, fields: 20, fieldSize: 16_384, parts: maxFiles + 21, headerPairs: 100 },
   });
 
@@ -71,7 +73,7 @@ export async function uploadRoutes(
       const signal = goneSignal(reply);
       if (!request.isMultipart()) throw notMultipart(request);
       const { files, skipped } = await workspaces.use(threadOf(request), purposeOf(request), signal, (opened) =>
-        receiveUploads(context, opened, { parts: request.parts(), convert, signal, describe }),
+        receiveUploads(context, opened, { parts: request.parts(), convert, signal, describe, deerflow }),
       );
       const success = skipped.length === 0;
       const message = `Successfully uploaded ${files.length} file(s)${success ? "" : `; skipped ${skipped.length}`}`;

@@ -27,6 +27,8 @@ export interface Stage {
   readonly operator: Caller;
   readonly platform: Caller;
   user(name: string): Promise<Caller>;
+  /** Lets the thread's sandbox die by itself, as a crash would. */
+  crash(thread: string): Promise<void>;
   done(): Promise<void>;
 }
 
@@ -95,7 +97,8 @@ export async function openStage({ settings, fleet: config, more, enrich }: Stage
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
   const resolved = resolveSettings({ home, store: { type: "memory" }, housekeepingIntervalMs: 200, ...config }, {});
-  const backend = createMemoryBackend({ fleetId: resolved.fleetId, engine: new MemoryEngine({ world }), world });
+  const engine = new MemoryEngine({ world });
+  const backend = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
   const fleet = await assembleFleet({
     settings: resolved,
     world,
@@ -114,6 +117,11 @@ export async function openStage({ settings, fleet: config, more, enrich }: Stage
     operator: new Caller(gateway.url, (await readOperatorKey(home)) ?? ""),
     platform: await make("platform"),
     user: (name) => make("user", name),
+    async crash(thread) {
+      const found = (await fleet.list()).find((sandbox) => sandbox.thread === thread);
+      const objects = await backend.list({ consistent: true }, new AbortController().signal);
+      for (const { labels, ref } of objects) if (labels.sandboxId === found?.sandboxId) engine.kill(ref);
+    },
     async done() {
       await gateway.close();
       const leased = (await fleet.list()).filter(({ state }) => state === "leased");

@@ -1,0 +1,74 @@
+/** A lease of the client through what happens to its sandbox: it does what a lease of the library does. */
+
+import { SandlotClient } from "@sandlot/client";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openStage, type Stage } from "./support/stage.ts";
+
+let stage: Stage;
+let client: SandlotClient;
+
+beforeAll(async () => {
+  stage = await openStage();
+  client = new SandlotClient({ url: stage.gateway.url, apiKey: (await stage.user("alice")).key });
+});
+afterAll(() => stage.done());
+
+const sandboxOf = async (thread: string) => (await stage.fleet.list()).find((sandbox) => sandbox.thread === thread);
+
+test("a crash is told with the next use, and the lease goes on as the library's does", async () => {
+  const ours = await stage.fleet.acquire({ user: "alice", thread: "crashing" });
+  const theirs = await client.acquire({ thread: "crashing", ttlMs: 60_000 });
+  await theirs.sandbox.files.write("/mnt/user-data/workspace/kept", "kept");
+  const { generation, sandbox: before } = theirs;
+  const losses: string[] = [];
+  theirs.onLost(({ reason }) => losses.push(reason));
+  await stage.crash("crashing");
+  await expect.poll(() => sandboxOf("crashing"), { timeout: 5_000 }).toBeUndefined();
+
+  expect((await ours.sandbox.exec("cat kept")).stdout).toBe("kept");
+  expect((await theirs.sandbox.exec("cat kept")).stdout).toBe("kept");
+  expect(theirs.generation).toBeGreaterThan(generation);
+  expect(theirs.generation).toBe(ours.generation);
+  expect(theirs.sandbox.id).toBe(ours.sandbox.id);
+  expect(theirs.recovery).toEqual(ours.recovery);
+  expect(theirs.recovery.kind).toBe("restored");
+  expect(losses).toEqual(["crashed"]);
+  await expect(before.exec("true")).rejects.toMatchObject({ code: "stale_generation" });
+  await ours.release();
+  // Its row is on the new sandbox: it alone holds it.
+  expect(await sandboxOf("crashing")).toMatchObject({ state: "leased", holders: expect.arrayContaining([theirs.id]) });
+  await theirs.release();
+  await expect.poll(async () => (await sandboxOf("crashing"))?.state).toBe("parked");
+});
+
+test("a crash that nobody used it after does not end a lease that is renewed", async () => {
+  await using lease = await client.acquire({ thread: "quiet", ttlMs: 1_000 });
+  const { generation } = lease;
+  await stage.crash("quiet");
+  await expect.poll(() => lease.generation, { timeout: 5_000 }).toBeGreaterThan(generation);
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  expect((await lease.sandbox.exec("echo here")).stdout).toBe("here\n");
+  expect(await sandboxOf("quiet")).toMatchObject({ holders: expect.arrayContaining([lease.id]) });
+});
+
+test("what was destroyed on purpose stays destroyed, and the lease says so", async () => {
+  await using lease = await client.acquire({ thread: "doomed", ttlMs: 1_000 });
+  const lost = new Promise((resolve) => lease.onLost(({ reason }) => resolve(reason)));
+  await client.deleteThread("doomed", { force: true });
+  expect(await lost).toBe("destroyed");
+  await expect(lease.sandbox.exec("true")).rejects.toMatchObject({ code: "sandbox_lost" });
+  expect(await sandboxOf("doomed")).toBeUndefined();
+});
+
+test("an aborted command ends although its lease has been released meanwhile", async () => {
+  const lease = await client.acquire({ thread: "abandoned" });
+  await using other = await client.acquire({ thread: "abandoned" });
+  const controller = new AbortController();
+  const running = lease.sandbox.exec("sleep 60", { execId: "long", signal: controller.signal });
+  const statuses = async () => (await other.sandbox.execs.list()).map(({ status }) => status);
+  await expect.poll(statuses).toEqual(["running"]);
+  await lease.release();
+  controller.abort(new Error("enough"));
+  await expect(running).rejects.toThrow("enough");
+  await expect.poll(statuses).toEqual(["killed"]);
+});
