@@ -106,8 +106,9 @@ export function simulationInvariants(): string[] {
 }
 
 function benchmarkResults(): string[] {
-  const folder = "bench/suites/bookkeeping";
-  const sources = readdirSync(join(ROOT, folder)).map((name) => read(join(folder, name)));
+  const folder = "bench/suites";
+  const names = readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" });
+  const sources = names.filter((name) => name.endsWith(".ts")).map((name) => read(join(folder, name)));
   return sources.flatMap((source) => [...source.matchAll(/name: "([a-z0-9-]+)"/g)].map(([, name = ""]) => name));
 }
 

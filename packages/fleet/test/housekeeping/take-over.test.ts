@@ -79,6 +79,8 @@ describe("taking over", () => {
     gate.open();
     const shared = await stage.until(late.promise);
     expect(shared.sandbox.id).toBe(lease.sandbox.id);
+    // At once: later the reconciler would have ended it.
+    expect(stage.objects().map(({ labels }) => labels.sandboxId)).toEqual([lease.sandbox.id]);
     await stage.advance(60_000);
     expect(stage.objects().map(({ labels }) => labels.sandboxId)).toEqual([lease.sandbox.id]);
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");

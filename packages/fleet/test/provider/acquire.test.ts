@@ -82,7 +82,10 @@ describe("acquire", () => {
     await stage.refusal("create_failed", fleet.acquire({ thread: "t1" }));
     expect(stage.objects()).toEqual([]);
     expect(await stage.records()).toEqual([]);
-    expect(stage.engine.leftovers()).toMatchObject({ markers: 0, slots: 0 });
+    expect(stage.engine.leftovers()).toMatchObject({ markers: 0, slots: 0, homes: 1 });
+    // Nobody can ask for this one's workspace again.
+    await stage.refusal("create_failed", fleet.acquire());
+    expect(stage.engine.leftovers()).toMatchObject({ markers: 0, slots: 0, homes: 1 });
   });
 });
 

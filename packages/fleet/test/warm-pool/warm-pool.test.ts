@@ -31,6 +31,19 @@ describe.each(STORE_KINDS)("a blank in the %s store", (kind) => {
     expect((await lease.sandbox.exec("cat x")).stdout).toBe("1");
   });
 
+  test("whose daemon could not be told of its thread is told by the next acquire, and not replaced", async () => {
+    const stage = newStageOn(kind, { pool: { default: 1 } });
+    const { fleet, backend } = await stage.open();
+    await stage.advance(100);
+    const [blank] = await blanksOf(stage);
+    const mend = backend.fail("rebind", new Error("connection reset"));
+    await stage.refusal("sandbox_unreachable", fleet.acquire({ thread: "t1" }));
+    mend();
+    await using lease = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(lease.sandbox.id).toBe(blank?.sandboxId);
+    expect((await lease.sandbox.exec("true")).exitCode).toBe(0);
+  });
+
   test("takes the thread's workspace in, and gives it back when the sandbox ends", async () => {
     const stage = newStageOn(kind, { pool: { default: 1 } });
     const { fleet } = await stage.open();

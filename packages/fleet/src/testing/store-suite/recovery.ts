@@ -259,6 +259,19 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "condemn of what was replaced is refused unless a later generation of its thread is there",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const superseded = { user: USER, thread: "t" as ThreadId };
+      const request = condemnOf(stage, { actor: a, superseded });
+      expect(await store.condemn(request)).toBe(null);
+      const { generation } = await stage.ready(a, "t", 1);
+      expect(await store.condemn({ ...request, generation })).toBe(null);
+      expect((await store.condemn(request))?.state).toBe("stopping");
+    },
+  },
+  {
     name: "condemn purges a thread that nobody can ask for again",
     async run(stage) {
       const a = await stage.join("a");
@@ -279,6 +292,20 @@ export const recoveryCases: readonly StoreCase[] = [
       expect((await store.condemn(condemnOf(stage, { actor: a })))?.purge).toBe(false);
       await stage.endRecovery();
       expect((await store.condemn(request))?.purge).toBe(true);
+    },
+  },
+  {
+    name: "condemn with purge is refused under a generation that the thread has left behind",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const key = { user: USER, thread: "t" as ThreadId };
+      const early = condemnOf(stage, { actor: a, key, purge: true, generation: await store.nextGeneration() });
+      const held = await stage.ready(a, "t", 1);
+      const { revision } = await stage.stop(held, a, { mode: { kind: "dead" }, reason: "crashed" });
+      expect(await store.remove({ sandboxId: held.sandboxId, revision, actor: a })).toBe(true);
+      expect(await store.condemn(early)).toBe(null);
+      expect((await store.condemn({ ...early, generation: await store.nextGeneration() }))?.purge).toBe(true);
     },
   },
   {
