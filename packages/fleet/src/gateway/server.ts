@@ -211,8 +211,11 @@ function corsOptions({ allowedOrigins }: GatewaySettings) {
       "If-None-Match",
       "Range",
       "Last-Event-ID",
+      "Mcp-Protocol-Version",
+      "Mcp-Session-Id",
+      "Sandlot-Run",
     ],
-    exposedHeaders: ["ETag", "Content-Range", "Retry-After", "X-Request-Id"],
+    exposedHeaders: ["ETag", "Content-Range", "Retry-After", "X-Request-Id", "Mcp-Session-Id"],
     maxAge: 600,
   };
 }

@@ -45,7 +45,9 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
       schema: {
         ...given,
         summary: "A message of the Model Context Protocol",
-        description: "Streamable HTTP without sessions: each request stands alone. Answers are the protocol's own.",
+        description:
+          "Streamable HTTP. A client of the 2025 generation gets a session (`Mcp-Session-Id`) when it initializes, one of " +
+          "2026 names its run with `Sandlot-Run`: each has a shell of its own. Answers are the protocol's own.",
         body: z.any().describe("A JSON-RPC message."),
         response: {
           200: z.any().describe("A JSON-RPC message, or events that hold some."),
@@ -58,8 +60,14 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
     },
     answer,
   );
-  const response = { 405: z.any().describe("A JSON-RPC error."), ...THREAD_ERRORS };
-  const summary = "Not offered: there are no sessions here. The protocol asks for a 405";
-  app.get(ROUTE, { config, exposeHeadRoute: false, schema: { ...given, summary, response } }, answer);
-  app.delete(ROUTE, { config, schema: { ...given, summary, response } }, answer);
+  const refused = { 405: z.any().describe("A JSON-RPC error."), ...THREAD_ERRORS };
+  const listening = "Not offered: nothing is sent that was not asked for. The protocol asks for a 405";
+  app.get(
+    ROUTE,
+    { config, exposeHeadRoute: false, schema: { ...given, summary: listening, response: refused } },
+    answer,
+  );
+  const ending = "Ends the session or run that `Mcp-Session-Id` or `Sandlot-Run` names; 405 without one";
+  const response = { 204: z.any().describe("It has ended."), ...refused };
+  app.delete(ROUTE, { config, schema: { ...given, summary: ending, response } }, answer);
 }
