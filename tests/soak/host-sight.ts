@@ -1,10 +1,16 @@
 /**
- * What there is on this host that a sandbox could leave behind: processes, mounts, control groups, and files below the
- * fleet's home. Taken before and after, the difference is what was left. Other fleets may work on the same host meanwhile:
- * what is certain to be theirs is left out.
+ * What there is on this host that belongs to the fleets below a home: processes, mounts, control groups, files. Taken before
+ * and after, the difference is what was left.
+ *
+ * Invariants
+ * - A process is ours for a reason that is the process's own, never by its name: it is in a control group of our fleets, it
+ *   comes from this process, or its arguments, environment, mounts or descriptors name our home or one of our fleets. Both
+ *   are random, so nobody else's has them; and whatever runs in a sandbox sees the workspace in its mounts, so
+ *   nothing of ours is without.
+ * - Docker's mounts and shims name nobody: there, whatever is new on the host counts.
  */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 export interface HostSight {
   readonly processes: ReadonlySet<string>;
@@ -18,11 +24,10 @@ export type HostDifference = { readonly [Kind in keyof HostSight]: readonly stri
 export type Engine = "local" | "docker";
 
 export function look(home: string, engine: Engine): HostSight {
-  const fleets = readdirSync(home);
-  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  const fleets = readdirSync(home).filter((name) => FLEET.test(name));
+  const mounts = read("/proc/self/mountinfo").split("\n");
   return {
-    processes: new Set(processes(fleets, engine)),
-    // Docker mounts where it likes; a local sandbox has nothing but what lies below its fleet's home.
+    processes: new Set(processes([home, ...fleets], engine)),
     mounts: new Set(mounts.filter((line) => engine === "docker" || line.includes(home)).map(mountPoint)),
     groups: new Set(controlGroups("/sys/fs/cgroup", fleets)),
     files: new Set(readdirSync(home, { recursive: true }).map(String)),
@@ -39,30 +44,37 @@ export function countOf(difference: HostDifference): number {
   return Object.values(difference).reduce((sum, names) => sum + names.length, 0);
 }
 
-const PARTS = /\bbwrap\b|sandboxd|sandlot-(egress|start|stage)/;
+const FLEET = /^fleet-[0-9a-f]{12}$/;
 /** What stands between a container and the host. */
 const CONTAINERS = /containerd-shim|conmon/;
 
-/** Only those that sandboxes consist of: the host's own come and go. */
-function* processes(fleets: readonly string[], engine: Engine): Generator<string> {
+function* processes(names: readonly string[], engine: Engine): Generator<string> {
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    if (Number(pid) === process.pid) continue;
     const command = commandOf(pid);
-    if (PARTS.test(command) && Number(pid) !== process.pid && !isOthers(pid, fleets, engine))
-      yield `${pid} ${command.slice(0, 100)}`;
+    const isShim = engine === "docker" && CONTAINERS.test(command);
+    if (isShim || isOurs(pid, names)) yield `${pid} ${command.slice(0, 100)}`;
   }
 }
 
-/** In another fleet's control group, in a container of an engine that we do not use, or below a process that is not ours. */
-function isOthers(pid: string, fleets: readonly string[], engine: Engine): boolean {
-  const groups = read(`/proc/${pid}/cgroup`);
-  if (/\/sandlot\//.test(groups)) return !fleets.some((fleet) => groups.includes(`/${fleet}/`));
-  for (let at = parentOf(pid); at !== "0" && at !== "1"; at = parentOf(at)) {
-    if (Number(at) === process.pid) return false;
-    const command = commandOf(at);
-    if (engine === "docker" && CONTAINERS.test(command)) return false;
-    if (!PARTS.test(command)) return true;
-  }
+function isOurs(pid: string, names: readonly string[]): boolean {
+  const files = ["cgroup", "cmdline", "environ", "mountinfo"].map((file) => `/proc/${pid}/${file}`);
+  const says = (text: string) => names.some((name) => text.includes(name));
+  return files.some((path) => says(read(path))) || descriptors(pid).some(says) || comesFromUs(pid);
+}
+
+function comesFromUs(pid: string): boolean {
+  for (let at = parentOf(pid); at !== "0" && at !== "1"; at = parentOf(at)) if (Number(at) === process.pid) return true;
   return false;
+}
+
+/** Empty when it has ended meanwhile. */
+function descriptors(pid: string): readonly string[] {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+  } catch {
+    return [];
+  }
 }
 
 function commandOf(pid: string): string {
@@ -76,7 +88,7 @@ function parentOf(pid: string): string {
 /** Empty when it has ended meanwhile. */
 function read(path: string): string {
   try {
-    return readFileSync(path, "utf8");
+    return readFileSync(path, "latin1");
   } catch {
     return "";
   }
@@ -86,6 +98,7 @@ function mountPoint(line: string): string {
   return line.split(" ")[4] ?? "";
 }
 
+/** Of both versions: every group has this file. */
 function* controlGroups(root: string, fleets: readonly string[]): Generator<string> {
   let entries: string[];
   try {
@@ -94,5 +107,5 @@ function* controlGroups(root: string, fleets: readonly string[]): Generator<stri
     return; // No control groups here.
   }
   for (const entry of entries)
-    if (entry.endsWith("/tasks") && fleets.some((fleet) => entry.includes(`/sandlot/${fleet}/`))) yield entry;
+    if (entry.endsWith("/cgroup.procs") && fleets.some((fleet) => entry.includes(`/sandlot/${fleet}/`))) yield entry;
 }

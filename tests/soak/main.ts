@@ -32,9 +32,11 @@ const [cycles, together, jobs] = [Number(values.cycles), Number(values.together)
 /** What the engine ends off the hot path may take a moment. */
 const SETTLE_MS = 30_000;
 const PROGRESS_MS = 15_000;
-const OF_A_THREAD = /user-data|objects\/.+|containers\/.+|slots\/.+|markers\/.+|quarantine\/.+/;
-/** What every container mounts. */
-const SHARED = /\/frames\//;
+/** The store, the fleet's own folders, and what they share. Everything else that is new was left. */
+const KEPT =
+  /^fleet\.db|^fleet-\w+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
+/** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
+const FENCE = /^fleet-\w+\/homes\/[0-9a-f]+(\/fence\.\d+\.none)?$/;
 
 process.exitCode = await soak();
 
@@ -55,11 +57,12 @@ async function soak(): Promise<number> {
     acquireTimeoutMs: 300_000,
   });
   const failures: string[] = [];
-  await allAtOnce(fleet, failures);
+  const sight = () => added(before, look(home, backend));
+  await allAtOnce(fleet, failures, sight);
   console.log(`${together} sandboxes at once, used and destroyed, ${seconds()} s, ${failures.length} failures`);
   await inTurns(fleet, failures, seconds);
   await fleet.close({ destroy: true });
-  const left = await settled(() => added(before, look(home, backend)));
+  const left = await settled(sight);
   for (const failure of failures.slice(0, 20)) console.log(`FAILED ${failure}`);
   for (const [kind, names] of Object.entries(left)) {
     for (const name of names.slice(0, 20)) console.log(`LEFT ${kind}: ${name}`);
@@ -72,12 +75,16 @@ async function soak(): Promise<number> {
   return failures.length === 0 && countOf(left) === 0 ? 0 : 1;
 }
 
-async function allAtOnce(fleet: Fleet, failures: string[]): Promise<void> {
+async function allAtOnce(fleet: Fleet, failures: string[], sight: () => HostDifference): Promise<void> {
   const threads = Array.from({ length: together }, (_, index) => `together-${index}`);
   const leases = await Promise.all(threads.map((thread) => fleet.acquire({ thread })));
   await Promise.all(leases.map(({ sandbox }, index) => use(sandbox, `t${index}`, failures)));
   const count = (await fleet.list()).filter(({ state }) => state === "leased").length;
   if (count !== together) failures.push(`${count} of ${together} were there at once`);
+  // Whoever does not see them now would not see them left behind.
+  const { processes, files } = sight();
+  console.log(`${together} at once: ${processes.length} processes and ${files.length} files seen on the host`);
+  if (processes.length < together || files.length < together) failures.push("the host shows less than there is");
   await Promise.all(leases.map((lease) => lease.release()));
   for (const thread of threads) await fleet.destroy({ thread }, { purge: true });
 }
@@ -107,12 +114,12 @@ async function use(sandbox: Awaited<ReturnType<Fleet["acquire"]>>["sandbox"], no
   if (stdout !== `${nonce}done\n`) failures.push(`${nonce}: ${JSON.stringify(stdout)}`);
 }
 
-/** The store and the fleet's own folders stay; a thread's must not. */
+/** What is left when everything has had its time to end. */
 async function settled(read: () => HostDifference): Promise<HostDifference> {
   const deadline = Date.now() + SETTLE_MS;
   for (;;) {
     const all = read();
-    const files = all.files.filter((path) => OF_A_THREAD.test(path) && !SHARED.test(path));
+    const files = all.files.filter((path) => !KEPT.test(path) && !FENCE.test(path));
     const left = { ...all, files };
     if (countOf(left) === 0 || Date.now() > deadline) return left;
     await sleep(250);

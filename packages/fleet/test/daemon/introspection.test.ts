@@ -174,6 +174,30 @@ describe("what agents type", () => {
     await sandbox.sessions.close("shell");
     expect(await sleeping(sandbox)).toEqual(["72"]);
   });
+
+  test("escapes the end of its exec only by hiding in every way at once, and then shows itself in the list", async (context) => {
+    const reason = noNamespaceReason();
+    if (reason !== null) return context.skip(reason);
+    const { sandbox } = await attached({ ownPidNamespace: true, config: { ownsPidNamespace: true } });
+    const other = await sandbox.spawn("sleep 90");
+    const plain = (seconds: number) => `sh -c 'echo 0x33 > /proc/self/coredump_filter; exec sleep ${seconds}'`;
+    const hides = (how: string, seconds: number) => `(${how} ${plain(seconds)} > /dev/null 2>&1 &)`;
+    const waits = "sleep 30";
+    // Another badge alone hides nobody: environment, session or parent still tell.
+    const found = [hides("", 91), hides("setsid", 92), `env -i ${plain(93)} > /dev/null 2>&1 &`, hides("env -i", 94)];
+    await sandbox.exec([...found, waits].join("\n"), { timeoutMs: 800 });
+    expect(await sleeping(sandbox)).toEqual(["90"]);
+    await sandbox.exec(`${hides("env -i setsid", 95)}\n${waits}`, { timeoutMs: 800 });
+    expect(await sleeping(sandbox)).toEqual(["90", "95"]);
+    const hidden = (await sandbox.processes()).filter(({ command }) => command === "sleep 95");
+    expect(hidden).toMatchObject([{ execId: null }]);
+    await sandbox.execs.kill(other.execId);
+    // What runs keeps the sandbox from being idle, whoever it belongs to.
+    expect(await sleeping(sandbox)).toEqual(["95"]);
+    expect((await sandbox.activity()).runningExecs).toBe(1);
+    await sandbox.exec(["pkill", "-x", "sleep"]);
+    await eventually(async () => (await sandbox.activity()).runningExecs === 0);
+  });
 });
 
 /** What sleeps, by how long. */

@@ -164,11 +164,11 @@ describe("a terminal", () => {
     await eventually(async () => {
       const look = await terminals.attach("t");
       const seen = new Screen(look);
-      const done = await Promise.race([seen.shows("END").then(() => true), sleep(500).then(() => false)]);
+      const done = await Promise.race([seen.shows("END").then(() => true), sleep(2_000).then(() => false)]);
       await look.detach();
       await seen.over;
       return done && seen.droppedBytes > 3_000_000 && seen.text.length <= 1024 * 1024;
-    });
+    }, 20_000);
   });
 
   test("waits for a reader that does not read", async () => {

@@ -148,14 +148,15 @@ export class ExecTable {
     return true;
   }
 
-  /** How many execs have something running, in front or in the background. */
+  /** How many execs have something running, in front or in the background. All strays together count as one more. */
   runningCount(): number {
     const keys = new Set([...this.#open.values()].filter((exec) => !exec.hasEnded).map(({ key }) => key));
-    for (const [key, members] of this.processes.byExec(this.traces())) {
+    const { byExec, strays } = this.processes.census(this.traces());
+    for (const [key, members] of byExec) {
       const resident = this.#residents.get(key);
       if (resident === undefined || resident.isBusy(members)) keys.add(key);
     }
-    return keys.size;
+    return keys.size + (strays.length > 0 ? 1 : 0);
   }
 
   /** The caller's name for the exec with this key, where it is still known. */

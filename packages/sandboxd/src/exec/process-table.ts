@@ -11,8 +11,9 @@
  *   6. likewise: no other exec has run since this one began.
  *
  * What escapes: a process that has cleared its environment *and* left its session *and* lost its parent before anybody
- * looked, and has chosen its own core dumps too, or is outside a pid namespace of the sandbox's own. Destroying the sandbox
- * ends it.
+ * looked, and has chosen its own core dumps too, or is outside a pid namespace of the sandbox's own. No exec's end reaches it;
+ * destroying the sandbox does. In a pid namespace of its own it is a **stray**: it is listed, and it counts as something
+ * that runs, like what an exec has left that nobody remembers.
  * Without /proc (macOS) only the process group is known.
  */
 
@@ -46,6 +47,11 @@ export interface ExecTrace {
   readonly alone: boolean;
 }
 
+interface Census {
+  readonly byExec: ReadonlyMap<string, readonly ProcessRow[]>;
+  readonly strays: readonly ProcessRow[];
+}
+
 export const MARKER_NAME = "SANDLOT_EXEC";
 /** As long as Linux lets a marker's neighbours be: more of an environment than this is not looked at. */
 const ENVIRON_MAX_BYTES = 256 * 1024;
@@ -75,17 +81,17 @@ export class ProcessTable {
   }
 
   /** Living processes of the daemon's execs: by the exec's key. */
-  byExec(traces: readonly ExecTrace[], rows: readonly ProcessRow[] = this.rows()): Map<string, ProcessRow[]> {
+  byExec(
+    traces: readonly ExecTrace[],
+    rows: readonly ProcessRow[] = this.rows(),
+  ): ReadonlyMap<string, readonly ProcessRow[]> {
+    return this.census(traces, rows).byExec;
+  }
+
+  /** Those, and the ones that nobody knows the exec of, where everything that runs is the sandbox's. */
+  census(traces: readonly ExecTrace[], rows: readonly ProcessRow[] = this.rows()): Census {
     const owner = this.#owners(traces, rows);
-    const found = new Map<string, ProcessRow[]>();
-    for (const row of rows) {
-      const key = owner.get(row.pid);
-      if (key === undefined) continue;
-      const members = found.get(key);
-      if (members === undefined) found.set(key, [row]);
-      else members.push(row);
-    }
-    return found;
+    return { byExec: grouped(rows, owner), strays: this.#ownsPidNamespace ? strayRows(rows, owner) : [] };
   }
 
   #owners(traces: readonly ExecTrace[], rows: readonly ProcessRow[]): Map<number, string> {
@@ -135,6 +141,18 @@ export class ProcessTable {
     const end = environ.indexOf(0, at);
     return environ.toString("latin1", at + wanted.length, end < 0 ? environ.length : end);
   }
+}
+
+function grouped(rows: readonly ProcessRow[], owner: ReadonlyMap<number, string>): Map<string, ProcessRow[]> {
+  const found = new Map<string, ProcessRow[]>();
+  for (const row of rows) {
+    const key = owner.get(row.pid);
+    if (key === undefined) continue;
+    const members = found.get(key);
+    if (members === undefined) found.set(key, [row]);
+    else members.push(row);
+  }
+  return found;
 }
 
 /** What nobody has claimed, and is neither what the daemon came from nor what it runs for itself. */

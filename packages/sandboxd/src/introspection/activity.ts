@@ -54,10 +54,11 @@ export class ActivityMonitor {
     };
   }
 
-  /** The processes of execs. Others are the sandbox's own business. */
+  /** The processes of execs, and strays. The daemon's own are nobody's business. */
   processes(): ProcessInfo[] {
-    const found = this.#execs.processes.byExec(this.#execs.traces());
-    return [...found].flatMap(([key, rows]) => rows.map((row) => infoOf(row, this.#execs.idOf(key))));
+    const { byExec, strays } = this.#execs.processes.census(this.#execs.traces());
+    const known = [...byExec].flatMap(([key, rows]) => rows.map((row) => infoOf(row, this.#execs.idOf(key))));
+    return [...known, ...strays.map((row) => infoOf(row, null))];
   }
 
   async #cpuShare(): Promise<number> {
@@ -75,7 +76,8 @@ export class ActivityMonitor {
   /** What runs now, and what the daemon has waited for. What others waited for is counted with them. */
   #measure(): Sample {
     const rows = this.#execs.processes.rows();
-    const members = [...this.#execs.processes.byExec(this.#execs.traces(), rows).values()].flat();
+    const { byExec, strays } = this.#execs.processes.census(this.#execs.traces(), rows);
+    const members = [...byExec.values(), strays].flat();
     let ticks = rows.find(({ pid }) => pid === process.pid)?.childrenCpuTicks ?? 0;
     for (const { cpuTicks, childrenCpuTicks } of members) ticks += cpuTicks + childrenCpuTicks;
     return { atMs: monotonicMs(), cpuMs: (ticks * 1_000) / TICKS_PER_SECOND };

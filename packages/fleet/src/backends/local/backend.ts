@@ -24,6 +24,7 @@ import type {
   Credentials,
   EngineEvent,
   EngineObject,
+  LimitHit,
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
@@ -86,6 +87,7 @@ class LocalBackend implements Backend {
   readonly #standby: Standby;
   readonly #maps: PathMaps;
   readonly #attachments = new Set<Attachment>();
+  readonly #hitListeners = new Set<(hit: LimitHit) => void>();
   readonly #creating = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<void>;
@@ -108,9 +110,10 @@ class LocalBackend implements Backend {
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
     const { blueprints } = settings;
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
-    this.#guards = new Guards(world, this.#limits, layout, (error) =>
-      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) }),
-    );
+    this.#guards = new Guards(world, this.#limits, layout, {
+      onHit: ({ record }, limit, because) => this.#hit({ sandboxId: record.labels.sandboxId, limit, because }),
+      onProblem: (error) => this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) }),
+    });
     const egresses = this.#egresses;
     this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });
     const isUnsafe = settings.local.isolation === "unsafe-process";
@@ -199,6 +202,12 @@ class LocalBackend implements Backend {
     return this.#watcher.add(listener);
   }
 
+  watchLimits(listener: (hit: LimitHit) => void): () => void {
+    const own = (hit: LimitHit) => listener(hit);
+    this.#hitListeners.add(own);
+    return () => void this.#hitListeners.delete(own);
+  }
+
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
     return this.#ask("activity", signal, async () => {
       const object = await this.#objects.get(this.#parse(ref).name);
@@ -222,6 +231,10 @@ class LocalBackend implements Backend {
     this.#egresses.close();
     this.workspaces.close();
     this.#limits.close();
+  }
+
+  #hit(hit: LimitHit): void {
+    for (const listener of [...this.#hitListeners]) listener(hit);
   }
 
   /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
@@ -292,7 +305,7 @@ class LocalBackend implements Backend {
     if (object === null || (sandboxId !== undefined && object.record.labels.sandboxId !== sandboxId)) return null;
     if (object.isRemains && (await this.#remover.settle(object))) return null;
     const listed = this.#objectOf(object);
-    if (listed.liveness === "alive") this.#guards.watch(object);
+    if (listed.liveness === "alive") this.#guards.watchDisk(object);
     return listed;
   }
 
@@ -312,6 +325,7 @@ class LocalBackend implements Backend {
       new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
     const { capabilities } = this;
     if (blueprint.image !== undefined) throw missing("image", "the blueprint's image");
+    if (blueprint.runtime !== undefined) throw missing("runtime", "the blueprint's runtime");
     if (!capabilities.has("limits") && Object.values(blueprint.limits).some((limit) => limit !== undefined))
       throw missing("limits", "the blueprint's limits");
     if (!capabilities.has("network") && blueprint.network.mode !== "open" && blueprint.network.allow.length > 0)

@@ -165,9 +165,9 @@ export class Maker {
   #recordOf(spec: CreateSpec, mounts: readonly Binding[]): ObjectRecord {
     const { machineId, world } = this.#parts;
     const { labels, generation, token } = spec;
-    const { diskBytes, filesMax } = spec.blueprint.limits;
+    const { diskBytes, filesMax, memoryBytes, pidsMax } = spec.blueprint.limits;
     const credentials = { generation, token };
-    const limits = { diskBytes, filesMax };
+    const limits = { diskBytes, filesMax, memoryBytes, pidsMax };
     const { isolation } = this.#parts.settings.local;
     return { labels, place: placeOf(spec), credentials, limits, isolation, mounts, machineId, maker: world.identity };
   }

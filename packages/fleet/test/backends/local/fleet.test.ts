@@ -5,7 +5,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { FleetId } from "@sandlot/contract";
+import type { FleetEvent, FleetId } from "@sandlot/contract";
 import { expect, it, onTestFinished } from "vitest";
 import { makeLayout } from "../../../src/backends/local/objects/layout.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
@@ -36,6 +36,22 @@ it("leaves nothing of a late-bound sandbox behind, once it is closed", { timeout
   }
   const [fleetName = ""] = readdirSync(home).filter((name) => name.startsWith("fleet-"));
   expect(readdirSync(join(home, fleetName, "objects"))).toEqual([]);
+});
+
+it("tells of a limit that was hit, and whose sandbox it was", { timeout: 60_000 }, async (context) => {
+  if (!isRoot) return context.skip("control groups take root");
+  const blueprints = { default: { limits: { memoryBytes: 160 * 1024 * 1024 } } };
+  const fleet = await openFleet({ home: place(), backend: "local", blueprints });
+  try {
+    const { sandbox } = await fleet.acquire({ thread: "hungry", user: "somebody" });
+    const heard: FleetEvent[] = [];
+    fleet.events.on((event) => void heard.push(event), "limit-hit");
+    await sandbox.exec(`perl -e 'my $x = "a" x (300 << 20)'`);
+    const { id: sandboxId, generation } = sandbox;
+    expect(heard).toMatchObject([{ sandboxId, generation, limit: "memory", thread: "hungry", user: "somebody" }]);
+  } finally {
+    await fleet.close({ destroy: true });
+  }
 });
 
 it("works without namespaces in a home that it has made itself", { timeout: 60_000 }, async () => {

@@ -31,7 +31,8 @@ export function describeDisk(): Enforcement {
     measured: true,
     says:
       "API writes beyond the budget are refused; commands that write past it are stopped within about " +
-      `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it. No single file outgrows it.`,
+      `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it. No single file outgrows it. ` +
+      "Project quotas of the file system are not used.",
   };
 }
 

@@ -15,6 +15,8 @@
  *   const guard = new DiskGuard(watcher, { group, place, diskBytes, filesMax, spare, onProblem })
  *                                                              per sandbox, as long as this process knows of it: stops
  *                                                              whoever writes past the budget. `close` it on destroy
+ *   const watch = new LimitWatch(world); watch.watch(group, tell)
+ *                                                              tells of every hit, whoever of the sandbox ran into it
  *   limitedSandbox(sandbox, group, guard | null)               what `attach` gives out: API writes ask the budget first
  *                                                              (`disk_limit_exceeded`), and results of commands say which
  *                                                              limit ended them
@@ -24,6 +26,7 @@
 export { DiskBudget } from "./disk/budget.ts";
 export { DiskGuard } from "./disk/guard.ts";
 export { DiskWatcher } from "./disk/watcher.ts";
+export { LimitWatch } from "./limit-watch.ts";
 export { limitedSandbox } from "./limited-sandbox.ts";
 export { type Enforcement, type LimitGroup, type Limits, limitHit } from "./limits.ts";
 export { memoryFileSystemBytes } from "./memory-file-systems.ts";

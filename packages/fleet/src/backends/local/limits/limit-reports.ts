@@ -9,12 +9,20 @@
 
 import type { ExecResult, FollowEnd, FollowEvent, FollowOptions, SandboxExecs } from "@sandlot/contract";
 import type { DiskGuard } from "./disk/guard.ts";
-import { type LimitGroup, type LimitHits, limitHit } from "./limits.ts";
+import { explainHit, type LimitGroup, type LimitHits, limitHit } from "./limits.ts";
 
 /** How often limits had been hit at some moment. */
 export interface Mark {
   readonly hits: LimitHits;
   readonly stopCount: number;
+}
+
+/** Who else wants to know what a command ran into, when it has ended. */
+export interface ReportListener {
+  /** A command has ended: the counters may have grown. */
+  readonly onEnd?: () => void;
+  /** The kernel has refused to let a file grow, which nobody counts. */
+  readonly onFileLimit?: (because: string) => void;
 }
 
 type Outcome = Pick<ExecResult, "status" | "exitCode" | "signal">;
@@ -32,12 +40,14 @@ const QUOTA_WORDS = /disk quota exceeded|EDQUOT/i;
 export class LimitReports {
   readonly #group: LimitGroup;
   readonly #guard: DiskGuard | null;
+  readonly #listener: ReportListener;
   readonly #marks = new Map<string, Mark>();
   readonly #lines = new Map<string, string>();
 
-  constructor(group: LimitGroup, guard: DiskGuard | null) {
+  constructor(group: LimitGroup, guard: DiskGuard | null, listener: ReportListener = {}) {
     this.#group = group;
     this.#guard = guard;
+    this.#listener = listener;
   }
 
   mark(): Mark {
@@ -83,6 +93,7 @@ export class LimitReports {
 
   /** A line of its own, behind whatever was written last. */
   #lineFor(before: Mark, outcome: Outcome, stderr: string): string | null {
+    this.#listener.onEnd?.();
     const problem = this.#problemOf(before, outcome, stderr);
     if (problem === null) return null;
     return `${stderr === "" || stderr.endsWith("\n") ? "" : "\n"}sandlot: ${problem}\n`;
@@ -91,17 +102,13 @@ export class LimitReports {
   #problemOf(before: Mark, outcome: Outcome, stderr: string): string | null {
     const guard = this.#guard;
     if (guard !== null && guard.stopCount !== before.stopCount) return guard.says;
-    if (guard !== null && hitFileSize(outcome, stderr)) return guard.saysOfFile;
-    if (guard !== null && !isGood(outcome) && QUOTA_WORDS.test(stderr)) return guard.saysOfFile;
-    return this.#explain(limitHit(before.hits, this.#group.hits()));
-  }
-
-  #explain(hit: "memory" | "pids" | null): string | null {
-    if (hit === null) return null;
-    const { memoryMaxBytes, processMax } = this.#group.usage();
-    return hit === "memory"
-      ? `out of memory: the sandbox may use ${memoryMaxBytes ?? "no more"} bytes, and a process of it was killed`
-      : `too many processes: the sandbox may have ${processMax ?? "no more"}, and one could not be started`;
+    if (guard !== null && hitFile(outcome, stderr)) {
+      const { saysOfFile } = guard;
+      if (saysOfFile !== null) this.#listener.onFileLimit?.(saysOfFile);
+      return saysOfFile;
+    }
+    const hit = limitHit(before.hits, this.#group.hits());
+    return hit === null ? null : explainHit(this.#group, hit);
   }
 }
 
@@ -109,9 +116,9 @@ function isGood({ status, exitCode }: Outcome): boolean {
   return status === "completed" && exitCode === 0;
 }
 
-function hitFileSize(outcome: Outcome, stderr: string): boolean {
+function hitFile(outcome: Outcome, stderr: string): boolean {
   if (outcome.signal === "SIGXFSZ" || outcome.exitCode === FILE_SIZE_EXIT_CODE) return true;
-  return !isGood(outcome) && FILE_SIZE_WORDS.test(stderr);
+  return !isGood(outcome) && (FILE_SIZE_WORDS.test(stderr) || QUOTA_WORDS.test(stderr));
 }
 
 function remember<T>(map: Map<string, T>, key: string, value: T): void {

@@ -12,13 +12,18 @@ import {
 } from "@sandlot/contract";
 import type { DiskBudget, Grow } from "./disk/budget.ts";
 import type { DiskGuard } from "./disk/guard.ts";
-import { LimitReports } from "./limit-reports.ts";
+import { LimitReports, type ReportListener } from "./limit-reports.ts";
 import type { LimitGroup } from "./limits.ts";
 
-export function limitedSandbox(inner: Sandbox, group: LimitGroup, guard: DiskGuard | null): Sandbox {
+export function limitedSandbox(
+  inner: Sandbox,
+  group: LimitGroup,
+  guard: DiskGuard | null,
+  listener?: ReportListener,
+): Sandbox {
   if (guard === null && !group.isCounted) return inner;
   guard?.use(inner);
-  const reports = new LimitReports(group, guard);
+  const reports = new LimitReports(group, guard, listener);
   const { execs, sessions } = inner;
   return overridden(inner, {
     exec: (command, options) => reports.told(() => inner.exec(command, options)),

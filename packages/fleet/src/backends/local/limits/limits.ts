@@ -99,3 +99,11 @@ export function limitHit(before: LimitHits, after: LimitHits): "memory" | "pids"
   if ((after.pidsRefusals ?? 0) > (before.pidsRefusals ?? 0)) return "pids";
   return null;
 }
+
+/** What a person is told of it. */
+export function explainHit(group: LimitGroup, hit: "memory" | "pids"): string {
+  const { memoryMaxBytes, processMax } = group.usage();
+  return hit === "memory"
+    ? `out of memory: the sandbox may use ${memoryMaxBytes ?? "no more"} bytes, and a process of it was killed`
+    : `too many processes: the sandbox may have ${processMax ?? "no more"}, and one could not be started`;
+}

@@ -28,8 +28,8 @@ export interface ObjectRecord {
   readonly place: Place;
   /** What the daemon was started with. A blank that was bound has others, which its markers know. */
   readonly credentials: Credentials;
-  /** The disk budget, which others who attach have to keep as well. */
-  readonly limits: { readonly diskBytes?: number | undefined; readonly filesMax?: number | undefined };
+  /** The disk budget, which others who attach have to keep as well, and what they have to tell of. */
+  readonly limits: Readonly<z.infer<typeof limitsSchema>>;
   readonly isolation: "bubblewrap" | "unsafe-process";
   /** What is configured to be seen inside. Where nothing isolates, whoever attaches maps these paths. */
   readonly mounts: readonly Binding[];
@@ -54,6 +54,12 @@ export interface LocalObject {
   readonly isRemains: boolean;
 }
 
+const limitsSchema = z.object({
+  diskBytes: z.number().optional(),
+  filesMax: z.number().optional(),
+  memoryBytes: z.number().optional(),
+  pidsMax: z.number().optional(),
+});
 const processIdSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
 const processSchema = z.object({ init: processIdSchema, monitor: processIdSchema.nullable() });
 const objectSchema = z.object({
@@ -66,7 +72,7 @@ const objectSchema = z.object({
   }),
   place: z.string().regex(/^(home$|slot:)/),
   credentials: z.object({ generation: z.int(), token: z.string() }),
-  limits: z.object({ diskBytes: z.number().optional(), filesMax: z.number().optional() }),
+  limits: limitsSchema,
   isolation: z.enum(["bubblewrap", "unsafe-process"]),
   mounts: z.array(z.object({ from: z.string(), to: z.string(), readOnly: z.boolean() })),
   machineId: z.string(),

@@ -19,6 +19,23 @@ let aims: Aims;
 
 const FLEET_SECRET = "a-secret-of-the-fleet";
 
+/** Of every descriptor of every other process: pid, name, how opening it went, and whether the name leads to the same here. */
+const DESCRIPTORS = String.raw`
+  for my $path (glob '/proc/[0-9]*/fd/*') {
+    my ($pid) = $path =~ m{^/proc/(\d+)/};
+    my $name = readlink $path;
+    next if $pid == $$ || !defined $name;
+    my $how = 'ok';
+    for my $flag (O_RDONLY, O_WRONLY) {
+      $how = sysopen(my $f, $path, $flag | O_NONBLOCK) ? 'ok' : $names{$! + 0} // $! + 0;
+      last if $how eq 'ok';
+    }
+    my @there = stat $path; my @here = stat $name;
+    my $own = @there && @here && "@there[0,1]" eq "@here[0,1]" ? 'own' : 'other';
+    print join("\t", $pid, $name, $how, $own), "\n";
+  }
+`;
+
 beforeAll(async () => {
   process.env.SANDLOT_ESCAPE_TEST = FLEET_SECRET;
   field = await Field.open();
@@ -86,6 +103,26 @@ describe("escapes", () => {
     );
     console.log(kinds.map((kind, index) => `${kind}: ${without[index]} outside, ${within[index]} inside`).join("\n"));
     for (const [index, kind] of kinds.entries()) expect(within[index], kind).not.toBe(without[index]);
+  });
+
+  it("reaches nothing but its own through the descriptors of the daemon and of the first process", async () => {
+    await sandbox.sessions.open();
+    const terminal = await sandbox.terminals.open({ columns: 80, rows: 24 });
+    const within = (await inside(sandbox, DESCRIPTORS)).split("\n").map((line) => line.split("\t"));
+    const opened = within.filter(([, , how]) => how === "ok");
+    console.log(`descriptors: ${within.length} seen inside, opened: ${[...new Set(opened.map(([, name]) => name))]}`);
+    expect(within.filter(([pid]) => pid === "1" || pid === "2").length).toBeGreaterThan(10);
+    expect(within.filter(([, name]) => name?.startsWith("socket:")).map(([, , how]) => how)).toContain("ENXIO");
+    // What can be opened once more: what the sandbox sees by its path too, pipes between its own processes, and, where the
+    // fleet runs under the sandbox's own account, the pulse, of which nobody believes a word.
+    const foreign = opened.filter(([, name = "", , isOwn]) => {
+      if (isOwn === "own" || name.startsWith("pipe:") || name === "/dev/null") return false;
+      return isRoot || !name.endsWith("/pulse");
+    });
+    expect(foreign).toEqual([]);
+    const pulse = `answer(sysopen(my $f, '/proc/${init}/fd/7', O_RDONLY | O_NONBLOCK));`;
+    if (isRoot) expect(await outside(pulse)).toBe("ok");
+    await terminal.detach();
   });
 
   it("sees another thread's file nowhere in its own paths", async () => {
