@@ -9,6 +9,8 @@ import type { BlueprintHash } from "@sandlot/contract";
 export interface Blueprint {
   /** What an engine that has images starts from. */
   readonly image?: string | undefined;
+  /** What an engine that has several isolates with, by the engine's name for it. */
+  readonly runtime?: string | undefined;
   readonly environment: Readonly<Record<string, string>>;
   readonly limits: {
     readonly memoryBytes?: number | undefined;

@@ -36,6 +36,13 @@ const absolutePath = z.string().regex(/^\/[^\0]*$/, "must be an absolute path");
 
 export const dockerSchema = z
   .strictObject({
+    engine: z
+      .enum(["docker", "apple-container"])
+      .default(DEFAULTS.docker.engine)
+      .describe(
+        "`docker`: whatever speaks Docker's API, Podman included. `apple-container`: Apple's `container` program on macOS, which runs " +
+          "every sandbox in a virtual machine of its own; `host`, `network` and published ports mean nothing to it.",
+      ),
     host: z
       .string()
       .min(1, "must not be empty")

@@ -11,6 +11,7 @@ import type { NamedBlueprint } from "./settings.ts";
 /** In the order in which a missing one is reported. */
 const NEEDED_BY: readonly (readonly [Capability, (blueprint: Blueprint) => boolean])[] = [
   ["image", ({ image }) => image !== undefined],
+  ["runtime", ({ runtime }) => runtime !== undefined],
   ["limits", ({ limits }) => Object.values(limits).some((limit) => limit !== undefined)],
   ["mounts", ({ mounts }) => mounts.length > 0],
   ["network", ({ network }) => network.mode !== "none"],

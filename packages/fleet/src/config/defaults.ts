@@ -18,6 +18,8 @@ export const DEFAULTS = {
   },
 
   docker: {
+    /** Docker's API is what most engines speak. */
+    engine: "docker",
     /** Made from `images/sandbox`; small, with what agents commonly use. */
     image: "sandlot/sandbox:1",
     /** A shared socket needs no network at all; a port is what is left where none can be shared. */

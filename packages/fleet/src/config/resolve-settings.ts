@@ -58,8 +58,9 @@ function dockerSettings({ docker }: CompletedConfig): DockerSettings {
 /** What a sandbox is on: also what it could tell apart of the engine's settings. */
 function engineOf({ backend, docker }: CompletedConfig): string {
   if (backend !== "docker") return backend;
-  const { image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities } = docker;
-  return JSON.stringify([backend, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities]);
+  const { engine, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities } = docker;
+  const kind = engine === "docker" ? [] : [engine];
+  return JSON.stringify([backend, ...kind, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities]);
 }
 
 function completeConfig(config: unknown): CompletedConfig {

@@ -117,6 +117,13 @@ const amount = z.int().min(1, "must be at least 1; leave the key out for no limi
 const blueprintSchema = z
   .strictObject({
     image: z.string().min(1, "must not be empty").optional().describe("What an engine that has images starts from."),
+    runtime: z
+      .string()
+      .min(1, "must not be empty")
+      .optional()
+      .describe(
+        "What the engine isolates with, by its own name for it, such as runsc (gVisor) or kata. Default: `docker.runtime`.",
+      ),
     environment: z
       .record(
         z.string().regex(ENV_NAME_PATTERN, "the name of a variable has letters, digits and underscores only"),

@@ -50,6 +50,8 @@ export interface LocalSettings {
 }
 
 export interface DockerSettings {
+  /** Which kind of engine: one that speaks Docker's API, or Apple's `container` on macOS. */
+  readonly engine: "docker" | "apple-container";
   /** `null`: wherever an engine is found. */
   readonly host: string | null;
   /** The image of blueprints that name none. */

@@ -134,7 +134,7 @@ it("several relations at once: the first one, and how many more", () => {
 });
 
 describe("capabilities", () => {
-  const all = new Set<Capability>(["image", "limits", "mounts", "network"]);
+  const all = new Set<Capability>(["image", "runtime", "limits", "mounts", "network"]);
   const named = (blueprint: object) => {
     const found = accepted({ blueprints: { python: blueprint } }).blueprints.python;
     if (found === undefined) throw new Error("no blueprint");
@@ -143,6 +143,7 @@ describe("capabilities", () => {
 
   it.each([
     [{ image: "python:3" }, "image"],
+    [{ runtime: "runsc" }, "runtime"],
     [{ limits: { memoryBytes: 1 } }, "limits"],
     [{ limits: { cpuCount: 0.5 } }, "limits"],
     [{ mounts: [{ hostPath: "/a", sandboxPath: "/a" }] }, "mounts"],

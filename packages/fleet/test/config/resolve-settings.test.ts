@@ -82,6 +82,13 @@ describe("settings", () => {
     expect(settings.blueprints.python?.hash).not.toBe(settings.blueprints.default?.hash);
   });
 
+  it("give another hash to a blueprint that is isolated with something else", () => {
+    const blueprints = { plain: {}, gvisor: { runtime: "runsc" }, kata: { runtime: "kata" } };
+    const settings = resolveSettings({ blueprints }, ENVIRONMENT);
+    expect(new Set(Object.keys(blueprints).map((name) => settings.blueprints[name]?.hash)).size).toBe(3);
+    expect(settings.blueprints.gvisor?.blueprint.runtime).toBe("runsc");
+  });
+
   it("give one hash to blueprints that differ in the order of keys only", () => {
     const hash = (environment: object) =>
       resolveSettings({ blueprints: { a: { environment } } }, ENVIRONMENT).blueprints.a?.hash;

@@ -37,13 +37,15 @@ import type { Liveness, World } from "../../world/world.ts";
 import { Renewer } from "../local/renewer.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
+import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { Images } from "./container/images.ts";
-import { publishes } from "./container/transport.ts";
+import { publishes, runtimeOf } from "./container/transport.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
 import { DiskGuards } from "./disk-guards.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
-import { connectEngine, type Engine, type ListedContainer } from "./engine/engine.ts";
+import { connectEngine } from "./engine/docker-engine.ts";
+import type { Engine, ListedContainer } from "./engine/engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
@@ -69,15 +71,19 @@ const NO_ACTIVITY: Activity = { runningExecs: 0, openTerminals: 0, previewTraffi
 /** Finds the engine. Rejects with `engine_unavailable` and what was tried. */
 export async function openDockerBackend(options: DockerBackendOptions): Promise<Backend> {
   const settings = { ...dockerSettings(options.settings), ...options.installation };
-  const { environment, userHome, docker } = settings;
-  const places = enginePlaces(docker.host, environment, userHome, process.getuid?.() ?? 0);
-  const engine = await connectEngine(places, options.world);
+  const engine = await findEngine(settings, options.world);
   try {
     return new DockerBackend(engine, settings, options);
   } catch (error) {
     engine.close();
     throw error;
   }
+}
+
+function findEngine(settings: DockerSettings, world: World): Promise<Engine> {
+  const { environment, userHome, docker, containerProgram } = settings;
+  if (docker.engine === "apple-container") return connectAppleEngine(containerProgram, world);
+  return connectEngine(enginePlaces(docker.host, environment, userHome, process.getuid?.() ?? 0), world);
 }
 
 class DockerBackend implements Backend {
@@ -112,6 +118,7 @@ class DockerBackend implements Backend {
     this.#objects = new ContainerObjects(layout, world.identity);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
+    if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
     const { publishHost } = docker;
     const located = { publishHost, publishes: publishes(docker), liveness: this.#liveness };
     this.#credentials = new ContainerCredentials({ ...shared, ...located });
@@ -153,8 +160,8 @@ class DockerBackend implements Backend {
     this.#sweeping = Promise.allSettled([this.#objects.sweep(world.wallMs()), this.workspaces.sweep()]);
     // Elsewhere a directory that was renamed here may be seen late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
-    const network = canGiveWayOut(engine.facts, docker) || publishes(docker);
-    this.capabilities = capabilitiesOf(lateBinding, network, settings.speaksAio);
+    const network = this.#canHaveNetwork(engine);
+    this.capabilities = capabilitiesOf(engine, lateBinding, network, settings.speaksAio);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
     this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
@@ -184,8 +191,8 @@ class DockerBackend implements Backend {
 
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
     return this.#ask("destroy", signal, async () => {
-      await this.#remover.destroy(ref, signal);
       const { name } = this.#parse(ref);
+      await this.#credentials.whileEnding(name, () => this.#remover.destroy(ref, signal));
       this.#credentials.forget(name);
       this.#guards.forget(name);
       this.#reaching.drop(name);
@@ -239,6 +246,16 @@ class DockerBackend implements Backend {
     this.#egresses.close();
     this.workspaces.close();
     this.#engine.close();
+  }
+
+  /** With any of the runtimes that sandboxes are isolated with. Which of them is asked for is seen when one is made. */
+  #canHaveNetwork({ facts }: Engine): boolean {
+    const { docker, blueprints } = this.#settings;
+    const runtimes = Object.values(blueprints).map(({ blueprint }) => runtimeOf(blueprint, docker));
+    return (
+      (publishes(docker) && !facts.relaysSockets) ||
+      [docker.runtime, ...runtimes].some((runtime) => canGiveWayOut(facts, { ...docker, runtime }))
+    );
   }
 
   async #create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -312,8 +329,7 @@ class DockerBackend implements Backend {
   }
 
   #check({ blueprint }: CreateSpec): void {
-    const missing = (neededBy: string) =>
-      new SandlotError("capability_missing", { backend: NAME, capability: "network", neededBy });
+    const missing = (neededBy: string) => missingCapability("network", neededBy);
     const { mode } = blueprint.network;
     if (mode !== "none" && !this.capabilities.has("network")) throw missing("the blueprint's network");
     if (mode === "none" && this.#aio !== null) throw missing("an image whose server is reached through a network");
@@ -331,9 +347,19 @@ function closedError(operation: string): SandlotError {
   return new SandlotError("fleet_closed", { operation });
 }
 
-function capabilitiesOf(lateBinding: boolean, network: boolean, speaksAio: boolean): ReadonlySet<Capability> {
-  const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview", "pause"];
-  const capabilities = new Set<Capability>(["image", "limits", "mounts", ...daemons]);
+function missingCapability(capability: Capability, neededBy: string): SandlotError {
+  return new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
+}
+
+function capabilitiesOf(
+  { facts }: Engine,
+  lateBinding: boolean,
+  network: boolean,
+  speaksAio: boolean,
+): ReadonlySet<Capability> {
+  const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
+  const capabilities = new Set<Capability>(["image", "runtime", "limits", "mounts", ...daemons]);
+  if (facts.canPause && !speaksAio) capabilities.add("pause");
   if (lateBinding) capabilities.add("late-binding");
   if (network) capabilities.add("network");
   return capabilities;

@@ -20,6 +20,8 @@ import { formatRef } from "./objects/labels.ts";
 
 /** After that one that is not known to be dead is alive. */
 const DEATH_KNOWN_MS = 1_000;
+/** Where every question is a program that is started. */
+const DEATH_KNOWN_BY_PROGRAM_MS = 5_000;
 const DEATH_LOOK_MS = 50;
 
 export interface CredentialParts {
@@ -38,6 +40,7 @@ export interface CredentialParts {
 export class ContainerCredentials extends KnownCredentials {
   readonly #parts: CredentialParts;
   readonly #ports = new Map<ObjectName, number>();
+  readonly #ending = new Set<ObjectName>();
 
   constructor(parts: CredentialParts) {
     super(parts.layout, parts.workspaces);
@@ -66,9 +69,21 @@ export class ContainerCredentials extends KnownCredentials {
     return port === undefined ? target : { ...target, address: { host: this.#parts.publishHost, port } };
   }
 
+  /** It is being destroyed here: whoever loses a connection need not ask, and an engine that is at it may not answer. */
+  async whileEnding<T>(name: ObjectName, end: () => Promise<T>): Promise<T> {
+    this.#ending.add(name);
+    try {
+      return await end();
+    } finally {
+      this.#ending.delete(name);
+    }
+  }
+
   /** An engine knows of a death a moment after the connection has broken. */
   async #isDead(name: ObjectName): Promise<boolean> {
-    const { world, liveness } = this.#parts;
+    if (this.#ending.has(name)) return true;
+    const { world, liveness, engine } = this.#parts;
+    const knownMs = engine.facts.relaysSockets ? DEATH_KNOWN_BY_PROGRAM_MS : DEATH_KNOWN_MS;
     const ref = formatRef({ containerId: null, name });
     const look = async (signal: AbortSignal) => {
       for (;;) {
@@ -77,7 +92,7 @@ export class ContainerCredentials extends KnownCredentials {
         await sleep(world, DEATH_LOOK_MS, signal);
       }
     };
-    return within(world, DEATH_KNOWN_MS, undefined, () => new Error("it lives"), look).catch(() => false);
+    return within(world, knownMs, undefined, () => new Error("it lives"), look).catch(() => false);
   }
 
   override forget(name: ObjectName): void {

@@ -7,6 +7,9 @@ import type { Liveness, World } from "../../world/world.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { ContainerObject, ContainerObjects } from "./objects/container-objects.ts";
 import { parseRef } from "./objects/labels.ts";
+import { localName, withLocal } from "./other-backend.ts";
+
+const NEVER = new AbortController().signal;
 
 /** `created` is neither: whoever makes it may be about to start it. */
 const ALIVE: ReadonlySet<string> = new Set(["running", "paused", "restarting"]);
@@ -25,6 +28,7 @@ export class ContainerLiveness {
   async probe(ref: EngineRef): Promise<Liveness> {
     const parsed = parseRef(ref);
     if (parsed === null) return "unknown";
+    if (localName(ref) !== null) return withLocal(this.#objects, this.#world, (local) => local.probe(ref, NEVER));
     const object = await this.#objects.get(parsed.name);
     if (object?.isRemains === true) return "dead";
     const containerId = parsed.containerId ?? object?.container?.containerId;

@@ -16,7 +16,7 @@ import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
 import { type Binding, checkMounts, mountPointsOf } from "../local/mounts.ts";
-import type { Layout, ObjectName } from "../local/objects/layout.ts";
+import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { ANNOUNCE_FD, hearReady } from "./container/announcement.ts";
@@ -24,18 +24,27 @@ import { makeAccounts, makeFrame } from "./container/frame.ts";
 import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
 import { INSIDE, RUNTIME } from "./container/inside.ts";
+import { checkFilter, checkRuntime } from "./container/isolation.ts";
 import { containerOptions } from "./container/options.ts";
 import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
 import { makeRuntimeDirectory, type RuntimeDirectory } from "./container/runtime-directory.ts";
 import {
   clearStart,
+  isRelayed,
   makeSocketDirectory,
   publishSocket,
   type ReadyListener,
   socketDirectory,
 } from "./container/socket-directory.ts";
 import { explainCreate, explainExit } from "./container/start-problem.ts";
-import { chooseTransport, DAEMON_PORT, mayHideSockets, socketsHidden, type Transport } from "./container/transport.ts";
+import {
+  chooseTransport,
+  DAEMON_PORT,
+  mayHideSockets,
+  runtimeOf,
+  socketsHidden,
+  type Transport,
+} from "./container/transport.ts";
 import { canGiveWayOut, type Egresses, type PreparedEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
@@ -61,6 +70,8 @@ export interface MakerParts {
 
 /** How often a container that is not ready yet is looked at, to hear of its end. Readiness itself is announced. */
 const LOOK_MS = 200;
+/** A relayed socket appears a moment after the daemon has made its own. */
+const RELAY_LOOK_MS = 20;
 /** Of a container that has a network of the engine's. */
 const NO_WAY_OUT: Blueprint["network"] = { mode: "none", allow: [] };
 
@@ -75,7 +86,10 @@ export class Maker {
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
     const { settings, layout, images, objects, remover, world, engine } = this.#parts;
     const { docker } = settings;
-    const wayOut = canGiveWayOut(engine.facts, docker);
+    const runtime = runtimeOf(spec.blueprint, docker);
+    await checkRuntime(engine, runtime);
+    checkFilter(engine.facts, runtime);
+    const wayOut = canGiveWayOut(engine.facts, { ...docker, runtime });
     const transport = chooseTransport(docker, engine.facts, wayOut, spec.blueprint.network);
     const name: ObjectName = `${spec.labels.sandboxId}-${spec.labels.generation}`;
     const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
@@ -121,7 +135,7 @@ export class Maker {
       await engine.start(containerId);
       await this.#ready(containerId, config, listener, signal);
       if (plan.record.transport === "port") await this.#publishPort(plan, containerId, signal);
-      else this.#publishSocket(name);
+      else await this.#publishSocket(name, spec.blueprint, signal);
       clearStart(layout, name);
       await this.#parts.egresses.start(name, spec.labels, wayOut, containerId);
       return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
@@ -145,7 +159,14 @@ export class Maker {
     const own = startsAsItself(settings.docker) ? [] : this.#accounts();
     const base = containerOptions({
       ...{ name: containerName(name), labels: containerLabels(spec.labels, placeOf(spec)), image: imageName },
-      ...{ imageNames: [], blueprint: spec.blueprint, transport: record.transport, bringsNode: false, says: false },
+      ...{
+        imageNames: [],
+        blueprint: spec.blueprint,
+        transport: record.transport,
+        bringsNode: false,
+        says: false,
+        relay: null,
+      },
       bindings: [...bindings, ...egress.bindings, ...mounts, ...own],
       ...{ settings, facts: engine.facts },
     });
@@ -165,10 +186,15 @@ export class Maker {
     return containerId;
   }
 
-  #publishSocket(name: ObjectName): void {
-    if (publishSocket(this.#parts.layout, name)) return;
-    const { settings, engine } = this.#parts;
-    if (this.#mayHideSockets()) throw socketsHidden(settings.docker.runtime ?? engine.facts.defaultRuntime);
+  async #publishSocket(name: ObjectName, blueprint: Blueprint, signal: AbortSignal): Promise<void> {
+    const { settings, engine, layout, world } = this.#parts;
+    if (engine.facts.relaysSockets) {
+      while (!isRelayed(layout, name)) await sleep(world, RELAY_LOOK_MS, signal);
+      return;
+    }
+    if (publishSocket(layout, name)) return;
+    const runtime = runtimeOf(blueprint, settings.docker) ?? engine.facts.defaultRuntime;
+    if (mayHideSockets(runtime, engine.facts)) throw socketsHidden(runtime);
     throw createFailed("its daemon's socket is not there");
   }
 
@@ -186,11 +212,6 @@ export class Maker {
     const { egresses, engine, settings } = this.#parts;
     if (transport === "socket") return egresses.check(blueprint.network);
     if (settings.docker.network !== null) await checkNetwork(engine, settings.docker.network);
-  }
-
-  #mayHideSockets(): boolean {
-    const { settings, engine } = this.#parts;
-    return mayHideSockets(settings.docker.runtime, engine.facts);
   }
 
   #container({ name, spec, record, imageName, image, mounts }: Plan, bindings: readonly Binding[]): Promise<Claimed> {
@@ -211,7 +232,8 @@ export class Maker {
       ],
       bringsNode: runtime.bringsNode,
       transport: record.transport,
-      says: this.#saysReady(record.transport),
+      relay: engine.facts.relaysSockets ? { inside: INSIDE.relayed, outside: socketPath(layout, name) } : null,
+      says: this.#saysReady(record.transport, spec.blueprint),
       settings,
       facts: engine.facts,
     });
@@ -284,8 +306,9 @@ export class Maker {
   }
 
   /** Where the container's sockets may not be seen, it says in its output that it is ready. */
-  #saysReady(transport: Transport): boolean {
-    return transport === "port" || this.#mayHideSockets();
+  #saysReady(transport: Transport, blueprint: Blueprint): boolean {
+    const { settings, engine } = this.#parts;
+    return transport === "port" || mayHideSockets(runtimeOf(blueprint, settings.docker), engine.facts);
   }
 
   #configOf({ spec: { labels, token, blueprint }, image, record }: Plan, egress: PreparedEgress): DaemonConfig {
@@ -295,13 +318,17 @@ export class Maker {
       sandboxId: labels.sandboxId,
       generation: labels.generation,
       token,
-      listen: transport === "port" ? { host: "0.0.0.0", port: DAEMON_PORT } : { path: INSIDE.socket },
-      ready: this.#saysReady(transport) ? { fd: ANNOUNCE_FD } : { path: INSIDE.ready },
+      listen: transport === "port" ? { host: "0.0.0.0", port: DAEMON_PORT } : { path: this.#socketInside() },
+      ready: this.#saysReady(transport, blueprint) ? { fd: ANNOUNCE_FD } : { path: INSIDE.ready },
       orphanTimeoutMs: this.#parts.settings.orphanTimeoutMs,
       environment: { ...BASE_ENVIRONMENT, ...usable, ...egress.environment, ...blueprint.environment },
       defaultCwd: DEFAULT_CWD,
       ownsPidNamespace: true,
     };
+  }
+
+  #socketInside(): string {
+    return this.#parts.engine.facts.relaysSockets ? INSIDE.relayed : INSIDE.socket;
   }
 
   #recordOf(spec: CreateSpec, transport: Transport): ObjectRecord {

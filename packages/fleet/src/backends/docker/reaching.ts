@@ -25,6 +25,7 @@ import type { Egresses } from "./egress.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
 import type { ParsedRef } from "./objects/labels.ts";
+import { localName, madeByLocal } from "./other-backend.ts";
 import type { Pausing } from "./pausing.ts";
 
 export interface ReachingParts {
@@ -58,6 +59,7 @@ export class Reaching {
 
   async attach({ name, containerId }: ParsedRef, target: Target, signal: AbortSignal): Promise<Attachment> {
     const { credentials, pausing } = this.#parts;
+    refuseLocal(target);
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
@@ -85,6 +87,7 @@ export class Reaching {
     signal: AbortSignal,
   ): Promise<void> {
     const { credentials, pausing, aio } = this.#parts;
+    refuseLocal(target);
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
@@ -173,4 +176,8 @@ function lostError(
   cause: unknown,
 ): SandlotError {
   return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause });
+}
+
+function refuseLocal({ ref, sandboxId }: Target): void {
+  if (localName(ref) !== null) throw madeByLocal(sandboxId);
 }

@@ -17,6 +17,7 @@ import { unavailable } from "./engine/trouble.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects, ObjectRecord } from "./objects/container-objects.ts";
 import { fleetFilter, parseLabels, parseRef, partsOf } from "./objects/labels.ts";
+import { localName, withLocal } from "./other-backend.ts";
 
 export interface RemoverParts {
   readonly world: World;
@@ -46,7 +47,8 @@ export class Remover {
     const parsed = parseRef(ref);
     if (parsed === null)
       throw new SandlotError("internal", { problem: `${ref} is no reference of the docker backend` });
-    const { objects, liveness, engine } = this.#parts;
+    const { objects, liveness, engine, layout, world } = this.#parts;
+    if (localName(ref) !== null) return withLocal(layout, world, (local) => local.destroy(ref, signal));
     const object = await objects.get(parsed.name);
     if (!liveness.isOurEngine(object))
       throw unavailable("another engine answers than the one that has the container", [engine.facts.address]);

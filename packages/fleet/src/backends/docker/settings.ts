@@ -19,6 +19,8 @@ export interface DockerSettings extends ConfiguredSettings {
   readonly account: Account;
   /** Whether workspaces are given to that account, or belong to it because it is ours. */
   readonly ownsAccount: boolean;
+  /** Apple's `container`, where that is the engine. */
+  readonly containerProgram: string;
   /** The Node that runs the daemon inside. */
   readonly nodePath: string;
   /** What of the daemon goes inside. */
@@ -47,6 +49,7 @@ export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
     ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints },
     account,
     ownsAccount: uid !== 0,
+    containerProgram: "container",
     nodePath: process.execPath,
     daemon: sandboxdFiles(),
     runtimeDirectory: null,

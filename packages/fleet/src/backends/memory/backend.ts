@@ -138,10 +138,11 @@ function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {
 }
 
 /** Network policies are kept by having no network at all; what remains is what somebody would miss. */
-function checkBlueprint({ image, mounts, limits }: Blueprint): void {
+function checkBlueprint({ image, runtime, mounts, limits }: Blueprint): void {
   const missing = (capability: Capability, neededBy: string) =>
     new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
   if (image !== undefined) throw missing("image", "the blueprint's image");
+  if (runtime !== undefined) throw missing("runtime", "the blueprint's runtime");
   if (mounts.length > 0) throw missing("mounts", "the blueprint's mounts");
   if (Object.values(limits).some((limit) => limit !== undefined)) throw missing("limits", "the blueprint's limits");
 }

@@ -174,6 +174,7 @@ export const lifecycleCases: readonly BackendCase[] = [
     run: async (stage) => {
       const asks: Partial<Record<Capability, Partial<Blueprint>>> = {
         image: { image: "example.org/none:1" },
+        runtime: { runtime: "none-such" },
         limits: { limits: { memoryBytes: 64 * 1024 * 1024 } },
         mounts: { mounts: [{ hostPath: "/tmp", sandboxPath: "/mnt/extra", readOnly: true }] },
       };

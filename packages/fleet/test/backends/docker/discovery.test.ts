@@ -2,15 +2,18 @@
  * Where an engine is looked for, and what is said when there is none.
  */
 
+import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { afterAll, describe, expect, it } from "vitest";
 import { enginePlaces } from "../../../src/backends/docker/engine/discovery.ts";
-import { agreedVersion, connectEngine } from "../../../src/backends/docker/engine/engine.ts";
+import { agreedVersion, connectEngine } from "../../../src/backends/docker/engine/docker-engine.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const home = mkdtempSync(join(tmpdir(), "sl-docker-home-"));
@@ -69,14 +72,12 @@ describe("connecting", () => {
 
   it("is not led astray by DOCKER_HOST once an address is given", async () => {
     const asked: string[] = [];
+    let securityOptions = ["name=seccomp,profile=default", "name=rootless"];
     const server = createServer((request, response) => {
       asked.push(request.url ?? "");
       response.setHeader("content-type", "application/json");
       if (request.url === "/version") response.end(JSON.stringify({ ApiVersion: "1.43", MinAPIVersion: "1.24" }));
-      else
-        response.end(
-          JSON.stringify({ ID: "an-engine", SecurityOptions: ["name=seccomp,profile=default", "name=rootless"] }),
-        );
+      else response.end(JSON.stringify({ ID: "an-engine", SecurityOptions: securityOptions }));
     });
     const socketPath = join(home, "e.sock");
     await new Promise<void>((resolve) => server.listen(socketPath, resolve));
@@ -85,9 +86,61 @@ describe("connecting", () => {
       const engine = await connectEngine([{ address: `unix://${socketPath}`, from: "a test" }], world);
       expect(engine.facts).toMatchObject({ id: "an-engine", apiVersion: "1.43", isRootless: true, hasSeccomp: true });
       expect(asked).toEqual(["/_ping", "/version", "/v1.43/info"]);
+      // Asked again it may be set up differently.
+      securityOptions = ["name=seccomp,profile=unconfined"];
+      await engine.identify();
+      expect(engine.facts).toMatchObject({ id: "an-engine", isRootless: false, hasSeccomp: false });
       engine.close();
     } finally {
       delete process.env.DOCKER_HOST;
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+
+  it("goes by TLS where certificates are named, and shows its own", async () => {
+    const certificates = join(home, "certificates");
+    mkdirSync(certificates, { recursive: true });
+    const openssl = (...args: string[]) => expect(spawnSync("openssl", args, { cwd: certificates }).status).toBe(0);
+    openssl(
+      "req",
+      "-x509",
+      "-newkey",
+      "ed25519",
+      "-nodes",
+      "-keyout",
+      "key.pem",
+      "-out",
+      "cert.pem",
+      "-days",
+      "1",
+      "-subj",
+      "/CN=localhost",
+      "-addext",
+      "subjectAltName=IP:127.0.0.1",
+    );
+    copyFileSync(join(certificates, "cert.pem"), join(certificates, "ca.pem"));
+    const [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map((name) => readFileSync(join(certificates, name)));
+    const server = createSecureServer(
+      { ca, cert, key, requestCert: true, rejectUnauthorized: true },
+      (request, response) => {
+        response.setHeader("content-type", "application/json");
+        response.end(JSON.stringify(request.url === "/version" ? { ApiVersion: "1.43" } : { ID: "by TLS" }));
+      },
+    );
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      const environment = { DOCKER_HOST: address, DOCKER_TLS_VERIFY: "1", DOCKER_CERT_PATH: certificates };
+      const engine = await connectEngine(enginePlaces(null, environment, home, 1_000), world);
+      expect(engine.facts.id).toBe("by TLS");
+      engine.close();
+      // Without them, and with none where they should be.
+      for (const DOCKER_CERT_PATH of ["", join(home, "none-here")])
+        await expect(
+          connectEngine(enginePlaces(null, { DOCKER_HOST: address, DOCKER_CERT_PATH }, home, 1_000), world),
+        ).rejects.toMatchObject({ code: "engine_unavailable" });
+    } finally {
       server.closeAllConnections();
       server.close();
     }

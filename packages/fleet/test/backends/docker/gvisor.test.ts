@@ -53,6 +53,23 @@ usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
         { docker: { runtime: SHOWS } },
       ));
 
+    it("is for the blueprints that name it, whatever the fleet's other sandboxes run on", () =>
+      onStage(engine, async (stage) => {
+        const versionOf = async (of: Blueprint) => {
+          const made = await stage.make(stage.newKey(), { blueprint: of });
+          const { HostConfig } = await engine.docker.getContainer(containerOf(made.created.ref)).inspect();
+          const { stdout } = await (await stage.attach(made.target)).sandbox.exec("cat /proc/version");
+          return [HostConfig.Runtime, /^Linux version 4\.4\.0/.test(stdout)];
+        };
+        expect(await versionOf({ ...blueprint, runtime: SHOWS })).toEqual([SHOWS, true]);
+        expect(await versionOf(blueprint)).toEqual(["runc", false]);
+        // Its network is not the kernel's, so it has no way out, and the others keep theirs.
+        await stage.rejects(
+          stage.make(stage.newKey(), { blueprint: { ...open, runtime: SHOWS } }),
+          "capability_missing",
+        );
+      }));
+
     it("that hides sockets is noticed at once, told by name with what to do about it, and leaves nothing", () =>
       onStage(engine, async (stage, harness) => {
         const backendOf = (runtime: string) =>

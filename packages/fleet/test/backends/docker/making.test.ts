@@ -50,6 +50,18 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
       expect(await stage.refs()).toEqual([]);
     }));
 
+  it("with a runtime that the engine does not have is isolation_unavailable, and says which it has", () =>
+    onEngine(async (stage) => {
+      const failure = await make(stage, { runtime: "kata-not-here" }).catch((error: unknown) => error);
+      expect(isSandlotError(failure, "isolation_unavailable") && failure.details).toMatchObject({
+        problem: expect.stringMatching(/no runtime kata-not-here; it has .*runc/),
+        fix: expect.stringContaining("daemon.json"),
+      });
+      // A shim needs no registration; whether there is one the engine itself finds out.
+      await stage.rejects(make(stage, { runtime: "io.containerd.not-here.v2" }), "isolation_unavailable");
+      expect(await stage.refs()).toEqual([]);
+    }));
+
   it("from an image without a Node, where ours runs in no image, is image_unavailable and says so", () =>
     onEngine(async (stage, harness) => {
       // Not something that a Linux container could run: as on a host of another kind.

@@ -32,6 +32,7 @@ function shape(more: Partial<ContainerShape> = {}): ContainerShape {
     bringsNode: true,
     says: false,
     transport: "socket",
+    relay: null,
     settings: {
       account: { uid: 59_999, gid: 59_998 },
       docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },

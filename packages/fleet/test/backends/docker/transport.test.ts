@@ -6,14 +6,16 @@ import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { hearReady } from "../../../src/backends/docker/container/announcement.ts";
 import { outsideBindings, outsidePath } from "../../../src/backends/docker/container/host-paths.ts";
+import { checkFilter } from "../../../src/backends/docker/container/isolation.ts";
 import { chooseTransport, mayHideSockets } from "../../../src/backends/docker/container/transport.ts";
 import { canGiveWayOut } from "../../../src/backends/docker/egress.ts";
 
 const none: Blueprint["network"] = { mode: "none", allow: [] };
 const open: Blueprint["network"] = { mode: "open", allow: [] };
 const allowlist: Blueprint["network"] = { mode: "allowlist", allow: [{ host: "a.example", ports: [] }] };
-const here = { isOnThisHost: true };
-const elsewhere = { isOnThisHost: false };
+const here = { isOnThisHost: true, relaysSockets: false };
+const elsewhere = { isOnThisHost: false, relaysSockets: false };
+const relaying = { isOnThisHost: false, relaysSockets: true };
 const auto = { transport: "auto", network: null } as const;
 const published = { transport: "auto", network: "sandboxes" } as const;
 
@@ -27,6 +29,14 @@ describe("a transport", () => {
     expect(chooseTransport(published, elsewhere, false, open)).toBe("port");
     expect(chooseTransport(published, here, false, open)).toBe("port");
     expect(chooseTransport({ ...published, transport: "port" }, here, true, open)).toBe("port");
+  });
+
+  it("is a socket that the engine relays, where it does, and nothing else there", () => {
+    expect(chooseTransport(auto, relaying, false, none)).toBe("socket");
+    const missing = expect.objectContaining({ code: "capability_missing" });
+    for (const wish of [open, allowlist])
+      expect(() => chooseTransport(published, relaying, false, wish)).toThrow(missing);
+    expect(() => chooseTransport({ ...published, transport: "port" }, relaying, false, open)).toThrow(missing);
   });
 
   it("is refused, not weakened, for anything else", () => {
@@ -49,6 +59,16 @@ describe("a transport", () => {
     const facts = { isOnThisHost: true, isRootless: false, defaultRuntime: "runc" };
     expect(canGiveWayOut(facts, { hostPaths: {}, runtime: "runsc" })).toBe(false);
     expect(canGiveWayOut(facts, { hostPaths: { "/a": "/b" }, runtime: null })).toBe(false);
+  });
+});
+
+describe("the engine's filter of system calls", () => {
+  it("must be there where containers share the kernel", () => {
+    const facts = { hasSeccomp: false, defaultRuntime: "runc" };
+    const refused = expect.objectContaining({ code: "isolation_unavailable" });
+    expect(() => checkFilter(facts, null)).toThrow(refused);
+    expect(() => checkFilter({ ...facts, hasSeccomp: true }, null)).not.toThrow();
+    expect(() => checkFilter(facts, "runsc")).not.toThrow();
   });
 });
 

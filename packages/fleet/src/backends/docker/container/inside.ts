@@ -21,6 +21,8 @@ export const INSIDE = {
   socketDirectory: `${OURS}/s`,
   socket: `${OURS}/s/d`,
   ready: `${OURS}/s/r`,
+  /** Instead of the socket, where the engine relays it: on the container's own disk, where every account may make it. */
+  relayed: "/tmp/.sandlot-daemon",
   config: `${OURS}/s/c`,
   /** The daemon's own, apart from what commands use: a full `/tmp` must not stop it. */
   temporary: `${OURS}/tmp`,

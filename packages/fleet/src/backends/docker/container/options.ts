@@ -14,11 +14,11 @@ import type { Blueprint } from "../../../backend/blueprint.ts";
 import { memoryFileSystemBytes } from "../../local/limits/index.ts";
 import type { Binding } from "../../local/mounts.ts";
 import { INNER_ACCOUNT } from "../../local/settings.ts";
-import type { EngineFacts } from "../engine/engine.ts";
+import type { ContainerRequest, EngineFacts, SocketRelay } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";
 import { outsideBindings } from "./host-paths.ts";
 import { firstCommand, INSIDE } from "./inside.ts";
-import { DAEMON_PORT, type Transport } from "./transport.ts";
+import { DAEMON_PORT, runtimeOf, type Transport } from "./transport.ts";
 
 export interface ContainerShape {
   readonly name: string;
@@ -33,6 +33,8 @@ export interface ContainerShape {
   /** Whether the daemon announces itself in the container's output. */
   readonly says: boolean;
   readonly transport: Transport;
+  /** Where the engine carries the daemon's socket; `null` where it does not. */
+  readonly relay: SocketRelay | null;
   readonly settings: Pick<DockerSettings, "account" | "docker">;
   readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers" | "isPodman" | "ceilings">;
 }
@@ -51,10 +53,11 @@ const MASKED_PATHS = [
   .map((name) => `/proc/${name}`)
   .concat(["/sys/devices/virtual/powercap", "/sys/firmware"]);
 
-export function containerOptions(shape: ContainerShape): Docker.ContainerCreateOptions {
+export function containerOptions(shape: ContainerShape): ContainerRequest {
   const { labels, blueprint, settings } = shape;
   const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames, shape.says);
   const publishing = publishingOf(shape);
+  const runtime = runtimeOf(blueprint, settings.docker);
   return {
     name: shape.name,
     Image: shape.image,
@@ -72,6 +75,7 @@ export function containerOptions(shape: ContainerShape): Docker.ContainerCreateO
     AttachStderr: false,
     OpenStdin: false,
     Tty: false,
+    ...(shape.relay === null ? {} : { relay: shape.relay }),
     ...publishing.container,
     HostConfig: {
       NetworkMode: "none",
@@ -86,7 +90,7 @@ export function containerOptions(shape: ContainerShape): Docker.ContainerCreateO
       IpcMode: "private",
       ...({ CgroupnsMode: "private" } satisfies { CgroupnsMode: string }),
       ...(shape.facts.remapsUsers ? { UsernsMode: "host" } : {}),
-      ...(settings.docker.runtime === null ? {} : { Runtime: settings.docker.runtime }),
+      ...(runtime === null ? {} : { Runtime: runtime }),
       ...limitsOf(blueprint.limits, shape.facts.ceilings),
       Mounts: outsideBindings(shape.bindings, settings.docker.hostPaths).map(mountOf),
       Tmpfs: memoryFileSystems(shape),

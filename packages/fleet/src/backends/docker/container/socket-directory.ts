@@ -88,6 +88,11 @@ export function publishSocket(layout: Layout, name: ObjectName): boolean {
   return true;
 }
 
+/** Whether the engine has put the daemon's socket where the fleet connects. The container cannot reach that place. */
+export function isRelayed(layout: Layout, name: ObjectName): boolean {
+  return lstatSync(socketPath(layout, name), { throwIfNoEntry: false })?.isSocket() === true;
+}
+
 /** What only the start needed. */
 export function clearStart(layout: Layout, name: ObjectName): void {
   for (const file of ["c", "r"]) rmSync(join(socketDirectory(layout, name), file), { force: true });

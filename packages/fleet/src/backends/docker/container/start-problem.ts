@@ -7,6 +7,7 @@ import type { Binding } from "../../local/mounts.ts";
 import { createFailed, EngineRefusal } from "../engine/trouble.ts";
 import { unusable } from "./images.ts";
 import { NO_RUNTIME } from "./inside.ts";
+import { runtimeUnknown } from "./isolation.ts";
 
 /** The container has ended before it was ready. */
 class EarlyEnd extends Error {
@@ -20,6 +21,9 @@ interface EndState {
 }
 
 const SAID_MAX_CHARACTERS = 2_000;
+/** In the words of engines before 23, of later ones, and of containerd when there is no program behind a name. */
+const UNKNOWN_RUNTIME =
+  /(?:unknown runtime specified |unknown or invalid runtime name: |runtime "(?=[^"]+" binary not installed))([^\s"]+)/i;
 
 export function explainExit(state: EndState | null, said: string): Error {
   if (state === null) return new EarlyEnd("it was removed before it was ready");
@@ -38,6 +42,8 @@ export function explainCreate(error: unknown, image: string, mounts: readonly Bi
   if (/exec format error/i.test(message)) return unusable(image, "it is for another kind of processor", error);
   if (message.includes(NO_RUNTIME))
     return unusable(image, "it has no Node, and this machine's cannot run in it", error);
+  const unknown = UNKNOWN_RUNTIME.exec(message)?.[1];
+  if (unknown !== undefined) return runtimeUnknown(unknown, [], error);
   return missingSource(message, mounts) ?? createFailed(message, error);
 }
 

@@ -9,6 +9,7 @@
  * - A runtime that may hide sockets has no way out of ours either. So with it an open network is published from the start, and what has
  *   no network is refused when it is seen that its socket is hidden.
  * - The engine picks the port. Nobody looks for a free one.
+ * - An engine that relays sockets has no other way, and no network that its sandboxes would be alone in.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -32,15 +33,25 @@ type Wanted = Pick<ConfiguredDocker, "transport" | "network">;
  */
 export function chooseTransport(
   { transport, network }: Wanted,
-  facts: Pick<EngineFacts, "isOnThisHost">,
+  facts: Pick<EngineFacts, "isOnThisHost" | "relaysSockets">,
   givesWayOut: boolean,
   wish: Blueprint["network"],
 ): Transport {
-  const sharesSockets = transport === "socket" || (transport === "auto" && facts.isOnThisHost);
+  if (facts.relaysSockets && (transport === "port" || wish.mode !== "none"))
+    throw notWithoutSocket(transport === "port" ? "a port that the engine picks" : `network ${wish.mode}`);
+  const sharesSockets = transport === "socket" || (transport === "auto" && (facts.isOnThisHost || facts.relaysSockets));
   if (sharesSockets && (wish.mode === "none" || givesWayOut)) return "socket";
   const problem = transport === "socket" ? `network ${wish.mode}` : publishProblem(network, wish);
   if (problem !== null) throw notWithoutSocket(problem);
   return "port";
+}
+
+/** The engine's name for what a sandbox is isolated with; `null` for whatever the engine itself uses. */
+export function runtimeOf(
+  { runtime }: Pick<Blueprint, "runtime">,
+  docker: Pick<ConfiguredDocker, "runtime">,
+): string | null {
+  return runtime ?? docker.runtime;
 }
 
 /** Whether anything may be published at all. */

@@ -7,7 +7,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export interface EnginePlace {
@@ -15,6 +15,8 @@ export interface EnginePlace {
   readonly address: string;
   /** Who says so, for a person. */
   readonly from: string;
+  /** A directory with `ca.pem`, `cert.pem` and `key.pem`, where it is reached by TLS. */
+  readonly certificates?: string;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -26,11 +28,19 @@ export function enginePlaces(
   home: string,
   uid: number,
 ): readonly EnginePlace[] {
-  if (configured !== null) return [{ address: configured, from: "docker.host" }];
+  const named = (address: string, from: string) => [{ address, from, ...certificatesFor(address, environment, home) }];
+  if (configured !== null) return named(configured, "docker.host");
   const { DOCKER_HOST, DOCKER_CONTEXT } = environment;
-  if (DOCKER_HOST !== undefined && DOCKER_HOST !== "") return [{ address: DOCKER_HOST, from: "DOCKER_HOST" }];
+  if (DOCKER_HOST !== undefined && DOCKER_HOST !== "") return named(DOCKER_HOST, "DOCKER_HOST");
   const context = contextPlace(DOCKER_CONTEXT, environment, home);
   return context === null ? usualPlaces(environment, home, uid) : [context];
+}
+
+/** As Docker's own tools do: `DOCKER_CERT_PATH`, or their own directory when `DOCKER_TLS_VERIFY` asks for TLS. */
+function certificatesFor(address: string, environment: Environment, home: string): Pick<EnginePlace, "certificates"> {
+  const { DOCKER_CERT_PATH = "", DOCKER_TLS_VERIFY = "" } = environment;
+  if (!/^(tcp|https):/.test(address) || (DOCKER_CERT_PATH === "" && DOCKER_TLS_VERIFY === "")) return {};
+  return { certificates: DOCKER_CERT_PATH || (environment.DOCKER_CONFIG ?? join(home, ".docker")) };
 }
 
 function usualPlaces(environment: Environment, home: string, uid: number): readonly EnginePlace[] {
@@ -57,7 +67,12 @@ function contextPlace(chosen: string | undefined, environment: Environment, home
   const meta = readJson(join(directory, "contexts/meta", key, "meta.json"));
   const address = stringAt(meta, "Endpoints", "docker", "Host");
   // An address that cannot be used says so when it is tried.
-  return { address: address ?? `context:${name}`, from: `context ${name}` };
+  const certificates = join(directory, "contexts/tls", key, "docker");
+  return {
+    address: address ?? `context:${name}`,
+    from: `context ${name}`,
+    ...(existsSync(certificates) ? { certificates } : {}),
+  };
 }
 
 function readJson(path: string): unknown {

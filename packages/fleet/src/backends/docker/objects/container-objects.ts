@@ -83,10 +83,13 @@ export function dockerLayout(home: string, fleetId: FleetId, runtimeDirectory: s
 }
 
 export class ContainerObjects {
+  /** The fleet's directory. */
+  readonly root: string;
   readonly #directory: string;
   readonly #pid: number;
 
   constructor(layout: Layout, self: ProcessIdentity) {
+    this.root = layout.root;
     this.#directory = layout.objects;
     this.#pid = self.pid;
   }

@@ -7,6 +7,7 @@ import { z } from "zod";
 import type { Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { ObjectName } from "../../local/objects/layout.ts";
+import { localName } from "../other-backend.ts";
 
 const FLEET = "sandlot.fleet";
 const SANDBOX = "sandlot.sandbox";
@@ -80,16 +81,18 @@ export interface ParsedRef {
 }
 
 const NONE = "-";
-const REF_PATTERN = /^([0-9a-f]{12,64}|-)\/([A-Za-z0-9_-]+)$/;
+/** Apple's container has no ids but names. */
+const REF_PATTERN = /^([0-9a-f]{12,64}|sandlot-[A-Za-z0-9_-]+|-)\/([A-Za-z0-9_-]+)$/;
 
 export function formatRef({ containerId, name }: ParsedRef): EngineRef {
   return `${containerId ?? NONE}/${name}` as EngineRef;
 }
 
+/** Also of what the local backend has made, which has no container. `null` for what no backend has. */
 export function parseRef(ref: EngineRef): ParsedRef | null {
-  const [, id, name] = REF_PATTERN.exec(ref) ?? [];
-  if (id === undefined || name === undefined) return null;
-  return { containerId: id === NONE ? null : id, name };
+  const [, id, name = localName(ref)] = REF_PATTERN.exec(ref) ?? [];
+  if (name === null) return null;
+  return { containerId: id === undefined || id === NONE ? null : id, name };
 }
 
 /** `<sandboxId>-<generation>`, taken apart. */

@@ -1,0 +1,25 @@
+#!/bin/sh
+# What is done to the image when its packages are there: run by root in its own root, by `Dockerfile` and by `../build.mjs`.
+set -eu
+
+# Whoever starts a container of it by hand is nobody in particular. Sandlot itself brings the account that a workspace belongs to.
+groupadd --gid 1000 sandbox
+useradd --uid 1000 --gid 1000 --create-home --shell /bin/bash sandbox
+
+ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
+ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
+chmod 0755 /usr/local/lib/node_modules/npm/bin/npm-cli.js /usr/local/lib/node_modules/npm/bin/npx-cli.js
+
+# Nobody inside becomes another account, so no program has to be able to.
+find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+
+# Files that only people at a terminal read, other languages, and what apt and Python can make again. Licences stay.
+find /usr/share/doc -depth -type f ! -name copyright -delete
+find /usr/share/doc -depth -type d -empty -delete
+find /usr/share/doc -xtype l -delete
+rm -rf /usr/share/man /usr/share/info /usr/share/lintian /usr/share/linda /usr/share/groff
+find /usr/share/locale -mindepth 1 -maxdepth 1 ! -name locale.alias -exec rm -rf {} +
+rm -rf /usr/local/lib/node_modules/npm/docs /usr/local/lib/node_modules/npm/man
+find /usr/lib/python3 /usr/lib/python3.11 -depth -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
+rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/* /tmp/* /var/tmp/*
+rm -f /etc/machine-id /opt/packages.txt /opt/setup.sh

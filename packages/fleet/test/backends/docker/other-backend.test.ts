@@ -1,0 +1,78 @@
+/**
+ * One home, first with the local backend, then with an engine: threads that have a sandbox of the other kind are told so, nobody
+ * is ended for it, and their workspaces come over.
+ */
+
+import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isSandlotError } from "@sandlot/contract";
+import { expect, it, onTestFinished } from "vitest";
+import type { FleetConfig } from "../../../src/config/schema.ts";
+import type { Fleet } from "../../../src/fleet.ts";
+import { openFleet } from "../../../src/open-fleet.ts";
+import { systemWorld } from "../../../src/world/system-world.ts";
+import { describeOnEngine } from "./on-engine.ts";
+
+const world = systemWorld();
+
+describeOnEngine("a home that was the local backend's", (_onEngine, { host, image }) => {
+  it("says whose a sandbox is, ends it only when it is told to, and takes the workspace over", {
+    timeout: 120_000,
+  }, async () => {
+    const home = mkdtempSync(join(tmpdir(), "sl-other-"));
+    chmodSync(home, 0o755);
+    const common = { home, fleetId: `other-${world.randomHex(3)}`, housekeepingIntervalMs: 200 };
+    const local: FleetConfig = { ...common, backend: "local" };
+    const docker: FleetConfig = { ...common, backend: "docker", docker: { host, image, pull: "never" } };
+    const objects = () => readdirSync(join(home, common.fleetId, "objects"));
+    onTestFinished(async () => {
+      // Nothing of a test that has failed stays.
+      if (objects().length > 0) await using(local, (fleet) => fleet.destroy({ thread: "t" }, { force: true }));
+      rmSync(home, { recursive: true, force: true });
+    });
+    const generation = await using(local, (fleet) => write(fleet, "kept"));
+    await using(docker, async (fleet) => {
+      const refused = await fleet.acquire({ thread: "t" }).catch((error: unknown) => error);
+      expect(isSandlotError(refused, "sandbox_unreachable") && refused.details.problem).toMatch(
+        /local backend.*sandlot rm/,
+      );
+      // Housekeeping has looked at it meanwhile.
+      await new Promise((resolve) => setTimeout(resolve, 600));
+      expect((await fleet.find({ thread: "t" }))?.state).toBe("parked");
+    });
+    // It was left alone: the same sandbox, warm.
+    expect(await using(local, (fleet) => read(fleet))).toMatchObject({ generation, note: "kept\n", kind: "same" });
+    await using(docker, async (fleet) => {
+      expect(await fleet.destroy({ thread: "t" })).toBe("stopped");
+      expect(objects()).toEqual([]);
+      const moved = await read(fleet);
+      expect(moved).toMatchObject({ note: "kept\n", kind: "restored" });
+      expect(moved.generation).toBeGreaterThan(generation);
+      await fleet.destroy({ thread: "t" }, { purge: true });
+    });
+  });
+});
+
+async function using<T>(config: FleetConfig, run: (fleet: Fleet) => Promise<T>): Promise<T> {
+  const fleet = await openFleet(config);
+  try {
+    return await run(fleet);
+  } finally {
+    await fleet.close();
+  }
+}
+
+async function write(fleet: Fleet, text: string): Promise<number> {
+  const lease = await fleet.acquire({ thread: "t" });
+  await lease.sandbox.exec(`echo ${text} > note`);
+  await lease.release();
+  return lease.generation;
+}
+
+async function read(fleet: Fleet): Promise<{ generation: number; note: string; kind: string }> {
+  const lease = await fleet.acquire({ thread: "t" });
+  const { stdout } = await lease.sandbox.exec("cat note");
+  await lease.release();
+  return { generation: lease.generation, note: stdout, kind: lease.recovery.kind };
+}
