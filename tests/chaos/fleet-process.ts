@@ -1,31 +1,70 @@
 /**
  * A process of the fleet that is going to be killed. Says what it is about to do, one word a line, and does it.
  *
- *   node --conditions=sandlot-source fleet-process.ts '<config>'       stdin: the thread to work in, once it is "open"
+ *   node --conditions=sandlot-source fleet-process.ts '<config>'       stdin: an `Order`, once it is "open"
+ *
+ * Where it is told after which word, and how long after it, another thread of it sends the signal: from outside, a stage of a
+ * millisecond could not be hit, and from the thread that works, only where that one waits.
  */
 
 import { flushCompileCache } from "node:module";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { isSandlotError } from "@sandlot/contract";
 import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
 
-/** A pipe is written to before this returns, so that whoever kills us knows what we were at. */
+export interface Order {
+  readonly thread: string;
+  readonly blueprint: string;
+  readonly kill: { readonly after: string; readonly ms: number } | null;
+}
+
+/** Microseconds until the signal, once it is due. */
+const due = new Int32Array(new SharedArrayBuffer(8));
+const KILLER = `
+  const due = require("node:worker_threads").workerData;
+  Atomics.wait(due, 0, 0);
+  Atomics.wait(due, 1, 0, due[0] / 1000);
+  process.kill(process.pid, "SIGKILL");
+`;
+new Worker(KILLER, { eval: true, workerData: due }).unref();
+const REST_MS = 50;
+let kill: Order["kill"] = null;
+
+/** A pipe is written to before this returns, so that whoever hears of the end knows what we were at. */
 function say(word: string): void {
   process.stdout.write(`${word}\n`);
+  if (word !== kill?.after) return;
+  Atomics.store(due, 0, Math.max(1, Math.round(kill.ms * 1_000)));
+  Atomics.notify(due, 0);
 }
 
 const fleet = await openFleet(JSON.parse(process.argv[2] ?? "{}"));
 // A process that is killed writes no cache, and the next ones would have to compile everything again.
 flushCompileCache();
 say("open");
-for await (const thread of createInterface({ input: process.stdin })) {
-  for (;;) await turn(thread);
+for await (const line of createInterface({ input: process.stdin })) {
+  const order: Order = JSON.parse(line);
+  kill = order.kill;
+  for (;;) {
+    try {
+      await turn(order);
+    } catch (error) {
+      // Refused, as on a machine that is too busy: said, and tried again. Anything else is a bug.
+      if (!isSandlotError(error) || error.code === "internal") throw error;
+      say("refused");
+      await sleep(REST_MS);
+    }
+  }
 }
 // Whoever started us is gone.
 process.exit(0);
 
-async function turn(thread: string): Promise<void> {
-  say("create");
-  const lease = await fleet.acquire({ thread });
+async function turn({ thread, blueprint }: Order): Promise<void> {
+  const blanks = blueprint === "pooled" ? (await fleet.list()).filter(({ state }) => state === "blank") : [];
+  say(blanks.length > 0 ? "bind" : "create");
+  const lease = await fleet.acquire({ thread, blueprint });
   say("lease");
   await lease.sandbox.exec("echo written > note");
   say("wrote");
@@ -35,6 +74,6 @@ async function turn(thread: string): Promise<void> {
   say("released");
   say("stop");
   // Refused while somebody else waits for it, which is as good.
-  await fleet.destroy({ thread }).catch(() => say("refused"));
+  await fleet.destroy({ thread });
   say("stopped");
 }

@@ -5,7 +5,7 @@
  * the time until the sandbox was usable again is taken.
  *
  *   npm run chaos -- --backend docker --runs 200      fleets killed 200 times, and everything else a few times
- *   npm run chaos -- --quick                          some fifteen deeds, for CI
+ *   npm run chaos -- --quick                          a dozen deeds, for CI
  *   npm run chaos -- --only engine                    one kind of deed: fleet, container or engine
  *
  * READ deeds/ for what is done, and stage/yard.ts for what must hold afterwards. The seed decides what is drawn; how long
@@ -14,9 +14,9 @@
 
 import { parseArgs } from "node:util";
 import { Random } from "../simulation/schedule/random.ts";
-import { containerDeeds } from "./deeds/container-deeds.ts";
+import { containerDeeds, leasedContainers } from "./deeds/container-deeds.ts";
 import { engineDiskFull, engineFreeze, engineKill, engineKillLiving, engineRestart } from "./deeds/engine-deeds.ts";
-import { fleetKills } from "./deeds/fleet-kills.ts";
+import { fleetKills, powerCut } from "./deeds/fleet-kills.ts";
 import { ChaosEngine } from "./stage/engine.ts";
 import { KILL_STAGES, Tally } from "./stage/tally.ts";
 import { Yard } from "./stage/yard.ts";
@@ -24,7 +24,10 @@ import { Yard } from "./stage/yard.ts";
 /** From this many kills on, every stage must have been hit this often: fewer would prove little. */
 const FULL_RUN_KILLS = 150;
 const HITS_MIN = 20;
-const QUICK_KILLS = 5;
+const QUICK_KILLS = 6;
+/** How often everything else is done in a run that is not quick: once for so many kills, and several times at least. */
+const KILLS_PER_ROUND = 50;
+const ROUNDS_MIN = 3;
 
 const { values } = parseArgs({
   options: {
@@ -47,13 +50,12 @@ async function main(): Promise<number> {
     return usage("--runs and --seed take whole numbers");
   const { only } = values;
   if (only !== undefined && !["fleet", "container", "engine"].includes(only)) return usage(`there is no deed ${only}`);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
   const engine = await ChaosEngine.open();
   if (typeof engine === "string") {
     console.log(`no Docker engine: ${engine}`);
     return process.env.CI === "true" ? 1 : 0;
   }
-  process.on("exit", () => engine.endNow());
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
   console.log(`chaos: ${kills} kills, seed ${seed}, engine in ${engine.place}`);
   const tally = new Tally();
   const startedAt = performance.now();
@@ -67,21 +69,24 @@ async function run(
   { kills, seed, only }: { kills: number; seed: number; only: string | undefined },
 ): Promise<void> {
   const yard = new Yard(engine, tally);
-  const rounds = values.quick ? 1 : 3;
+  const rounds = values.quick ? 1 : Math.max(ROUNDS_MIN, Math.ceil(kills / KILLS_PER_ROUND));
+  const random = new Random(seed);
+  const is = (kind: string) => only === undefined || only === kind;
   try {
     await yard.open();
-    if (only === undefined || only === "container") await containerDeeds(yard, rounds);
-    if (only === undefined || only === "engine") {
+    if (is("container")) await (values.quick ? leasedContainers(yard) : containerDeeds(yard, rounds));
+    if (is("engine")) {
       for (let round = 0; round < rounds; round += 1) {
         await engineDiskFull(yard);
-        await engineFreeze(yard);
         await engineKill(yard);
         if (values.quick) continue;
+        await engineFreeze(yard);
         await engineRestart(yard);
         await engineKillLiving(yard);
+        await powerCut(yard, random, round);
       }
     }
-    if (only === undefined || only === "fleet") await fleetKills(yard, new Random(seed), kills);
+    if (is("fleet")) await fleetKills(yard, random, kills);
   } catch (error) {
     tally.violated(`the run ended: ${error instanceof Error ? error.stack : String(error)}`);
   } finally {

@@ -28,9 +28,8 @@ describe("/v1/bash", () => {
     const made = await client.data(SCHEMAS.bashSession, "/v1/bash/sessions/create", { session_id: "s" });
     expect(made).toMatchObject({ session_id: "s", status: "ready", command_count: 0, working_dir: root });
     await client.data(SCHEMAS.bashExec, "/v1/bash/exec", { session_id: "s", command: "sleep 60", async_mode: true });
-    const sessions = z.object({ sessions: z.array(SCHEMAS.bashSession) });
-    const listed = await client.data(sessions, "/v1/bash/sessions", undefined, "GET");
-    expect(listed.sessions[0]).toMatchObject({ session_id: "s", current_command: "sleep 60", command_count: 1 });
+    const listed = await client.data(z.array(SCHEMAS.bashSession), "/v1/bash/sessions", undefined, "GET");
+    expect(listed[0]).toMatchObject({ session_id: "s", current_command: "sleep 60", command_count: 1 });
     const closed = await client.data(SCHEMAS.bashSession, "/v1/bash/sessions/s/close", undefined);
     expect(closed.status).toBe("closed");
     await client.failure(z.null(), "/v1/bash/sessions/s/close", undefined);
@@ -64,6 +63,11 @@ describe("/v1/bash", () => {
     await client.failure(z.null(), "/v1/bash/kill", { session_id: "u", signal: "SIGNONE" });
     await client.failure(z.null(), "/v1/bash/exec", { command: "true", exec_dir: "/nowhere" });
     await client.failure(z.null(), "/v1/bash/exec", { command: "true", env: { "NOT A NAME": "x" } });
+    const unset = await client.data(SCHEMAS.bashExec, "/v1/bash/exec", {
+      command: 'echo "[$A$B]"',
+      env: { A: null, B: "b" },
+    });
+    expect(unset.stdout).toBe("[b]\n");
   });
 });
 

@@ -38,7 +38,19 @@ describe("who may ask", () => {
   it("hears what there is not", async () => {
     const { client } = await open();
     expect((await client.ask("GET", "/v1/browser/info")).status).toBe(404);
-    expect((await client.ask("GET", "/v1/shell/exec")).status).toBe(404);
+    expect((await client.ask("GET", "/v1/shell/exec")).status).toBe(405);
+    expect((await client.ask("POST", "/v1/sandbox", {})).status).toBe(405);
+  });
+
+  it("is served however the base address and the path were put together", async () => {
+    const directory = temporaryDirectory();
+    await startDaemon({ config: { aioListen: { path: join(directory, "aio") } } });
+    const client = new AioClient(join(directory, "aio"), {});
+    for (const path of ["//v1/sandbox", "/v1/sandbox/", "/v1//sandbox?unknown=1"])
+      expect([path, (await client.ask("GET", path)).status]).toEqual([path, 200]);
+    const fern = { "x-fern-language": "Python", accept: "*/*", "accept-encoding": "gzip, deflate" };
+    const body = { command: "echo in", no_change_timeout: 600, invented: { deep: [1] } };
+    expect((await client.ask("POST", "//v1/shell/exec", body, fern)).status).toBe(200);
   });
 });
 
@@ -310,6 +322,25 @@ describe("/v1/file", () => {
       old_str: "1",
       new_str: "x",
     });
+  });
+
+  it("takes a file of 50 MiB as clients send it, and says by status that more is too much", {
+    timeout: 60_000,
+  }, async () => {
+    const { client, path } = await open();
+    const content = Buffer.alloc(50 * 1024 * 1024, 7).toString("base64");
+    const file = path("large.bin");
+    const written = await client.data(SCHEMAS.fileWrite, "/v1/file/write", { file, content, encoding: "base64" });
+    expect(written.bytes_written).toBe(50 * 1024 * 1024);
+    expect(statSync(file).size).toBe(50 * 1024 * 1024);
+    const much = Buffer.alloc(141 * 1024 * 1024, 32);
+    const refused = await client.ask("POST", "/v1/file/write", much);
+    expect([refused.status, JSON.parse(refused.body.toString()).detail]).toEqual([
+      413,
+      expect.stringContaining("bytes"),
+    ]);
+    // The connection, and the daemon, go on.
+    expect((await client.ask("GET", "/v1/sandbox")).status).toBe(200);
   });
 
   it("takes an upload", async () => {

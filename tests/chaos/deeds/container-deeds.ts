@@ -3,11 +3,12 @@
  * memory. What ran says so, the next use works, and the workspace is as it was.
  */
 
+import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type Docker from "dockerode";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
-import type { Yard } from "../stage/yard.ts";
+import { ORPHAN_TIMEOUT_MS, type Yard } from "../stage/yard.ts";
 
 interface ContainerDeed {
   readonly name: string;
@@ -19,18 +20,22 @@ interface ContainerDeed {
 /** A command that was under way when its sandbox ended is told so within this. */
 const TOLD_MS = 15_000;
 const STARVING_MS = 15_000;
+const PAUSE_TRIES = 10;
+/** After its grace. */
+const GONE_MS = 60_000;
+const LOOK_MS = 100;
 
 const UNDER_LEASE: readonly ContainerDeed[] = [
   { name: "a leased container killed", act: (container) => container.kill(), survives: false },
   { name: "a leased container removed", act: (container) => container.remove({ force: true }), survives: false },
-  { name: "a leased container paused", act: (container) => container.pause(), survives: true },
+  { name: "a leased container paused", act: pause, survives: true },
   { name: "a leased container out of memory", act: runOutOfMemory, survives: false },
 ];
 
 const PARKED: readonly ContainerDeed[] = [
   { name: "a parked container killed", act: (container) => container.kill(), survives: false },
   { name: "a parked container removed", act: (container) => container.remove({ force: true }), survives: false },
-  { name: "a parked container paused", act: (container) => container.pause(), survives: true },
+  { name: "a parked container paused", act: pause, survives: true },
 ];
 
 const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; readonly act: ContainerDeed["act"] }[] = [
@@ -42,10 +47,15 @@ const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; read
 
 export async function containerDeeds(yard: Yard, rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {
-    for (const deed of UNDER_LEASE) await yard.deed(deed.name, () => underLease(yard, deed, `leased-${round}`));
+    await leasedContainers(yard, round);
     for (const deed of PARKED) await yard.deed(deed.name, () => whileParked(yard, deed, `parked-${round}`));
     for (const deed of IN_THE_MAKING) await yard.deed(deed.name, () => inTheMaking(yard, deed, `made-${round}`));
+    await yard.deed("an orphan by its labels, gone", () => orphaned(yard));
   }
+}
+
+export async function leasedContainers(yard: Yard, round = 0): Promise<void> {
+  for (const deed of UNDER_LEASE) await yard.deed(deed.name, () => underLease(yard, deed, `leased-${round}`));
 }
 
 async function underLease(yard: Yard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
@@ -87,7 +97,11 @@ async function whileParked(yard: Yard, { name, act, survives }: ContainerDeed, t
 /** The acquire under way is served or refused, and the next one is served. */
 async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
   const { docker } = yard.engine;
-  const filters = { type: ["container" as const], event: [deed.at], label: [`sandlot.fleet=${yard.fleetId}`] };
+  const filters = {
+    type: ["container" as const],
+    event: [deed.at],
+    label: [`sandlot.fleet=${yard.fleetId}`, "sandlot.thread"],
+  };
   const stream = await docker.getEvents({ filters });
   const done = new Promise<unknown>((resolve) => {
     stream.once("data", (line: Buffer) => {
@@ -103,6 +117,44 @@ async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thr
   const usableMs = await yard.usable(thread, since, null, await waiting);
   await yard.end(thread);
   return usableMs;
+}
+
+/** A container with the fleet's labels that no record knows: it goes, but not before its grace, since somebody may be making it. */
+async function orphaned(yard: Yard): Promise<number> {
+  const sandboxId = randomBytes(5).toString("hex");
+  const generation = String(Date.now());
+  const labels = { fleet: yard.fleetId, sandbox: sandboxId, generation, blueprint: "unknown", place: "home" };
+  const since = performance.now();
+  const container = await yard.engine.docker.createContainer({
+    ...{ Image: yard.engine.image, Cmd: ["sleep", "100000"], name: `sandlot-${sandboxId}-${generation}` },
+    Labels: Object.fromEntries(Object.entries(labels).map(([name, value]) => [`sandlot.${name}`, value])),
+    HostConfig: { NetworkMode: "none" },
+  });
+  await container.start();
+  const isGone = () =>
+    container.inspect().then(
+      () => false,
+      ({ statusCode }: { statusCode?: number }) => statusCode === 404,
+    );
+  while (!(await isGone())) {
+    if (performance.now() - since > ORPHAN_TIMEOUT_MS + GONE_MS) throw new Error("an orphan is still there");
+    await sleep(LOOK_MS);
+  }
+  const ms = performance.now() - since;
+  if (ms < ORPHAN_TIMEOUT_MS - LOOK_MS) yard.tally.violated(`an orphan was ended after ${ms.toFixed(0)} ms`);
+  return ms;
+}
+
+/** On a busy machine the engine may give up before the kernel has stopped every process. */
+async function pause(container: Docker.Container): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await container.pause();
+    } catch (error) {
+      if (tries === PAUSE_TRIES || !String(error).includes("unable to freeze")) throw error;
+      await sleep(LOOK_MS * tries);
+    }
+  }
 }
 
 /** Its first process is made what the kernel ends first, before the command that takes all memory. */

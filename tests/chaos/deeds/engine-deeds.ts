@@ -88,11 +88,10 @@ export async function engineDiskFull(yard: Yard): Promise<void> {
       } finally {
         engine.empty();
       }
-      const usableMs = await load.served(performance.now());
-      for (const index of [0, 1]) await yard.end(`full-${index}`);
-      return usableMs;
+      return await load.served(performance.now());
     } finally {
       await load.end();
+      for (const index of [0, 1]) await yard.end(`full-${index}`);
     }
   });
 }

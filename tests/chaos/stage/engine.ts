@@ -51,6 +51,7 @@ export class ChaosEngine {
       await held.release();
     }
     const engine = new ChaosEngine();
+    process.on("exit", () => engine.endNow());
     try {
       engine.#makeDisk();
       await engine.start(false);

@@ -1,6 +1,7 @@
 /**
  * Everything of one fleet that is on this machine: containers of the engine's, its networks and volumes, and the files and
- * directories that are made for a sandbox.
+ * directories that are made for a sandbox. What belongs to a sandbox that is meant to be there (a blank that waits) is not
+ * left behind.
  */
 
 import { readdirSync } from "node:fs";
@@ -8,16 +9,28 @@ import { join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import type Docker from "dockerode";
 import { dockerLayout } from "../../../packages/fleet/src/backends/docker/objects/container-objects.ts";
+import { egressPath, socketPath } from "../../../packages/fleet/src/backends/local/objects/layout.ts";
 
 /** Below the fleet's directory. What every sandbox shares (`frames`) stays. */
-const DIRECTORIES = ["containers", "slots", "markers", "quarantine", "homes/.trash"];
+const DIRECTORIES = ["containers", "slots", "markers", "quarantine", "aio", "homes/.trash"];
 /** What outlives a workspace that was purged: which generation used it last, and whose it was. */
 const OF_A_PURGED_HOME = /^(fence\.|names\.json$)/;
 
-export async function leftovers(docker: Docker, home: string, fleetId: FleetId): Promise<readonly string[]> {
+/** `meant`: the sandboxes that are to be there. */
+export async function leftovers(
+  docker: Docker,
+  { home, fleetId }: { readonly home: string; readonly fleetId: FleetId },
+  meant: readonly { readonly sandboxId: string; readonly generation: number }[],
+): Promise<readonly string[]> {
   const layout = dockerLayout(home, fleetId, "/tmp");
+  const names = meant.map(({ sandboxId, generation }) => `${sandboxId}-${generation}`);
+  const hashed = names.flatMap((name) => [socketPath(layout, name), egressPath(layout, name)]);
+  const isMeant = (path: string) =>
+    meant.some(({ sandboxId }) => path.includes(sandboxId)) || hashed.some((one) => path.startsWith(one));
   const places = [...DIRECTORIES.map((name) => join(layout.root, name)), layout.sockets, layout.egress];
-  const files = places.flatMap((place) => entries(place).map((name) => join(place, name)));
+  const files = places
+    .flatMap((place) => entries(place).map((name) => join(place, name)))
+    .filter((path) => !isMeant(path));
   const homes = entries(join(layout.root, "homes")).filter((name) => !name.startsWith("."));
   const data = homes.flatMap((home) =>
     entries(join(layout.root, "homes", home))
@@ -25,7 +38,8 @@ export async function leftovers(docker: Docker, home: string, fleetId: FleetId):
       .map((name) => join(layout.root, "homes", home, name)),
   );
   const labelled = { label: [`sandlot.fleet=${fleetId}`] };
-  const containers = await docker.listContainers({ all: true, filters: labelled });
+  const all = await docker.listContainers({ all: true, filters: labelled });
+  const containers = all.filter(({ Labels }) => !isMeant(Labels["sandlot.sandbox"] ?? ""));
   const networks = (await docker.listNetworks()).filter(({ Name }) => !BUILT_IN.has(Name));
   const { Volumes } = await docker.listVolumes();
   return [

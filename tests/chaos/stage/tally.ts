@@ -4,7 +4,7 @@ export class Tally {
   readonly violations: string[] = [];
   readonly usableMs = new Map<string, number[]>();
   /** Fleets killed, by what they were at. */
-  readonly kills: Record<KillStage, number> = { create: 0, ready: 0, lease: 0, release: 0, stop: 0 };
+  readonly kills: Record<KillStage, number> = { create: 0, bind: 0, ready: 0, lease: 0, release: 0, stop: 0 };
   settledCount = 0;
   readonly refusals = new Map<string, number>();
 
@@ -36,7 +36,7 @@ export class Tally {
   }
 }
 
-export const KILL_STAGES = ["create", "ready", "lease", "release", "stop"] as const;
+export const KILL_STAGES = ["create", "bind", "ready", "lease", "release", "stop"] as const;
 export type KillStage = (typeof KILL_STAGES)[number];
 
 const WIDE = 44;

@@ -5,6 +5,7 @@
  *   the keeper     a lease of the fleet's that nothing is done to
  *   the neighbour  a lease of another fleet on the same engine
  *   the bystander  a container that has nothing to do with Sandlot
+ *   the pool       one blank, that any thread of the blueprint `pooled` may get; there is always one again
  */
 
 import { randomBytes } from "node:crypto";
@@ -26,6 +27,11 @@ const MARGIN_MS = 10_000;
 const SETTLE_MS = 45_000;
 const USABLE_MS = 60_000;
 const KEEPER = "keeper";
+const BLANKS = 1;
+export const ORPHAN_TIMEOUT_MS = 20_000;
+
+/** What sandboxes here are made from: plain ones, ones with a way out, which a process carries, and ones that wait as blanks. */
+type BlueprintName = "default" | "online" | "pooled";
 
 export class Yard {
   readonly engine: ChaosEngine;
@@ -57,7 +63,7 @@ export class Yard {
   async open(): Promise<void> {
     this.#fleet = await openFleet(this.config);
     this.#other = await openFleet(this.#configOf(this.#otherHome, `${this.fleetId}-other`));
-    this.#neighbour = await this.#other.acquire({ thread: "neighbour" });
+    this.#neighbour = await acquired(this.#other, "neighbour");
     const Labels = { "sandlot.fleet": `${this.fleetId}x` };
     this.#bystander = await this.engine.docker.createContainer({
       ...{ Image: this.engine.image, Cmd: ["sleep", "100000"], Labels, name: "sandlot-bystander" },
@@ -79,18 +85,20 @@ export class Yard {
 
   /** A fresh keeper, and a look at how everything is before the deeds that follow. */
   async begin(): Promise<void> {
-    this.#keeper = await this.fleet.acquire({ thread: KEEPER });
+    this.#keeper = await acquired(this.fleet, KEEPER);
     await this.#keeper.sandbox.exec("echo kept > note");
+    await this.#untilPooled();
     this.#baseline = await this.#left();
     await this.#lookAtOthers();
   }
 
   /** Runs a deed. Afterwards nothing of it is left, and nobody was hurt who was not meant. */
   async deed(name: string, act: () => Promise<number>, options: { readonly endsEverything?: boolean } = {}) {
+    const startedAt = performance.now();
+    let usableMs = 0;
     try {
-      const ms = await act();
-      this.tally.usable(name, ms);
-      console.log(`${name}: usable after ${ms.toFixed(0)} ms`);
+      usableMs = await act();
+      this.tally.usable(name, usableMs);
     } catch (error) {
       this.tally.violated(`${name}: ${error instanceof Error ? error.stack : String(error)}`);
     }
@@ -99,6 +107,8 @@ export class Yard {
       await this.#settled(name, this.#baseline);
       await this.#checkOthers(name);
     }
+    const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+    console.log(`${name}: usable after ${usableMs.toFixed(0)} ms; all of it, nothing left, ${seconds} s`);
   }
 
   /** An acquire that must settle: with a lease, or with an error that has a code. */
@@ -127,18 +137,30 @@ export class Yard {
   }
 
   /** The same, and the thread is given back. */
-  async usable(thread: string, since: number, note: string | null, held: Lease | null = null): Promise<number> {
-    const { lease, ms } = await this.used(thread, since, note, held);
+  async usable(
+    thread: string,
+    since: number,
+    note: string | null,
+    held: Lease | null = null,
+    blueprint?: BlueprintName,
+  ): Promise<number> {
+    const { lease, ms } = await this.used(thread, since, note, held, blueprint);
     await lease.release();
     return ms;
   }
 
   /** Uses a thread until it works, and answers how long after `since` that was. `note` must be in its workspace. */
-  async used(thread: string, since: number, note: string | null, held: Lease | null = null) {
+  async used(
+    thread: string,
+    since: number,
+    note: string | null,
+    held: Lease | null = null,
+    blueprint: BlueprintName = "default",
+  ) {
     let last: unknown;
     let lease = held;
     while (performance.now() - since < USABLE_MS) {
-      lease ??= await this.acquire({ thread });
+      lease ??= await this.acquire({ thread, blueprint });
       if (lease === null) continue;
       try {
         const { stdout } = await lease.sandbox.exec("cat note 2>/dev/null; echo usable");
@@ -176,11 +198,21 @@ export class Yard {
     await this.#bystander?.remove({ force: true });
   }
 
-  #left(): Promise<readonly string[]> {
-    return leftovers(this.engine.docker, this.#home, this.fleetId);
+  async #untilPooled(): Promise<void> {
+    const deadline = performance.now() + SETTLE_MS;
+    while ((await this.#left()).some((thing) => thing.endsWith(" blanks"))) {
+      if (performance.now() > deadline) return this.tally.violated("the pool was not filled again");
+      await sleep(50);
+    }
   }
 
-  /** Waits until the engine, the store and the disk hold nothing but `expected`. */
+  async #left(): Promise<readonly string[]> {
+    const blanks = (await this.fleet.list()).filter(({ state }) => state === "blank");
+    const left = await leftovers(this.engine.docker, { home: this.#home, fleetId: this.fleetId }, blanks);
+    return blanks.length === BLANKS ? left : [...left, `${blanks.length} blanks`];
+  }
+
+  /** Waits until the engine, the store and the disk hold nothing but `expected`, and the pool has what it should. */
   async #settled(after: string, expected: readonly string[]): Promise<void> {
     const deadline = performance.now() + SETTLE_MS;
     for (;;) {
@@ -239,15 +271,36 @@ export class Yard {
 
   #configOf(home: string, fleetId: string): FleetConfig {
     const { host, image } = this.engine;
+    const limits = { memoryBytes: 256 * MIB, pidsMax: 256 };
+    const isOurs = fleetId === this.fleetId;
     return {
       ...{ backend: "docker", home, fleetId, limits: { max: 30 } },
       docker: { host, image, pull: "never", tmpBytes: 64 * MIB, homeBytes: 64 * MIB },
-      blueprints: { default: { limits: { memoryBytes: 256 * MIB, pidsMax: 256 } } },
+      blueprints: {
+        default: { limits },
+        online: { limits, network: { mode: "allowlist", allow: [{ host: "allowed.example.org", ports: [443] }] } },
+        // Another hash than the default's, whose acquires are to be made anew.
+        pooled: { limits: { ...limits, pidsMax: 255 } },
+      },
+      pool: isOurs ? { pooled: BLANKS } : {},
       acquireTimeoutMs: ACQUIRE_MS,
       sessionLifetimeMs: 6_000,
       housekeepingIntervalMs: 500,
       stopTimeoutMs: 10_000,
-      orphanTimeoutMs: 20_000,
+      orphanTimeoutMs: ORPHAN_TIMEOUT_MS,
     };
+  }
+}
+
+/** For those to whom nothing is done: on a machine that is busy with something else they are asked for again. */
+async function acquired(fleet: Fleet, thread: string): Promise<Lease> {
+  const deadline = performance.now() + USABLE_MS;
+  for (;;) {
+    try {
+      return await fleet.acquire({ thread });
+    } catch (error) {
+      if (!isSandlotError(error) || !error.retryable || performance.now() > deadline) throw error;
+      await sleep(200);
+    }
   }
 }

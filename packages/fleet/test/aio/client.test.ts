@@ -141,10 +141,8 @@ describe("a connection", () => {
     await Promise.all([1, 2, 3].map(() => sandbox.exec("true", { cwd })));
     await sandbox.exec("true", { cwd });
     const open = async () => {
-      const { data } = (await (await fetch(`${url}/v1/bash/sessions`)).json()) as {
-        data: { sessions: { status: string }[] };
-      };
-      return data.sessions.filter(({ status }) => status === "ready").length;
+      const { data } = (await (await fetch(`${url}/v1/bash/sessions`)).json()) as { data: { status: string }[] };
+      return data.filter(({ status }) => status === "ready").length;
     };
     expect(await open()).toBe(3);
     await attachment.close();

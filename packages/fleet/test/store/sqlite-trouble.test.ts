@@ -167,9 +167,15 @@ describe("what the machine refuses", () => {
     };
     const refused = { code: "store_unavailable", message: expect.stringContaining(here.home) };
     for (const name of readdirSync(here.home)) chmodSync(join(here.home, name), 0o644);
-    expect(await ask(here.path)).toMatchObject({ ...refused, message: expect.stringContaining("cannot be read and written by this process") });
+    expect(await ask(here.path)).toMatchObject({
+      ...refused,
+      message: expect.stringContaining("cannot be read and written by this process"),
+    });
     for (const name of readdirSync(here.home)) chmodSync(join(here.home, name), 0o666);
-    expect(await ask(here.path)).toMatchObject({ ...refused, message: expect.stringContaining("cannot be read and written by this process") });
+    expect(await ask(here.path)).toMatchObject({
+      ...refused,
+      message: expect.stringContaining("cannot be read and written by this process"),
+    });
     expect(await ask(join(here.home, "new.db"))).toMatchObject(refused);
     expect(await ask(join(here.home, "sub", "dir", "new.db"))).toMatchObject(refused);
     expect(readdirSync(here.home).sort()).toEqual(["store.db", "store.db.epoch"]);

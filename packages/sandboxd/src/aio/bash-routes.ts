@@ -77,11 +77,12 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
         fields.text("command"),
         fields.optionalText("exec_dir"),
       ];
-      const env = checkEnvironment(fields.textMap("env"));
+      const given = fields.textMap("env");
       const asynchronous = fields.flagOr("async_mode", false);
       const [soft, hard] = [fields.number("timeout"), fields.number("hard_timeout")];
       const max = fields.integerOr("max_output_length", OUTPUT_MAX_CHARS);
       fields.check();
+      const env = checkEnvironment(given);
       const session = open(sessionId, directory);
       session.lastUsedAt = wallMs();
       const execId = `aio-${session.id}-${session.commandIds.length + 1}-${++serial}`;
@@ -150,7 +151,10 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
     },
 
     "GET /v1/bash/sessions": (_request, response) => {
-      sendData(response, { sessions: [...sessions.values()].map((session) => infoOf(session, running(session))) });
+      sendData(
+        response,
+        [...sessions.values()].map((session) => infoOf(session, running(session))),
+      );
     },
 
     "POST /v1/bash/sessions/create": async (request, response) => {

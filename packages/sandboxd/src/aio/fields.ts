@@ -6,8 +6,8 @@
  */
 
 import type { IncomingMessage } from "node:http";
-import { readBody } from "../wire/body.ts";
 import { type FieldProblem, ValidationProblem } from "./answers.ts";
+import { readBody } from "./body.ts";
 
 type Kind = "string" | "boolean" | "number" | "integer";
 type Wrong = readonly [type: string, msg: string];
@@ -131,21 +131,44 @@ export class Fields {
   }
 
   texts(name: string): readonly string[] | null {
-    return this.#list(name, (entry) => typeof entry === "string") as readonly string[] | null;
+    return this.#list<string>(name, "string");
+  }
+
+  textsOr(name: string, otherwise: readonly string[]): readonly string[] {
+    if (this.#values[name] === null) this.#wrong(name, "list_type", "Input should be a valid list");
+    return this.#list<string>(name, "string") ?? otherwise;
+  }
+
+  /** All of them, where none are named. */
+  choices<T extends string>(name: string, choices: readonly T[]): readonly T[] {
+    const given = this.textsOr(name, choices);
+    for (const [index, one] of given.entries()) {
+      if (choices.some((choice) => choice === one)) continue;
+      const msg = `Input should be ${choices.map((choice) => `'${choice}'`).join(", ")}`;
+      this.#problems.push({ type: "enum", loc: ["body", name, index], msg, input: one });
+    }
+    return given as readonly T[];
   }
 
   integers(name: string): readonly number[] | null {
-    return this.#list(name, (entry) => Number.isInteger(entry)) as readonly number[] | null;
+    return this.#list<number>(name, "integer");
   }
 
+  /** What is null in it is not there. */
   textMap(name: string): Readonly<Record<string, string>> {
     const value = this.#values[name];
     if (value === undefined || value === null) return {};
-    const isMap = typeof value === "object" && !Array.isArray(value);
-    if (isMap && Object.values(value).every((entry) => typeof entry === "string"))
-      return value as Record<string, string>;
-    this.#wrong(name, "dict_type", "Input should be a valid dictionary");
-    return {};
+    if (typeof value !== "object" || Array.isArray(value)) {
+      this.#wrong(name, "dict_type", "Input should be a valid dictionary");
+      return {};
+    }
+    const entries = Object.entries(value).filter(([, entry]) => entry !== null);
+    for (const [key, entry] of entries) {
+      if (typeof entry === "string") continue;
+      const loc = ["body", name, key];
+      this.#problems.push({ type: "string_type", loc, msg: "Input should be a valid string", input: entry });
+    }
+    return Object.fromEntries(entries) as Record<string, string>;
   }
 
   /** Call when everything was read. */
@@ -175,12 +198,21 @@ export class Fields {
     return null;
   }
 
-  #list(name: string, isRight: (entry: unknown) => boolean): readonly unknown[] | null {
+  /** Each entry that is wrong is told by its place. */
+  #list<T>(name: string, kind: Kind): readonly T[] | null {
     const value = this.#values[name];
     if (value === undefined || value === null) return null;
-    if (Array.isArray(value) && value.every(isRight)) return value;
-    this.#wrong(name, "list_type", "Input should be a valid list");
-    return null;
+    if (!Array.isArray(value)) {
+      this.#wrong(name, "list_type", "Input should be a valid list");
+      return null;
+    }
+    return value.flatMap((entry: unknown, index) => {
+      const found = READERS[kind](entry);
+      if ("value" in found) return [found.value as T];
+      const [type, msg] = found.wrong;
+      this.#problems.push({ type, loc: ["body", name, index], msg, input: entry });
+      return [];
+    });
   }
 
   #isAbsent(name: string): boolean {

@@ -16,9 +16,11 @@ import type { SessionTable } from "../sessions/session-table.ts";
 import { sendJson } from "../wire/body.ts";
 import { OperationProblem, sendDetail, sendFailure, ValidationProblem } from "./answers.ts";
 import { bashRoutes } from "./bash-routes.ts";
+import { BodyTooLarge } from "./body.ts";
 import { fileRoutes } from "./file-routes.ts";
-import { type AioRoutes, findRoute } from "./routes.ts";
+import { type AioRoutes, findRoute, methodsOf } from "./routes.ts";
 import { shellRoutes } from "./shell-routes.ts";
+import { watchRoutes } from "./watch-routes.ts";
 
 export interface AioParts {
   readonly execs: ExecTable;
@@ -44,12 +46,13 @@ export function aio({ execs, sessions, onWork }: AioParts): Aio {
     ...shellRoutes(execs, sessions),
     ...bashRoutes(execs),
     ...fileRoutes(),
+    ...watchRoutes(),
   };
   return async (request, response, isAllowed) => {
-    const url = new URL(request.url ?? "/", "http://sandbox");
+    const url = new URL(tidy(request.url ?? "/"), "http://sandbox");
     if (!isAllowed(keyOf(request, url))) return refuse(request, response, 401, "Unauthorized");
     const found = findRoute(routes, request.method ?? "GET", url.pathname);
-    if (found === null) return refuse(request, response, 404, "Not Found");
+    if (found === null) return refuseRoute(request, response, methodsOf(routes, url.pathname));
     const isWork = url.pathname !== PROBED;
     if (isWork) onWork();
     try {
@@ -83,6 +86,19 @@ function keyOf({ headers }: IncomingMessage, url: URL): string | null {
   return bearer ?? url.searchParams.get("api_key");
 }
 
+/** A base address that ends with a slash makes a path that begins with two; and a slash at its end means nothing. */
+function tidy(url: string): string {
+  const [path = "", ...query] = url.split("?");
+  const plain = path.replace(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return [plain, ...query].join("?");
+}
+
+function refuseRoute(request: IncomingMessage, response: ServerResponse, allowed: readonly string[]): void {
+  const isThere = allowed.length > 0;
+  if (isThere) response.setHeader("allow", allowed.join(", "));
+  refuse(request, response, isThere ? 405 : 404, isThere ? "Method Not Allowed" : "Not Found");
+}
+
 function refuse(request: IncomingMessage, response: ServerResponse, status: number, detail: string): void {
   request.resume();
   sendDetail(response, status, detail);
@@ -91,6 +107,7 @@ function refuse(request: IncomingMessage, response: ServerResponse, status: numb
 function answerError(response: ServerResponse, error: unknown): void {
   if (response.headersSent) response.destroy();
   else if (error instanceof ValidationProblem) sendDetail(response, 422, error.problems);
+  else if (error instanceof BodyTooLarge) sendDetail(response, 413, error.message);
   else if (error instanceof OperationProblem) sendFailure(response, error.message);
   else if (error instanceof SandlotError) sendFailure(response, error.message);
   else sendJson(response, { success: false, message: (error as Error).message, data: null, hint: null }, 500);

@@ -3,8 +3,8 @@
  */
 
 import type { IncomingMessage } from "node:http";
-import { readBody } from "../wire/body.ts";
 import { ValidationProblem } from "./answers.ts";
+import { readBody } from "./body.ts";
 
 export interface Uploaded {
   readonly file: { readonly name: string; readonly bytes: Buffer };

@@ -28,6 +28,13 @@ export function findRoute(
   return null;
 }
 
+/** The other methods that the path has. */
+export function methodsOf(routes: AioRoutes, path: string): readonly string[] {
+  return METHODS.filter((method) => findRoute(routes, method, path) !== null);
+}
+
+const METHODS = ["GET", "POST", "DELETE"];
+
 function match(pattern: string, name: string): Query | null {
   const [wanted, given] = [pattern.split("/"), name.split("/")];
   if (wanted.length !== given.length || !pattern.includes("{")) return null;

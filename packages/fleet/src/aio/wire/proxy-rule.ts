@@ -7,7 +7,7 @@ import { BlockList, isIP } from "node:net";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Loopback, private and link-local. */
+/** Loopback, link-local, and private: whatever is not reached from everywhere, also where it is only written about. */
 const NEAR = new BlockList();
 for (const [network, bits] of [
   ["0.0.0.0", 8],
@@ -15,12 +15,20 @@ for (const [network, bits] of [
   ["127.0.0.0", 8],
   ["169.254.0.0", 16],
   ["172.16.0.0", 12],
+  ["192.0.0.0", 29],
+  ["192.0.2.0", 24],
   ["192.168.0.0", 16],
+  ["198.18.0.0", 15],
+  ["198.51.100.0", 24],
+  ["203.0.113.0", 24],
+  ["240.0.0.0", 4],
 ] as const)
   NEAR.addSubnet(network, bits, "ipv4");
 for (const [network, bits] of [
   ["::", 128],
   ["::1", 128],
+  ["100::", 64],
+  ["2001:db8::", 32],
   ["fc00::", 7],
   ["fe80::", 10],
 ] as const)

@@ -194,7 +194,7 @@ const bash = {
     signalGroup(run.child, signal);
     return null;
   },
-  "GET /v1/bash/sessions": async () => ({ sessions: [...sessions.values()].map(shown) }),
+  "GET /v1/bash/sessions": async () => [...sessions.values()].map(shown),
   "POST /v1/bash/sessions/create": async (body) => shown(createSession(body)),
 };
 

@@ -1,0 +1,172 @@
+/**
+ * A watch of the AIO API: changes are numbered and kept for a while, so that whoever asks with a number gets what came after it.
+ *
+ * Changes of one path within a moment are one event, as the one who set the watch up said. A rename is told as `remove` and
+ * `create`, and a change of mode as `write`: the kernel's watch does not tell more.
+ */
+
+import { lstatSync, type Stats } from "node:fs";
+import type { FileChange } from "@sandlot/contract";
+import { type Timer, timer, wallMs } from "../clock.ts";
+import { TreeWatch } from "../files/tree-watch.ts";
+import { matchesAny, relativeTo } from "./file-info.ts";
+
+export const EVENT_TYPES = ["create", "write", "remove", "rename", "chmod"] as const;
+type EventType = (typeof EVENT_TYPES)[number];
+
+export interface WatchWish {
+  readonly path: string;
+  readonly recursive: boolean;
+  /** Names or patterns: neither what matches nor anything below it is told. */
+  readonly exclude: readonly string[];
+  readonly debounceMs: number;
+  /** None: everything. */
+  readonly include: readonly string[];
+}
+
+export interface FileEvent {
+  readonly seq: number;
+  readonly watcher_id: string;
+  readonly type: EventType;
+  readonly path: string;
+  readonly relative_path: string;
+  readonly old_path: string | null;
+  readonly is_dir: boolean;
+  /** Seconds since 1970, like every time here. */
+  readonly timestamp: number;
+  readonly mtime: number | null;
+  readonly size: number | null;
+  readonly inode: number | null;
+}
+
+/** Events that are kept; older ones are gone, and whoever asks for them hears of an overflow. */
+const KEPT_MAX = 1_000;
+const TYPES: Readonly<Partial<Record<FileChange["type"], EventType>>> = {
+  created: "create",
+  modified: "write",
+  removed: "remove",
+};
+
+export class FileWatch {
+  readonly id: string;
+  readonly wish: WatchWish;
+  readonly createdAt = wallMs() / 1_000;
+  /** Those who have set it up, and have not ended it. */
+  userCount = 1;
+  subscriberCount = 0;
+  readonly #tree: TreeWatch;
+  readonly #waiting = new Map<string, Timer & { type: EventType }>();
+  readonly #listeners = new Set<() => void>();
+  #events: FileEvent[] = [];
+  #latest = 0;
+  /** What came until here is not complete. */
+  #lostUntil = 0;
+  #isOver = false;
+
+  /** Throws what the kernel says about the path. */
+  constructor(id: string, wish: WatchWish) {
+    this.id = id;
+    this.wish = wish;
+    this.#tree = new TreeWatch(
+      wish.path,
+      wish.recursive,
+      (change) => this.#hear(change),
+      () => this.#notify(),
+    );
+  }
+
+  get latest(): number {
+    return this.#latest;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** What came after `cursor`; `overflow` when some of it is not there any more. */
+  since(cursor: number): { readonly events: readonly FileEvent[]; readonly overflow: boolean } {
+    const events = this.#events.filter(({ seq }) => seq > cursor);
+    return { events, overflow: cursor < this.#lostUntil };
+  }
+
+  /** Resolves at the next event, at the watch's end, or when the time is over. */
+  news(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        late.cancel();
+        this.#listeners.delete(done);
+        signal?.removeEventListener("abort", done);
+        resolve();
+      };
+      const late = timer(ms, done);
+      this.#listeners.add(done);
+      signal?.addEventListener("abort", done, { once: true });
+      if (this.#isOver || signal?.aborted === true) done();
+    });
+  }
+
+  close(): void {
+    this.#isOver = true;
+    this.#tree.close();
+    for (const waiting of this.#waiting.values()) waiting.cancel();
+    this.#waiting.clear();
+    this.#notify();
+  }
+
+  #hear({ type, path }: FileChange): void {
+    if (type === "overflow") {
+      this.#lostUntil = ++this.#latest;
+      this.#notify();
+      return;
+    }
+    const told = TYPES[type];
+    if (told === undefined || this.#isLeftOut(path)) return;
+    const waiting = this.#waiting.get(path);
+    waiting?.cancel();
+    // One that is new is still new when it is written to.
+    const kept = waiting?.type === "create" && told === "write" ? "create" : told;
+    const late = timer(this.wish.debounceMs, () => {
+      this.#waiting.delete(path);
+      this.#add(path, kept);
+    });
+    this.#waiting.set(path, { type: kept, cancel: () => late.cancel() });
+  }
+
+  #add(path: string, type: EventType): void {
+    const found = type === "remove" ? undefined : statOf(path);
+    this.#events.push({
+      ...{ seq: ++this.#latest, watcher_id: this.id, type, path },
+      relative_path: path === this.wish.path ? "." : relativeTo(this.wish.path, path),
+      old_path: null,
+      is_dir: found?.isDirectory() ?? false,
+      timestamp: wallMs() / 1_000,
+      mtime: found === undefined ? null : found.mtimeMs / 1_000,
+      size: found?.size ?? null,
+      inode: found?.ino ?? null,
+    });
+    const surplus = this.#events.length - KEPT_MAX;
+    if (surplus > 0) this.#lostUntil = this.#events.splice(0, surplus).at(-1)?.seq ?? this.#lostUntil;
+    this.#notify();
+  }
+
+  #isLeftOut(path: string): boolean {
+    const { path: root, exclude, include } = this.wish;
+    const parts = relativeTo(root, path).split("/");
+    const isExcluded = parts.some((_, index) =>
+      matchesAny(exclude, root, `${root}/${parts.slice(0, index + 1).join("/")}`),
+    );
+    return isExcluded || (include.length > 0 && !matchesAny(include, root, path));
+  }
+
+  #notify(): void {
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+export function statOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
