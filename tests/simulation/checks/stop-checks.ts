@@ -78,7 +78,11 @@ export class StopChecks {
     const owner = ownerOf(before);
     if (!before.purge || owner === null) return;
     const fence = ledger.fences.get(owner) ?? 0;
-    const gone = fence > before.generation || !ledger.homes.has(owner) || late;
+    // It may have been ended by then, too; the home that it has made is still there, and empty.
+    const cameLate = [...ledger.departed.values()].some(
+      ({ object }) => object.labels.sandboxId === sandboxId && object.landedAt >= stoppedAt,
+    );
+    const gone = fence > before.generation || !ledger.homes.has(owner) || late || cameLate;
     this.#findings.check("purged-when-it-leaves", gone, () => `${owner} still has a home`);
   }
 
