@@ -214,7 +214,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
   test("a branch that cannot be whole leaves nothing", async () => {
     await run("w8", `cd ${ROOT}/workspace; i=0; while [ $i -lt 140 ]; do mkdir d && cd d || exit; i=$((i+1)); done`);
     const before = homesOf();
-    await alice.ask(413, "POST", "/v1/threads/w8/branch", { json: { to: "w9" } });
+    await alice.ask(422, "POST", "/v1/threads/w8/branch", { json: { to: "w9" } });
     expect(await alice.ask(200, "GET", "/v1/threads/w9/uploads")).toMatchObject({ count: 0 });
     const made = homesOf().filter((one) => !before.includes(one));
     expect(made.flatMap((one) => readdirSync(one)).filter((name) => /user-data|draft|new/.test(name))).toEqual([]);
