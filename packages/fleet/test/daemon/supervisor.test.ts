@@ -30,9 +30,9 @@ describe("kill -9 -1", () => {
   test.each(SHELLS)("restarts the daemon in the same sandbox below %s", async (shell) => {
     const { attachment, sandbox, target, daemon } = await attached({ supervised: { shell: callable(shell) } });
     await sandbox.files.write(join(daemon.workspace, "kept"), "kept");
+    await sandbox.spawn("echo begun; sleep 60", { execId: "followed" });
     const running = sandbox.exec("sleep 60");
     const followed = (async () => {
-      await sandbox.spawn("echo begun; sleep 60", { execId: "followed" });
       const events = [];
       for await (const event of sandbox.execs.follow("followed")) events.push(event);
       return events;

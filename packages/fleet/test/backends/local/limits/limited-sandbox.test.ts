@@ -203,7 +203,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     // It is in every tree of the group when it has become what it was started for.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
     await expect.poll(program, { timeout: 10_000 }).toBe("sleep\n");
-    expect(group.processes()).toEqual([keeper]);
+    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([keeper]);
   });
 
   it("finds one that hides among those that are spared", async () => {
