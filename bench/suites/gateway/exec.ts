@@ -28,7 +28,7 @@ export async function* execThroughHttp({ quick }: SuiteOptions): AsyncGenerator<
     await using lease = await local.fleet.acquire({ thread: "single" });
     return await lease.sandbox.exec("true");
   };
-  const plan = { rounds: quick ? 30 : 120, batch: 5, timingsPerRound: 1, warmUp: 100 };
+  const plan = { rounds: quick ? 15 : 60, batch: 10, timingsPerRound: 1, warmUp: 100 };
   const [http, library, alone, whole] = await interleave(
     [
       held("exec through HTTP", outside),

@@ -46,16 +46,19 @@ function carry(client: Socket, socketPath: string): void {
   client.on("error", endBoth);
   proxy.once("connect", () => {
     proxy.off("error", explain);
-    proxy.on("error", endBoth);
-    client.pipe(proxy).pipe(client);
-    for (const side of [client, proxy]) {
-      // Ended in order means that both directions are through. Otherwise one side died.
-      side.once("close", () => {
-        if (!client.readableEnded || !proxy.readableEnded) endBoth();
-      });
-    }
+    // One that is just ending takes connections and says nothing.
+    proxy.on("error", () => (proxy.bytesRead === 0 ? explain() : endBoth()));
+    proxy.once("end", () => (proxy.bytesRead === 0 ? explain() : client.end()));
+    client.pipe(proxy).pipe(client, { end: false });
+    // Ended in order means that both directions are through. Otherwise one side died.
+    const endUnlessThrough = () => {
+      if (!client.readableEnded || !proxy.readableEnded) endBoth();
+    };
+    client.once("close", endUnlessThrough);
+    proxy.once("close", () => (proxy.bytesRead === 0 ? explain() : endUnlessThrough()));
   });
   const explain = (): void => {
+    if (client.writableEnded) return;
     const head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\nconnection: close\r\n";
     client.end(`${head}content-length: ${Buffer.byteLength(NO_PROXY)}\r\n\r\n${NO_PROXY}`);
     client.resume();

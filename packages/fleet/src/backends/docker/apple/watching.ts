@@ -28,11 +28,10 @@ export function polledEvents(
     for (;;) {
       await sleep(world, EVENT_LOOK_MS, signal, { background: true });
       const now = byId(await list());
-      for (const [id, was] of before) {
-        const is = now.get(id);
-        if (is === undefined) yield event("destroy", was, world);
-        else if (DEAD.has(is.State) && !DEAD.has(was.State)) yield event("die", is, world);
-      }
+      for (const [id, was] of before) if (!now.has(id)) yield event("destroy", was, world);
+      // Also one that was made and has died between two looks.
+      for (const [id, is] of now)
+        if (DEAD.has(is.State) && !DEAD.has(before.get(id)?.State ?? "")) yield event("die", is, world);
       before = now;
     }
   }
