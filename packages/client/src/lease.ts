@@ -19,6 +19,7 @@ import {
   type LeaseReply,
   type LossReason,
   leaseRenewalSchema,
+  RESTORED,
   type Recovery,
   type Sandbox,
   type SandboxId,
@@ -39,13 +40,6 @@ export interface LeaseParts {
   /** What goes with the lease. */
   readonly onReleased?: (() => Promise<unknown>) | null;
 }
-
-/** What a crash leaves, where the gateway that is asked did not give this lease and cannot tell. */
-const AFTER_A_CRASH: Recovery = {
-  kind: "restored",
-  lost: ["processes", "temporary files", "installed packages"],
-  survived: ["workspace"],
-};
 
 export class ClientLease implements AsyncDisposable {
   readonly id: LeaseId;
@@ -123,8 +117,9 @@ export class ClientLease implements AsyncDisposable {
   async #saw(generation: Generation): Promise<void> {
     if (this.#released !== null || this.#lost !== null) return;
     await this.#renew();
+    // A gateway that did not give this lease cannot tell; a crash leaves the workspace.
     if (this.#lost === null && generation > this.#generation)
-      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: AFTER_A_CRASH });
+      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: RESTORED });
   }
 
   #moved({ generation, sandboxId, recovery }: NonNullable<LeaseRenewal["present"]>): void {

@@ -44,6 +44,13 @@ export const recoverySchema = z
 /** What happened to a thread's state between its last use and this lease. */
 export type Recovery = Readonly<z.infer<typeof recoverySchema>>;
 
+/** What a sandbox that was made anew has, and has not, when its workspace was kept. */
+export const RESTORED: Recovery = {
+  kind: "restored",
+  lost: ["processes", "temporary files", "installed packages"],
+  survived: ["workspace"],
+};
+
 export const sandboxSummarySchema = z
   .strictObject({
     sandboxId: z.string(),

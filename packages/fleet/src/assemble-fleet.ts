@@ -183,21 +183,18 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
     else if (event.type === "refused") bus.emit(refusalOf(event, slots));
+    else if (event.type === "limit-hit") bus.emit({ ...event, ...whose(event.sandboxId, slots) });
     else if (event.type === "pulling") bus.emit({ ...event, type: "image-pulling" });
     else if (event.type === "trouble")
       bus.emit({ type: "housekeeping-failed", task: event.what, problem: event.problem });
     else void liveness.died(event.sandboxId, event.ref);
   });
-  const unwatchLimits = backend.watchLimits?.(({ sandboxId, limit, because }) =>
-    bus.emit({ type: "limit-hit", ...whose(sandboxId, slots), limit, because }),
-  );
 
   let closing: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
-    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(() => {
-      unwatch();
-      unwatchLimits?.();
-    });
+    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(
+      unwatch,
+    );
     return closing;
   };
   const open = (operation: string) => {

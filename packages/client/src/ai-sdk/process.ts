@@ -5,9 +5,9 @@
 
 import { DEFAULT_CWD, type FollowEnd, type FollowEvent, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxProcess } from "ai";
+import { exitCodeOf } from "../tools/exit-code.ts";
 import { absolutePath } from "../tools/paths.ts";
 import type { SandboxRun } from "../tools/run.ts";
-import { exitCodeOf } from "./session.ts";
 
 interface SpawnOptions {
   readonly command: string;

@@ -7,8 +7,9 @@
  * - The session is one run: one lease, taken at the first use, given back when it is disposed of or its signal fires.
  */
 
-import { DEFAULT_CWD, type ExecResult, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import { DEFAULT_CWD, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxSession } from "ai";
+import { exitCodeOf } from "../tools/exit-code.ts";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
 import { behindLinks } from "../tools/links.ts";
 import { noticeInWords } from "../tools/notice.ts";
@@ -69,11 +70,6 @@ async function runCommand(run: SandboxRun, { command, workingDirectory, env, abo
   // The one place where a tool that uses the session shows the model words.
   const stderr = noticeInWords(run.takeNotice()) + result.stderr;
   return { exitCode: exitCodeOf(result), stdout: result.stdout, stderr };
-}
-
-/** A number also for what did not exit by itself, as shells have it. */
-export function exitCodeOf({ status, exitCode }: Pick<ExecResult, "status" | "exitCode">): number {
-  return exitCode ?? (status === "timed_out" ? 124 : 137);
 }
 
 interface TextRange {

@@ -2,6 +2,7 @@
 
 import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
 import { DEFAULT_CWD, type ExecResult, type FollowEnd, type Sandbox, SandlotError } from "@sandlot/contract";
+import { exitCodeOf } from "../tools/exit-code.ts";
 import { absolutePath } from "../tools/paths.ts";
 
 export type Line = string | readonly string[];
@@ -66,11 +67,6 @@ export function commandResult(result: ExecResult, maxRetainedBytes?: number): Co
     stdoutDroppedBytes: stdout.droppedBytes,
     stderrDroppedBytes: stderr.droppedBytes,
   };
-}
-
-/** A number also for what did not exit by itself, as shells have it. */
-function exitCodeOf({ status, exitCode }: Pick<ExecResult, "status" | "exitCode">): number {
-  return exitCode ?? (status === "timed_out" ? 124 : 137);
 }
 
 /** The newest of an output, as much as is wanted of it, without half a character at its beginning. */

@@ -14,7 +14,7 @@
  * - A change of generation is told exactly once, through `takeNotice`.
  */
 
-import { isSandlotError, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
+import { isSandlotError, RESTORED, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
 import { PathTurns } from "./path-turns.ts";
 import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
 import { threadFrom, userFrom } from "./thread-identity.ts";
@@ -25,11 +25,7 @@ const IDLE_RELEASE_MS = 600_000;
 /** Ending a process tree takes its grace, and the answer its way back. */
 const SETTLING_MAX_MS = SANDBOX_LIMITS.killGraceMs + 3_000;
 /** What a new sandbox lacks, whatever became of the files. */
-const REPLACED: Recovery = {
-  kind: "restored",
-  lost: ["processes", "temporary files", "installed packages"],
-  survived: [],
-};
+const REPLACED: Recovery = { ...RESTORED, survived: [] };
 const EMPTIED: Recovery = { kind: "empty", lost: [...REPLACED.lost, "workspace"], survived: [] };
 /** A use is repeated this often: once for the loss, once more for a loss right after it. */
 const ATTEMPTS_MAX = 3;

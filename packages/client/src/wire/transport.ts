@@ -85,8 +85,9 @@ export class Transport {
         call.signal?.throwIfAborted();
         const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
         if (attempt >= this.#retriesMax || !isWorthRepeating(call, error)) throw told;
-        const wanted = isSandlotError(error) ? retryAfterMs(error) : null;
-        await pause(around(Math.min(LONGEST_WAIT_MS, wanted ?? FIRST_WAIT_MS * 2 ** attempt)), call.signal);
+        // What the gateway names is when one more has room again. Where many wait for that room, it is too little.
+        const named = (isSandlotError(error) ? retryAfterMs(error) : null) ?? 0;
+        await pause(around(Math.min(LONGEST_WAIT_MS, Math.max(named, FIRST_WAIT_MS * 2 ** attempt))), call.signal);
       }
     }
   }

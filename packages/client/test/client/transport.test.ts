@@ -68,6 +68,25 @@ describe("repeating", () => {
     expect(asked).toEqual(["POST /v1/threads/t/leases", "POST /v1/threads/t/leases"]);
   });
 
+  test("many at once, over a limit that names when one of them has room again", async () => {
+    const perSecond = 100;
+    let room = 0;
+    let filledAt = performance.now();
+    const limited: Handler = (_request, response) => {
+      const now = performance.now();
+      room = Math.min(1, room + ((now - filledAt) / 1_000) * perSecond);
+      filledAt = now;
+      if (room < 1) return refuse(response, 429, "rate_limited", { scope: "s", max: perSecond, retryAfterMs: 1 });
+      room -= 1;
+      lease(_request, response, "");
+    };
+    handlers = Array.from({ length: 200 }, () => limited);
+    const all = await Promise.all(Array.from({ length: 20 }, () => client.acquire({ thread: "t" })));
+    expect(all).toHaveLength(20);
+    handlers = [];
+    await Promise.all(all.map((one) => one.release()));
+  });
+
   test("not an acquire whose answer was lost: it may have happened", async () => {
     handlers = [broken];
     await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });

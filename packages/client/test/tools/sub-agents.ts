@@ -19,7 +19,11 @@ export async function letThemWork(kind: StageKind, kills = 6): Promise<void> {
   await parent.call("write_file", { path: SHARED, content: `${lines.join("\n")}\n` });
   const watch = new Watch(stage, kills);
   const begunAt = performance.now();
-  const counts = await Promise.all(Array.from({ length: AGENTS }, (_, agent) => work(stage, watch, agent)));
+  const works = await Promise.allSettled(Array.from({ length: AGENTS }, (_, agent) => work(stage, watch, agent)));
+  const counts = works.map((ended) => {
+    if (ended.status === "rejected") throw ended.reason;
+    return ended.value;
+  });
   const seconds = (performance.now() - begunAt) / 1000;
   const final = (await parent.call("read_file", { path: SHARED })).text;
   for (const [agent, count] of counts.entries()) {

@@ -58,8 +58,6 @@ export interface Backend {
   list(options: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]>;
   /** Liveness is pushed. Returns how to stop listening. A missed event is found by the reconciler. */
   watch(listener: (event: EngineEvent) => void): () => void;
-  /** Tells of sandboxes that run into their limits, where the backend hears of it. Returns how to stop listening. */
-  watchLimits?(listener: (hit: LimitHit) => void): () => void;
   /** What is going on inside; must not itself count as activity. */
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
   readonly workspaces: Workspaces;
@@ -129,6 +127,14 @@ export type EngineEvent =
       readonly rule: string;
       readonly because: string;
     }
+  /** A sandbox has run into a limit: told once for what happened within a second. */
+  | {
+      readonly type: "limit-hit";
+      readonly sandboxId: SandboxId;
+      readonly limit: LimitKind;
+      /** One sentence for a person, the same as the command's own last line. */
+      readonly because: string;
+    }
   /** An image is fetched before a sandbox can be made from it. Bytes are what the engine has told so far. */
   | {
       readonly type: "pulling";
@@ -142,14 +148,6 @@ export type EngineEvent =
   | { readonly type: "trouble"; readonly what: string; readonly problem: string }
   /** Events may have been missed: whoever listens looks for himself. */
   | { readonly type: "resync" };
-
-/** A sandbox has run into a limit: told once for what happened within a second. */
-export interface LimitHit {
-  readonly sandboxId: SandboxId;
-  readonly limit: LimitKind;
-  /** One sentence for a person, the same as the command's own last line. */
-  readonly because: string;
-}
 
 /** What idleness looks at. A probe, a list or a metric never changes any of these. */
 export interface Activity {

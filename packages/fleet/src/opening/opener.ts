@@ -8,6 +8,7 @@
 import {
   isSandlotError,
   type LossReason,
+  RESTORED,
   type Recovery,
   type SandboxId,
   SandlotError,
@@ -59,11 +60,6 @@ export const SAME: Recovery = {
   kind: "same",
   lost: [],
   survived: ["processes", "temporary files", "installed packages", "workspace"],
-};
-const RESTORED: Recovery = {
-  kind: "restored",
-  lost: ["processes", "temporary files", "installed packages"],
-  survived: ["workspace"],
 };
 const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
 const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };

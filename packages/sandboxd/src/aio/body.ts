@@ -4,6 +4,7 @@
  */
 
 import type { IncomingMessage } from "node:http";
+import { readBody as readWhole } from "../wire/body.ts";
 
 /** A file of 100 MiB, the most that clients move, in base64 and with some words around it. */
 const BODY_MAX_BYTES = 140 * 1024 * 1024;
@@ -12,21 +13,6 @@ export class BodyTooLarge extends Error {
   override readonly name = "BodyTooLarge";
 }
 
-/** The rest of what is too large is read and thrown away, so that the connection stays usable. */
 export function readBody(request: IncomingMessage): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    let chunks: Buffer[] = [];
-    let size = 0;
-    request.on("data", (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > BODY_MAX_BYTES) chunks = [];
-      else chunks.push(chunk);
-    });
-    request.on("end", () => {
-      if (size > BODY_MAX_BYTES) reject(new BodyTooLarge(`the request has more than ${BODY_MAX_BYTES} bytes`));
-      else resolve(Buffer.concat(chunks, size));
-    });
-    request.on("error", reject);
-    request.on("close", () => reject(new Error("the request was broken off")));
-  });
+  return readWhole(request, BODY_MAX_BYTES, (problem) => new BodyTooLarge(`the request is too large: ${problem}`));
 }

@@ -11,18 +11,22 @@ const BODY_MAX_BYTES = 64 * 1024 * 1024;
 const NEWLINE = 0x0a;
 const PORT_MAX = 65_535;
 
-export function readBody(request: IncomingMessage): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  maxBytes = BODY_MAX_BYTES,
+  tooLarge: (problem: string) => Error = (problem) => invalid("body", problem),
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
     request.on("data", (chunk: Buffer) => {
       size += chunk.length;
       // The rest is read and thrown away, so that the connection stays usable.
-      if (size <= BODY_MAX_BYTES) chunks.push(chunk);
+      if (size <= maxBytes) chunks.push(chunk);
     });
     request.on("end", () => {
       const [only] = chunks;
-      if (size > BODY_MAX_BYTES) reject(invalid("body", `it has more than ${BODY_MAX_BYTES} bytes`));
+      if (size > maxBytes) reject(tooLarge(`it has more than ${maxBytes} bytes`));
       else resolve(chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks));
     });
     request.on("error", reject);

@@ -24,7 +24,6 @@ import type {
   Credentials,
   EngineEvent,
   EngineObject,
-  LimitHit,
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
@@ -87,7 +86,6 @@ class LocalBackend implements Backend {
   readonly #standby: Standby;
   readonly #maps: PathMaps;
   readonly #attachments = new Set<Attachment>();
-  readonly #hitListeners = new Set<(hit: LimitHit) => void>();
   readonly #creating = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<void>;
@@ -111,7 +109,8 @@ class LocalBackend implements Backend {
     const { blueprints } = settings;
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
     this.#guards = new Guards(world, this.#limits, layout, {
-      onHit: ({ record }, limit, because) => this.#hit({ sandboxId: record.labels.sandboxId, limit, because }),
+      onHit: ({ record }, limit, because) =>
+        this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because }),
       onProblem: (error) => this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) }),
     });
     const egresses = this.#egresses;
@@ -202,12 +201,6 @@ class LocalBackend implements Backend {
     return this.#watcher.add(listener);
   }
 
-  watchLimits(listener: (hit: LimitHit) => void): () => void {
-    const own = (hit: LimitHit) => listener(hit);
-    this.#hitListeners.add(own);
-    return () => void this.#hitListeners.delete(own);
-  }
-
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
     return this.#ask("activity", signal, async () => {
       const object = await this.#objects.get(this.#parse(ref).name);
@@ -231,10 +224,6 @@ class LocalBackend implements Backend {
     this.#egresses.close();
     this.workspaces.close();
     this.#limits.close();
-  }
-
-  #hit(hit: LimitHit): void {
-    for (const listener of [...this.#hitListeners]) listener(hit);
   }
 
   /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */

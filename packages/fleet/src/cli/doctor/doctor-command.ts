@@ -36,7 +36,7 @@ async function backendFindings(settings: Settings, environment: Environment): Pr
   if (settings.backend === "local") {
     const { localFindings } = await import("../../backends/local/doctor.ts");
     const { localHostFindings } = await import("./local-host-findings.ts");
-    return [...(await localFindings(settings)), ...localHostFindings(settings, environment)];
+    return [...(await localFindings(settings)), ...localHostFindings(environment)];
   }
   if (settings.backend === "docker") {
     const { dockerFindings } = await import("./docker-findings.ts");

@@ -3,7 +3,6 @@
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describeDisk } from "../../backends/local/limits/describe.ts";
-import type { Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
 import type { Finding } from "./finding.ts";
 
@@ -11,8 +10,8 @@ import type { Finding } from "./finding.ts";
 const NETWORK_PROGRAMS = { ip: "iproute2", unshare: "util-linux", nsenter: "util-linux" } as const;
 const OPEN_PROGRAMS = { slirp4netns: "slirp4netns" } as const;
 
-export function localHostFindings({ home }: Settings, environment: Environment): readonly Finding[] {
-  return [controlGroupFinding(), diskLimitFinding(home), networkFinding(environment), openNetworkFinding(environment)];
+export function localHostFindings(environment: Environment): readonly Finding[] {
+  return [controlGroupFinding(), diskLimitFinding(), networkFinding(environment), openNetworkFinding(environment)];
 }
 
 function controlGroupFinding(): Finding {
@@ -23,7 +22,7 @@ function controlGroupFinding(): Finding {
   return { name, status: "warn", detail: "none are mounted", fix };
 }
 
-function diskLimitFinding(_home: string): Finding {
+function diskLimitFinding(): Finding {
   const { by, says } = describeDisk();
   return { name: "disk limit", status: "ok", detail: `${says} (by ${by})` };
 }

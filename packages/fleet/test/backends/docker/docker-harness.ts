@@ -18,9 +18,10 @@ import { openDockerBackend } from "../../../src/backends/docker/backend.ts";
 import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
 import type { ConfiguredSettings, DockerSettings } from "../../../src/backends/docker/settings.ts";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
-import { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
+import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
+import { onHarness } from "../on-harness.ts";
 
 export const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
@@ -136,17 +137,7 @@ export async function onStage(
   run: (stage: BackendStage, harness: DockerHarness) => Promise<void>,
   { docker = {}, of = blueprint }: StageOptions = {},
 ): Promise<void> {
-  const harness = await openHarness(engine, docker);
-  try {
-    const stage = new BackendStage(harness, of, expect);
-    try {
-      await run(stage, harness);
-    } finally {
-      await stage.clear();
-    }
-  } finally {
-    await harness.dispose();
-  }
+  await onHarness(await openHarness(engine, docker), of, run);
 }
 
 /** The engine's id of a sandbox's container. */

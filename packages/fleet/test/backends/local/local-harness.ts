@@ -16,9 +16,10 @@ import { createLocalBackend } from "../../../src/backends/local/backend.ts";
 import { openLimits } from "../../../src/backends/local/limits/index.ts";
 import { parseRef } from "../../../src/backends/local/objects/engine-ref.ts";
 import type { ConfiguredSettings, LocalSettings } from "../../../src/backends/local/settings.ts";
-import { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
+import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
+import { onHarness } from "../on-harness.ts";
 
 export const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
@@ -91,17 +92,7 @@ export async function openHarness(isolation: Isolation = "bubblewrap"): Promise<
 
 /** Runs a test on a fresh backend, and fails when anything is left after it. */
 export async function onStage(run: (stage: BackendStage, harness: LocalHarness) => Promise<void>): Promise<void> {
-  const harness = await openHarness();
-  try {
-    const stage = new BackendStage(harness, blueprint, expect);
-    try {
-      await run(stage, harness);
-    } finally {
-      await stage.clear();
-    }
-  } finally {
-    await harness.dispose();
-  }
+  await onHarness(await openHarness(), blueprint, run);
 }
 
 /** The host's pid of a sandbox's init. */

@@ -12,8 +12,9 @@ import { expect } from "vitest";
 import { openDockerBackend } from "../../../../src/backends/docker/backend.ts";
 import type { ConfiguredSettings } from "../../../../src/backends/docker/settings.ts";
 import { DEFAULTS } from "../../../../src/config/defaults.ts";
-import { BackendStage } from "../../../../src/testing/backend-suite/stage.ts";
+import type { BackendStage } from "../../../../src/testing/backend-suite/stage.ts";
 import type { BackendHarness } from "../../../../src/testing/backend-suite.ts";
+import { onHarness } from "../../on-harness.ts";
 import { blueprint, containerOf, daemonFiles, world } from "../docker-harness.ts";
 
 const STAND_IN = fileURLToPath(new URL("stand-in.mjs", import.meta.url));
@@ -110,17 +111,7 @@ export async function openAppleHarness(different: Partial<ConfiguredSettings["do
 
 /** Runs a test on a fresh backend, and fails when anything is left after it. */
 export async function onAppleStage(run: (stage: BackendStage, harness: AppleHarness) => Promise<void>): Promise<void> {
-  const harness = await openAppleHarness();
-  try {
-    const stage = new BackendStage(harness, blueprint, expect);
-    try {
-      await run(stage, harness);
-    } finally {
-      await stage.clear();
-    }
-  } finally {
-    await harness.dispose();
-  }
+  await onHarness(await openAppleHarness(), blueprint, run);
 }
 
 function listOf(path: string): readonly string[] {

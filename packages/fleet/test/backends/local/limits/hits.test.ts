@@ -3,7 +3,7 @@
  */
 
 import { afterAll, describe, expect, it } from "vitest";
-import type { LimitHit } from "../../../../src/backend/backend.ts";
+import type { EngineEvent } from "../../../../src/backend/backend.ts";
 import { LimitWatch } from "../../../../src/backends/local/limits/index.ts";
 import type { LimitGroup, LimitHits } from "../../../../src/backends/local/limits/limits.ts";
 import { blueprint, isRoot, onStage, removeDaemon, world } from "../local-harness.ts";
@@ -11,6 +11,8 @@ import { blueprint, isRoot, onStage, removeDaemon, world } from "../local-harnes
 const MIB = 1024 * 1024;
 const HUNGRY = `perl -e 'my $x = "a" x (300 << 20)'`;
 const FORKING = "for i in $(seq 80); do sleep 2 & done; wait";
+
+type LimitHit = Extract<EngineEvent, { type: "limit-hit" }>;
 
 afterAll(removeDaemon);
 
@@ -22,7 +24,9 @@ describe("a sandbox that runs into a limit", { timeout: 120_000 }, () => {
       const { target } = await stage.make(stage.newKey(), { blueprint: { ...blueprint, limits } });
       const { sandbox } = await stage.attach(target);
       const hits: LimitHit[] = [];
-      const stop = backend.watchLimits?.((hit) => hits.push(hit));
+      const stop = backend.watch((event) => {
+        if (event.type === "limit-hit") hits.push(event);
+      });
       const next = async (limit: LimitHit["limit"]) => {
         await expect.poll(() => hits.map((hit) => hit.limit), { timeout: 20_000 }).toContain(limit);
         const [hit] = hits.splice(0);
@@ -54,7 +58,7 @@ describe("a sandbox that runs into a limit", { timeout: 120_000 }, () => {
 
       await sandbox.exec("rm -f one");
       expect((await sandbox.exec("true")).exitCode).toBe(0);
-      stop?.();
+      stop();
     });
   });
 });
