@@ -38,7 +38,8 @@ const STEPS = [
   { name: "sim", run: () => script("sim", "--runs", "3000") },
   { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
   { name: "crash", run: () => script("crash", "--cycles", "60") },
-  { name: "chaos", run: () => script("chaos", "--quick") },
+  { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
+  { name: "chaos-docker", run: () => script("chaos", "--quick") },
 ];
 
 /** What the library's core consists of; the engines and services around it are tested on one Node. */

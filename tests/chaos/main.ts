@@ -1,12 +1,13 @@
 /**
- * Chaos with a real engine: fleets are killed at every stage of a sandbox's life, containers are killed, removed, paused and
- * starved of memory, and the engine itself is restarted, killed, stopped and filled up. After each deed nothing of the fleet
- * may be left (containers, networks, volumes, directories), nobody else may have been hurt, every call must have settled, and
- * the time until the sandbox was usable again is taken.
+ * Chaos with real sandboxes: fleets are killed at every stage of a sandbox's life, containers are killed, removed, paused and
+ * starved of memory, processes are killed, and the engine itself is restarted, killed, stopped and filled up. After each deed
+ * nothing of the fleet may be left (containers, networks, volumes, processes, control groups, mounts, directories), nobody
+ * else may have been hurt, every call must have settled, and the time until the sandbox was usable again is taken.
  *
  *   npm run chaos -- --backend docker --runs 200      fleets killed 200 times, and everything else a few times
+ *   npm run chaos -- --backend local --runs 200       the same without an engine
  *   npm run chaos -- --quick                          a dozen deeds, for CI
- *   npm run chaos -- --only engine                    one kind of deed: fleet, container or engine
+ *   npm run chaos -- --only engine                    one kind of deed: fleet, container, engine or process
  *
  * READ deeds/ for what is done, and stage/yard.ts for what must hold afterwards. The seed decides what is drawn; how long
  * things take is the machine's, so a seed does not replay a run exactly.
@@ -17,9 +18,12 @@ import { Random } from "../simulation/schedule/random.ts";
 import { containerDeeds, leasedContainers } from "./deeds/container-deeds.ts";
 import { engineDiskFull, engineFreeze, engineKill, engineKillLiving, engineRestart } from "./deeds/engine-deeds.ts";
 import { fleetKills, powerCut } from "./deeds/fleet-kills.ts";
+import { processDeeds } from "./deeds/process-deeds.ts";
+import { DockerYard } from "./stage/docker-yard.ts";
 import { ChaosEngine } from "./stage/engine.ts";
-import { KILL_STAGES, Tally } from "./stage/tally.ts";
-import { Yard } from "./stage/yard.ts";
+import { LocalYard } from "./stage/local-yard.ts";
+import { Tally } from "./stage/tally.ts";
+import type { Yard } from "./stage/yard.ts";
 
 /** From this many kills on, every stage must have been hit this often: fewer would prove little. */
 const FULL_RUN_KILLS = 150;
@@ -40,68 +44,98 @@ const { values } = parseArgs({
   },
 });
 
+const KINDS: Readonly<Record<string, readonly string[]>> = {
+  docker: ["fleet", "container", "engine"],
+  local: ["fleet", "process"],
+};
+
+interface Run {
+  readonly kills: number;
+  readonly rounds: number;
+  readonly random: Random;
+  readonly tally: Tally;
+  readonly is: (kind: string) => boolean;
+}
+
 process.exitCode = await main();
 
 async function main(): Promise<number> {
-  if (values.backend !== "docker") return usage(`there is no chaos for the backend ${values.backend}`);
-  const kills = Number(values.runs ?? values.kills ?? (values.quick ? QUICK_KILLS : 200));
+  const { backend, only, quick } = values;
+  const kinds = KINDS[backend];
+  if (kinds === undefined) return usage(`there is no chaos for the backend ${backend}`);
+  const kills = Number(values.runs ?? values.kills ?? (quick ? QUICK_KILLS : 200));
   const seed = Number(values.seed);
   if (!Number.isInteger(kills) || kills < 0 || !Number.isInteger(seed))
     return usage("--runs and --seed take whole numbers");
-  const { only } = values;
-  if (only !== undefined && !["fleet", "container", "engine"].includes(only)) return usage(`there is no deed ${only}`);
+  if (only !== undefined && !kinds.includes(only)) return usage(`there is no deed ${only} for ${backend}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
-  const engine = await ChaosEngine.open();
-  if (typeof engine === "string") {
-    console.log(`no Docker engine: ${engine}`);
-    return process.env.CI === "true" ? 1 : 0;
-  }
-  console.log(`chaos: ${kills} kills, seed ${seed}, engine in ${engine.place}`);
+  const rounds = quick ? 1 : Math.max(ROUNDS_MIN, Math.ceil(kills / KILLS_PER_ROUND));
   const tally = new Tally();
   const startedAt = performance.now();
-  await run(engine, tally, { kills, seed, only });
-  return report(tally, kills, only, (performance.now() - startedAt) / 1_000);
+  const run: Run = { kills, rounds, random: new Random(seed), tally, is: (kind) => (only ?? kind) === kind };
+  console.log(`chaos on ${backend}: ${kills} kills, seed ${seed}`);
+  const yard = await (backend === "docker" ? onDocker(run) : onThisMachine(run));
+  if (typeof yard === "string") {
+    console.log(`not possible: ${yard}`);
+    return process.env.CI === "true" ? 1 : 0;
+  }
+  return report(yard, run, (performance.now() - startedAt) / 1_000);
 }
 
-async function run(
-  engine: ChaosEngine,
-  tally: Tally,
-  { kills, seed, only }: { kills: number; seed: number; only: string | undefined },
-): Promise<void> {
-  const yard = new Yard(engine, tally);
-  const rounds = values.quick ? 1 : Math.max(ROUNDS_MIN, Math.ceil(kills / KILLS_PER_ROUND));
-  const random = new Random(seed);
-  const is = (kind: string) => only === undefined || only === kind;
+/** A reason in place of a yard, where there is no engine. */
+async function onDocker(run: Run): Promise<Yard | string> {
+  const engine = await ChaosEngine.open();
+  if (typeof engine === "string") return engine;
+  const yard = new DockerYard(engine, run.tally);
   try {
-    await yard.open();
-    if (is("container")) await (values.quick ? leasedContainers(yard) : containerDeeds(yard, rounds));
-    if (is("engine")) {
-      for (let round = 0; round < rounds; round += 1) {
+    await inside(yard, run, async () => {
+      if (run.is("container")) await (values.quick ? leasedContainers(yard) : containerDeeds(yard, run.rounds));
+      if (!run.is("engine")) return;
+      for (let round = 0; round < run.rounds; round += 1) {
         await engineDiskFull(yard);
         await engineKill(yard);
         if (values.quick) continue;
         await engineFreeze(yard);
         await engineRestart(yard);
         await engineKillLiving(yard);
-        await powerCut(yard, random, round);
+        await powerCut(yard, run.random, round);
       }
-    }
+    });
+  } finally {
+    await engine.close();
+  }
+  return yard;
+}
+
+async function onThisMachine(run: Run): Promise<Yard | string> {
+  const problem = LocalYard.problem();
+  if (problem !== null) return problem;
+  const yard = new LocalYard(run.tally);
+  await inside(yard, run, async () => {
+    if (run.is("process")) await processDeeds(yard, run.rounds);
+  });
+  return yard;
+}
+
+async function inside(yard: Yard, { is, random, kills, tally }: Run, deeds: () => Promise<void>): Promise<void> {
+  try {
+    await yard.open();
+    await deeds();
     if (is("fleet")) await fleetKills(yard, random, kills);
   } catch (error) {
     tally.violated(`the run ended: ${error instanceof Error ? error.stack : String(error)}`);
   } finally {
     await yard.close().catch((error: unknown) => tally.violated(`closing: ${error}`));
-    await engine.close();
   }
 }
 
-function report(tally: Tally, kills: number, only: string | undefined, seconds: number): number {
-  if ((only ?? "fleet") === "fleet" && kills >= FULL_RUN_KILLS) {
-    for (const stage of KILL_STAGES)
+function report({ stages }: Yard, { tally, kills, is }: Run, seconds: number): number {
+  if (is("fleet") && kills >= FULL_RUN_KILLS) {
+    for (const stage of stages)
       if (tally.kills[stage] < HITS_MIN) tally.violated(`only ${tally.kills[stage]} fleets were killed at ${stage}`);
   }
   console.log(tally.table());
-  const byStage = KILL_STAGES.map((stage) => `${stage} ${tally.kills[stage]}`).join(", ");
+  const byStage = stages.map((stage) => `${stage} ${tally.kills[stage]}`).join(", ");
   console.log(`fleets killed by stage: ${byStage}`);
   console.log(
     `${tally.deedCount} deeds, ${tally.settledCount} calls settled, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
@@ -111,7 +145,7 @@ function report(tally: Tally, kills: number, only: string | undefined, seconds: 
 
 function usage(problem: string): number {
   console.error(
-    `${problem}\nusage: npm run chaos -- [--backend docker] [--runs N] [--seed S] [--only fleet|container|engine] [--quick]`,
+    `${problem}\nusage: npm run chaos -- [--backend docker|local] [--runs N] [--seed S] [--only fleet|container|engine|process] [--quick]`,
   );
   return 2;
 }

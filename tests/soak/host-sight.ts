@@ -10,7 +10,8 @@
  * - Docker's mounts and shims name nobody: there, whatever is new on the host counts.
  */
 
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { join } from "node:path";
 
 export interface HostSight {
   readonly processes: ReadonlySet<string>;
@@ -24,7 +25,7 @@ export type HostDifference = { readonly [Kind in keyof HostSight]: readonly stri
 export type Engine = "local" | "docker";
 
 export function look(home: string, engine: Engine): HostSight {
-  const fleets = readdirSync(home).filter((name) => FLEET.test(name));
+  const fleets = readdirSync(home).filter((name) => existsSync(join(home, name, "homes")));
   const mounts = read("/proc/self/mountinfo").split("\n");
   return {
     processes: new Set(processes([home, ...fleets], engine)),
@@ -44,7 +45,17 @@ export function countOf(difference: HostDifference): number {
   return Object.values(difference).reduce((sum, names) => sum + names.length, 0);
 }
 
-const FLEET = /^fleet-[0-9a-f]{12}$/;
+/** The store, a fleet's own folders, and what its sandboxes share. Every other file that is new was left. */
+const KEPT =
+  /^fleet\.db|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
+/** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
+const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none)?$/;
+
+/** Whether a file below a home stays when no sandbox is there. */
+export function isKept(file: string): boolean {
+  return KEPT.test(file) || FENCE.test(file);
+}
+
 /** What stands between a container and the host. */
 const CONTAINERS = /containerd-shim|conmon/;
 
@@ -63,7 +74,7 @@ function isOurs(pid: string, names: readonly string[]): boolean {
   return files.some((path) => says(read(path))) || descriptors(pid).some(says) || comesFromUs(pid);
 }
 
-function comesFromUs(pid: string): boolean {
+export function comesFromUs(pid: string): boolean {
   for (let at = parentOf(pid); at !== "0" && at !== "1"; at = parentOf(at)) if (Number(at) === process.pid) return true;
   return false;
 }

@@ -18,7 +18,7 @@ import { parseArgs } from "node:util";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
 import { holdTestEngine } from "../../scripts/docker-test-engine.mjs";
-import { added, countOf, type HostDifference, look } from "./host-sight.ts";
+import { added, countOf, type HostDifference, isKept, look } from "./host-sight.ts";
 
 const { values } = parseArgs({
   options: {
@@ -32,11 +32,6 @@ const [cycles, together, jobs] = [Number(values.cycles), Number(values.together)
 /** What the engine ends off the hot path may take a moment. */
 const SETTLE_MS = 30_000;
 const PROGRESS_MS = 15_000;
-/** The store, the fleet's own folders, and what they share. Everything else that is new was left. */
-const KEPT =
-  /^fleet\.db|^fleet-\w+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
-/** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
-const FENCE = /^fleet-\w+\/homes\/[0-9a-f]+(\/fence\.\d+\.none)?$/;
 
 process.exitCode = await soak();
 
@@ -119,7 +114,7 @@ async function settled(read: () => HostDifference): Promise<HostDifference> {
   const deadline = Date.now() + SETTLE_MS;
   for (;;) {
     const all = read();
-    const files = all.files.filter((path) => !KEPT.test(path) && !FENCE.test(path));
+    const files = all.files.filter((path) => !isKept(path));
     const left = { ...all, files };
     if (countOf(left) === 0 || Date.now() > deadline) return left;
     await sleep(250);

@@ -8,7 +8,8 @@ import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type Docker from "dockerode";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
-import { ORPHAN_TIMEOUT_MS, type Yard } from "../stage/yard.ts";
+import type { DockerYard } from "../stage/docker-yard.ts";
+import { ORPHAN_TIMEOUT_MS } from "../stage/yard.ts";
 
 interface ContainerDeed {
   readonly name: string;
@@ -45,7 +46,7 @@ const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; read
   { name: "a starting container paused", at: "start", act: (container) => container.pause() },
 ];
 
-export async function containerDeeds(yard: Yard, rounds: number): Promise<void> {
+export async function containerDeeds(yard: DockerYard, rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {
     await leasedContainers(yard, round);
     for (const deed of PARKED) await yard.deed(deed.name, () => whileParked(yard, deed, `parked-${round}`));
@@ -54,11 +55,11 @@ export async function containerDeeds(yard: Yard, rounds: number): Promise<void> 
   }
 }
 
-export async function leasedContainers(yard: Yard, round = 0): Promise<void> {
+export async function leasedContainers(yard: DockerYard, round = 0): Promise<void> {
   for (const deed of UNDER_LEASE) await yard.deed(deed.name, () => underLease(yard, deed, `leased-${round}`));
 }
 
-async function underLease(yard: Yard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
+async function underLease(yard: DockerYard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
   const lease = await yard.fleet.acquire({ thread });
   const { generation } = lease;
   await lease.sandbox.exec("echo mine > note");
@@ -79,7 +80,7 @@ async function underLease(yard: Yard, { name, act, survives }: ContainerDeed, th
   return usableMs;
 }
 
-async function whileParked(yard: Yard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
+async function whileParked(yard: DockerYard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
   const lease = await yard.fleet.acquire({ thread });
   const { generation } = lease;
   await lease.sandbox.exec("echo mine > note");
@@ -95,7 +96,7 @@ async function whileParked(yard: Yard, { name, act, survives }: ContainerDeed, t
 }
 
 /** The acquire under way is served or refused, and the next one is served. */
-async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
+async function inTheMaking(yard: DockerYard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
   const { docker } = yard.engine;
   const filters = {
     type: ["container" as const],
@@ -120,7 +121,7 @@ async function inTheMaking(yard: Yard, deed: (typeof IN_THE_MAKING)[number], thr
 }
 
 /** A container with the fleet's labels that no record knows: it goes, but not before its grace, since somebody may be making it. */
-async function orphaned(yard: Yard): Promise<number> {
+async function orphaned(yard: DockerYard): Promise<number> {
   const sandboxId = randomBytes(5).toString("hex");
   const generation = String(Date.now());
   const labels = { fleet: yard.fleetId, sandbox: sandboxId, generation, blueprint: "unknown", place: "home" };

@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Yard } from "../stage/yard.ts";
+import type { DockerYard } from "../stage/docker-yard.ts";
 import { Load } from "./load.ts";
 
 const CALLERS = 3;
@@ -15,18 +15,18 @@ const FROZEN_MS = 6_000;
 /** While the engine does not answer, what is held does. */
 const HELD_ANSWER_MS = 5_000;
 
-export async function engineRestart(yard: Yard): Promise<void> {
+export async function engineRestart(yard: DockerYard): Promise<void> {
   const act = () => endedAndStarted(yard, "SIGTERM", false);
   await yard.deed("the engine restarted", act, { endsEverything: true });
 }
 
-export async function engineKill(yard: Yard): Promise<void> {
+export async function engineKill(yard: DockerYard): Promise<void> {
   const act = () => endedAndStarted(yard, "SIGKILL", false);
   await yard.deed("the engine killed", act, { endsEverything: true });
 }
 
 /** An engine that leaves its containers running: nobody loses anything. */
-export async function engineKillLiving(yard: Yard): Promise<void> {
+export async function engineKillLiving(yard: DockerYard): Promise<void> {
   // Only an engine that was started so leaves them.
   await yard.deed("the engine restarted to keep containers", () => endedAndStarted(yard, "SIGTERM", true), {
     endsEverything: true,
@@ -35,7 +35,7 @@ export async function engineKillLiving(yard: Yard): Promise<void> {
   await yard.deed("the engine restarted as before", () => endedAndStarted(yard, "SIGTERM", false));
 }
 
-async function endedAndStarted(yard: Yard, signal: "SIGTERM" | "SIGKILL", keeps: boolean): Promise<number> {
+async function endedAndStarted(yard: DockerYard, signal: "SIGTERM" | "SIGKILL", keeps: boolean): Promise<number> {
   const { engine } = yard;
   const load = new Load(yard, CALLERS);
   try {
@@ -50,7 +50,7 @@ async function endedAndStarted(yard: Yard, signal: "SIGTERM" | "SIGKILL", keeps:
   }
 }
 
-export async function engineFreeze(yard: Yard): Promise<void> {
+export async function engineFreeze(yard: DockerYard): Promise<void> {
   await yard.deed("the engine stopped for a while", async () => {
     const { engine } = yard;
     const load = new Load(yard, CALLERS);
@@ -72,7 +72,7 @@ export async function engineFreeze(yard: Yard): Promise<void> {
   });
 }
 
-export async function engineDiskFull(yard: Yard): Promise<void> {
+export async function engineDiskFull(yard: DockerYard): Promise<void> {
   await yard.deed("the engine's disk full", async () => {
     const { engine } = yard;
     const load = new Load(yard, CALLERS);
@@ -96,7 +96,7 @@ export async function engineDiskFull(yard: Yard): Promise<void> {
   });
 }
 
-async function heldWorks(yard: Yard, meanwhile: string): Promise<void> {
+async function heldWorks(yard: DockerYard, meanwhile: string): Promise<void> {
   const answer = await yard.settles(
     `a held sandbox, with ${meanwhile},`,
     yard.keeper.sandbox.exec("cat note"),

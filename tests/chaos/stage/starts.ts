@@ -7,14 +7,15 @@
 
 import { closeSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type Docker from "dockerode";
-import type { Yard } from "./yard.ts";
+import type { DockerYard } from "./docker-yard.ts";
+import type { StartWatch } from "./victim.ts";
 
 interface EventStream {
   on(event: "data" | "error", listener: (line: Buffer) => void): unknown;
   destroy(): void;
 }
 
-export class Starts {
+export class Starts implements StartWatch {
   listener: () => void = () => {};
   readonly #docker: Docker;
   readonly #stream: EventStream;
@@ -30,7 +31,7 @@ export class Starts {
     stream.on("error", () => {});
   }
 
-  static async open({ engine, fleetId }: Yard): Promise<Starts> {
+  static async open({ engine, fleetId }: DockerYard): Promise<Starts> {
     // Blanks have no thread.
     const label = [`sandlot.fleet=${fleetId}`, "sandlot.thread"];
     const stream = await engine.docker.getEvents({ filters: { type: ["container"], event: ["start"], label } });

@@ -1,10 +1,10 @@
 /**
- * Where the deeds are done: an engine, the fleet they are done to, and who must not be hurt by it.
+ * Where the deeds are done: the fleet they are done to, and who must not be hurt by it.
  *
  *   the fleet      opened in this process, in a home of its own; the processes that are killed share its store
  *   the keeper     a lease of the fleet's that nothing is done to
- *   the neighbour  a lease of another fleet on the same engine
- *   the bystander  a container that has nothing to do with Sandlot
+ *   the neighbour  a lease of another fleet on the same machine or engine
+ *   the bystander  a container, or a process, that has nothing to do with Sandlot
  *   the pool       one blank, that any thread of the blueprint `pooled` may get; there is always one again
  */
 
@@ -12,13 +12,11 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type FleetId, isSandlotError } from "@sandlot/contract";
-import type Docker from "dockerode";
 import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
 import type { AcquireRequest, Fleet, Lease } from "../../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
-import type { ChaosEngine } from "./engine.ts";
-import { leftovers } from "./leftovers.ts";
-import type { Tally } from "./tally.ts";
+import type { KillStage, Tally } from "./tally.ts";
+import type { StartWatch } from "./victim.ts";
 
 const MIB = 1024 * 1024;
 const ACQUIRE_MS = 30_000;
@@ -33,43 +31,48 @@ export const ORPHAN_TIMEOUT_MS = 20_000;
 /** What sandboxes here are made from: plain ones, ones with a way out, which a process carries, and ones that wait as blanks. */
 type BlueprintName = "default" | "online" | "pooled";
 
-export class Yard {
-  readonly engine: ChaosEngine;
+export type SandboxName = { readonly sandboxId: string; readonly generation: number };
+
+export abstract class Yard {
+  /** At what a fleet can be killed here. */
+  abstract readonly stages: readonly KillStage[];
   readonly tally: Tally;
   readonly config: FleetConfig;
   readonly fleetId: FleetId;
-  /** Both go with the engine's place, however the run ends. */
-  readonly #home: string;
-  readonly #otherHome: string;
+  /** Everything of a run is below this directory. */
+  readonly place: string;
+  protected readonly home: string;
+  readonly #backend: Partial<FleetConfig>;
   #fleet: Fleet | null = null;
   #other: Fleet | null = null;
   #keeper: Lease | null = null;
   #neighbour: Lease | null = null;
-  #bystander: Docker.Container | null = null;
   /** What is there while nothing but the keeper is. */
   #baseline: readonly string[] = [];
   #seen = { keeper: 0, neighbour: 0, bystander: "" };
 
-  constructor(engine: ChaosEngine, tally: Tally) {
-    this.engine = engine;
+  constructor(place: string, tally: Tally, backend: Partial<FleetConfig>) {
+    this.place = place;
     this.tally = tally;
-    this.#home = join(engine.place, "home");
-    this.#otherHome = join(engine.place, "other");
-    const mark = randomBytes(3).toString("hex");
-    this.fleetId = `chaos-${mark}` as FleetId;
-    this.config = this.#configOf(this.#home, this.fleetId);
+    this.home = join(place, "home");
+    this.#backend = backend;
+    this.fleetId = `chaos-${randomBytes(3).toString("hex")}` as FleetId;
+    this.config = this.#configOf(this.home, this.fleetId);
   }
+
+  /** Everything of the fleet that is there, but for the sandboxes that are meant to be. */
+  protected abstract leftovers(meant: readonly SandboxName[]): Promise<readonly string[]>;
+  abstract watchStarts(): Promise<StartWatch>;
+  protected abstract openBystander(): Promise<void>;
+  /** Since when it runs; empty when it does not. */
+  protected abstract bystanderSince(): Promise<string>;
+  protected abstract closeBystander(): Promise<void>;
 
   async open(): Promise<void> {
     this.#fleet = await openFleet(this.config);
-    this.#other = await openFleet(this.#configOf(this.#otherHome, `${this.fleetId}-other`));
+    this.#other = await openFleet(this.#configOf(join(this.place, "other"), `${this.fleetId}-other`));
     this.#neighbour = await acquired(this.#other, "neighbour");
-    const Labels = { "sandlot.fleet": `${this.fleetId}x` };
-    this.#bystander = await this.engine.docker.createContainer({
-      ...{ Image: this.engine.image, Cmd: ["sleep", "100000"], Labels, name: "sandlot-bystander" },
-      HostConfig: { NetworkMode: "none" },
-    });
-    await this.#bystander.start();
+    await this.openBystander();
     await this.begin();
   }
 
@@ -89,6 +92,8 @@ export class Yard {
     await this.#keeper.sandbox.exec("echo kept > note");
     await this.#untilPooled();
     this.#baseline = await this.#left();
+    // Whoever does not see the keeper would not see what was left, either.
+    if (this.#baseline.length === 0) this.tally.violated("nothing of the keeper is seen");
     await this.#lookAtOthers();
   }
 
@@ -102,10 +107,10 @@ export class Yard {
     } catch (error) {
       this.tally.violated(`${name}: ${error instanceof Error ? error.stack : String(error)}`);
     }
-    if (options.endsEverything === true) await this.#afterTheEnd(name);
+    if (options.endsEverything === true) await this.afterTheEnd(name);
     else {
       await this.#settled(name, this.#baseline);
-      await this.#checkOthers(name);
+      await this.checkOthers(name);
     }
     const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
     console.log(`${name}: usable after ${usableMs.toFixed(0)} ms; all of it, nothing left, ${seconds} s`);
@@ -181,10 +186,6 @@ export class Yard {
     await this.settles(`destroy of ${thread}`, this.fleet.destroy({ thread }, { purge: true, force: true }));
   }
 
-  containerIn(thread: string): Promise<Docker.Container> {
-    return this.#containerOf(this.fleet, thread);
-  }
-
   async close(): Promise<void> {
     await this.#keeper?.release();
     if (this.#fleet !== null) {
@@ -195,7 +196,31 @@ export class Yard {
     await this.#neighbour?.release();
     await this.#other?.destroy({ thread: "neighbour" }, { purge: true });
     await this.#other?.close({ destroy: true });
-    await this.#bystander?.remove({ force: true });
+    await this.closeBystander();
+  }
+
+  /** Everything that ran has ended: what counts is that all of it comes back, and nothing else is gone. */
+  protected async afterTheEnd(after: string): Promise<void> {
+    const since = performance.now();
+    await this.usable(KEEPER, since, "kept", this.#keeper);
+    await this.end(KEEPER);
+    await this.#settled(after, []);
+    await this.#other?.list();
+    await this.#neighbour?.sandbox.exec("echo back");
+    await this.begin();
+  }
+
+  protected async checkOthers(after: string): Promise<void> {
+    const before = this.#seen;
+    try {
+      await this.keeper.sandbox.exec("true");
+      await this.#neighbour?.sandbox.exec("true");
+    } catch (error) {
+      this.tally.violated(`after ${after}: ${error}`);
+    }
+    await this.#lookAtOthers();
+    for (const who of ["keeper", "neighbour", "bystander"] as const)
+      if (this.#seen[who] !== before[who]) this.tally.violated(`after ${after}: the ${who} was ended`);
   }
 
   async #untilPooled(): Promise<void> {
@@ -208,11 +233,11 @@ export class Yard {
 
   async #left(): Promise<readonly string[]> {
     const blanks = (await this.fleet.list()).filter(({ state }) => state === "blank");
-    const left = await leftovers(this.engine.docker, { home: this.#home, fleetId: this.fleetId }, blanks);
+    const left = await this.leftovers(blanks);
     return blanks.length === BLANKS ? left : [...left, `${blanks.length} blanks`];
   }
 
-  /** Waits until the engine, the store and the disk hold nothing but `expected`, and the pool has what it should. */
+  /** Waits until the machine, the store and the disk hold nothing but `expected`, and the pool has what it should. */
   async #settled(after: string, expected: readonly string[]): Promise<void> {
     const deadline = performance.now() + SETTLE_MS;
     for (;;) {
@@ -228,54 +253,17 @@ export class Yard {
     }
   }
 
-  /** Everything that ran has ended with the engine: what counts is that all of it comes back, and nothing else is gone. */
-  async #afterTheEnd(after: string): Promise<void> {
-    if (!this.engine.keepsContainers) await this.#bystander?.start().catch(() => {});
-    else await this.#checkOthers(after);
-    const since = performance.now();
-    await this.usable(KEEPER, since, "kept", this.#keeper);
-    await this.end(KEEPER);
-    await this.#settled(after, []);
-    await this.#other?.list();
-    await this.#neighbour?.sandbox.exec("echo back");
-    await this.begin();
-  }
-
   async #lookAtOthers(): Promise<void> {
-    const state = (await this.#bystander?.inspect())?.State;
-    if (state?.Running !== true) this.tally.violated("the bystander does not run");
-    const bystander = state?.StartedAt ?? "";
+    const bystander = await this.bystanderSince();
+    if (bystander === "") this.tally.violated("the bystander does not run");
     this.#seen = { keeper: this.keeper.generation, neighbour: this.#neighbour?.generation ?? 0, bystander };
   }
 
-  async #checkOthers(after: string): Promise<void> {
-    const before = this.#seen;
-    try {
-      await this.keeper.sandbox.exec("true");
-      await this.#neighbour?.sandbox.exec("true");
-    } catch (error) {
-      this.tally.violated(`after ${after}: ${error}`);
-    }
-    await this.#lookAtOthers();
-    for (const who of ["keeper", "neighbour", "bystander"] as const)
-      if (this.#seen[who] !== before[who]) this.tally.violated(`after ${after}: the ${who} was ended`);
-  }
-
-  async #containerOf(fleet: Fleet, thread: string): Promise<Docker.Container> {
-    const found = await fleet.find({ thread });
-    const filters = { label: [`sandlot.fleet=${this.fleetId}`, `sandlot.sandbox=${found?.sandboxId}`] };
-    const [listed] = await this.engine.docker.listContainers({ all: true, filters });
-    if (listed === undefined) throw new Error(`${thread} has no container`);
-    return this.engine.docker.getContainer(listed.Id);
-  }
-
   #configOf(home: string, fleetId: string): FleetConfig {
-    const { host, image } = this.engine;
     const limits = { memoryBytes: 256 * MIB, pidsMax: 256 };
     const isOurs = fleetId === this.fleetId;
     return {
-      ...{ backend: "docker", home, fleetId, limits: { max: 30 } },
-      docker: { host, image, pull: "never", tmpBytes: 64 * MIB, homeBytes: 64 * MIB },
+      ...{ ...this.#backend, home, fleetId, limits: { max: 30 } },
       blueprints: {
         default: { limits },
         online: { limits, network: { mode: "allowlist", allow: [{ host: "allowed.example.org", ports: [443] }] } },
