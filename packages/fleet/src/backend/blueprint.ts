@@ -5,6 +5,7 @@
 
 import { createHash } from "node:crypto";
 import type { BlueprintHash } from "@sandlot/contract";
+import type { AllowRule, BoundSecret } from "../network/policy.ts";
 
 export interface Blueprint {
   /** What an engine that has images starts from. */
@@ -22,26 +23,10 @@ export interface Blueprint {
   readonly mounts: readonly { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean }[];
   readonly network: {
     readonly mode: "none" | "allowlist" | "open";
-    readonly allow: readonly {
-      readonly host: string;
-      readonly ports: readonly number[];
-      /** Private addresses or networks that this host may resolve to. */
-      readonly addresses?: readonly string[] | undefined;
-    }[];
+    readonly allow: readonly AllowRule[];
     /** Headers that the way out adds, so that the sandbox never has their values. */
     readonly secrets?: readonly BoundSecret[] | undefined;
   };
-}
-
-export interface BoundSecret {
-  readonly name: string;
-  readonly host: string;
-  readonly header: string;
-  readonly value: string;
-  /** Put before the value, such as `Bearer `. */
-  readonly prefix?: string | undefined;
-  readonly via: "https" | "http";
-  readonly ports?: readonly number[] | undefined;
 }
 
 /**

@@ -7,7 +7,8 @@
  * system is only looked at, never changed.
  */
 
-import { type Blueprint, type BoundSecret, hashBlueprint } from "../backend/blueprint.ts";
+import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
+import type { BoundSecret } from "../network/policy.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem, resolvePlaces } from "./places.ts";
 import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
