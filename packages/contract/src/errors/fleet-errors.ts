@@ -155,7 +155,11 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
   sandbox_unreachable: {
     status: 503,
     retryable: true,
-    message: ({ sandboxId, problem }) => `Sandbox ${sandboxId} does not answer: ${problem}.`,
+    // Without a sandbox it is the gateway, or a port, that does not answer, which the problem says.
+    message: ({ sandboxId, problem }) =>
+      sandboxId === ""
+        ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.`
+        : `Sandbox ${sandboxId} does not answer: ${problem}.`,
     remedy: "Try again: not reachable is not dead, so nothing was destroyed.",
   },
   sandbox_not_found: {

@@ -22,7 +22,8 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     status: 401,
     retryable: false,
     message: ({ problem }) => `The request was refused: ${problem}.`,
-    remedy: "Send the sandbox's id, generation and token with every request.",
+    remedy:
+      "Send a key that is valid: a gateway's as `Authorization: Bearer` (`sandlot keys create` makes one), a daemon's token together with its sandbox's id and generation.",
   },
   forbidden: {
     status: 403,

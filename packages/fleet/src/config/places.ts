@@ -10,7 +10,7 @@
 
 import { createHash } from "node:crypto";
 import { realpathSync, type Stats, statSync } from "node:fs";
-import { homedir } from "node:os";
+import { userInfo } from "node:os";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import { DEFAULTS } from "./defaults.ts";
@@ -38,8 +38,7 @@ export function resolvePlaces(config: CompletedConfig, environment: Environment,
 function resolveHome(configured: string | undefined, environment: Environment, problems: Problem[]): string {
   const [text, name] = configured === undefined ? [environment.SANDLOT_HOME, "$SANDLOT_HOME "] : [configured, ""];
   // An empty variable is an unset one, as shells have it.
-  if (text === undefined || (configured === undefined && text === ""))
-    return join(stateDirectory(environment), "sandlot");
+  if (text === undefined || (configured === undefined && text === "")) return derivedHome(environment, problems);
   const wrong = pathProblem(text, environment);
   if (wrong !== undefined) problems.push({ ...wrong, path: "home", problem: `${name}${wrong.problem}` });
   else if (look(text)?.isDirectory() === false)
@@ -48,15 +47,24 @@ function resolveHome(configured: string | undefined, environment: Environment, p
 }
 
 /** The XDG specification says that a relative value is to be ignored. */
-function stateDirectory(environment: Environment): string {
+function derivedHome(environment: Environment, problems: Problem[]): string {
   const configured = environment.XDG_STATE_HOME;
-  return configured !== undefined && isAbsolute(configured)
-    ? configured
-    : join(userHome(environment), ".local", "state");
+  if (configured !== undefined && isAbsolute(configured)) return join(configured, "sandlot");
+  const home = userHome(environment);
+  if (home === null)
+    problems.push({ path: "home", problem: "must be set: $HOME is no absolute path, and this user has no directory" });
+  return join(home ?? "/", ".local", "state", "sandlot");
 }
 
-function userHome(environment: Environment): string {
-  return environment.HOME !== undefined && isAbsolute(environment.HOME) ? environment.HOME : homedir();
+/** What the system says of this user, where the environment is of no use: a relative one would be another one elsewhere. */
+function userHome(environment: Environment): string | null {
+  if (environment.HOME !== undefined && isAbsolute(environment.HOME)) return environment.HOME;
+  try {
+    const { homedir } = userInfo();
+    return isAbsolute(homedir) ? homedir : null;
+  } catch {
+    return null; // A number without an entry.
+  }
 }
 
 function resolveStore(
@@ -113,7 +121,7 @@ export function pathProblem(text: string, environment: Environment): Omit<Proble
   if (isAbsolute(text)) return undefined;
   if (text === "") return { problem: "must be an absolute path, but is empty" };
   const [first, ...rest] = text.split("/");
-  const suggestion = first === "~" ? join(userHome(environment), ...rest) : resolve(text);
+  const suggestion = first === "~" ? join(userHome(environment) ?? "/", ...rest) : resolve(text);
   return { problem: `must be an absolute path (it is ${JSON.stringify(text)})`, suggestion };
 }
 

@@ -1,5 +1,5 @@
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { DEFAULTS } from "../../src/config/defaults.ts";
@@ -106,7 +106,9 @@ describe("home", () => {
     [{ HOME: "/h", SANDLOT_HOME: "", XDG_STATE_HOME: "/x" }, "/x/sandlot"],
     [{ HOME: "/h", XDG_STATE_HOME: "" }, "/h/.local/state/sandlot"],
     [{ HOME: "/h", XDG_STATE_HOME: "relative" }, "/h/.local/state/sandlot"],
-    [{}, join(homedir(), ".local/state/sandlot")],
+    [{}, join(userInfo().homedir, ".local/state/sandlot")],
+    [{ HOME: "" }, join(userInfo().homedir, ".local/state/sandlot")],
+    [{ HOME: "here" }, join(userInfo().homedir, ".local/state/sandlot")],
   ])("from %j is %s", (environment, home) => {
     expect(resolveSettings({}, environment)).toMatchObject({ home, store: { path: join(home, "fleet.db") } });
   });
