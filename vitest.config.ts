@@ -20,6 +20,8 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 30_000,
+    // What is waited for comes when the machine gets to it; the default of a second is a limit on its speed.
+    expect: { poll: { timeout: 15_000 } },
     // A test run that found no tests proves nothing.
     passWithNoTests: false,
   },

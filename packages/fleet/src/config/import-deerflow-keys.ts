@@ -17,6 +17,12 @@ export interface Given {
 export type KeyRule = (given: Given, value: unknown, key: string, section: Readonly<Record<string, unknown>>) => void;
 
 const SKILLS_PATH = "/mnt/skills";
+const UNHEEDED = "with this provider it has no effect in DeerFlow either; limits.onFull decides";
+
+/** Its replicas are a hard limit, of which the others know nothing. */
+function isE2b(section: Readonly<Record<string, unknown>>): boolean {
+  return String(section.use ?? "").includes("E2B");
+}
 
 export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
   "sandbox.use": (given, value, key) => {
@@ -31,13 +37,14 @@ export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
   "sandbox.replicas": (given, value, key, section) => {
     const count = wholeNumber(value);
     if (count === null || count < 1) return given.note(key, "unknown", `${String(value)} is no number of sandboxes`);
-    const isHard = String(section.use ?? "").includes("E2B");
-    const burst = section.overflow_policy === "burst" ? (wholeNumber(section.burst_limit) ?? 0) : 0;
+    const isHard = isE2b(section);
+    const burst = isHard && section.overflow_policy === "burst" ? (wholeNumber(section.burst_limit) ?? 0) : 0;
     given.set("limits.max", count + Math.max(0, burst));
     given.set("limits.mode", isHard ? "hard" : "soft");
     given.note(key, "changed", "it counts for the whole fleet, not for each process");
   },
-  "sandbox.overflow_policy": (given, value, key) => {
+  "sandbox.overflow_policy": (given, value, key, section) => {
+    if (!isE2b(section)) return given.note(key, "no-counterpart", UNHEEDED);
     given.set("limits.onFull", value === "wait" ? "wait" : "reject");
     if (value === "burst")
       given.note(key, "changed", "the extra room is part of limits.max; beyond it acquires are refused");
@@ -45,7 +52,8 @@ export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
   },
   "sandbox.acquire_timeout": seconds("acquireTimeoutMs"),
   "sandbox.burst_limit": (given, _value, key, section) => {
-    if (section.overflow_policy !== "burst")
+    if (!isE2b(section)) given.note(key, "no-counterpart", UNHEEDED);
+    else if (section.overflow_policy !== "burst")
       given.note(key, "no-counterpart", "it only counts with overflow_policy: burst");
     else if (section.replicas === undefined) given.note(key, "no-counterpart", "without `replicas` it adds to nothing");
   },

@@ -72,7 +72,7 @@ describe("importing DeerFlow's configuration", () => {
     expect(config).toEqual({
       backend: "docker",
       docker: { image: "registry/image:1" },
-      limits: { max: 9, mode: "soft", onFull: "reject" },
+      limits: { max: 7, mode: "soft" },
       acquireTimeoutMs: 45_000,
       fleetId: "deer-flow-x",
       idleTimeoutMs: 1_200_000,
@@ -93,11 +93,20 @@ describe("importing DeerFlow's configuration", () => {
     });
   });
 
+  it("heeds what counts with E2B only, with E2B", () => {
+    const text = "sandbox: { use: x:E2BSandboxProvider, replicas: 7, overflow_policy: burst, burst_limit: 2 }";
+    expect(importDeerFlow(text, "/etc/deerflow", {}).config).toMatchObject({
+      limits: { max: 9, mode: "hard", onFull: "reject" },
+    });
+  });
+
   it("names every key that it maps to nothing, and every key that nobody knows", () => {
     const named = notes.filter(({ outcome }) => outcome !== "changed").map(({ key }) => key);
     expect(named).toEqual([
       "sandbox.allow_host_bash",
       "sandbox.port",
+      "sandbox.overflow_policy",
+      "sandbox.burst_limit",
       "sandbox.health_check_skip_seconds",
       "sandbox.mounts[2]",
       "sandbox.thread_data_mounts",
@@ -120,7 +129,7 @@ describe("importing DeerFlow's configuration", () => {
   it("gives a configuration that is accepted", () => {
     const { gateway: _, ...fleet } = config;
     const settings = resolveSettings({ ...fleet, backend: "docker", home: "/var/lib/sandlot" }, ENVIRONMENT);
-    expect(settings.limits).toMatchObject({ max: 9, mode: "soft", onFull: "reject" });
+    expect(settings.limits).toMatchObject({ max: 7, mode: "soft" });
     expect(settings.blueprints.default?.blueprint.environment).toEqual({ TOKEN: "t", PRICE: "costs $5" });
   });
 
