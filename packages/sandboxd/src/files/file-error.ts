@@ -2,7 +2,11 @@
  * What the kernel said, as an error of the contract.
  */
 
+import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
+
+/** Node has no word for a quota that is used up, only the number. */
+const QUOTA_NUMBER = `Unknown system error -${constants.errno.EDQUOT}`;
 
 /** An error that is none of the kernel's is passed on as it is. */
 export function fileError(error: unknown, path: string): unknown {
@@ -30,6 +34,7 @@ export function fileError(error: unknown, path: string): unknown {
       return new SandlotError("permission_denied", { path }, options);
     case "ENOSPC":
     case "EDQUOT":
+    case QUOTA_NUMBER:
     case "EFBIG":
       return new SandlotError("disk_limit_exceeded", { path }, options);
     case "ELOOP":

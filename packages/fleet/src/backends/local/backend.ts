@@ -30,7 +30,7 @@ import type {
 import { DaemonAttachment, readActivity } from "../../daemon/index.ts";
 import type { Refusal } from "../../network/index.ts";
 import { problemOf } from "../../observe/event-bus.ts";
-import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
@@ -40,12 +40,13 @@ import { machineId } from "./engine/process-table.ts";
 import { strayDescriptors } from "./engine/stray-descriptors.ts";
 import { Guards } from "./guards.ts";
 import { lazyLimits } from "./lazy-limits.ts";
-import { type Limits, openLimits } from "./limits/index.ts";
+import { type Limits, openLimits, ProjectQuotas } from "./limits/index.ts";
 import { Maker } from "./maker.ts";
 import { type ParsedRef, parseRef } from "./objects/engine-ref.ts";
 import { makeLayout } from "./objects/layout.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
+import { QuotaWorkspaces } from "./quota-workspaces.ts";
 import { Remover } from "./remover.ts";
 import { Renewer } from "./renewer.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
@@ -77,6 +78,7 @@ class LocalBackend implements Backend {
   readonly #liveness: ObjectLiveness;
   readonly #credentials: KnownCredentials;
   readonly #limits: Limits;
+  readonly #quotas: ProjectQuotas;
   readonly #egresses: Egresses;
   readonly #guards: Guards;
   readonly #maker: Maker;
@@ -98,7 +100,11 @@ class LocalBackend implements Backend {
     this.#standby = new Standby(world);
     const id = machineId();
     this.#world = world;
-    this.workspaces = new DiskWorkspaces({ root: layout.root, account, world });
+    const onLimitProblem = (error: unknown) =>
+      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
+    const quotas = new ProjectQuotas({ root: layout.root, world, onProblem: onLimitProblem });
+    this.#quotas = quotas;
+    this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world }, quotas);
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
     this.#credentials = new KnownCredentials(layout, this.workspaces);
@@ -108,10 +114,10 @@ class LocalBackend implements Backend {
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
     const { blueprints } = settings;
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
-    this.#guards = new Guards(world, this.#limits, layout, {
+    this.#guards = new Guards(world, this.#limits, quotas, layout, {
       onHit: ({ record }, limit, because) =>
         this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because }),
-      onProblem: (error) => this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) }),
+      onProblem: onLimitProblem,
     });
     const egresses = this.#egresses;
     this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });
@@ -119,7 +125,7 @@ class LocalBackend implements Backend {
     const engine = isUnsafe
       ? new UnsafeEngine(settings, layout)
       : new BubblewrapEngine(settings, layout.root, join(layout.root, "etc"));
-    const parts = { ...shared, egresses, settings, remover: this.#remover, engine, machineId: id };
+    const parts = { ...shared, quotas, egresses, settings, remover: this.#remover, engine, machineId: id };
     this.#maker = new Maker({ ...parts, strays: strayDescriptors() });
     this.#watcher = new Watcher(layout, this.#objects, this.#liveness, world);
     const renewed = {
@@ -165,6 +171,8 @@ class LocalBackend implements Backend {
       const { name } = this.#parse(target.ref);
       const before = this.#credentials.target(name, target.sandboxId, from);
       const after = this.#credentials.target(name, target.sandboxId, target);
+      // The last moment at which nobody can run anything in the workspace that has just arrived.
+      if (this.#quotas.isConceivable) await this.#hold(name);
       const rebind = () => DaemonAttachment.rebind(before, after, this.#world, signal, this.#standby.take(name));
       const attachment = await this.#reach(target, rebind);
       this.#credentials.note(name, target);
@@ -249,6 +257,11 @@ class LocalBackend implements Backend {
     if (spec.marker === null)
       void this.#standby.prepare(name, this.#credentials.target(name, spec.labels.sandboxId, spec));
     return created;
+  }
+
+  async #hold(name: string): Promise<void> {
+    const object = await this.#objects.get(name);
+    if (object !== null) await this.#guards.hold(object);
   }
 
   /** An attachment as it is given out: under the sandbox's limits, with its way out in place. */

@@ -5,6 +5,7 @@
 
 import { execFile } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { isSandlotError } from "@sandlot/contract";
 import type { Finding } from "../../cli/doctor/finding.ts";
@@ -12,7 +13,9 @@ import { systemWorld } from "../../world/system-world.ts";
 import { type BubblewrapFeatures, bubblewrapFeatures } from "./bubblewrap/features.ts";
 import { procArguments, systemArguments } from "./bubblewrap/system-files.ts";
 import { explainStart, StartProblem } from "./engine/start-problem.ts";
-import { type Enforcement, openLimits } from "./limits/index.ts";
+import { describeDisk } from "./limits/describe.ts";
+import { type Enforcement, openLimits, ProjectQuotas } from "./limits/index.ts";
+import { lookForQuotas } from "./limits/quota/trial.ts";
 import { FILTER_ARCHITECTURES } from "./seccomp/index.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
 
@@ -33,6 +36,7 @@ export async function localFindings(configured: ConfiguredSettings): Promise<rea
     daemonFinding(settings),
     lateBindingFinding(settings),
     ...limitFindings(settings),
+    await diskFinding(settings),
   ];
 }
 
@@ -140,6 +144,25 @@ function limitFindings({ fleetId }: LocalSettings): readonly Finding[] {
     ...(by === "none" && missing !== null && { fix: `give this account control groups (${missing})` }),
   });
   return [finding("memory limit", memory), finding("cpu limit", cpu), finding("process limit", pids)];
+}
+
+/** Quotas are tried out where the fleet has its workspaces; a home that is not there yet has them on its parent's disk. */
+async function diskFinding({ home, fleetId }: LocalSettings): Promise<Finding> {
+  const name = "disk limit";
+  const root = join(home, fleetId);
+  if (!existsSync(root)) {
+    const sight = lookForQuotas(nearest(root));
+    const { by, says } = describeDisk(sight);
+    const untried = sight.possible ? "; not tried yet" : "";
+    return { name, status: "ok", detail: `${says} (by ${by}${untried})` };
+  }
+  const onProblem = () => {};
+  const { by, says } = describeDisk(await new ProjectQuotas({ root, world: systemWorld(), onProblem }).sight());
+  return { name, status: "ok", detail: `${says} (by ${by})` };
+}
+
+function nearest(path: string): string {
+  return existsSync(path) ? path : nearest(dirname(path));
 }
 
 function failed(name: string, error: unknown): Finding {

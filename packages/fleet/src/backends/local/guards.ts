@@ -5,12 +5,23 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { LimitKind, Sandbox } from "@sandlot/contract";
+import type { LimitKind, Sandbox, ThreadKey } from "@sandlot/contract";
+import { TENANT } from "../../workspace/disk/fence.ts";
 import { Layout as DiskLayout, slotNameOf, USER_DATA } from "../../workspace/disk/layout.ts";
 import type { World } from "../../world/world.ts";
-import { DiskGuard, DiskWatcher, type LimitGroup, type Limits, LimitWatch, limitedSandbox } from "./limits/index.ts";
+import {
+  DiskGuard,
+  type DiskKeeper,
+  DiskWatcher,
+  type LimitGroup,
+  type Limits,
+  LimitWatch,
+  limitedSandbox,
+  type ProjectQuotas,
+  QuotaGuard,
+} from "./limits/index.ts";
 import type { Layout, ObjectName } from "./objects/layout.ts";
-import type { LocalObject } from "./objects/object-store.ts";
+import type { LocalObject, ProcessRecord } from "./objects/object-store.ts";
 
 interface GuardsListener {
   onHit(object: LocalObject, limit: LimitKind, because: string): void;
@@ -22,10 +33,14 @@ export class Guards {
   readonly #watch: LimitWatch;
   readonly #limits: Limits;
   readonly #disk: DiskLayout;
-  readonly #guards = new Map<ObjectName, DiskGuard>();
+  readonly #quotas: ProjectQuotas;
+  readonly #world: World;
+  readonly #guards = new Map<ObjectName, DiskKeeper>();
   readonly #listener: GuardsListener;
 
-  constructor(world: World, limits: Limits, layout: Layout, listener: GuardsListener) {
+  constructor(world: World, limits: Limits, quotas: ProjectQuotas, layout: Layout, listener: GuardsListener) {
+    this.#world = world;
+    this.#quotas = quotas;
     this.#watcher = new DiskWatcher({ world });
     this.#watch = new LimitWatch(world);
     this.#limits = limits;
@@ -34,29 +49,33 @@ export class Guards {
   }
 
   /** Begins to watch, where there is something to watch. */
-  watch(object: LocalObject): DiskGuard | null {
+  watch(object: LocalObject): DiskKeeper | null {
     const { process, record } = object;
     if (process !== null && Object.values(record.limits).some((limit) => limit !== undefined)) this.#heed(object);
     return this.watchDisk(object);
   }
 
   /** Only what takes somebody to hold it: the kernel needs nobody for the rest. */
-  watchDisk(object: LocalObject): DiskGuard | null {
+  watchDisk(object: LocalObject): DiskKeeper | null {
     const { name, record, process } = object;
     const { diskBytes, filesMax } = record.limits;
     const known = this.#guards.get(name);
     if (known !== undefined) return known;
     if (process === null || (diskBytes === undefined && filesMax === undefined)) return null;
-    const guard: DiskGuard = new DiskGuard(this.#watcher, {
-      group: this.#heed(object),
-      place: () => this.#placeOf(object),
-      ...{ diskBytes, filesMax },
-      spare: [process.init.pid, ...(process.monitor === null ? [] : [process.monitor.pid])],
-      onExceeded: () => this.#watch.note(name, "disk", guard.says),
-      onProblem: (error) => this.#listener.onProblem(error),
-    });
+    // What the kernel may hold is asked about when there is something to hold.
+    if (this.#quotas.isConceivable && this.#placeOf(object) === null) return null;
+    const guard = this.#isHeld(object) ? this.#heard(object) : this.#guarded(object, process);
     this.#guards.set(name, guard);
     return guard;
+  }
+
+  /**
+   * Has the kernel hold the workspace to its budget, where it can. Before anybody can run anything in it; nobody who
+   * finds it otherwise does it later.
+   */
+  async hold(object: LocalObject): Promise<void> {
+    const [thread, place] = [this.#threadOf(object), this.#placeOf(object)];
+    if (thread !== null && place !== null) await this.#quotas.hold(thread, place, object.record.limits);
   }
 
   /** The sandbox as it is given out. */
@@ -81,11 +100,45 @@ export class Guards {
     this.#watch.close();
   }
 
+  #isHeld(object: LocalObject): boolean {
+    const [thread, place] = [this.#threadOf(object), this.#placeOf(object)];
+    return thread !== null && place !== null && this.#quotas.holds(thread, place);
+  }
+
+  #heard(object: LocalObject): QuotaGuard {
+    const { diskBytes, filesMax } = object.record.limits;
+    this.#heed(object);
+    return new QuotaGuard({
+      ...{ diskBytes, filesMax, world: this.#world },
+      place: () => this.#placeOf(object),
+      onFull: (says) => this.#watch.note(object.name, "disk", says),
+    });
+  }
+
+  #guarded(object: LocalObject, { init, monitor }: ProcessRecord): DiskGuard {
+    const { diskBytes, filesMax } = object.record.limits;
+    const guard: DiskGuard = new DiskGuard(this.#watcher, {
+      group: this.#heed(object),
+      place: () => this.#placeOf(object),
+      ...{ diskBytes, filesMax },
+      spare: [init.pid, ...(monitor === null ? [] : [monitor.pid])],
+      onExceeded: () => this.#watch.note(object.name, "disk", guard.says),
+      onProblem: (error) => this.#listener.onProblem(error),
+    });
+    return guard;
+  }
+
   /** From now on it is told when this sandbox runs into a limit. */
   #heed(object: LocalObject): LimitGroup {
     const group = this.#limits.open(object.name);
     this.#watch.watch(group, (limit, because) => this.#listener.onHit(object, limit, because));
     return group;
+  }
+
+  /** Whose workspace the object has; `null` for a blank. */
+  #threadOf({ record }: LocalObject): ThreadKey | null {
+    const slot = slotNameOf(record.place);
+    return slot === null ? record.labels.threadKey : (TENANT.read(this.#disk.slot(slot))?.thread ?? null);
   }
 
   /** Where the object's workspace is on the host; `null` when it has none. */

@@ -10,6 +10,7 @@ import { closeSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
+import { threadKeyOf } from "../../backend/labels.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { placeOf } from "../../workspace/disk/layout.ts";
 import type { World } from "../../world/world.ts";
@@ -19,7 +20,7 @@ import { makeListeningSocket } from "./engine/listening-socket.ts";
 import { openPulse } from "./engine/pulse.ts";
 import { FD, start } from "./engine/start.ts";
 import { explainStart } from "./engine/start-problem.ts";
-import type { Limits } from "./limits/index.ts";
+import type { Limits, ProjectQuotas } from "./limits/index.ts";
 import { findMisplaced } from "./mount-points.ts";
 import { type Binding, checkMounts, misplaced, mountPointsOf } from "./mounts.ts";
 import { formatRef } from "./objects/engine-ref.ts";
@@ -43,6 +44,7 @@ export interface MakerParts {
   readonly objects: ObjectStore;
   readonly workspaces: DiskWorkspaces;
   readonly limits: Limits;
+  readonly quotas: ProjectQuotas;
   readonly egresses: Egresses;
   readonly remover: Remover;
   readonly engine: Engine;
@@ -140,13 +142,14 @@ export class Maker {
   }
 
   async #workspaceFor(spec: CreateSpec, mounts: readonly Binding[]) {
-    const { workspaces } = this.#parts;
+    const { workspaces, quotas } = this.#parts;
     const { sandboxId, generation } = spec.labels;
     if (spec.marker === null) {
       const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints: mountPointsOf(mounts) });
       return { binding: { from: mntPath, to: "/mnt", readOnly: false }, workspace: "none" } as const;
     }
     const { userDataPath, existing } = await workspaces.prepareHome(spec.marker);
+    await quotas.hold(threadKeyOf(spec.marker.user, spec.marker.thread), userDataPath, spec.blueprint.limits);
     const binding = { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false };
     return { binding, workspace: existing ? "existing" : "new" } as const;
   }

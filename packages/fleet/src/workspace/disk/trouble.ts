@@ -2,11 +2,16 @@
  * What the errors of system calls mean.
  */
 
+import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
+
+/** Node has no word for a quota that is used up, only the number. */
+const QUOTA_NUMBER = `Unknown system error -${constants.errno.EDQUOT}`;
 
 /** The errno's name, such as `ENOENT`; `undefined` for what is no error of a system call. */
 export function errnoOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+  if (!(error instanceof Error) || !("code" in error) || typeof error.code !== "string") return undefined;
+  return error.code === QUOTA_NUMBER ? "EDQUOT" : error.code;
 }
 
 export function isMissing(error: unknown): boolean {

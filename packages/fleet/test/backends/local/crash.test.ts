@@ -5,6 +5,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { afterAll, expect, it } from "vitest";
+import { PATIENCE } from "./limits/stage.ts";
 import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
 
 afterAll(removeDaemon);
@@ -12,9 +13,9 @@ afterAll(removeDaemon);
 const PROGRAM = new URL("./crashing-fleet.ts", import.meta.url).pathname;
 const KILLS = 16;
 /** From before the first sandbox is begun to after several are there. */
-const KILLED_WITHIN_MS = 600;
+const KILLED_WITHIN_MS = 600 * PATIENCE;
 
-it(`everything that ${KILLS} killed fleets were making is found and removed`, { timeout: 300_000 }, () =>
+it(`everything that ${KILLS} killed fleets were making is found and removed`, { timeout: 300_000 * PATIENCE }, () =>
   onStage(async (stage, harness) => {
     let [listed, running] = [0, 0];
     for (let kill = 0; kill < KILLS; kill++) {

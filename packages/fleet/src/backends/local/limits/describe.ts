@@ -5,6 +5,7 @@
 import { LOOK_EVERY_MS } from "./disk/watcher.ts";
 import { CONTROLLERS, type Controller } from "./hierarchy.ts";
 import type { Enforcement, LimitsDescription } from "./limits.ts";
+import type { QuotaSight } from "./quota/trial.ts";
 import { countsProcessesPerSandbox, hasPrlimit, RESERVED_BYTES } from "./rlimits.ts";
 
 /** `version` of the control groups that hold `controllers`; `null` when there are none. `missing` says why one is not. */
@@ -24,7 +25,22 @@ export function describeLimits(
 }
 
 /** How the disk budget of workspaces is held. */
-export function describeDisk(): Enforcement {
+export function describeDisk(quotas: QuotaSight): Enforcement {
+  return quotas.possible ? byQuota(quotas.type) : byWatcher(quotas.reason);
+}
+
+function byQuota(type: string): Enforcement {
+  return {
+    by: "project-quota",
+    scope: "sandbox",
+    measured: true,
+    says:
+      `The kernel refuses what a workspace has no room for, to the block and to the file (project quotas of ${type}). ` +
+      "A workspace that cannot be given one, because it has links from before, is watched.",
+  };
+}
+
+function byWatcher(reason: string): Enforcement {
   return {
     by: "watcher",
     scope: "sandbox",
@@ -32,7 +48,7 @@ export function describeDisk(): Enforcement {
     says:
       "API writes beyond the budget are refused; commands that write past it are stopped within about " +
       `${2 * LOOK_EVERY_MS} ms, so what they wrote until then is past it. No single file outgrows it. ` +
-      "Project quotas of the file system are not used.",
+      `There are no project quotas: ${reason}.`,
   };
 }
 
@@ -43,12 +59,11 @@ const WHAT: Readonly<Record<Controller, string>> = {
 };
 
 function byGroup(version: 1 | 2, controller: Controller): Enforcement {
-  const measured = version === 1;
   return {
     by: `cgroup-v${version}`,
     scope: "sandbox",
-    measured,
-    says: `The kernel limits ${WHAT[controller]} of the sandbox as a whole (control groups, version ${version}${measured ? "" : "; not measured"}).`,
+    measured: true,
+    says: `The kernel limits ${WHAT[controller]} of the sandbox as a whole (control groups, version ${version}).`,
   };
 }
 

@@ -56,7 +56,7 @@ function mountsOf(text: string): readonly Mount[] {
 }
 
 /** Spaces and the like are written as octal numbers. */
-function plainPath(path: string): string {
+export function plainPath(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }
 

@@ -15,6 +15,9 @@
  *   const guard = new DiskGuard(watcher, { group, place, diskBytes, filesMax, spare, onProblem })
  *                                                              per sandbox, as long as this process knows of it: stops
  *                                                              whoever writes past the budget. `close` it on destroy
+ *   const quotas = new ProjectQuotas({ root, world, onProblem })  one for all sandboxes, where the file system has quotas:
+ *   await quotas.hold(thread, userData, { diskBytes, filesMax })  before anything runs in it; `release(thread)` on purge
+ *   quotas.holds(thread, userData) ? new QuotaGuard(…) : new DiskGuard(…)
  *   const watch = new LimitWatch(world); watch.watch(group, tell)
  *                                                              tells of every hit, whoever of the sandbox ran into it
  *   limitedSandbox(sandbox, group, guard | null)               what `attach` gives out: API writes ask the budget first
@@ -25,10 +28,13 @@
 
 export { DiskBudget } from "./disk/budget.ts";
 export { DiskGuard } from "./disk/guard.ts";
+export type { DiskKeeper } from "./disk/keeper.ts";
 export { DiskWatcher } from "./disk/watcher.ts";
 export { LimitWatch } from "./limit-watch.ts";
 export { limitedSandbox } from "./limited-sandbox.ts";
 export { type Enforcement, type LimitGroup, type Limits, limitHit } from "./limits.ts";
 export { memoryFileSystemBytes } from "./memory-file-systems.ts";
 export { openLimits } from "./open-limits.ts";
+export { ProjectQuotas } from "./quota/project-quotas.ts";
+export { QuotaGuard } from "./quota/quota-guard.ts";
 export { COMMAND_OOM_SCORE_ADJUSTMENT } from "./start-prefix.ts";

@@ -8,7 +8,7 @@
  */
 
 import type { ExecResult, FollowEnd, FollowEvent, FollowOptions, SandboxExecs } from "@sandlot/contract";
-import type { DiskGuard } from "./disk/guard.ts";
+import type { DiskKeeper } from "./disk/keeper.ts";
 import { explainHit, type LimitGroup, type LimitHits, limitHit } from "./limits.ts";
 
 /** How often limits had been hit at some moment. */
@@ -21,7 +21,7 @@ export interface Mark {
 export interface ReportListener {
   /** A command has ended: the counters may have grown. */
   readonly onEnd?: () => void;
-  /** The kernel has refused to let a file grow, which nobody counts. */
+  /** The kernel has refused room for a file, which nobody counts. */
   readonly onFileLimit?: (because: string) => void;
 }
 
@@ -35,16 +35,15 @@ const TAIL_BYTES = 4_096;
 const FILE_SIZE_EXIT_CODE = 153;
 /** What the C library, Node and shells call a file that may not grow. */
 const FILE_SIZE_WORDS = /file too large|EFBIG|file size limit exceeded/i;
-const QUOTA_WORDS = /disk quota exceeded|EDQUOT/i;
 
 export class LimitReports {
   readonly #group: LimitGroup;
-  readonly #guard: DiskGuard | null;
+  readonly #guard: DiskKeeper | null;
   readonly #listener: ReportListener;
   readonly #marks = new Map<string, Mark>();
   readonly #lines = new Map<string, string>();
 
-  constructor(group: LimitGroup, guard: DiskGuard | null, listener: ReportListener = {}) {
+  constructor(group: LimitGroup, guard: DiskKeeper | null, listener: ReportListener = {}) {
     this.#group = group;
     this.#guard = guard;
     this.#listener = listener;
@@ -102,7 +101,7 @@ export class LimitReports {
   #problemOf(before: Mark, outcome: Outcome, stderr: string): string | null {
     const guard = this.#guard;
     if (guard !== null && guard.stopCount !== before.stopCount) return guard.says;
-    if (guard !== null && hitFile(outcome, stderr)) {
+    if (guard !== null && (hitFile(outcome, stderr) || (!isGood(outcome) && guard.hasRefused(stderr)))) {
       const { saysOfFile } = guard;
       if (saysOfFile !== null) this.#listener.onFileLimit?.(saysOfFile);
       return saysOfFile;
@@ -118,7 +117,7 @@ function isGood({ status, exitCode }: Outcome): boolean {
 
 function hitFile(outcome: Outcome, stderr: string): boolean {
   if (outcome.signal === "SIGXFSZ" || outcome.exitCode === FILE_SIZE_EXIT_CODE) return true;
-  return !isGood(outcome) && (FILE_SIZE_WORDS.test(stderr) || QUOTA_WORDS.test(stderr));
+  return !isGood(outcome) && FILE_SIZE_WORDS.test(stderr);
 }
 
 function remember<T>(map: Map<string, T>, key: string, value: T): void {

@@ -4,21 +4,23 @@
  */
 
 import {
+  isSandlotError,
   type ResourceUsage,
   type Sandbox,
   type SandboxFiles,
+  SandlotError,
   WORKSPACE_ROOT,
   type WriteOptions,
 } from "@sandlot/contract";
 import type { DiskBudget, Grow } from "./disk/budget.ts";
-import type { DiskGuard } from "./disk/guard.ts";
+import type { DiskKeeper } from "./disk/keeper.ts";
 import { LimitReports, type ReportListener } from "./limit-reports.ts";
 import type { LimitGroup } from "./limits.ts";
 
 export function limitedSandbox(
   inner: Sandbox,
   group: LimitGroup,
-  guard: DiskGuard | null,
+  guard: DiskKeeper | null,
   listener?: ReportListener,
 ): Sandbox {
   if (guard === null && !group.isCounted) return inner;
@@ -37,7 +39,7 @@ export function limitedSandbox(
     sessions: overridden(sessions, {
       exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
     }),
-    files: guard === null ? inner.files : limitedFiles(inner.files, guard.budget),
+    files: guard === null ? inner.files : keptFiles(inner.files, guard, listener),
     usage: async () => counted(await inner.usage(), group.usage()),
   });
 }
@@ -63,11 +65,52 @@ function overridden<T extends object>(target: T, overrides: Partial<T>): T {
   });
 }
 
+/** What fits into the buffers on the way is answered in any case. */
+const SMALL_BYTES = 64 * 1024;
+
+function keptFiles(inner: SandboxFiles, keeper: DiskKeeper, listener?: ReportListener): SandboxFiles {
+  if (keeper.budget !== null) return limitedFiles(inner, keeper.budget);
+  return refusableFiles(inner, keeper, () => listener?.onFileLimit?.(keeper.saysOfFile ?? ""));
+}
+
+/**
+ * Writes that the kernel may refuse. What is seen not to fit is not sent: a daemon that gives up in the middle of a long
+ * content cannot say why.
+ */
+function refusableFiles(inner: SandboxFiles, keeper: DiskKeeper, onRefused: () => void): SandboxFiles {
+  const tried = async <T>(path: string, bytes: number, write: (grow: Grow) => Promise<T>): Promise<T> => {
+    const room = isInWorkspace(path) ? keeper.room() : Number.POSITIVE_INFINITY;
+    let sent = bytes;
+    const check = () => {
+      if (sent > Math.max(room, SMALL_BYTES)) throw new SandlotError("disk_limit_exceeded", { path });
+    };
+    try {
+      check();
+      return await write(async (more) => {
+        sent += more;
+        check();
+      });
+    } catch (error) {
+      if (isSandlotError(error, "disk_limit_exceeded") && isInWorkspace(path)) onRefused();
+      throw error;
+    }
+  };
+  return overridden(inner, {
+    write: (path, content, options) =>
+      tried(path, Buffer.byteLength(content), () => inner.write(path, content, options)),
+    append: (path, content) => tried(path, Buffer.byteLength(content), () => inner.append(path, content)),
+    mkdir: (path) => tried(path, 0, () => inner.mkdir(path)),
+    upload: (path, content, options) => tried(path, 0, (grow) => inner.upload(path, metered(content, grow), options)),
+  });
+}
+
+function isInWorkspace(path: string): boolean {
+  return path.startsWith(`${WORKSPACE_ROOT}/`) || path.startsWith("/mnt/acp-workspace/");
+}
+
 function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {
   const within = <T>(path: string, bytes: number, files: number, write: (grow: Grow) => Promise<T>): Promise<T> =>
-    path.startsWith(`${WORKSPACE_ROOT}/`) || path.startsWith("/mnt/acp-workspace/")
-      ? budget.admit(path, bytes, files, write)
-      : write(async () => {});
+    isInWorkspace(path) ? budget.admit(path, bytes, files, write) : write(async () => {});
   return overridden(inner, {
     write: (path, content, options) =>
       within(path, Buffer.byteLength(content), 1, () => inner.write(path, content, options)),

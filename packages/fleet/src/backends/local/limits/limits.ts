@@ -70,7 +70,7 @@ export interface LimitEvents extends LimitHits {
   readonly cpuThrottles: number | null;
 }
 
-export type Enforcer = "cgroup-v1" | "cgroup-v2" | "rlimit" | "watcher" | "none";
+export type Enforcer = "cgroup-v1" | "cgroup-v2" | "rlimit" | "project-quota" | "watcher" | "none";
 
 export interface Enforcement {
   readonly by: Enforcer;

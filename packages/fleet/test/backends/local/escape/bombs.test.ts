@@ -10,6 +10,7 @@ import type { Sandbox } from "@sandlot/contract";
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type LimitGroup, openLimits } from "../../../../src/backends/local/limits/index.ts";
+import { PATIENCE } from "../limits/stage.ts";
 import { removeDaemon, world } from "../local-harness.ts";
 import { Field } from "./field.ts";
 
@@ -37,7 +38,7 @@ const SIXTY_EATERS = `
   kill "TERM", keys %alive; print scalar keys %alive;
 `;
 
-describe("bombs", { timeout: 90_000 }, () => {
+describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
   let field: Field;
   let sandbox: Sandbox;
   let group: LimitGroup;
@@ -54,15 +55,17 @@ describe("bombs", { timeout: 90_000 }, () => {
     if (!limits.description.memory.by.startsWith("cgroup"))
       context.skip(`no control groups: ${limits.description.missing}`);
     expect(resident.length).toBeGreaterThan(0);
-  }, 60_000);
-  afterEach(() => field.close(), 60_000);
+  }, 60_000 * PATIENCE);
+  afterEach(() => field.close(), 60_000 * PATIENCE);
   afterAll(removeDaemon);
 
   /** The same processes as before the bomb, and no others: nothing was restarted, and nothing is left. */
   async function survives(): Promise<void> {
     // While a workspace is over its budget, whatever runs may be stopped for it.
-    await expect.poll(async () => (await sandbox.exec("echo alive")).stdout, { timeout: 10_000 }).toBe("alive\n");
-    await expect.poll(() => [...(group.processes() ?? [])].sort(), { timeout: 10_000 }).toEqual(resident);
+    await expect
+      .poll(async () => (await sandbox.exec("echo alive")).stdout, { timeout: 10_000 * PATIENCE })
+      .toBe("alive\n");
+    await expect.poll(() => [...(group.processes() ?? [])].sort(), { timeout: 10_000 * PATIENCE }).toEqual(resident);
   }
 
   it("memory, by one process", async () => {
@@ -133,7 +136,7 @@ describe("bombs", { timeout: 90_000 }, () => {
 
   it("filling the workspace with many files", async () => {
     const fill = await sandbox.exec("for i in $(seq 400); do head -c 8M /dev/zero > f$i || exit 1; done; echo all", {
-      timeoutMs: 60_000,
+      timeoutMs: 60_000 * PATIENCE,
     });
     const used = Number((await sandbox.exec("du -s --block-size=1 . | cut -f1")).stdout);
     console.log(
@@ -161,7 +164,7 @@ describe("bombs", { timeout: 90_000 }, () => {
   it("one gigabyte of output", async () => {
     const total = 1024 * MEGABYTE;
     const without = (await run("/bin/bash", ["-c", `head -c ${total} /dev/zero | wc -c`])).stdout.trim();
-    const within = await sandbox.exec(`head -c ${total} /dev/zero`, { timeoutMs: 60_000 });
+    const within = await sandbox.exec(`head -c ${total} /dev/zero`, { timeoutMs: 60_000 * PATIENCE });
     console.log(
       `1 GB of output: on the host ${without}, inside ${within.stdout.length} kept and ${within.stdoutDroppedBytes} dropped, ` +
         `${Math.round((group.usage().memoryBytes ?? 0) / MEGABYTE)} MB in the group after it`,
@@ -197,7 +200,7 @@ describe("bombs", { timeout: 90_000 }, () => {
 async function settled(group: LimitGroup): Promise<readonly number[]> {
   const look = () => [...(group.processes() ?? [])].sort();
   for (let [before, now] = [look(), [] as number[]]; ; before = now) {
-    await sleep(200);
+    await sleep(200 * PATIENCE);
     now = look();
     if (String(now) === String(before)) return now;
   }

@@ -10,6 +10,7 @@ import type { Sandbox } from "@sandlot/contract";
 import type { LimitGroup } from "../limits.ts";
 import { COMMAND_OOM_SCORE_ADJUSTMENT } from "../start-prefix.ts";
 import type { DiskBudget } from "./budget.ts";
+import { type DiskKeeper, QUOTA_WORDS } from "./keeper.ts";
 import type { DiskUsage } from "./measure.ts";
 import type { DiskWatcher } from "./watcher.ts";
 
@@ -29,7 +30,7 @@ export interface DiskGuardSpec {
 /** What a command may have written that came and went between two looks. More takes one that hides. */
 const UNSEEN_MAX_BYTES = 32 * 1024 * 1024;
 
-export class DiskGuard {
+export class DiskGuard implements DiskKeeper {
   readonly budget: DiskBudget;
   readonly #spec: DiskGuardSpec;
   /** Through whom commands are ended where there is no group to look into. */
@@ -47,6 +48,10 @@ export class DiskGuard {
       onExceeded: (usage) => this.#stop(usage),
       onProblem: spec.onProblem,
     });
+  }
+
+  room(): number {
+    return this.budget.rest.bytes;
   }
 
   /** Grows each time that writers were stopped. */
@@ -68,6 +73,11 @@ export class DiskGuard {
     const { diskBytes } = this.#spec;
     if (diskBytes === undefined) return null;
     return `disk_limit_exceeded: the workspace may hold ${diskBytes} bytes, and no file may grow beyond that`;
+  }
+
+  /** A quota that somebody else has set on the file system. */
+  hasRefused(stderr: string): boolean {
+    return QUOTA_WORDS.test(stderr);
   }
 
   use(sandbox: Sandbox): void {

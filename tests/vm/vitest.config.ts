@@ -1,0 +1,17 @@
+/** The tests that only a machine of their own can run, and those of the limits once more on another kernel. */
+import { defineConfig } from "vitest/config";
+import shared from "../../vitest.config.ts";
+
+export default defineConfig({
+  ...shared,
+  root: new URL("../..", import.meta.url).pathname,
+  test: {
+    ...shared.test,
+    include: ["tests/vm/*.vm.ts", "packages/fleet/test/backends/local/**/*.test.ts"],
+    // One processor, and slower at everything that asks the kernel.
+    maxWorkers: 1,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
+    retry: 0,
+  },
+});
