@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { Agent } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import Docker from "dockerode";
 import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
@@ -29,7 +30,8 @@ export const LIMITS = { memoryBytes: 512 * 1024 * 1024, pidsMax: 256, cpuCount: 
 export async function openStage(): Promise<Stage> {
   const engine = await holdTestEngine();
   if ("reason" in engine) throw new Error(`There is no Docker engine: ${engine.reason}`);
-  const agent = new Agent({ keepAlive: true });
+  // The library describes the agent for its log with every request, also when there is none: not the engine's time.
+  const agent = Object.defineProperty(new Agent({ keepAlive: true }), inspect.custom, { value: () => "Agent" });
   const options = { socketPath: engine.host.replace("unix://", ""), agent };
   const docker = new Docker(options);
   const fleet: Stage["fleet"] = async (config = {}) => {

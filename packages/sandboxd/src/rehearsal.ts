@@ -17,8 +17,12 @@ import { sha256 } from "./wire/sha256.ts";
 
 /** A sandbox that is made because somebody waits for it is used before this is over. */
 const BEGIN_AFTER_MS = 25;
-const PAUSE_MS = 2;
-const ROUNDS = 3;
+/** Between two rounds and after every command, for whoever has come meanwhile. */
+const PAUSE_MS = 1;
+/** Until what answers a request is compiled. More would still run when the next one comes, and take the processor from him. */
+const ROUNDS = 12;
+/** Commands are dearer, and less of their time is ours. */
+const COMMAND_ROUNDS = 3;
 const TOKEN = "-";
 
 /** What the server that is practised with answers to. */
@@ -32,18 +36,20 @@ export async function rehearse(practised: Server, execs: ExecTable, isInUse: () 
   await sleep(BEGIN_AFTER_MS);
   for (let round = 0; round < ROUNDS; round++) {
     const [generation, next] = [round, round + 1];
-    const steps = [
+    const requests = [
       () => ask(practised, generation, "/sandlot/rebind", { generation: next, token: TOKEN, hold: true }),
       // A command that is refused at its last step, because its directory is missing.
       () => ask(practised, next, "/sandlot/exec", { execId: TOKEN, command: ["/bin/true"], cwd: "/-" }),
-      () => execs.rehearse(["/bin/true"]),
-      () => execs.rehearse("true"),
     ];
-    for (const step of steps) {
+    const commands = [() => execs.rehearse(["/bin/true"]), () => execs.rehearse("true")];
+    for (const step of requests) if (!isInUse()) await step();
+    await sleep(PAUSE_MS);
+    for (const step of round < COMMAND_ROUNDS ? commands : []) {
       if (isInUse()) return;
       await step();
       await sleep(PAUSE_MS);
     }
+    if (isInUse()) return;
   }
 }
 

@@ -14,7 +14,7 @@
  */
 
 import { tmpdir } from "node:os";
-import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, type LimitKind, type SandboxId, SandlotError } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -41,7 +41,7 @@ import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { Images } from "./container/images.ts";
 import { publishes, runtimeOf } from "./container/transport.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
-import { DiskGuards } from "./disk-guards.ts";
+import { ContainerGuards } from "./container-guards.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine } from "./engine/docker-engine.ts";
@@ -49,7 +49,7 @@ import type { Engine, ListedContainer } from "./engine/engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
-import { fleetFilter, formatRef, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
+import { fleetFilter, formatRef, type Labelled, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
 import { Pausing } from "./pausing.ts";
 import { Reaching } from "./reaching.ts";
 import { Remover } from "./remover.ts";
@@ -101,7 +101,7 @@ class DockerBackend implements Backend {
   readonly #watcher: Watcher;
   readonly #renewer: Renewer;
   readonly #pausing: Pausing;
-  readonly #guards: DiskGuards;
+  readonly #guards: ContainerGuards;
   readonly #reaching: Reaching;
   /** `null` where sandboxes have the daemon inside. */
   readonly #aio: AioRuntime | null;
@@ -140,10 +140,13 @@ class DockerBackend implements Backend {
       onResumed: (name) => void this.#renewed(name).catch(() => {}),
       onTrouble: (problem) => this.#watcher.tell({ type: "trouble", what: "pause", problem }),
     });
-    this.#watcher = new Watcher(engine, fleetId, world, this.#pausing);
+    const onOutOfMemory = ({ name }: Labelled) => void this.#guards.outOfMemory(name);
+    this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pausing, onOutOfMemory });
     const onProblem = (error: unknown) =>
       this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
-    this.#guards = new DiskGuards({ world, engine, layout, blueprints, onProblem });
+    const onHit = (sandboxId: SandboxId, limit: LimitKind, because: string) =>
+      this.#watcher.tell({ type: "limit-hit", sandboxId, limit, because });
+    this.#guards = new ContainerGuards({ world, engine, layout, blueprints, onHit, onProblem });
     // What stands still needs no renewal: it takes the time for nothing, and could not answer.
     const isStill = (containerId: string) => this.#pausing.isPaused(containerId);
     const renewed = {
@@ -262,12 +265,16 @@ class DockerBackend implements Backend {
     const created = await this.#maker.make(spec, signal);
     const { name } = this.#parse(created.ref);
     this.#credentials.note(name, spec);
-    if (this.#guards.guards(spec.labels.blueprintHash)) {
-      const object = await this.#objects.get(name);
-      if (object !== null) await this.#guards.watch(object);
-    }
+    const watching = this.#guards.isNeeded ? this.#guard(name) : Promise.resolve();
+    if (this.#guards.holds(spec.labels.blueprintHash)) await watching;
     if (spec.marker === null) void this.#reaching.connectAhead(name, spec).catch(() => {});
     return created;
+  }
+
+  /** What fails is told there. */
+  async #guard(name: string): Promise<void> {
+    const object = await this.#objects.get(name);
+    if (object !== null) await this.#guards.watch(object);
   }
 
   async #living(name: string) {

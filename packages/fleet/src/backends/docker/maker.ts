@@ -15,7 +15,7 @@ import { placeOf } from "../../workspace/disk/layout.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
-import { type Binding, checkMounts, mountPointsOf } from "../local/mounts.ts";
+import { type Binding, checkMounts, misplaced, mountPointsOf } from "../local/mounts.ts";
 import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
@@ -25,6 +25,7 @@ import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
 import { INSIDE, RUNTIME } from "./container/inside.ts";
 import { checkFilter, checkRuntime } from "./container/isolation.ts";
+import { findAstray, type SeenMount, seenMounts } from "./container/mount-check.ts";
 import { containerOptions } from "./container/options.ts";
 import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
 import { makeRuntimeDirectory, type RuntimeDirectory } from "./container/runtime-directory.ts";
@@ -48,7 +49,7 @@ import {
 import { canGiveWayOut, type Egresses, type PreparedEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
-import { type Claimed, claimName } from "./name-conflict.ts";
+import { type Claimed, claimName, findRunning } from "./name-conflict.ts";
 import type { ContainerObjects, ObjectRecord } from "./objects/container-objects.ts";
 import { containerLabels, containerName, formatRef } from "./objects/labels.ts";
 import type { Remover } from "./remover.ts";
@@ -84,7 +85,7 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { settings, layout, images, objects, remover, world, engine } = this.#parts;
+    const { settings, layout, images, objects, remover, world, engine, aio } = this.#parts;
     const { docker } = settings;
     const runtime = runtimeOf(spec.blueprint, docker);
     await checkRuntime(engine, runtime);
@@ -93,9 +94,12 @@ export class Maker {
     const transport = chooseTransport(docker, engine.facts, wayOut, spec.blueprint.network);
     const name: ObjectName = `${spec.labels.sandboxId}-${spec.labels.generation}`;
     const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
+    const seen = seenMounts(mounts);
     await this.#checkNetwork(transport, spec);
     const imageName = spec.blueprint.image ?? settings.docker.image;
     const image = imageEnvironment(await images.ready(imageName, signal));
+    const running = aio === null ? await this.#running(name, spec, signal) : null;
+    if (running !== null) return running;
     signal.throwIfAborted();
     const record = this.#recordOf(spec, transport);
     await objects.intend(name, record);
@@ -104,13 +108,20 @@ export class Maker {
     const made: { containerId: string | null } = { containerId: null };
     try {
       const bounded = AbortSignal.any([signal, deadline.signal]);
-      return await this.#make({ name, spec, record, mounts, imageName, image, made }, bounded);
+      return await this.#make({ name, spec, record, mounts, seen, imageName, image, made }, bounded);
     } catch (error) {
       await remover.unmake(name, record, made.containerId);
       throw explainCreate(error, imageName, mounts);
     } finally {
       timer.cancel();
     }
+  }
+
+  /** What an earlier call has made, whose answer was lost. */
+  async #running(name: ObjectName, spec: CreateSpec, signal: AbortSignal): Promise<Created | null> {
+    const { publishHost } = this.#parts.settings.docker;
+    const ref = await findRunning({ ...this.#parts, publishHost }, name, spec, signal);
+    return ref === null ? null : { ref, place: placeOf(spec), workspace: spec.marker === null ? "none" : "existing" };
   }
 
   async #make(plan: Plan, signal: AbortSignal): Promise<Created> {
@@ -137,11 +148,23 @@ export class Maker {
       if (plan.record.transport === "port") await this.#publishPort(plan, containerId, signal);
       else await this.#publishSocket(name, spec.blueprint, signal);
       clearStart(layout, name);
+      await this.#checkPlaces(plan, [...bindings, ...egress.bindings], containerId);
       await this.#parts.egresses.start(name, spec.labels, wayOut, containerId);
       return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
     } finally {
       listener?.close();
     }
+  }
+
+  /** Before anybody can use it, where its mounts can be seen. */
+  async #checkPlaces({ seen, spec }: Plan, around: readonly Binding[], containerId: string): Promise<void> {
+    const { engine, settings } = this.#parts;
+    const runtime = runtimeOf(spec.blueprint, settings.docker);
+    if (seen.length === 0 || !canGiveWayOut(engine.facts, { ...settings.docker, runtime })) return;
+    const pid = (await engine.inspect(containerId))?.State.Pid ?? 0;
+    if (pid === 0) throw createFailed("it ended before its mounts were seen");
+    const wrong = findAstray(seen, around, pid);
+    if (wrong !== undefined) throw misplaced(wrong);
   }
 
   /** The image's own server instead of the daemon. Nothing announces it, so it is asked until it answers. */
@@ -354,6 +377,8 @@ interface Plan {
   readonly spec: CreateSpec;
   readonly record: ObjectRecord;
   readonly mounts: readonly Binding[];
+  /** The mounts, as they were when they were checked. */
+  readonly seen: readonly SeenMount[];
   readonly imageName: string;
   /** What the image sets in its environment. */
   readonly image: Readonly<Record<string, string>>;

@@ -1,16 +1,57 @@
 /**
  * Making a container under its name, and what to do when the name is taken. A name is never used for two objects, so whoever has
  * it is the same object, made by a call whose answer was lost; or it belongs to somebody who happens to use such names.
+ *
+ *   ours, runs and answers to what was asked for   it is the answer: nothing is made
+ *   ours, runs and does not                        refused, and left as it is
+ *   ours, never started                            used
+ *   ours, dead                                     replaced
+ *   anybody else's                                 refused, and left as it is
  */
 
+import type { EngineRef } from "@sandlot/contract";
 import type Docker from "dockerode";
+import type { CreateSpec } from "../../backend/backend.ts";
 import type { Labels } from "../../backend/labels.ts";
+import { renewDaemon } from "../../daemon/index.ts";
+import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed, isRefusal } from "./engine/trouble.ts";
+import type { ContainerObjects } from "./objects/container-objects.ts";
 import { parseLabels } from "./objects/labels.ts";
 
 export interface Claimed {
   readonly containerId: string;
+}
+
+export interface RunningParts {
+  readonly engine: Engine;
+  readonly objects: ContainerObjects;
+  readonly layout: Layout;
+  /** Where published ports are reached. */
+  readonly publishHost: string;
+}
+
+/** The object that runs already, proved by its labels and by its daemon; `null` when there is none. Nothing is touched. */
+export async function findRunning(
+  { engine, objects, layout, publishHost }: RunningParts,
+  name: ObjectName,
+  { labels, generation, token }: CreateSpec,
+  signal: AbortSignal,
+): Promise<EngineRef | null> {
+  const object = await objects.get(name);
+  if (object?.container == null || object.isRemains || object.container.engineId !== engine.facts.id) return null;
+  const { containerId, hostPort } = object.container;
+  const found = await engine.inspect(containerId);
+  if (found?.State.Status !== "running" || !isTheSame(parseLabels(found.Config.Labels)?.labels, labels)) return null;
+  const address = hostPort === null ? { path: socketPath(layout, name) } : { host: publishHost, port: hostPort };
+  try {
+    await renewDaemon({ address, sandboxId: labels.sandboxId, generation, token }, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw createFailed(`${name} runs already, and does not answer to what is asked for now`, error);
+  }
+  return object.ref;
 }
 
 /** Resolves with a container that is not started. Dead or half-made ones of ours are replaced; others' are left alone. */

@@ -10,7 +10,7 @@
  */
 
 import { existsSync } from "node:fs";
-import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, isSandlotError, type Sandbox, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Attachment, CreateSpec, Credentials, Target } from "../../backend/backend.ts";
 import { DaemonAttachment } from "../../daemon/index.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -20,7 +20,7 @@ import { Standby } from "../local/standby.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { publishSocket } from "./container/socket-directory.ts";
 import type { ContainerCredentials } from "./container-credentials.ts";
-import type { DiskGuards } from "./disk-guards.ts";
+import type { ContainerGuards } from "./container-guards.ts";
 import type { Egresses } from "./egress.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
@@ -35,7 +35,7 @@ export interface ReachingParts {
   readonly credentials: ContainerCredentials;
   readonly liveness: ContainerLiveness;
   readonly pausing: Pausing;
-  readonly guards: DiskGuards;
+  readonly guards: ContainerGuards;
   readonly egresses: Egresses;
   /** `null` where sandboxes have the daemon inside. */
   readonly aio: AioRuntime | null;
@@ -150,25 +150,30 @@ export class Reaching {
     this.#standby.bound(name, target, await DaemonAttachment.rebind(before, after, world, signal, ahead));
   }
 
-  /** An attachment as it is given out. Without a way out and without a budget nothing has to be read for it. */
+  /** An attachment as it is given out. Without a way out, and with limits that are known, nothing has to be read for it. */
   async #dressed(name: ObjectName, inner: Attachment): Promise<Attachment> {
     const { network, layout, guards, objects, egresses } = this.#parts;
     const hasWayOut = network && existsSync(egressPath(layout, name));
     if (!hasWayOut && !guards.isNeeded) return inner;
+    const known = hasWayOut ? null : guards.limitedNow(name, inner.sandbox);
+    if (known !== null) return withSandbox(inner, known);
     try {
       const object = await objects.get(name);
       if (object === null) return inner;
       // One that lost its way out, because the process that carried it was killed, gets another one.
       if (hasWayOut) await egresses.join(object);
-      const sandbox = await guards.limited(object, inner.sandbox);
-      if (sandbox === inner.sandbox) return inner;
-      const { closed, connect } = inner;
-      return { sandbox, closed, ...(connect && { connect: connect.bind(inner) }), close: () => inner.close() };
+      return withSandbox(inner, await guards.limited(object, inner.sandbox));
     } catch (error) {
       await inner.close();
       throw error;
     }
   }
+}
+
+function withSandbox(inner: Attachment, sandbox: Sandbox): Attachment {
+  if (sandbox === inner.sandbox) return inner;
+  const { closed, connect } = inner;
+  return { sandbox, closed, ...(connect && { connect: connect.bind(inner) }), close: () => inner.close() };
 }
 
 function lostError(

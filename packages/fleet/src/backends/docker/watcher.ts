@@ -1,5 +1,5 @@
 /**
- * Hearing of deaths and pauses: one subscription to the engine's events for everybody who listens. Nothing is asked again and
+ * Hearing of deaths, pauses and want of memory: one subscription to the engine's events for everybody who listens. Nothing is asked again and
  * again.
  *
  *   subscribed ── breaks ──▶ told: resync ──▶ subscribed again, from where it was
@@ -18,7 +18,7 @@ import type { World } from "../../world/world.ts";
 import { eventSchema } from "./engine/answers.ts";
 import type { Engine } from "./engine/engine.ts";
 import { jsonLines } from "./engine/json-lines.ts";
-import { fleetFilter, formatRef, parseLabels } from "./objects/labels.ts";
+import { fleetFilter, formatRef, type Labelled, parseLabels } from "./objects/labels.ts";
 import type { Motion } from "./pausing.ts";
 
 type Listener = (event: EngineEvent) => void;
@@ -30,6 +30,12 @@ export interface MotionListener {
   look(): Promise<void>;
 }
 
+export interface WatcherParts {
+  readonly motions: MotionListener;
+  /** Something of a container was ended for want of memory. Told more than once for one command. */
+  readonly onOutOfMemory: (labelled: Labelled) => void;
+}
+
 const MOTIONS: Readonly<Record<string, Motion>> = {
   pause: "paused",
   unpause: "running",
@@ -39,6 +45,7 @@ const MOTIONS: Readonly<Record<string, Motion>> = {
 
 /** What ends a container. `destroy` alone comes for one that never ran, or whose death was missed. */
 const ENDS: ReadonlySet<string> = new Set(["die", "destroy"]);
+const OUT_OF_MEMORY = "oom";
 const RETRY_MS = 200;
 const RETRY_MAX_MS = 5_000;
 /** Containers whose death was told. A `destroy` comes soon after its `die`. */
@@ -49,18 +56,18 @@ export class Watcher {
   readonly #engine: Engine;
   readonly #fleetId: FleetId;
   readonly #world: World;
-  readonly #motions: MotionListener;
+  readonly #parts: WatcherParts;
   readonly #listeners = new Set<Listener>();
   readonly #told = new Set<string>();
   #subscription: AbortController | null = null;
   /** Seconds since 1970, by the engine's clock once it has told one. */
   #since = 0;
 
-  constructor(engine: Engine, fleetId: FleetId, world: World, motions: MotionListener) {
+  constructor(engine: Engine, fleetId: FleetId, world: World, parts: WatcherParts) {
     this.#engine = engine;
     this.#fleetId = fleetId;
     this.#world = world;
-    this.#motions = motions;
+    this.#parts = parts;
   }
 
   add(listener: Listener): () => void {
@@ -93,7 +100,7 @@ export class Watcher {
       try {
         const stream = await this.#engine.events(fleetFilter(this.#fleetId), this.#since, signal);
         waitMs = RETRY_MS;
-        void this.#motions.look();
+        void this.#parts.motions.look();
         for await (const event of jsonLines(stream, signal)) this.#hear(event);
       } catch {
         // Whatever it was, whoever listens looks for himself, and we subscribe again.
@@ -118,10 +125,11 @@ export class Watcher {
     if (timeNano !== undefined) this.#since = timeNano / NANO;
     else if (time !== undefined) this.#since = time;
     const labelled = parseLabels(Actor.Attributes);
+    if (labelled === null || labelled.labels.fleet !== this.#fleetId) return;
     const motion = MOTIONS[Action];
-    if (motion !== undefined && labelled?.labels.fleet === this.#fleetId) this.#motions.heard(Actor.ID, motion);
-    if (!ENDS.has(Action) || labelled === null || labelled.labels.fleet !== this.#fleetId) return;
-    if (this.#told.has(Actor.ID)) return;
+    if (motion !== undefined) this.#parts.motions.heard(Actor.ID, motion);
+    if (Action === OUT_OF_MEMORY) this.#parts.onOutOfMemory(labelled);
+    if (!ENDS.has(Action) || this.#told.has(Actor.ID)) return;
     this.#remember(Actor.ID);
     const ref = formatRef({ containerId: Actor.ID, name: labelled.name });
     this.tell({ type: "died", ref, sandboxId: labelled.labels.sandboxId as SandboxId });

@@ -2,6 +2,7 @@
 
 import { homedir } from "node:os";
 import { isSandlotError } from "@sandlot/contract";
+import { connectAppleEngine } from "../../backends/docker/apple/apple-engine.ts";
 import { enginePlaces } from "../../backends/docker/engine/discovery.ts";
 import { connectEngine } from "../../backends/docker/engine/docker-engine.ts";
 import type { Engine } from "../../backends/docker/engine/engine.ts";
@@ -10,21 +11,44 @@ import type { Environment } from "../../config/variables.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import type { Finding } from "./finding.ts";
 
-export async function dockerFindings({ docker }: Settings, environment: Environment): Promise<readonly Finding[]> {
+/** `containerProgram` is Apple's `container`, as it is run. */
+export async function dockerFindings(
+  { docker }: Pick<Settings, "docker">,
+  environment: Environment,
+  containerProgram = "container",
+): Promise<readonly Finding[]> {
+  const isApple = docker.engine === "apple-container";
   const places = enginePlaces(docker.host, environment, homedir(), process.getuid?.() ?? 0);
   let engine: Engine;
   try {
-    engine = await connectEngine(places, systemWorld());
+    engine = await (isApple
+      ? connectAppleEngine(containerProgram, systemWorld())
+      : connectEngine(places, systemWorld()));
   } catch (error) {
     if (!isSandlotError(error)) throw error;
-    const fix = "start the engine, or name it with docker.host or DOCKER_HOST; this account must be allowed to ask it";
-    return [{ name: "engine", status: "fail", detail: error.message, fix }];
+    return [{ name: "engine", status: "fail", detail: error.message, fix: isApple ? APPLE_FIX : ENGINE_FIX }];
   }
   try {
-    return [engineFinding(engine), seccompFinding(engine), await imageFinding(engine, docker)];
+    if (isApple) return [appleFinding(engine), MACHINES, await imageFinding(engine, docker, "container image pull")];
+    return [engineFinding(engine), seccompFinding(engine), await imageFinding(engine, docker, "docker pull")];
   } finally {
     engine.close();
   }
+}
+
+const ENGINE_FIX =
+  "start the engine, or name it with docker.host or DOCKER_HOST; this account must be allowed to ask it";
+const APPLE_FIX =
+  "install Apple's container, 1.1 or newer, on macOS 26, and run `container system start`; or set docker.engine to docker";
+/** There is no filter of system calls to look for. */
+const MACHINES: Finding = {
+  name: "isolation",
+  status: "ok",
+  detail: "every sandbox is a virtual machine with a kernel of its own",
+};
+
+function appleFinding({ facts }: Engine): Finding {
+  return { name: "engine", status: "ok", detail: `Apple's container ${facts.apiVersion} (${facts.address})` };
 }
 
 function engineFinding({ facts }: Engine): Finding {
@@ -39,9 +63,9 @@ function seccompFinding({ facts: { hasSeccomp } }: Engine): Finding {
   return { name: "seccomp", status: "warn", detail, fix: "run an engine and a kernel with seccomp" };
 }
 
-async function imageFinding(engine: Engine, { image, pull }: Settings["docker"]): Promise<Finding> {
+async function imageFinding(engine: Engine, { image, pull }: Settings["docker"], command: string): Promise<Finding> {
   if ((await engine.image(image)) !== null) return { name: "image", status: "ok", detail: image };
-  const fix = `docker pull ${image}`;
+  const fix = `${command} ${image}`;
   if (pull === "missing")
     return { name: "image", status: "warn", detail: `${image} is pulled when it is first used`, fix };
   return { name: "image", status: "fail", detail: `${image} is not there, and docker.pull is never`, fix };

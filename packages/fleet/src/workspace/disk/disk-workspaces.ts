@@ -95,7 +95,7 @@ export class DiskWorkspaces implements Workspaces {
       const free = this.#moves.freeSlot(slot);
       if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
       homes.open(thread, spot);
-      this.#moves.putIn(thread, spot.generation, free, homes.draft(thread));
+      this.#moves.putIn(thread, spot.generation, free, homes.spare(free) ?? homes.draft(thread));
     });
   }
 
@@ -195,13 +195,14 @@ export class DiskWorkspaces implements Workspaces {
     generation: Generation,
     options: { readonly mountPoints?: readonly MountPoint[] } = {},
   ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
-    const { layout, markers, slots, trash } = this.#parts;
+    const { homes, layout, markers, slots, trash } = this.#parts;
     const place = slotPlace(sandboxId, generation);
     const name = place.slice("slot:".length);
     return this.#locked([name], place, () => {
       if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
       try {
         slots.make(name, options.mountPoints ?? []);
+        homes.makeSpare(name);
         markers.open(sandboxId);
       } catch (error) {
         trash.throwAway(layout.slot(name), trashOwner(name));

@@ -105,6 +105,16 @@ export class Homes {
     renameSync(draft, join(home, NAMES));
   }
 
+  /** An empty workspace that was made ahead; `undefined` when there is none. Nobody but the fleet has reached it. */
+  spare(slot: string): Identified | undefined {
+    return unlessMissing(() => this.#identity(this.#layout.spare(slot)));
+  }
+
+  /** Makes one, for a slot that was just made. */
+  makeSpare(slot: string): void {
+    makeTree(this.#layout.spare(slot), this.#account);
+  }
+
   /** An empty workspace, still out of reach: the caller renames it to where it belongs. */
   draft(thread: ThreadKey): Identified {
     const path = this.#layout.draft(thread);

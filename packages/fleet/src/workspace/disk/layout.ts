@@ -7,6 +7,7 @@
  *   homes/<threadKey>/new                  a workspace that is being made
  *   homes/<threadKey>/.sandlot-draft-*     a copy of another thread's workspace that is being made (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
+ *   slots/<sandboxId>-<generation>/spare   an empty workspace, for a thread that has none
  *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
  *   markers/<sandboxId>/<generation>.json
@@ -69,6 +70,11 @@ export class Layout {
 
   slot(name: string): string {
     return join(this.slots, checkedName(name));
+  }
+
+  /** An empty workspace for a thread that has none, out of the sandbox's reach. */
+  spare(name: string): string {
+    return join(this.slot(name), "spare");
   }
 
   mnt(name: string): string {

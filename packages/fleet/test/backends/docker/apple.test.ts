@@ -11,6 +11,7 @@ import { connectAppleEngine } from "../../../src/backends/docker/apple/apple-eng
 import { createArguments } from "../../../src/backends/docker/apple/arguments.ts";
 import { polledOutput } from "../../../src/backends/docker/apple/watching.ts";
 import { containerOptions } from "../../../src/backends/docker/container/options.ts";
+import { dockerFindings } from "../../../src/cli/doctor/docker-findings.ts";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { makeStandIn, onAppleStage, openAppleHarness, STATUS, standInProblem } from "./apple/apple-harness.ts";
@@ -116,6 +117,37 @@ describe("what a container of Apple's says", () => {
     };
     await expect(all()).rejects.toThrow("enough");
     expect(heard).toBe("one\ntwo\nthree");
+  });
+});
+
+describe("`sandlot doctor` with Apple's container", () => {
+  const docker = { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] };
+  const findings = (program: string, image: string = DEFAULTS.docker.image) =>
+    dockerFindings({ docker: { ...docker, image, engine: "apple-container" } }, {}, program);
+
+  it("finds it, says what keeps sandboxes apart, and whether the image is there", async () => {
+    const standIn = makeStandIn();
+    try {
+      const statuses = async (image?: string) =>
+        (await findings(standIn.program, image)).map(({ name, status }) => `${name} ${status}`);
+      expect(await statuses()).toEqual(["engine ok", "isolation ok", "image ok"]);
+      expect(await statuses("example.org/other:1")).toEqual(["engine ok", "isolation ok", "image warn"]);
+      const [engine, , image] = await findings(standIn.program, "example.org/other:1");
+      expect(engine?.detail).toContain("Apple's container 1.1.0");
+      expect(image?.fix).toBe("container image pull example.org/other:1");
+    } finally {
+      standIn.remove();
+    }
+  });
+
+  it("says what to do when it is not there", async () => {
+    const [found, ...others] = await findings("/no/such/container");
+    expect(others).toEqual([]);
+    expect(found).toMatchObject({
+      name: "engine",
+      status: "fail",
+      fix: expect.stringContaining("container system start"),
+    });
   });
 });
 

@@ -5,6 +5,7 @@
 import type { EngineRef } from "@sandlot/contract";
 import { expect, it } from "vitest";
 import type { Backend, EngineEvent } from "../../../src/backend/backend.ts";
+import { hashBlueprint } from "../../../src/backend/blueprint.ts";
 import { containerOf, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
@@ -106,14 +107,33 @@ describeOnEngine("a death of a container", (onEngine, { docker }) => {
       });
     }));
 
-  it("for want of memory ends a command, not the sandbox", () =>
-    onEngine(async (stage) => {
-      const blueprint = { ...stage.blueprint, limits: { memoryBytes: 192 * 1024 * 1024, pidsMax: 128 } };
-      const made = await stage.make(stage.newKey(), { blueprint });
-      const { sandbox } = await stage.attach(made.target);
-      const { exitCode } = await sandbox.exec(["perl", "-e", "my $x = 'x' x (512 * 1024 * 1024); print length $x"]);
-      expect(exitCode === 0).toBe(false);
+  it("for want of memory ends a command, not the sandbox, and is told with the command's own words", () =>
+    onEngine(async (stage, harness) => {
+      const blueprint = { ...stage.blueprint, limits: { memoryBytes: 192 * 1024 * 1024, pidsMax: 64 } };
+      const hash = hashBlueprint("docker", blueprint);
+      const backend = await harness.open({ blueprints: { default: { name: "default", hash, blueprint } } });
+      const hits: { limit: string; because: string }[] = [];
+      backend.watch((event) => {
+        if (event.type === "limit-hit" && event.sandboxId === made.target.sandboxId) hits.push(event);
+      });
+      const made = await stage.make(stage.newKey(), { blueprint }, backend);
+      const attachment = await backend.attach(made.target, stage.signal);
+      const { sandbox } = attachment;
+      const large = await sandbox.exec(["perl", "-e", "my $x = 'x' x (512 * 1024 * 1024); print length $x"]);
+      expect(large.exitCode === 0).toBe(false);
       expect((await sandbox.exec("echo still here")).stdout).toBe("still here\n");
+      await stage.eventually("it was told", async () => hits.some(({ limit }) => limit === "memory"));
+      const told = hits.filter(({ limit }) => limit === "memory").map(({ because }) => because);
+      expect(told).toEqual([expect.stringContaining(String(192 * 1024 * 1024))]);
+      expect(large.stderr).toContain(told[0]);
+
+      // A plain shell ends when it cannot fork.
+      const many = await sandbox.exec(["sh", "-c", "for i in $(seq 1 80); do sleep 5 & done"], { timeoutMs: 20_000 });
+      await stage.eventually("that was told, too", async () => hits.some(({ limit }) => limit === "pids"));
+      expect(many.exitCode === 0).toBe(false);
+      expect(many.stderr).toContain("the sandbox may have 64");
+      expect((await sandbox.usage()).memoryMaxBytes).toBe(192 * 1024 * 1024);
+      await attachment.close();
     }));
 });
 

@@ -16,6 +16,8 @@ export interface Fault {
   readonly message: string;
   /** Whether the real engine does it all the same. */
   readonly takesEffect?: boolean;
+  /** Done before the question is passed on, which is then answered as usual. */
+  readonly meanwhile?: () => void;
 }
 
 export interface FaultyEngine {
@@ -30,8 +32,10 @@ export async function startFaultyEngine(host: string, fault: Fault): Promise<Fau
   let hits = 0;
   const server = createServer((incoming, outgoing) => {
     const { method = "GET", url = "/", headers } = incoming;
-    const isFaulty = method === fault.method && fault.path.test(url.replace(/^\/v[\d.]+/, ""));
-    if (isFaulty) hits += 1;
+    const isMeant = method === fault.method && fault.path.test(url.replace(/^\/v[\d.]+/, ""));
+    if (isMeant) hits += 1;
+    if (isMeant) fault.meanwhile?.();
+    const isFaulty = isMeant && fault.meanwhile === undefined;
     const refuse = () => {
       outgoing.writeHead(fault.status, { "content-type": "application/json" });
       outgoing.end(JSON.stringify({ message: fault.message }));

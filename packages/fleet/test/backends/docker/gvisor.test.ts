@@ -25,6 +25,7 @@ const NETWORK = `sandlot-test-gvisor-${process.pid}`;
 const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
 /** How much longer than a start it may take to see that sockets cannot be seen, and to remove everything. */
 const NOTICED_MS = 2_000;
+const TRIES = 3;
 
 usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
   withNetwork(engine, NETWORK);
@@ -75,16 +76,20 @@ usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
         const backendOf = (runtime: string) =>
           harness.open({ docker: settingsIn(harness.home, harness.fleetId, engine, { runtime }).docker });
         const [shows, hides] = [await backendOf(SHOWS), await backendOf(HIDES)];
-        const startMs = await stage.elapsedMs(() => stage.make(stage.newKey(), {}, shows));
-        let error: unknown;
-        const hiddenMs = await stage.elapsedMs(async () => {
-          error = await stage.make(stage.newKey(), {}, hides).catch((thrown: unknown) => thrown);
-        });
-        expect(error).toMatchObject({ code: "isolation_unavailable", details: { backend: "docker" } });
-        expect((error as { details: { fix: string } }).details.fix).toContain("--host-uds=all");
-        expect((await stage.refs()).length).toBe(1);
-        console.log(`refused and removed after ${Math.round(hiddenMs)} ms; a start takes ${Math.round(startMs)} ms`);
-        expect(hiddenMs).toBeLessThan(startMs + NOTICED_MS);
+        // What is noticed at once is noticed at once in one of three tries, however busy the machine is.
+        for (let tries = 1; ; tries += 1) {
+          const startMs = await stage.elapsedMs(() => stage.make(stage.newKey(), {}, shows));
+          let error: unknown;
+          const hiddenMs = await stage.elapsedMs(async () => {
+            error = await stage.make(stage.newKey(), {}, hides).catch((thrown: unknown) => thrown);
+          });
+          expect(error).toMatchObject({ code: "isolation_unavailable", details: { backend: "docker" } });
+          expect((error as { details: { fix: string } }).details.fix).toContain("--host-uds=all");
+          expect((await stage.refs()).length).toBe(tries);
+          console.log(`refused and removed after ${Math.round(hiddenMs)} ms; a start takes ${Math.round(startMs)} ms`);
+          if (hiddenMs < startMs + NOTICED_MS) break;
+          expect(tries).toBeLessThan(TRIES);
+        }
       }));
 
     it("that hides sockets is reached by a port where the network is open", () =>

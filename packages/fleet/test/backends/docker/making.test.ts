@@ -158,6 +158,47 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
       expect(HostConfig.NetworkMode).toBe("none");
     }));
 
+  it("finds the one that runs already, as it is; whoever knows another token is refused, and it stays", () =>
+    onEngine(async (stage) => {
+      const first = await stage.make();
+      const { sandbox } = await stage.attach(first.target);
+      await sandbox.files.write("/tmp/note", "kept");
+      const again = await stage.backend.create(first.spec, stage.signal);
+      expect(again).toEqual({ ...first.created, workspace: "existing" });
+      const stranger = { ...first.spec, token: stage.newToken() };
+      await stage.rejects(stage.backend.create(stranger, stage.signal), "create_failed");
+      expect(await sandbox.files.readText("/tmp/note")).toBe("kept");
+      expect(await stage.refs()).toEqual([first.created.ref]);
+    }));
+
+  it("refuses a mount that became something else between the check and the engine", () =>
+    onEngine(async (stage, harness) => {
+      const directory = mkdtempSync(join(tmpdir(), "sl-docker-mount-"));
+      const [shown, secret] = [join(directory, "shown"), join(directory, "secret")];
+      for (const path of [shown, secret]) mkdirSync(path);
+      chmodSync(directory, 0o755);
+      writeFileSync(join(secret, "file"), "not for sandboxes");
+      const swap = () => {
+        rmSync(shown, { recursive: true });
+        symlinkSync(secret, shown);
+      };
+      const fault = { method: "POST", path: /^\/containers\/create/, status: 0, message: "" };
+      const faulty = await startFaultyEngine(harness.engine.host, { ...fault, meanwhile: swap });
+      try {
+        const { docker: settings } = settingsIn(harness.home, harness.fleetId, harness.engine, { host: faulty.host });
+        const backend = await harness.open({ docker: settings });
+        const mounts = [{ hostPath: shown, sandboxPath: "/mnt/data", readOnly: true }];
+        const spec = stage.spec(stage.newKey(), { blueprint: { ...stage.blueprint, mounts } });
+        await stage.rejects(backend.create(spec, stage.signal), "mount_refused");
+        expect(faulty.hits()).toBe(1);
+        expect(await stage.refs()).toEqual([]);
+        await backend.close();
+      } finally {
+        faulty.close();
+        rmSync(directory, { recursive: true, force: true });
+      }
+    }));
+
   it("shows configured mounts, read-only where they say so, and an image's own variables", () =>
     onEngine(async (stage) => {
       const directory = mkdtempSync(join(tmpdir(), "sl-docker-mount-"));

@@ -10,6 +10,7 @@ import { readFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { Agent as SecureAgent } from "node:https";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { SandlotError } from "@sandlot/contract";
 import type Docker from "dockerode";
 import type { z } from "zod";
@@ -72,6 +73,14 @@ async function loadLibrary(): Promise<typeof Docker> {
   }
 }
 
+/**
+ * The library describes every request for its log, with all connections that there are, also when nobody reads the log. That would
+ * stop this process for longer than the engine takes to answer.
+ */
+function quiet(agent: Agent): Agent {
+  return Object.defineProperty(agent, inspect.custom, { value: () => "Agent" });
+}
+
 class DockerEngine implements Engine {
   readonly #docker: Docker;
   readonly #world: World;
@@ -88,7 +97,9 @@ class DockerEngine implements Engine {
   static async open(library: typeof Docker, place: EnginePlace, world: World): Promise<DockerEngine> {
     const { address } = place;
     const options = connectionOptions(place);
-    const agent = options.protocol === "https" ? new SecureAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+    const agent = quiet(
+      options.protocol === "https" ? new SecureAgent({ keepAlive: true }) : new Agent({ keepAlive: true }),
+    );
     try {
       const where: Docker.DockerOptions & { agent: Agent } = { ...options, agent };
       const first = new library(where);
