@@ -120,7 +120,12 @@ describe("/v1/file", () => {
     expect([first?.context_before, first?.context_after]).toEqual([["Hit"], ["last"]]);
     const many = await grep({ pattern: "many" });
     expect([many.match_count, many.truncated]).toEqual([500, true]);
-    for (const bad of [{ pattern: "(" }, { multiline: true }, { type: "klingon" }, { max_file_size: "much" }])
+    for (const bad of [
+      { pattern: "(" },
+      { pattern: "(", multiline: true },
+      { type: "klingon" },
+      { max_file_size: "much" },
+    ])
       await client.failure(SCHEMAS.fileError, "/v1/file/grep", { path: root, pattern: "x", ...bad });
   });
 
@@ -138,7 +143,7 @@ describe("/v1/file", () => {
     expect(plain.files[1]).toMatchObject({ name: "b.txt", is_directory: false, size: 2 });
     expect((await glob({ include_hidden: true })).names).toEqual([".d.txt", "a/c.txt", "b.txt"]);
     expect((await glob({ files_only: false })).names).toEqual(["a", "a/c.txt", "b.txt"]);
-    expect((await glob({ include_metadata: false })).files[0]?.size).toBeUndefined();
+    expect((await glob({ include_metadata: false })).files[0]).toMatchObject({ size: null, modified_time: null });
     expect((await glob({ sort_by: "size", sort_desc: true, max_results: 1 })).names).toEqual(["b.txt"]);
   });
 
@@ -151,9 +156,10 @@ describe("/v1/file", () => {
     const plain = await list({});
     expect(plain.files.map(({ name }) => name)).toEqual([".d", "a", "b.txt"]);
     expect(plain.files[2]).toMatchObject({ size: 2, extension: ".txt", is_directory: false });
-    expect(plain.files[2]?.permissions).toBeUndefined();
+    expect(plain.files[2]?.permissions).toBeNull();
     expect((await list({ include_permissions: true, include_size: false })).files[2]).toMatchObject({
       permissions: "644",
+      size: null,
     });
     expect((await list({ recursive: true, max_depth: 1 })).total_count).toBe(3);
     expect((await list({ recursive: true, file_types: [".txt"] })).file_count).toBe(2);

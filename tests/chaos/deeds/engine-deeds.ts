@@ -25,14 +25,17 @@ export async function engineKill(yard: DockerYard): Promise<void> {
   await yard.deed("the engine killed", act, { endsEverything: true });
 }
 
-/** An engine that leaves its containers running: nobody loses anything. */
+/**
+ * An engine that leaves its containers running, whether it is killed or restarted: nobody loses anything. Only one that was started so
+ * leaves them, and one that was not ends what it finds.
+ */
 export async function engineKillLiving(yard: DockerYard): Promise<void> {
-  // Only an engine that was started so leaves them.
-  await yard.deed("the engine restarted to keep containers", () => endedAndStarted(yard, "SIGTERM", true), {
-    endsEverything: true,
-  });
-  await yard.deed("the engine killed, containers kept", () => endedAndStarted(yard, "SIGKILL", true));
-  await yard.deed("the engine restarted as before", () => endedAndStarted(yard, "SIGTERM", false));
+  const endsEverything = true;
+  const during = (signal: "SIGTERM" | "SIGKILL", keeps: boolean) => () => endedAndStarted(yard, signal, keeps);
+  await yard.deed("the engine restarted to keep containers", during("SIGTERM", true), { endsEverything });
+  await yard.deed("the engine killed, containers kept", during("SIGKILL", true));
+  await yard.deed("the engine restarted, containers kept", during("SIGTERM", true));
+  await yard.deed("the engine restarted as before", during("SIGTERM", false), { endsEverything });
 }
 
 async function endedAndStarted(yard: DockerYard, signal: "SIGTERM" | "SIGKILL", keeps: boolean): Promise<number> {

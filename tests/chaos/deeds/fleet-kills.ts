@@ -30,7 +30,8 @@ export async function fleetKills(yard: Yard, random: Random, count: number): Pro
       await victim.opened;
       next = new Victim(yard, starts);
       const stage = stages.reduce((least, other) => (tally.kills[other] < tally.kills[least] ? other : least));
-      await yard.deed(`a fleet killed at ${stage}`, () => killAt(yard, victim, stage, random, `victim-${turn}`));
+      // Named by what was aimed at; what it was at when it died is counted by the tally.
+      await yard.deed(`a fleet killed near ${stage}`, () => killAt(yard, victim, stage, random, `victim-${turn}`));
       await noProcessLeft(yard, starts);
       if ((turn + 1) % 20 === 0) console.log(`of ${count} fleets, killed: ${JSON.stringify(tally.kills)}`);
     }

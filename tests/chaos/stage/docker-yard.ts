@@ -55,9 +55,10 @@ export class DockerYard extends Yard {
     await this.#bystander?.remove({ force: true });
   }
 
+  /** Nobody but us starts it again. */
   protected override async afterTheEnd(after: string): Promise<void> {
-    if (!this.engine.keepsContainers) await this.#bystander?.start().catch(() => {});
-    else await this.checkOthers(after);
+    if ((await this.bystanderSince()) !== "") this.tally.violated(`${after}, and the bystander still runs`);
+    else await this.#bystander?.start();
     await super.afterTheEnd(after);
   }
 }

@@ -39,8 +39,6 @@ export class ChaosEngine {
   readonly image = TEST_IMAGE;
   readonly docker = new Docker({ socketPath: join(this.place, "docker.sock") });
   #process: ChildProcess | null = null;
-  /** Whether containers outlive their engine. */
-  #keepsContainers = false;
 
   /** Installs what is missing, makes the file system, and starts. Answers with a reason where that cannot be. */
   static async open(): Promise<ChaosEngine | string> {
@@ -63,8 +61,8 @@ export class ChaosEngine {
     }
   }
 
+  /** `keepsContainers`: containers outlive this run of the engine. */
   async start(keepsContainers: boolean): Promise<void> {
-    this.#keepsContainers = keepsContainers;
     const log = openSync(join(this.place, "dockerd.log"), "a", 0o600);
     const child = spawn(
       "dockerd",
@@ -130,10 +128,6 @@ export class ChaosEngine {
   freeBytes(): number {
     const { bsize, bavail } = statfsSync(this.#disk);
     return bsize * bavail;
-  }
-
-  get keepsContainers(): boolean {
-    return this.#keepsContainers;
   }
 
   log(): string {

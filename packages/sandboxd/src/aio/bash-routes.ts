@@ -8,6 +8,7 @@ import { checkEnvironment } from "../exec/command.ts";
 import type { Exec } from "../exec/exec.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { checkPath } from "../files/paths.ts";
+import { quote } from "../sessions/shell-script.ts";
 import { OperationProblem, sendData } from "./answers.ts";
 import { Fields } from "./fields.ts";
 import { cut } from "./output.ts";
@@ -15,11 +16,15 @@ import type { AioRoutes } from "./routes.ts";
 
 interface BashSession {
   readonly id: string;
-  readonly directory: string;
+  /** Where commands begin: what was said last. */
+  directory: string;
+  /** A script that every command reads first. */
+  readonly snapshot: string | null;
   readonly createdAt: number;
   lastUsedAt: number;
-  readonly commandIds: string[];
-  closed: boolean;
+  /** What was run and is still remembered, by id, in order: as it was given. */
+  readonly commands: Map<string, string>;
+  commandCount: number;
 }
 
 const OUTPUT_MAX_CHARS = 50_000;
@@ -31,17 +36,18 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
   const sessions = new Map<string, BashSession>();
   let serial = 0;
 
-  const open = (id: string | null, directory: string | null): BashSession => {
+  const open = (id: string | null, directory: string | null, snapshot: string | null): BashSession => {
     const known = id === null ? undefined : sessions.get(id);
-    if (known !== undefined && !known.closed) return known;
+    if (known !== undefined) return known;
     forgetOldest();
     const session: BashSession = {
       id: id ?? `bash-${++serial}`,
-      directory: directory === null ? execs.around.defaultCwd : checkPath(directory),
+      directory: directory ?? execs.around.defaultCwd,
+      snapshot,
       createdAt: wallMs(),
       lastUsedAt: wallMs(),
-      commandIds: [],
-      closed: false,
+      commands: new Map(),
+      commandCount: 0,
     };
     sessions.set(session.id, session);
     return session;
@@ -50,21 +56,23 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
   const forgetOldest = (): void => {
     for (const [id, session] of sessions) {
       if (sessions.size < SESSIONS_MAX) return;
-      if (session.closed || running(session) === undefined) sessions.delete(id);
+      if (running(session) === undefined) sessions.delete(id);
     }
   };
 
   const find = (id: string): BashSession => {
     const session = sessions.get(id);
-    if (session === undefined || session.closed) throw new OperationProblem(`Session not found: ${id}`);
+    if (session === undefined) throw new OperationProblem(`Session not found: ${id}`);
     return session;
   };
 
-  const running = ({ commandIds }: BashSession): Exec | undefined =>
-    commandIds.map((id) => execs.peek(id)).find((exec) => exec !== undefined && !exec.hasEnded);
+  const running = ({ commands }: BashSession): Exec | undefined =>
+    [...commands.keys()].map((id) => execs.peek(id)).find((exec) => exec !== undefined && !exec.hasEnded);
 
-  const commandOf = (session: BashSession, commandId: string | null): Exec => {
-    const exec = execs.peek(commandId ?? session.commandIds.at(-1) ?? "");
+  /** The one that is named, of this session; otherwise its last one. */
+  const commandOf = ({ commands }: BashSession, commandId: string | null): Exec => {
+    const id = commandId ?? [...commands.keys()].at(-1);
+    const exec = id !== undefined && commands.has(id) ? execs.peek(id) : undefined;
     if (exec === undefined) throw new OperationProblem(`Command not found: ${commandId ?? "none was run"}`);
     return exec;
   };
@@ -83,15 +91,20 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
       const max = fields.integerOr("max_output_length", OUTPUT_MAX_CHARS);
       fields.check();
       const env = checkEnvironment(given);
-      const session = open(sessionId, directory);
+      const wanted = directory === null ? null : checkPath(directory);
+      const session = open(sessionId, wanted, null);
       session.lastUsedAt = wallMs();
-      const execId = `aio-${session.id}-${session.commandIds.length + 1}-${++serial}`;
-      const cwd = directory === null ? session.directory : checkPath(directory);
+      const execId = `aio-${session.id}-${++serial}`;
+      const cwd = wanted ?? session.directory;
       const timeoutMs = hard === null ? 0 : hard * 1_000;
       const stdin = asynchronous || soft !== null ? { keepStdinOpen: true } : {};
-      const call = { execId, repeatable: true, command, cwd, env, timeoutMs, hasStdin: false, ...stdin };
+      const program = session.snapshot === null ? command : `. ${quote(session.snapshot)}\n${command}`;
+      const call = { execId, repeatable: true, command: program, cwd, env, timeoutMs, hasStdin: false, ...stdin };
       const exec = await execs.start(call, null, { remember: true });
-      session.commandIds.push(execId);
+      for (const id of session.commands.keys()) if (execs.peek(id) === undefined) session.commands.delete(id);
+      session.commands.set(execId, command);
+      session.commandCount++;
+      session.directory = cwd;
       if (!asynchronous) await ended(exec, soft);
       sendData(response, {
         ...{ session_id: session.id, command_id: execId, command },
@@ -109,7 +122,9 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
       const wait = fields.flagOr("wait", false);
       const waitSeconds = fields.numberOr("wait_timeout", WAIT_DEFAULT_SECONDS);
       fields.check();
-      const exec = commandOf(find(sessionId), commandId);
+      const session = find(sessionId);
+      if (commandId === null && session.commands.size === 0) return sendData(response, nothingYet(sessionId));
+      const exec = commandOf(session, commandId);
       const isNews = () => exec.stdout.endOffset > offset || exec.stderr.endOffset > errorOffset || exec.hasEnded;
       if (wait && !isNews()) await news(exec, waitSeconds);
       const [stdout, stderr] = [exec.stdout.read(offset, EVERYTHING), exec.stderr.read(errorOffset, EVERYTHING)];
@@ -119,7 +134,7 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
         stderr: stderr.bytes.toString("utf8"),
         offset: stdout.offset + stdout.bytes.length,
         stderr_offset: stderr.offset + stderr.bytes.length,
-        command: { command_id: exec.id, command: String(exec.info().command), ...stateOf(exec) },
+        command: { command_id: exec.id, command: session.commands.get(exec.id) ?? "", ...stateOf(exec) },
       });
     },
 
@@ -158,11 +173,12 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
     },
 
     "POST /v1/bash/sessions/create": async (request, response) => {
-      const fields = await Fields.of(request);
+      const fields = await Fields.of(request, "no fields");
       const [id, directory] = [fields.optionalText("session_id"), fields.optionalText("exec_dir")];
-      fields.ignore("string", "snapshot_path");
+      const snapshot = fields.optionalText("snapshot_path");
       fields.check();
-      const session = open(id, directory);
+      const [place, script] = [directory, snapshot].map((path) => (path === null ? null : checkPath(path)));
+      const session = open(id, place ?? null, script ?? null);
       sendData(response, infoOf(session, running(session)));
     },
 
@@ -170,8 +186,8 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
       request.resume();
       const session = find(id);
       await running(session)?.end("killed");
-      session.closed = true;
-      sendData(response, infoOf(session, undefined));
+      sessions.delete(id);
+      sendData(response, { ...infoOf(session, undefined), status: "closed" });
     },
   };
 }
@@ -186,13 +202,18 @@ function stateOf(exec: Exec): { status: string; exit_code: number | null } {
 function infoOf(session: BashSession, current: Exec | undefined) {
   return {
     session_id: session.id,
-    status: session.closed ? "closed" : "ready",
+    status: "ready",
     working_dir: session.directory,
     created_at: new Date(session.createdAt).toISOString(),
     last_used_at: new Date(session.lastUsedAt).toISOString(),
-    current_command: current === undefined ? null : String(current.info().command),
-    command_count: session.commandIds.length,
+    current_command: current === undefined ? null : (session.commands.get(current.id) ?? null),
+    command_count: session.commandCount,
   };
+}
+
+/** The output of a session that has run nothing. */
+function nothingYet(session_id: string) {
+  return { session_id, stdout: "", stderr: "", offset: 0, stderr_offset: 0, command: null };
 }
 
 async function ended(exec: Exec, seconds: number | null): Promise<void> {

@@ -51,8 +51,10 @@ export class Fields {
     this.#values = values;
   }
 
-  static async of(request: IncomingMessage): Promise<Fields> {
+  /** `whenEmpty`: what no body at all means. Clients send none when no field is given, so where none is needed that is right. */
+  static async of(request: IncomingMessage, whenEmpty: "missing" | "no fields" = "missing"): Promise<Fields> {
     const body = await readBody(request);
+    if (body.length === 0 && whenEmpty === "no fields") return new Fields({});
     if (body.length === 0) throw bodyProblem("missing", "Field required", null);
     let values: unknown;
     try {

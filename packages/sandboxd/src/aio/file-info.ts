@@ -45,7 +45,9 @@ export function sorted(infos: readonly FileInfo[], by: string, descending: boole
         ? info.modified_time
         : by === "name"
           ? info.name
-          : info.path;
+          : by === "type"
+            ? `${info.extension ?? ""}/${info.name}`
+            : info.path;
   const order = [...infos].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
   return descending ? order.reverse() : order;
 }
@@ -58,6 +60,12 @@ export function anywhere(pattern: string): string {
 export function matchesAny(patterns: readonly string[], root: string, file: string): boolean {
   const relative = relativeTo(root, file);
   return patterns.some((pattern) => pathPattern(anywhere(pattern)).matches(relative));
+}
+
+/** Whether it, or a directory that it is in, matches. */
+export function isLeftOut(patterns: readonly string[], root: string, file: string): boolean {
+  const parts = relativeTo(root, file).split("/");
+  return parts.some((_, index) => matchesAny(patterns, root, join(root, parts.slice(0, index + 1).join("/"))));
 }
 
 export function relativeTo(root: string, file: string): string {

@@ -9,7 +9,7 @@ import { lstatSync, type Stats } from "node:fs";
 import type { FileChange } from "@sandlot/contract";
 import { type Timer, timer, wallMs } from "../clock.ts";
 import { TreeWatch } from "../files/tree-watch.ts";
-import { matchesAny, relativeTo } from "./file-info.ts";
+import { isLeftOut, matchesAny, relativeTo } from "./file-info.ts";
 
 export const EVENT_TYPES = ["create", "write", "remove", "rename", "chmod"] as const;
 type EventType = (typeof EVENT_TYPES)[number];
@@ -151,11 +151,7 @@ export class FileWatch {
 
   #isLeftOut(path: string): boolean {
     const { path: root, exclude, include } = this.wish;
-    const parts = relativeTo(root, path).split("/");
-    const isExcluded = parts.some((_, index) =>
-      matchesAny(exclude, root, `${root}/${parts.slice(0, index + 1).join("/")}`),
-    );
-    return isExcluded || (include.length > 0 && !matchesAny(include, root, path));
+    return isLeftOut(exclude, root, path) || (include.length > 0 && !matchesAny(include, root, path));
   }
 
   #notify(): void {

@@ -2,39 +2,22 @@
  * `/v1/file/{search,find,grep,glob,list}`.
  */
 
-import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { type GrepMatch, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { aboutPath } from "../files/file-error.ts";
 import { checkPath } from "../files/paths.ts";
 import { readLines } from "../files/read.ts";
 import { globPaths, grepFiles, listDirectory } from "../files/search.ts";
 import { OperationProblem } from "./answers.ts";
 import type { Fields } from "./fields.ts";
-import { anywhere, infoOf, isHidden, matchesAny, relativeTo, sorted } from "./file-info.ts";
+import { anywhere, infoOf, isHidden, isLeftOut, matchesAny, relativeTo, sorted } from "./file-info.ts";
+import { patternsOf } from "./file-types.ts";
+import { grepAcrossLines } from "./grep-across-lines.ts";
 
 const GREP_MAX = 500;
 const GLOB_MAX = 5_000;
 const DEPTH_MAX = 1_000;
 /** More than anybody reads; what is filtered afterwards must have been found. */
 const LOOKED_AT_MAX = 10_000;
-
-/** Kinds of files by name, as searchers know them. */
-const TYPES: Readonly<Record<string, readonly string[]>> = {
-  c: ["*.c", "*.h"],
-  cpp: ["*.cc", "*.cpp", "*.cxx", "*.h", "*.hpp"],
-  css: ["*.css", "*.scss"],
-  go: ["*.go"],
-  html: ["*.htm", "*.html"],
-  java: ["*.java"],
-  js: ["*.cjs", "*.js", "*.jsx", "*.mjs"],
-  json: ["*.json"],
-  md: ["*.markdown", "*.md"],
-  py: ["*.py", "*.pyi"],
-  rust: ["*.rs"],
-  sh: ["*.bash", "*.sh"],
-  ts: ["*.cts", "*.mts", "*.ts", "*.tsx"],
-  txt: ["*.txt"],
-  yaml: ["*.yaml", "*.yml"],
-};
 
 export async function search(fields: Fields, file: string): Promise<unknown> {
   const pattern = fields.text("regex");
@@ -70,24 +53,25 @@ export async function grep(fields: Fields, given: string): Promise<unknown> {
   const recursive = fields.flagOrNull("recursive", true);
   const multiline = fields.flagOrNull("multiline", false);
   fields.check();
-  if (multiline) throw new OperationProblem("multiline is not served: lines are matched one by one");
   const [ofType, maxBytes] = [patternsOf(type), bytesIn(largest)];
   const path = checkPath(given);
-  const found = await aboutPath(path, () => grepFiles(path, pattern, { literal, caseSensitive }, LOOKED_AT_MAX));
+  const look = multiline ? grepAcrossLines : grepFiles;
+  const found = await aboutPath(path, () => look(path, pattern, { literal, caseSensitive }, LOOKED_AT_MAX));
   const wanted = found.matches.filter(
     ({ path: file }) =>
       (include === null || matchesAny(include, path, file)) &&
       (ofType === null || matchesAny(ofType, path, file)) &&
-      !(exclude !== null && matchesAny(exclude, path, file)) &&
+      !(exclude !== null && isLeftOut(exclude, path, file)) &&
       (recursive || !relativeTo(path, file).includes("/")) &&
       infoOf(file).every(({ size }) => (size ?? 0) <= maxBytes),
   );
   const shown = wanted.slice(offset, offset + max);
   const matches = await Promise.all(
     shown.map(async (match) => ({
-      ...{ file: match.path, line_number: match.lineNumber, line_content: await wholeLine(match) },
-      ...(before > 0 && { context_before: await lines(match.path, match.lineNumber - before, match.lineNumber - 1) }),
-      ...(after > 0 && { context_after: await lines(match.path, match.lineNumber + 1, match.lineNumber + after) }),
+      ...{ file: match.path, line_number: match.lineNumber },
+      line_content: multiline ? match.line : await wholeLine(match),
+      context_before: before > 0 ? await lines(match.path, match.lineNumber - before, match.lineNumber - 1) : null,
+      context_after: after > 0 ? await linesAfter(match, after) : null,
     })),
   );
   return {
@@ -109,12 +93,12 @@ export async function glob(fields: Fields, given: string): Promise<unknown> {
   const path = checkPath(given);
   const found = await aboutPath(path, () => globPaths(path, pattern, !filesOnly, GLOB_MAX));
   const paths = found.paths.filter(
-    (file) => (hidden || !isHidden(relativeTo(path, file))) && !(exclude !== null && matchesAny(exclude, path, file)),
+    (file) => (hidden || !isHidden(relativeTo(path, file))) && !(exclude !== null && isLeftOut(exclude, path, file)),
   );
   const infos = paths.flatMap((file) => infoOf(file));
   const files = sorted(infos, sortBy, descending).map((info) => ({
     ...{ path: info.path, name: info.name, is_directory: info.is_directory },
-    ...(metadata && { size: info.size, modified_time: info.modified_time }),
+    ...{ size: metadata ? info.size : null, modified_time: metadata ? info.modified_time : null },
   }));
   const total_count = files.length;
   return {
@@ -141,21 +125,13 @@ export async function list(fields: Fields, given: string): Promise<unknown> {
     .filter(({ extension, is_directory }) => types === null || is_directory || types.includes(extension ?? ""));
   const files = sorted(infos, sortBy, descending).map(({ size, permissions, ...info }) => ({
     ...info,
-    ...(withSize && { size }),
-    ...(withPermissions && { permissions }),
+    ...{ size: withSize ? size : null, permissions: withPermissions ? permissions : null },
   }));
   const directories = files.filter((file) => file.is_directory).length;
   return {
     ...{ path: given, files, total_count: files.length },
     ...{ directory_count: directories, file_count: files.length - directories },
   };
-}
-
-function patternsOf(type: string | null): readonly string[] | null {
-  if (type === null) return null;
-  const patterns = Object.hasOwn(TYPES, type) ? TYPES[type] : undefined;
-  if (patterns === undefined) throw new OperationProblem(`Unknown file type: ${type}`);
-  return patterns;
 }
 
 const UNITS: Readonly<Record<string, number>> = { "": 1, K: 1024, M: 1024 ** 2, G: 1024 ** 3 };
@@ -180,6 +156,12 @@ async function wholeLine(match: { readonly path: string; readonly lineNumber: nu
 function ifGone(error: unknown): string[] {
   if (error instanceof SandlotError) return [];
   throw error;
+}
+
+/** What is found across lines ends on another one than it begins on. */
+function linesAfter({ path, lineNumber, line }: GrepMatch, count: number): Promise<string[]> {
+  const last = lineNumber + line.split("\n").length - 1;
+  return lines(path, last + 1, last + count);
 }
 
 async function lines(file: string, first: number, last: number): Promise<string[]> {

@@ -2,6 +2,7 @@
  * `/v1/shell/*`: sessions with a state, as the AIO API has them.
  */
 
+import { realpathSync, statSync } from "node:fs";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { checkPath } from "../files/paths.ts";
@@ -17,6 +18,8 @@ const UNNAMED_MAX = 16;
 const SESSIONS_MAX = 128;
 const OUTPUT_MAX_CHARS = 30_000;
 const PS1 = "sandbox$ ";
+/** A session is active that was used since. */
+const ACTIVE_MS = 5 * 60 * 1_000;
 
 export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes {
   const shells = new Map<string, ShellSession>();
@@ -43,8 +46,7 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
     if (known !== undefined) return known;
     if (id === null) await makeRoom();
     if (shells.size >= SESSIONS_MAX) throw new OperationProblem("Too many shell sessions");
-    const cwd = directory === null ? null : checkPath(directory);
-    const { sessionId } = sessions.open({ sessionId: id, cwd, env: {} });
+    const { sessionId } = sessions.open({ sessionId: id, cwd: directory, env: {} });
     const shell = new ShellSession(sessions.find(sessionId), execs);
     shells.set(sessionId, shell);
     if (id === null) unnamed.add(sessionId);
@@ -79,12 +81,12 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
         hardTimeoutMs: seconds("hard_timeout"),
       };
       const truncate = fields.flagOr("truncate", true);
-      fields.ignore("boolean", "strict", "preserve_symlinks");
+      const [strict, links] = [fields.flagOrNull("strict", false), fields.flagOrNull("preserve_symlinks", false)];
       fields.check();
-      const shell = await open(id, directory);
-      const inDirectory =
-        id !== null && directory !== null ? `cd -- ${quoted(checkPath(directory))} || exit\n${command}` : command;
-      const status = await shell.run({ command: inDirectory, ...wish });
+      const place = directory === null ? null : placeOf(directory, links);
+      if (strict && directory !== null && place === null) throw missing(directory);
+      const shell = await open(id, place);
+      const status = await shell.run({ command, directory: id === null ? null : place, ...wish });
       sendData(response, { session_id: shell.id, command, status, ...view(shell, truncate) }, SAID[status]);
     },
 
@@ -123,15 +125,17 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
     },
 
     "POST /v1/shell/sessions/create": async (request, response) => {
-      const fields = await Fields.of(request);
+      const fields = await Fields.of(request, "no fields");
       const [id, directory, noChange] = [
         fields.optionalText("id"),
         fields.optionalText("exec_dir"),
         fields.integer("no_change_timeout"),
       ];
-      fields.ignore("boolean", "preserve_symlinks");
+      const links = fields.flagOrNull("preserve_symlinks", false);
       fields.check();
-      const shell = await open(id, directory);
+      const place = directory === null ? null : placeOf(directory, links);
+      if (directory !== null && place === null) throw missing(directory);
+      const shell = await open(id, place);
       unnamed.delete(shell.id);
       if (noChange !== null) shell.noChangeTimeoutMs = noChange * 1_000;
       sendData(response, { session_id: shell.id, working_dir: shell.workingDirectory });
@@ -162,11 +166,16 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
     },
 
     "GET /v1/shell/sessions/stats": (_request, response) => {
-      const active = [...shells.values()].filter((shell) => shell.isRunning).length;
+      const isActive = ({ isRunning, lastUsedAt }: ShellSession) => isRunning || wallMs() - lastUsedAt < ACTIVE_MS;
+      const active = [...shells.values()].filter(isActive).length;
       sendData(response, {
         ...{ total_sessions: shells.size, active_sessions: active, idle_sessions: shells.size - active },
         ...{ max_sessions: SESSIONS_MAX, session_timeout: 0, usage_ratio: shells.size / SESSIONS_MAX },
       });
+    },
+
+    "GET /v1/shell/terminal-url": () => {
+      throw new OperationProblem("This sandbox has no page for a terminal");
     },
   };
 }
@@ -194,6 +203,17 @@ function milliseconds(seconds: number | null): number | null {
   return seconds === null || seconds <= 0 ? null : seconds * 1_000;
 }
 
-function quoted(path: string): string {
-  return `'${path.replaceAll("'", "'\\''")}'`;
+/** `null`: there is no such directory. Where links are not to be kept, the directory that they lead to. */
+function placeOf(directory: string, keepLinks: boolean): string | null {
+  const path = checkPath(directory);
+  try {
+    if (!statSync(path).isDirectory()) return null;
+    return keepLinks ? path : realpathSync(path);
+  } catch {
+    return null;
+  }
+}
+
+function missing(directory: string): OperationProblem {
+  return new OperationProblem(`Working directory does not exist: ${directory}`);
 }

@@ -11,12 +11,15 @@ import { closeSync, constants, openSync, readFileSync, rmSync, statSync, writeSy
 import { monotonicMs, sleep, wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { Session } from "../sessions/session.ts";
+import { quote } from "../sessions/shell-script.ts";
 import { OperationProblem } from "./answers.ts";
 
 export type ShellStatus = "running" | "completed" | "no_change_timeout" | "hard_timeout" | "terminated";
 
 export interface ShellWish {
   readonly command: string;
+  /** Where to go first, and to stay. `null`: where the session is. */
+  readonly directory: string | null;
   readonly asynchronous: boolean;
   /** How long the caller waits; the command goes on. */
   readonly timeoutMs: number | null;
@@ -138,12 +141,12 @@ export class ShellSession {
     for (const path of [this.#output, this.#input]) rmSync(path, { force: true });
   }
 
-  #start({ command, hardTimeoutMs }: ShellWish): Running {
+  #start({ command, directory, hardTimeoutMs }: ShellWish): Running {
     rmSync(this.#output, { force: true });
     let end = () => {};
     const input = this.#inputFd === null ? "/dev/null" : this.#input;
     const executed = this.#session.exec({
-      command: `{\n${command}\n} <'${input}' >'${this.#output}' 2>&1`,
+      command: `{\n${directory === null ? command : within(directory, command)}\n} <'${input}' >'${this.#output}' 2>&1`,
       stdin: null,
       timeoutMs: hardTimeoutMs ?? 0,
       isAbandoned: () => false,
@@ -180,4 +183,9 @@ export class ShellSession {
   #size(): number {
     return statSync(this.#output, { throwIfNoEntry: false })?.size ?? 0;
   }
+}
+
+/** A directory that cannot be entered fails the command, and leaves the shell as it was. */
+function within(directory: string, command: string): string {
+  return `cd -- ${quote(directory)} && {\n${command}\n}`;
 }

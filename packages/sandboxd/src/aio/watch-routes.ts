@@ -4,7 +4,7 @@
  *
  *   POST   /v1/file/watch               { path, recursive, exclude, debounce, include_patterns }   the same wish shares one watch
  *   GET    /v1/file/watch/{id}/events   server-sent events, resumed with `Last-Event-ID: <id>:<seq>`
- *   POST   /v1/file/watch/{id}/poll     { cursor, limit, timeout }
+ *   POST   /v1/file/watch/{id}/poll     { cursor (or since), limit, timeout }
  *   POST   /v1/file/watch/wait          { path, timeout, event_types }
  *   DELETE /v1/file/watch/{id}          by each who has set it up
  */
@@ -111,8 +111,10 @@ export function watchRoutes(): AioRoutes {
     }),
 
     "POST /v1/file/watch/{id}/poll": told(async (request, response, { id = "" }) => {
-      const fields = await Fields.of(request);
-      const [cursor, seconds] = [fields.integerOr("cursor", 0), fields.integerOr("timeout", 0)];
+      const fields = await Fields.of(request, "no fields");
+      // Clients of version 0.0.30 call it `since`.
+      const cursor = fields.integerOr("cursor", fields.integerOr("since", 0));
+      const seconds = fields.integerOr("timeout", 0);
       const limit = fields.integerOr("limit", POLL_LIMIT_DEFAULT);
       fields.check();
       const watch = find(id);

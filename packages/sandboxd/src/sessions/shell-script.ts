@@ -59,6 +59,6 @@ export function parseRecord(text: string): ShellRecord | null {
 }
 
 /** One word of the shell, whatever is in it. */
-function quote(text: string): string {
+export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

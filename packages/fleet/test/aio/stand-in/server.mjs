@@ -150,6 +150,7 @@ const bash = {
   "POST /v1/bash/exec": async (body) => {
     const session = createSession({ session_id: body.session_id });
     const run = start(session, body);
+    session.working_dir = body.exec_dir ?? session.working_dir;
     if (body.async_mode !== true) await until(run, body.timeout ?? FOREVER_S, () => run.status !== "running");
     const max = body.max_output_length ?? 50_000;
     return {
@@ -169,6 +170,8 @@ const bash = {
   }) => {
     const { commands } = sessionOf(session_id);
     const run = command_id == null ? commands.at(-1) : commands.find((one) => one.command_id === command_id);
+    if (run === undefined && command_id == null)
+      return { session_id, stdout: "", stderr: "", offset: 0, stderr_offset: 0, command: null };
     if (run === undefined) throw new Failure("Command not found");
     const isNews = () => run.stdout.length > offset || run.stderr.length > stderr_offset || run.status !== "running";
     if (wait === true) await until(run, wait_timeout, isNews);
@@ -349,9 +352,11 @@ async function answer(request, response) {
   if (handler === undefined) return send(response, 404, { detail: "Not Found" });
   const text = await bodyOf(request);
   const body = text === "" ? {} : JSON.parse(text);
-  const missing = (REQUIRED[url.pathname] ?? []).filter((name) => body[name] === undefined);
-  if (missing.length > 0) {
-    const detail = missing.map((name) => ({ type: "missing", loc: ["body", name], msg: "Field required" }));
+  const wrong = (REQUIRED[url.pathname] ?? []).filter((name) => typeof body[name] !== "string");
+  if (wrong.length > 0) {
+    const problem = (name) =>
+      body[name] === undefined ? ["missing", "Field required"] : ["string_type", "Input should be a valid string"];
+    const detail = wrong.map((name) => ({ type: problem(name)[0], loc: ["body", name], msg: problem(name)[1] }));
     return send(response, 422, { detail });
   }
   try {

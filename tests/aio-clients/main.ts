@@ -1,0 +1,98 @@
+/**
+ * The AIO API against the original client: PyPI's `agent-sandbox`, the package that DeerFlow uses, unmodified.
+ *
+ *   npm run aio-clients -- [--version 0.0.30] [--python …/bin/python] [--url http://…]
+ *
+ * The package is installed into a directory of its own, which goes with the run; so it takes Python with `venv` and a package
+ * registry, or a Python that has it already (`--python`). A daemon is started by hand, and python/run.py goes through every method that the client has for `/v1/sandbox`,
+ * `/v1/shell`, `/v1/bash` and `/v1/file`: with the token in each of its three places and without one, by the client that
+ * waits and by the one that does not. `--url` drives another server, without a key, instead.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { bundle } from "../../packages/sandboxd/bundle.mjs";
+
+const TOKEN = "the-token";
+const RUN = fileURLToPath(new URL("./python/run.py", import.meta.url));
+
+const { values } = parseArgs({
+  options: { version: { type: "string", default: "0.0.30" }, python: { type: "string" }, url: { type: "string" } },
+});
+
+const place = mkdtempSync(join(tmpdir(), "sl-aio-clients-"));
+process.on("exit", () => rmSync(place, { recursive: true, force: true }));
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const python = values.python ?? installed();
+  if (python === null) return process.env.CI === "true" ? 1 : 0;
+  if (values.url !== undefined) return drive(python, values.url, ["none"]);
+  const daemon = await startDaemon();
+  try {
+    const failed = [
+      drive(python, daemon.url, ["own-header", "bearer", "query"]),
+      drive(python, daemon.aioUrl, ["none"]),
+    ];
+    return failed.some((status) => status !== 0) ? 1 : 0;
+  } finally {
+    daemon.process.kill("SIGTERM");
+    await once(daemon.process, "exit");
+  }
+}
+
+/** The Python that has the client; `null`, with a reason said, where it cannot be had. */
+function installed(): string | null {
+  const python = join(place, "venv/bin/python");
+  const steps = [
+    ["python3", "-m", "venv", join(place, "venv")],
+    // It brings thousands of files that are never read along.
+    [python, "-m", "pip", "install", "--quiet", "--no-compile", `agent-sandbox==${values.version}`],
+  ];
+  for (const [program = "", ...args] of steps) {
+    const { status, error, stderr } = spawnSync(program, args, { encoding: "utf8" });
+    if (status === 0) continue;
+    console.log(`skipped, there is no agent-sandbox ${values.version}: ${error?.message ?? stderr.trim()}`);
+    return null;
+  }
+  return python;
+}
+
+/** Each way of showing the key, with both clients. Answers with a status. */
+function drive(python: string, url: string, keys: readonly string[]): number {
+  const runs = keys.flatMap((key) => ["waiting", "asynchronous"].map((client) => [client, key]));
+  const statuses = runs.map(([client = "", key = ""]) => {
+    const { status } = spawnSync(python, ["-B", RUN, url, client, key, TOKEN], {
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    return status;
+  });
+  return statuses.every((status) => status === 0) ? 0 : 1;
+}
+
+async function startDaemon(): Promise<{ process: ChildProcess; url: string; aioUrl: string }> {
+  const { outfile } = await bundle(join(place, "sandboxd.cjs"));
+  const workspace = join(place, "workspace");
+  mkdirSync(workspace);
+  symlinkSync(process.execPath, join(place, "sandboxd"));
+  const anywhere = { host: "127.0.0.1", port: 0 };
+  const config = {
+    ...{ sandboxId: "sandbox-1", generation: 1, token: TOKEN, defaultCwd: workspace, environment: { HOME: place } },
+    ...{ listen: anywhere, aioListen: anywhere, ready: { fd: 4 } },
+  };
+  const daemon = spawn(join(place, "sandboxd"), [outfile, "--config-fd", "3"], {
+    env: { PATH: process.env.PATH, TMPDIR: place },
+    stdio: ["ignore", "inherit", "inherit", "pipe", "pipe"],
+  });
+  (daemon.stdio[3] as Writable).end(JSON.stringify(config));
+  const [line] = (await once(daemon.stdio[4] as Readable, "data")) as [Buffer];
+  const { port, aioPort } = JSON.parse(line.toString());
+  return { process: daemon, url: `http://127.0.0.1:${port}`, aioUrl: `http://127.0.0.1:${aioPort}` };
+}
