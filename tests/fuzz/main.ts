@@ -18,7 +18,7 @@ const { values } = parseArgs({
     backend: { type: "string", default: "memory" },
     concurrency: { type: "string", default: "24" },
     /** Bounds a run, whatever it has got through. */
-    seconds: { type: "string", default: "300" },
+    seconds: { type: "string", default: "900" },
   },
 });
 const total = Number(values.requests);

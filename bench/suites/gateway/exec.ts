@@ -40,7 +40,7 @@ export async function* execThroughHttp({ quick }: SuiteOptions): AsyncGenerator<
   );
   if (http === undefined || library === undefined || alone === undefined || whole === undefined)
     throw new Error("A side is missing.");
-  const about = "a lease is held on both sides; the gateway is a process of its own, the client is ours, over fetch";
+  const about = "a lease is held on both sides; the gateway is a process of its own, the client is ours";
   yield compare({ name: "exec-through-http", limit: LIMIT, about }, http, library);
   const turns = "nobody holds a lease: both sides take one and give it back each time";
   yield compare({ name: "exec-through-http-single", limit: LIMIT, about: turns }, alone, whole);

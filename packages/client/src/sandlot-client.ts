@@ -1,5 +1,5 @@
 /**
- * The client of a gateway, for Node and browsers, over `fetch`.
+ * The client of a gateway, for Node and browsers.
  *
  *   const client = new SandlotClient({ url, apiKey });
  *   await using lease = await client.acquire({ thread: "t1" });

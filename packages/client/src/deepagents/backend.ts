@@ -28,7 +28,7 @@ import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath, isWithin } from "../tools/paths.ts";
 import { imageTypeOf } from "../tools/read-tool.ts";
 import type { SandboxSource } from "../tools/source.ts";
-import { countLines } from "../tools/text.ts";
+import { countLines, textOf } from "../tools/text.ts";
 import { BackendRuns, type BackendRunsOptions } from "./runs.ts";
 
 const INVENTED = ["/large_tool_results", "/conversation_history"];
@@ -224,16 +224,6 @@ function infoOf({ path, kind, sizeBytes, modifiedAt }: FileStat): FileInfo {
     size: sizeBytes,
     modified_at: modified,
   };
-}
-
-function textOf(bytes: Uint8Array): string | null {
-  if (bytes.includes(0)) return null;
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch (error) {
-    if (error instanceof TypeError) return null;
-    throw error;
-  }
 }
 
 function mimeTypeOf(bytes: Uint8Array): string {

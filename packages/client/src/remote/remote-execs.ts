@@ -28,8 +28,8 @@ import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/error
 import { serverEvents } from "../wire/events.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
-/** How often in a row a stream is taken up again without a single event: about half a minute, for a gateway to restart. */
-const RESUMES_MAX = 8;
+/** How often in a row a stream is taken up again without a single event: two minutes, for a gateway's host to restart. */
+const RESUMES_MAX = 20;
 /** How often, and from when on, an abandoned command that was not found is looked for again: three seconds in all. */
 const ABANDON_RETRIES = 5;
 const ABANDON_RETRY_MS = 100;
@@ -101,7 +101,7 @@ export class RemoteExecs implements SandboxExecs {
 
   async #killLater(execId: string): Promise<void> {
     for (let attempt = 0; attempt < ABANDON_RETRIES; attempt += 1) {
-      await pause(ABANDON_RETRY_MS * 2 ** attempt);
+      await pause(around(ABANDON_RETRY_MS * 2 ** attempt));
       if (await this.#kill(execId).catch(() => false)) return;
     }
   }

@@ -19,15 +19,19 @@ import {
   type WatchOptions,
   type WriteOptions,
 } from "@sandlot/contract";
+import type { z } from "zod";
 import { streamBody, toBytes } from "../wire/bytes.ts";
-import { ConnectionBroken, unreachable } from "../wire/errors.ts";
+import { around, pause } from "../wire/clock.ts";
+import { ConnectionBroken, isBreak, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
 import type { Call, Query } from "../wire/transport.ts";
 import { pathOf, type RemoteThread } from "./thread-path.ts";
 
 type Range = { readonly offset?: number; readonly length?: number };
 
+/** How often in a row a download is taken up again without a single byte, and after how long the first time. */
 const RESUMES_MAX = 5;
+const RESUME_MS = 50;
 
 export class RemoteFiles implements SandboxFiles {
   readonly #remote: RemoteThread;
@@ -69,12 +73,14 @@ export class RemoteFiles implements SandboxFiles {
     if (length === 0) return void (await this.stat(path));
     let at = offset;
     let etag: string | null = null;
+    let begun = false;
     for (let broken = 0; ; broken += 1) {
       try {
         const response = await this.#content(path, at, length === undefined ? null : offset + length, etag);
         // Nothing is there from that offset on.
         if (response === null) return;
         etag = response.headers.get("etag");
+        begun = true;
         for await (const piece of bodyOf(response)) {
           at += piece.byteLength;
           broken = 0;
@@ -82,9 +88,11 @@ export class RemoteFiles implements SandboxFiles {
         }
         return;
       } catch (error) {
-        if (!(error instanceof ConnectionBroken)) throw error;
-        if (broken >= RESUMES_MAX) throw unreachable(this.#remote.transport.url, error.cause);
+        if (!begun || !isBreak(error)) throw error;
+        if (broken >= RESUMES_MAX)
+          throw error instanceof ConnectionBroken ? unreachable(this.#remote.transport.url, error.cause) : error;
       }
+      await pause(around(RESUME_MS * 2 ** broken));
     }
   }
 
@@ -118,22 +126,22 @@ export class RemoteFiles implements SandboxFiles {
   }
 
   async stat(path: string): Promise<FileStat> {
-    return fileStatSchema.parse(await (await this.#get("stat", { path })).json());
+    return this.#ask(fileStatSchema, "stat", { path });
   }
 
   async list(
     path: string,
     options: { readonly depth?: number; readonly maxResults?: number } = {},
   ): Promise<FileListing> {
-    return fileListingSchema.parse(await (await this.#get("list", { path, ...options })).json());
+    return this.#ask(fileListingSchema, "list", { path, ...options });
   }
 
   async glob(path: string, pattern: string, options: GlobOptions = {}): Promise<GlobResult> {
-    return globReplySchema.parse(await (await this.#post("glob", { path, pattern, ...options }, true)).json());
+    return this.#search(globReplySchema, "glob", { path, pattern, ...options });
   }
 
   async grep(path: string, pattern: string, options: GrepOptions = {}): Promise<GrepResult> {
-    return grepReplySchema.parse(await (await this.#post("grep", { path, pattern, ...options }, true)).json());
+    return this.#search(grepReplySchema, "grep", { path, pattern, ...options });
   }
 
   /** A watch that broke cannot say what it missed, so it ends with an error; who wants to go on looks for itself. */
@@ -167,9 +175,19 @@ export class RemoteFiles implements SandboxFiles {
     return this.#remote.transport.send({ method: "GET", path: this.#path(what), query, headers, repeatable: true });
   }
 
-  #post(what: string, json: unknown, repeatable: boolean): Promise<Response> {
+  async #ask<T>(schema: z.ZodType<T>, what: string, query: Query): Promise<T> {
     this.#remote.check();
-    return this.#remote.transport.send({ method: "POST", path: this.#path(what), json, repeatable });
+    return this.#remote.transport.json(schema, { method: "GET", path: this.#path(what), query, repeatable: true });
+  }
+
+  async #search<T>(schema: z.ZodType<T>, what: string, json: object): Promise<T> {
+    this.#remote.check();
+    return this.#remote.transport.json(schema, { method: "POST", path: this.#path(what), json, repeatable: true });
+  }
+
+  async #post(what: string, json: object, repeatable: boolean): Promise<void> {
+    this.#remote.check();
+    await this.#remote.transport.done({ method: "POST", path: this.#path(what), json, repeatable });
   }
 
   async #put(path: string, sent: Pick<Call, "body" | "repeatable">, { mode, ifVersion }: WriteOptions): Promise<void> {

@@ -12,6 +12,7 @@ export { isCredentialName, scrubEnvironment } from "./policy/environment.ts";
 export { RedactingStream, Redactor } from "./policy/redaction.ts";
 export { type RunOptions, SandboxRun, type UseOptions } from "./run.ts";
 export type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
+export { textOf } from "./text.ts";
 export { threadFrom, userFrom } from "./thread-identity.ts";
 export type { RefusalCode, SandboxTool, ToolAnswer, ToolImage, ToolOutput } from "./tool.ts";
 export { ToolRefusal } from "./tool.ts";

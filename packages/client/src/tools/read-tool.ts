@@ -4,7 +4,7 @@ import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contra
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
 import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
-import { countLines, headOf } from "./text.ts";
+import { countLines, headOf, textOf } from "./text.ts";
 import { defineTool, type ToolAnswer, ToolRefusal } from "./tool.ts";
 
 export const readFileTool = defineTool({
@@ -75,11 +75,8 @@ export function imageTypeOf(bytes: Uint8Array): string | null {
 }
 
 export function decodeText(path: string, bytes: Uint8Array): string {
-  try {
-    if (!bytes.includes(0)) return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-  }
+  const text = textOf(bytes);
+  if (text !== null) return text;
   throw new ToolRefusal(
     "binary_file",
     `${path} is not UTF-8 text (${bytes.length} bytes). Look at it with bash, for example \`file\`, \`xxd | head\` or a program for its format.`,

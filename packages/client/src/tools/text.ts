@@ -1,4 +1,4 @@
-/** Cutting text so that it says what was cut. */
+/** Text for a model: cut so that it says what was cut, counted, and told from what is no text. */
 
 /** The beginning, up to a number of characters, at a line's end where there is one nearby. */
 export function headOf(text: string, maxChars: number): string {
@@ -28,4 +28,15 @@ export function countLines(text: string): number {
 
 export function plural(count: number, word: string): string {
   return `${count} ${word}${count === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
+}
+
+/** The text that bytes are, with its byte order mark; `null` for what is not UTF-8, or has a NUL in it as binary files have. */
+export function textOf(bytes: Uint8Array): string | null {
+  if (bytes.includes(0)) return null;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
 }

@@ -2,7 +2,7 @@
 
 import { ERRORS, type ErrorCode, errorBodySchema, isSandlotError, SandlotError } from "@sandlot/contract";
 
-export async function errorOf(response: Response): Promise<SandlotError> {
+export async function errorOf(response: Pick<Response, "status" | "text">): Promise<SandlotError> {
   const text = await response.text().catch(() => "");
   const parsed = errorBodySchema.safeParse(parseJson(text));
   if (parsed.success) return errorFrom(parsed.data.error);
@@ -36,9 +36,13 @@ export function unreachable(url: string, cause: unknown): SandlotError {
   return new SandlotError("sandbox_unreachable", { sandboxId: "", problem, retryAfterMs: 1_000 }, { cause });
 }
 
-/** The connection broke, or a gateway that is only just starting could not answer: what a stream is about may go on. */
+/**
+ * The connection broke, a gateway that is only just starting could not answer, or too many ask: what a stream is about
+ * may go on.
+ */
 export function isBreak(error: unknown): boolean {
-  return error instanceof ConnectionBroken || (isSandlotError(error) && error.retryable && error.status === 503);
+  if (error instanceof ConnectionBroken) return true;
+  return isSandlotError(error) && error.retryable && (error.status === 503 || error.status === 429);
 }
 
 /** Refused before anything was done: asking again is safe, whatever was asked. */

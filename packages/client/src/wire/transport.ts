@@ -5,12 +5,15 @@
  * - it was refused before anything happened (no room, too fast, recovering): whatever it is;
  * - the connection broke, or the gateway said `retryable`: only what may happen twice (`repeatable`).
  * Everything else is the caller's decision. Waiting grows, is jittered, and ends with the caller's signal.
+ *
+ * What is asked and answered in a few words takes the shortest way there is (`node-calls.ts`); the rest goes over `fetch`.
  */
 
 import { GATEWAY_HEADERS, isSandlotError, type SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
 import { around, pause } from "./clock.ts";
 import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
+import { type Answer, type AskShortly, nodeCalls } from "./node-calls.ts";
 
 export interface TransportOptions {
   readonly url: string;
@@ -47,7 +50,10 @@ export class Transport {
   readonly user: string | null;
   readonly #retriesMax: number;
   readonly #fetch: typeof fetch;
+  readonly #askShortly: AskShortly | null;
   readonly #options: TransportOptions;
+  /** What every request says. */
+  readonly #usual: Readonly<Record<string, string>>;
 
   constructor(options: TransportOptions) {
     const { url, apiKey, user, retriesMax = 4, fetch: given } = options;
@@ -58,6 +64,11 @@ export class Transport {
     this.#retriesMax = retriesMax;
     // Called as a method of something else, a browser's fetch refuses.
     this.#fetch = given ?? ((...args) => fetch(...args));
+    this.#askShortly = given === undefined ? nodeCalls(this.url) : null;
+    this.#usual = {
+      ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
+      ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
+    };
   }
 
   /** The same, and `onGeneration` hears which generation has answered. */
@@ -67,20 +78,33 @@ export class Transport {
 
   /** The answer parsed with its schema. */
   async json<Schema extends z.ZodType>(schema: Schema, call: Call): Promise<z.output<Schema>> {
-    const response = await this.send(call);
-    return schema.parse(await response.json());
+    return schema.parse(JSON.parse(await this.text(call)));
   }
 
   /** An answer without content. */
   async done(call: Call): Promise<void> {
-    await (await this.send(call)).arrayBuffer();
+    await this.text(call);
+  }
+
+  /** The whole answer. */
+  text(call: Call): Promise<string> {
+    return this.#repeated(call, async () => {
+      const answer = await this.#once<Answer>(() => this.#shortly(call));
+      return answer.text().catch((error: unknown) => {
+        throw new ConnectionBroken("the answer was cut off", { cause: rootOf(error) });
+      });
+    });
   }
 
   /** An answer that is a success; its body is still to be read. Rejects with a `SandlotError` or the signal's reason. */
-  async send(call: Call): Promise<Response> {
+  send(call: Call): Promise<Response> {
+    return this.#repeated(call, () => this.#once(() => this.#fetched(call)));
+  }
+
+  async #repeated<T>(call: Call, once: () => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       try {
-        return await this.#once(call);
+        return await once();
       } catch (error) {
         call.signal?.throwIfAborted();
         const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
@@ -92,23 +116,39 @@ export class Transport {
     }
   }
 
-  address(path: string, query: Query = {}): string {
+  address(path: string, query?: Query): string {
+    if (query === undefined) return this.url + path;
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, String(value));
     const text = parameters.toString();
     return `${this.url}${path}${text === "" ? "" : `?${text}`}`;
   }
 
-  async #once(call: Call): Promise<Response> {
+  #shortly(call: Call): Promise<Answer> {
+    const { method, json, body, signal, path, query } = call;
+    if (this.#askShortly === null || body !== undefined) return this.#fetched(call);
+    return this.#askShortly(this.address(path, query), {
+      method,
+      headers: this.#headers(call),
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  }
+
+  #fetched(call: Call): Promise<Response> {
     const { method, json, body, signal } = call;
     const init: RequestInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "error" };
     if (json !== undefined) init.body = JSON.stringify(json);
     if (body !== undefined) init.body = body as NonNullable<RequestInit["body"]>;
     if (body instanceof ReadableStream) init.duplex = "half";
     if (signal !== undefined) init.signal = signal;
-    let response: Response;
+    return this.#fetch(this.address(call.path, call.query), init);
+  }
+
+  async #once<T extends Answer>(ask: () => Promise<T>): Promise<T> {
+    let response: T;
     try {
-      response = await this.#fetch(this.address(call.path, call.query), init);
+      response = await ask();
     } catch (error) {
       throw new ConnectionBroken("no answer", { cause: rootOf(error) });
     }
@@ -120,12 +160,7 @@ export class Transport {
   }
 
   #headers({ json, headers }: Call): Record<string, string> {
-    return {
-      ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
-      ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
-      ...(json === undefined ? {} : { "content-type": "application/json" }),
-      ...headers,
-    };
+    return { ...this.#usual, ...(json === undefined ? {} : { "content-type": "application/json" }), ...headers };
   }
 }
 

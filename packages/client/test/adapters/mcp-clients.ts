@@ -26,7 +26,9 @@ export interface McpConnection extends AsyncDisposable {
   readonly instructions: string | undefined;
   readonly toolNames: () => Promise<readonly string[]>;
   readonly call: (tool: string, input: Record<string, unknown>, options?: McpCallOptions) => Promise<ToolReply>;
-  readonly resources: () => Promise<readonly { readonly uri: string; readonly name: string }[]>;
+  readonly resources: () => Promise<
+    readonly { readonly uri: string; readonly name: string; readonly title?: string | undefined }[]
+  >;
   /** In the older generation: called when the server says that there are other files. */
   readonly onFilesChanged: (listener: () => void) => void;
   readonly read: (uri: string) => Promise<readonly { readonly text?: string; readonly blob?: string }[]>;
@@ -65,7 +67,7 @@ function requestOf({ headers = {} }: { readonly headers?: Record<string, string>
 interface EitherClient {
   getInstructions(): string | undefined;
   listTools(): Promise<{ tools: { name: string }[] }>;
-  listResources(): Promise<{ resources: { uri: string; name: string }[] }>;
+  listResources(): Promise<{ resources: { uri: string; name: string; title?: string | undefined }[] }>;
   readResource(params: { uri: string }): Promise<{ contents: { text?: string; blob?: string }[] }>;
   callTool(params: object, ...rest: unknown[]): Promise<CallResult>;
   close(): Promise<void>;

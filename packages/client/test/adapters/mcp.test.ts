@@ -63,6 +63,8 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     });
     const resources = await client.resources();
     expect(resources.map(({ name }) => name)).toEqual(["uploads/a b.txt", "outputs/d/x.png", "outputs/t"]);
+    // What clients show of a file is its own name.
+    expect(resources.map(({ title }) => title)).toEqual(resources.map(({ name }) => name));
     const [text, image, secret] = await Promise.all(resources.map(({ uri }) => client.read(uri)));
     expect(text?.[0]).toMatchObject({ text: "hello\n", mimeType: "text/plain" });
     expect(image?.[0]).toMatchObject({ blob: "YQA=", mimeType: "image/png" });
@@ -72,8 +74,10 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
       "sandlot://files/etc/passwd",
       "sandlot://files/mnt/user-data/../../etc/passwd",
       "sandlot://files/mnt/user-data/none",
+      "sandlot://files/mnt/user-data/outputs/d",
+      "sandlot://files/mnt/user-data/%zz",
     ])
-      await expect(client.read(uri)).rejects.toThrow();
+      await expect(client.read(uri)).rejects.toThrow("Resource not found");
   });
 
   test.each(opened)("over %s: a long call tells that it goes on", async (_, open) => {

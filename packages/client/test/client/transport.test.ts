@@ -38,12 +38,16 @@ beforeEach(async () => {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  client = new SandlotClient({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, apiKey: "key" });
+  client = new SandlotClient({ url: `http://127.0.0.1:${port()}/`, apiKey: "key" });
 });
 afterEach(async () => {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 });
+
+function port(): number {
+  return (server.address() as AddressInfo).port;
+}
 
 function json(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
   response.writeHead(status, { "content-type": "application/json", ...headers });
@@ -68,23 +72,31 @@ describe("repeating", () => {
     expect(asked).toEqual(["POST /v1/threads/t/leases", "POST /v1/threads/t/leases"]);
   });
 
-  test("many at once, over a limit that names when one of them has room again", async () => {
-    const perSecond = 100;
-    let room = 0;
-    let filledAt = performance.now();
+  test("later each time, although the limit names when one more has room again: others wait for it, too", async () => {
+    const askedAt: number[] = [];
     const limited: Handler = (_request, response) => {
-      const now = performance.now();
-      room = Math.min(1, room + ((now - filledAt) / 1_000) * perSecond);
-      filledAt = now;
-      if (room < 1) return refuse(response, 429, "rate_limited", { scope: "s", max: perSecond, retryAfterMs: 1 });
-      room -= 1;
-      lease(_request, response, "");
+      askedAt.push(performance.now());
+      refuse(response, 429, "rate_limited", { scope: "s", max: 1, retryAfterMs: 1 });
     };
-    handlers = Array.from({ length: 200 }, () => limited);
-    const all = await Promise.all(Array.from({ length: 20 }, () => client.acquire({ thread: "t" })));
-    expect(all).toHaveLength(20);
-    handlers = [];
-    await Promise.all(all.map((one) => one.release()));
+    handlers = Array.from({ length: 20 }, () => limited);
+    await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "rate_limited" });
+    const waited = askedAt.slice(1).map((at, index) => at - (askedAt[index] ?? 0));
+    // Half of the wait is chance. A timer may be early by a millisecond, and never is by more.
+    for (const [index, leastMs] of [50, 100, 200, 400].entries())
+      expect(waited[index]).toBeGreaterThanOrEqual(leastMs - 2);
+    expect(askedAt).toHaveLength(5);
+  });
+
+  test("an answer that broke off half-way, of what may happen twice", async () => {
+    const torn: Handler = (request, response) => {
+      response.writeHead(200, { "content-type": "application/json", "content-length": "1000" }).write("{");
+      setTimeout(() => request.socket.destroy(), 20);
+    };
+    handlers = [lease, torn, (_request, response) => json(response, 200, RESULT), torn];
+    await using one = await client.acquire({ thread: "t" });
+    expect((await one.sandbox.exec("echo ok")).stdout).toBe("ok");
+    await expect(client.branchThread("t", "u")).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    expect(asked).toHaveLength(4);
   });
 
   test("not an acquire whose answer was lost: it may have happened", async () => {
@@ -211,13 +223,59 @@ describe("streams", () => {
     await using one = await client.acquire({ thread: "t" });
     expect(new TextDecoder().decode(await one.sandbox.files.read("/a"))).toBe("abcdef");
   });
+
+  test("are taken up again later each time, by downloads too, and not for ever", async () => {
+    const askedAt: number[] = [];
+    const cut: Handler = (request, response) => {
+      askedAt.push(performance.now());
+      response.writeHead(200, { "content-length": "6", etag: '"v1"' }).flushHeaders();
+      setTimeout(() => request.socket.destroy(), 1);
+    };
+    handlers = [lease, ...Array.from({ length: 20 }, () => cut)];
+    await using one = await client.acquire({ thread: "t" });
+    await expect(one.sandbox.files.read("/a")).rejects.toMatchObject({ code: "sandbox_unreachable" });
+    expect(askedAt).toHaveLength(6);
+    const waited = askedAt.slice(1).map((at, index) => at - (askedAt[index] ?? 0));
+    for (const [index, leastMs] of [25, 50, 100, 200, 400].entries())
+      expect(waited[index]).toBeGreaterThanOrEqual(leastMs - 2);
+    handlers = [];
+  });
+
+  test("that begun go on when too many ask for a while", async () => {
+    const limited: Handler = (_request, response) =>
+      refuse(response, 429, "rate_limited", { scope: "open streams", max: 1, retryAfterMs: 1 });
+    const patient = new SandlotClient({ url: `http://127.0.0.1:${port()}`, retriesMax: 0 });
+    handlers = [
+      lease,
+      (request, response) => {
+        events(response, [output(0, "ab")]);
+        setTimeout(() => request.socket.destroy(), 20);
+      },
+      limited,
+      limited,
+      (_request, response) => {
+        events(response, [output(2, "cdef"), ["exit", END]]);
+        response.end();
+      },
+    ];
+    await using one = await patient.acquire({ thread: "t" });
+    let text = "";
+    for await (const event of one.sandbox.execs.follow("x"))
+      if (event.type === "output") text += new TextDecoder().decode(event.bytes);
+    expect(text).toBe("abcdef");
+    // What has not begun is the caller's to ask again.
+    handlers = [limited];
+    const beginning = one.sandbox.execs.follow("x")[Symbol.asyncIterator]().next();
+    await expect(beginning).rejects.toMatchObject({ code: "rate_limited" });
+    handlers = [];
+  });
 });
 
 describe("a lease", () => {
   test("is renewed, and released once", async () => {
     handlers = [lease, (_request, response) => json(response, 200, { leaseId: "l1", expiresAt: 1 })];
     const one = await client.acquire({ thread: "t", ttlMs: 1_000 });
-    await expect.poll(() => asked, { timeout: 2_000 }).toContain("PUT /v1/leases/l1");
+    await expect.poll(() => asked, { timeout: 10_000 }).toContain("PUT /v1/leases/l1");
     await Promise.all([one.release(), one.release()]);
     expect(asked.filter((one) => one.startsWith("DELETE"))).toEqual(["DELETE /v1/leases/l1"]);
     await expect(one.sandbox.exec("ls")).rejects.toMatchObject({ code: "lease_released" });
@@ -278,7 +336,7 @@ describe("a command that is aborted", () => {
     controller.abort(new Error("enough"));
     await expect(command).rejects.toThrow("enough");
     const kills = () => asked.filter((one) => one === "POST /v1/threads/t/execs/x/kill");
-    await expect.poll(kills, { timeout: 2_000 }).toHaveLength(2);
+    await expect.poll(kills, { timeout: 10_000 }).toHaveLength(2);
     await new Promise((resolve) => setTimeout(resolve, 400));
     expect(kills()).toHaveLength(2);
   });

@@ -5,8 +5,8 @@
  * Invariants
  * - An entry names keys by their id, and holds no bodies, paths of files or header values.
  * - Writing never fails a request; a file that cannot be written is reported, once, through `onProblem`.
- * - Entries are written together, every `GATHERING_MS`: a write for each would cost a short command a tenth of its time.
- *   A gateway that is killed loses that much of its file.
+ * - Entries are encoded and written together, every `GATHERING_MS`: a write for each would cost a short command a tenth of
+ *   its time. A gateway that is killed loses that much of its file.
  * - The file is bounded: at `FILE_MAX_BYTES` it becomes `audit.1.jsonl`, and the one before that goes.
  */
 
@@ -26,8 +26,8 @@ export class AuditLog {
   readonly #held: AuditEntry[] = [];
   readonly #world: Pick<World, "timer">;
   #file: WriteStream | null = null;
-  /** Lines that are not written yet, and what will write them. */
-  #gathered = "";
+  /** What is not written yet, and what will write it. */
+  #gathered: AuditEntry[] = [];
   #writing: Timer | null = null;
   #sizeBytes = 0;
   #rotating: Promise<void> | null = null;
@@ -50,11 +50,8 @@ export class AuditLog {
   add(entry: AuditEntry): void {
     this.#held.push(entry);
     if (this.#held.length > HELD_MAX) this.#held.shift();
-    const line = `${JSON.stringify(entry)}\n`;
-    this.#sizeBytes += line.length;
-    this.#gathered += line;
+    this.#gathered.push(entry);
     this.#writing ??= this.#world.timer(GATHERING_MS, () => this.#write(), { background: true });
-    if (this.#sizeBytes > FILE_MAX_BYTES) this.#rotating ??= this.#rotate();
   }
 
   /** The newest first. */
@@ -71,25 +68,35 @@ export class AuditLog {
   async close(): Promise<void> {
     await this.#rotating;
     this.#write();
+    await this.#rotating;
     await endOf(this.#file);
   }
 
-  /** What comes while the file is being changed is written to the next one. */
+  /** What comes while the file is being changed is written to the next one; as much as is held, if there is none. */
   #write(): void {
     this.#writing?.cancel();
     this.#writing = null;
-    if (this.#file === null) return;
-    this.#file.write(this.#gathered);
-    this.#gathered = "";
+    if (this.#file === null) {
+      this.#gathered = this.#gathered.slice(-HELD_MAX);
+      this.#rotating ??= this.#rotate();
+      return;
+    }
+    let lines = "";
+    for (const entry of this.#gathered) lines += `${JSON.stringify(entry)}\n`;
+    this.#gathered = [];
+    this.#file.write(lines);
+    this.#sizeBytes += lines.length;
+    if (this.#sizeBytes > FILE_MAX_BYTES) this.#rotating ??= this.#rotate();
   }
 
   async #rotate(): Promise<void> {
-    this.#write();
     const full = this.#file;
     this.#file = null;
     try {
-      await endOf(full);
-      await rename(this.#path("audit.jsonl"), this.#path("audit.1.jsonl"));
+      if (full !== null) {
+        await endOf(full);
+        await rename(this.#path("audit.jsonl"), this.#path("audit.1.jsonl"));
+      }
       await this.#openFile();
       this.#write();
     } catch (error) {

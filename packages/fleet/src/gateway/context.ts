@@ -64,5 +64,7 @@ declare module "fastify" {
     caller: Caller | null;
     errorCode: string | null;
     startedAt: number;
+    /** `routeOptions`, which the framework puts together anew each time it is asked for. */
+    route: FastifyRequest["routeOptions"];
   }
 }

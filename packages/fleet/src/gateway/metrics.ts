@@ -10,6 +10,8 @@ import type { Streams } from "./streams/streams.ts";
 
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const PATHS = ["held", "parked", "blank", "cold"] as const;
+/** What was seen is counted together, this much at a time: the first of several costs more than all the others. */
+const SEEN_MAX = 64;
 const STATES = ["creating", "leased", "parked", "blank", "stopping"] as const;
 
 export class Metrics {
@@ -20,6 +22,8 @@ export class Metrics {
   readonly #stop: () => void;
   /** When each lease that this instance gave out began. */
   readonly #leases = new Map<string, number>();
+  /** What was seen and is not counted yet. */
+  #seen: (() => void)[] = [];
 
   readonly #requests = this.#counter("http_requests_total", "Requests answered.", ["method", "route", "status"]);
   readonly #requestSeconds = this.#histogram("http_request_duration_seconds", "How long answers took.", ["route"]);
@@ -59,23 +63,38 @@ export class Metrics {
   }
 
   request(method: string, route: string, status: number, durationMs: number, code: string | null): void {
-    this.#requests.inc({ method, route, status: String(status) });
-    this.#requestSeconds.observe({ route }, durationMs / 1_000);
-    if (code !== null) this.#errors.inc({ code });
+    this.#countLater(() => {
+      this.#requests.inc({ method, route, status: String(status) });
+      this.#requestSeconds.observe({ route }, durationMs / 1_000);
+      if (code !== null) this.#errors.inc({ code });
+    });
   }
 
   exec(status: string, durationMs: number): void {
-    this.#execs.inc({ status });
-    this.#execSeconds.observe({ status }, durationMs / 1_000);
+    this.#countLater(() => {
+      this.#execs.inc({ status });
+      this.#execSeconds.observe({ status }, durationMs / 1_000);
+    });
   }
 
   async scrape(): Promise<{ readonly contentType: string; readonly text: string }> {
     await this.#look();
+    this.#countSeen();
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
   close(): void {
     this.#stop();
+  }
+
+  #countLater(count: () => void): void {
+    if (this.#seen.push(count) >= SEEN_MAX) this.#countSeen();
+  }
+
+  #countSeen(): void {
+    const seen = this.#seen;
+    this.#seen = [];
+    for (const count of seen) count();
   }
 
   async #look(): Promise<void> {
@@ -97,8 +116,10 @@ export class Metrics {
   #saw(event: FleetEvent): void {
     switch (event.type) {
       case "lease-acquired":
-        this.#acquireSeconds.observe({ path: event.path }, event.durationMs / 1_000);
-        this.#acquires.inc({ path: event.path });
+        this.#countLater(() => {
+          this.#acquireSeconds.observe({ path: event.path }, event.durationMs / 1_000);
+          this.#acquires.inc({ path: event.path });
+        });
         this.#all += 1;
         if (event.path !== "cold") this.#warm += 1;
         this.#leases.set(event.leaseId, event.at);

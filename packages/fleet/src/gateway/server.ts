@@ -35,6 +35,7 @@ import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { sendError } from "./errors.ts";
 import { authenticate } from "./guards/authenticate.ts";
+import { AwaitedBodies } from "./guards/awaited-bodies.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
@@ -65,7 +66,7 @@ export async function createServer(
 ): Promise<Server> {
   const { settings, world } = context;
   const app = fastify({
-    loggerInstance: logger,
+    loggerInstance: withoutChildren(logger),
     logController: new LogController({ disableRequestLogging: true }),
     serverFactory: serverFactory(settings, certificate),
     bodyLimit: settings.jsonMaxBytes,
@@ -81,13 +82,12 @@ export async function createServer(
       sendError(error, request, reply);
     },
   }).withTypeProvider() as unknown as GatewayApp;
-  // What is logged about a request names its id itself; a logger for each would cost more than the line.
-  app.setChildLoggerFactory((parent) => parent);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   app.decorateRequest("caller", null);
   app.decorateRequest("errorCode", null);
   app.decorateRequest("startedAt", 0);
+  app.decorateRequest("route");
   const registered = recordRoutes(app);
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
   app.setNotFoundHandler((request) => {
@@ -95,21 +95,26 @@ export async function createServer(
     throw new SandlotError("route_not_found", { method: request.method, path: path.slice(0, 200) });
   });
 
+  app.addHook("onRequest", (request, _reply, done) => {
+    request.startedAt = world.monotonicMs();
+    request.route = request.routeOptions;
+    done();
+  });
   traceRequests(app);
   const guard = webPageGuard(settings, listensOn);
   const rates = new RateLimits(world, settings);
   const headers = securityHeaders(settings);
   app.addHook("onRequest", (request, reply, done) => {
-    request.startedAt = world.monotonicMs();
-    const isOpen = request.routeOptions.config.access === "open";
+    const isOpen = request.route.config.access === "open";
     reply.headers(isOpen ? headers.open : headers.usual).header(GATEWAY_HEADERS.requestId, request.id);
     guard(request);
     done();
   });
   if (settings.allowedOrigins.length > 0) await app.register(cors, corsOptions(settings));
   app.addHook("onRequest", (request, reply, done) => {
-    if (request.routeOptions.config.access === "open") return done();
-    authenticate(keys, rates, request, reply).then(() => done(), done);
+    const waiting = authenticate(keys, rates, request, reply);
+    if (waiting === null) done();
+    else waiting.then(() => done(), done);
   });
   endSlowBodies(app, context);
   reportRequests(app, context);
@@ -169,26 +174,24 @@ function serverFactory(
  * while after the answer, because a client that is still sending would not see the answer on a closed connection.
  */
 function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): void {
-  const endUnlessComplete = (raw: IncomingMessage) =>
-    world.timer(settings.bodyStallMs, () => raw.complete || raw.destroy(), { background: true });
-  app.addHook("preParsing", (request, _reply, payload, done) => {
-    const { raw } = request;
-    if (!raw.complete && !hasNoBody(raw) && request.routeOptions.config.streamsBody !== true) {
-      const timer = endUnlessComplete(raw);
-      raw.once("close", () => timer.cancel());
-    }
+  const bodies = new AwaitedBodies(world, settings.bodyStallMs);
+  app.addHook("preParsing", ({ raw, route }, _reply, payload, done) => {
+    if (route.config.streamsBody !== true) bodies.await(raw);
     done(null, payload);
   });
-  app.addHook("onResponse", ({ raw, headers }, reply, done) => {
-    if (!raw.complete && !hasNoBody(raw)) endUnlessComplete(raw);
+  app.addHook("onResponse", ({ raw }, reply, done) => {
+    if (raw.complete) bodies.forget(raw);
+    else bodies.await(raw);
     // Nobody reads another request from a connection that was to become a WebSocket and did not.
-    if (headers.upgrade !== undefined && reply.statusCode >= 400) raw.socket.destroySoon();
+    if (reply.statusCode >= 400 && raw.headers.upgrade !== undefined) raw.socket.destroySoon();
     done();
   });
 }
 
-function hasNoBody({ headers }: IncomingMessage): boolean {
-  return headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
+/** What is logged about a request names its id itself; a logger for each would cost more than the line. */
+function withoutChildren(logger: FastifyBaseLogger): FastifyBaseLogger {
+  const only: FastifyBaseLogger = Object.create(logger, { child: { value: () => only } });
+  return only;
 }
 
 /** Told apart by a number; which gateway, and which run of it, by what is before it. */
@@ -243,7 +246,7 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
   });
 
   function report(request: FastifyRequest, reply: FastifyReply): void {
-    const route = request.routeOptions.url ?? "unknown";
+    const route = request.route.url ?? "unknown";
     const durationMs = world.monotonicMs() - request.startedAt;
     const { caller, errorCode, method, id: requestId } = request;
     const status = reply.statusCode;

@@ -38,7 +38,8 @@ export class ThreadUse {
   /** Finds or makes the thread's sandbox. */
   async with<T>(request: FastifyRequest, reply: FastifyReply, use: Use<T>): Promise<T> {
     const signal = goneSignal(reply);
-    const lease = await this.acquire(threadOf(request), purposeOf(request), signal);
+    const acquired = this.#fleet.acquire({ ...threadOf(request), purpose: purposeOf(request), signal });
+    const lease = this.#leases.track(await acquired);
     try {
       reply.header(GATEWAY_HEADERS.generation, lease.generation);
       return await use(lease.sandbox, lease, signal);
@@ -75,7 +76,7 @@ export function threadOf(request: FastifyRequest): ThreadKey {
 }
 
 export function purposeOf(request: FastifyRequest): string {
-  return `gateway: ${request.routeOptions.config.purpose ?? "request"}`;
+  return `gateway: ${request.route.config.purpose ?? "request"}`;
 }
 
 /** Fires when the caller is gone before it was answered. */

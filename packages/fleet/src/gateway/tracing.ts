@@ -15,7 +15,7 @@ export function traceRequests(app: GatewayApp): void {
   app.addHook("onRequest", (request, _reply, done) => {
     if (!isTracing()) return done();
     const parent = propagation.extract(context.active(), request.headers);
-    const route = request.routeOptions.url ?? "unknown";
+    const route = request.route.url ?? "unknown";
     const attributes = { "http.request.method": request.method, "http.route": route, "sandlot.request_id": request.id };
     const span = tracer.startSpan(`${request.method} ${route}`, { kind: SpanKind.SERVER, attributes }, parent);
     spans.set(request, span);

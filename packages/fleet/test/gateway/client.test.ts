@@ -135,14 +135,22 @@ describe("the client", () => {
   it("follows the fleet's events, for operators", async () => {
     const operator = new SandlotClient({ url: stage.gateway.url, apiKey: stage.operator.key });
     const stop = new AbortController();
-    const seen = (async () => {
+    let seen: string | null = null;
+    const following = (async () => {
       for await (const event of operator.events({ signal: stop.signal }))
-        if (event?.type === "lease-acquired" && event.thread === "eventful") return event.purpose;
-      return null;
+        if (event?.type === "lease-acquired" && event.thread === "eventful") {
+          seen = event.purpose;
+          return;
+        }
     })();
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    await using _lease = await operator.actingFor("suite").acquire({ thread: "eventful", purpose: "to be seen" });
-    expect(await seen).toBe("to be seen");
+    // Only what happens once it listens is told, and nothing says when it does.
+    await using _lease = await operator.actingFor("suite").acquire({ thread: "eventful" });
+    const asked = async () => {
+      await using _another = await operator.actingFor("suite").acquire({ thread: "eventful", purpose: "to be seen" });
+      return seen;
+    };
+    await expect.poll(asked, { timeout: 15_000 }).toBe("to be seen");
+    await following;
     stop.abort();
     expect((await operator.listSandboxes()).length).toBeGreaterThan(0);
     await expect(client.listSandboxes()).rejects.toMatchObject({ code: "forbidden" });

@@ -19,7 +19,7 @@ describe("leases", () => {
       201,
       "POST",
       "/v1/threads/lease-1/leases",
-      { json: { purpose: "test", ttlMs: 5_000 } },
+      { json: { purpose: "test", ttlMs: 60_000 } },
     );
     expect(Object.keys(lease).sort()).toEqual(["expiresAt", "generation", "leaseId", "recovery", "sandboxId"]);
     expect(lease.recovery.kind).toBe("empty");
@@ -38,7 +38,7 @@ describe("leases", () => {
   test("that are not renewed end by themselves", async () => {
     const { leaseId } = await alice.ask(201, "POST", "/v1/threads/lease-3/leases", { json: { ttlMs: 1_000 } });
     await expect
-      .poll(async () => JSON.stringify(await stage.operator.ask(200, "GET", "/v1/sandboxes")), { timeout: 5_000 })
+      .poll(async () => JSON.stringify(await stage.operator.ask(200, "GET", "/v1/sandboxes")), { timeout: 20_000 })
       .not.toContain(leaseId);
     await alice.ask(404, "PUT", `/v1/leases/${leaseId}`);
   });

@@ -10,36 +10,46 @@ import type { ApiKeys } from "../keys/api-keys.ts";
 import { type Access, callerOf } from "./caller.ts";
 import type { RateLimits } from "./rate-limits.ts";
 
-export async function authenticate(
+interface Asked {
+  readonly access: Access;
+  readonly rates: RateLimits;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+/** Throws, or rejects, what refuses the request. There is nothing to wait for when its key is known already. */
+export function authenticate(
   keys: ApiKeys,
   rates: RateLimits,
   request: FastifyRequest,
   reply: FastifyReply,
-): Promise<void> {
+): Promise<void> | null {
   // What no route serves is nobody's business either.
-  const access = request.routeOptions.config.access ?? "any";
-  if (access === "open") return;
-  const key = await verifiedKey(keys, rates, access, request, reply);
+  const access = request.route.config.access ?? "any";
+  if (access === "open") return null;
+  const asked: Asked = { access, rates, request, reply };
+  const text = keyText(access, request);
+  if (text === null) refuse(asked, "no key was sent");
+  const key = keys.verify(text);
+  if (key instanceof Promise) return key.then((found) => admit(asked, found));
+  admit(asked, key);
+  return null;
+}
+
+function admit(asked: Asked, key: ApiKeyInfo | null): void {
+  const { access, rates, request } = asked;
+  if (key === null) {
+    // A valid key is never held back by what others of its address try.
+    rates.countFailure(request.ip);
+    refuse(asked, "the key is not valid");
+  }
   request.caller = callerOf(key, access, request);
   rates.count(request.caller);
 }
 
-async function verifiedKey(
-  keys: ApiKeys,
-  rates: RateLimits,
-  access: Access,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<ApiKeyInfo> {
-  const text = keyText(access, request);
-  if (text !== null) {
-    const key = await keys.verify(text);
-    if (key !== null) return key;
-    // A valid key is never held back by what others of its address try.
-    rates.countFailure(request.ip);
-  }
+function refuse({ access, reply }: Asked, problem: string): never {
   reply.header("www-authenticate", access === "docs" ? 'Basic realm="Sandlot"' : 'Bearer realm="Sandlot"');
-  throw new SandlotError("unauthorized", { problem: text === null ? "no key was sent" : "the key is not valid" });
+  throw new SandlotError("unauthorized", { problem });
 }
 
 function keyText(access: Access, { headers }: FastifyRequest): string | null {

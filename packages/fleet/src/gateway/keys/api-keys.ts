@@ -8,7 +8,7 @@
  * - File names are ids that this file has made up; nothing a caller sent becomes part of a path unchecked.
  */
 
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type ApiKeyInfo, apiKeyInfoSchema, type KeyScope, parseUserId, SandlotError } from "@sandlot/contract";
@@ -25,6 +25,12 @@ const REMEMBERED_MAX = 10_000;
 const storedKeySchema = apiKeyInfoSchema.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
 type StoredKey = z.infer<typeof storedKeySchema>;
 
+interface KnownKey {
+  readonly key: StoredKey;
+  readonly hash: Buffer;
+  readonly checkedAt: number;
+}
+
 export interface NewKey {
   readonly scope: KeyScope;
   /** Needed for the scope `user`, and only there. */
@@ -35,7 +41,7 @@ export interface NewKey {
 export class ApiKeys {
   readonly #directory: string;
   readonly #world: World;
-  readonly #known = new Map<string, { readonly key: StoredKey; readonly checkedAt: number }>();
+  readonly #known = new Map<string, KnownKey>();
 
   private constructor(directory: string, world: World) {
     this.#directory = directory;
@@ -93,24 +99,26 @@ export class ApiKeys {
     }
   }
 
-  /** Whose key this is, or `null` when it is nobody's. */
-  async verify(text: string): Promise<ApiKeyInfo | null> {
+  /** Whose key this is, or `null` when it is nobody's. At once for a key that was looked up lately. */
+  verify(text: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
-    const key = await this.#lookUp(id);
-    if (key === null || !timingSafeEqual(hashOf(secret), Buffer.from(key.hash, "hex"))) return null;
-    return key;
+    const known = this.#known.get(id);
+    const isFresh = known !== undefined && this.#world.monotonicMs() - known.checkedAt < RECHECK_MS;
+    return isFresh ? matching(known, secret) : this.#lookUp(id).then((found) => matching(found, secret));
   }
 
-  async #lookUp(id: string): Promise<StoredKey | null> {
-    const now = this.#world.monotonicMs();
-    const known = this.#known.get(id);
-    if (known !== undefined && now - known.checkedAt < RECHECK_MS) return known.key;
+  async #lookUp(id: string): Promise<KnownKey | null> {
+    const checkedAt = this.#world.monotonicMs();
     const key = await this.#read(id);
     if (this.#known.size >= REMEMBERED_MAX) this.#known.clear();
-    if (key === null) this.#known.delete(id);
-    else this.#known.set(id, { key, checkedAt: now });
-    return key;
+    if (key === null) {
+      this.#known.delete(id);
+      return null;
+    }
+    const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt };
+    this.#known.set(id, known);
+    return known;
   }
 
   async #read(id: string): Promise<StoredKey | null> {
@@ -131,8 +139,12 @@ export class ApiKeys {
   }
 }
 
+function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
+  return known !== null && timingSafeEqual(hashOf(secret), known.hash) ? known.key : null;
+}
+
 function hashOf(secret: string): Buffer {
-  return createHash("sha256").update(secret).digest();
+  return hash("sha256", secret, "buffer");
 }
 
 function parseJson(text: string): unknown {

@@ -7,6 +7,7 @@ import { threadParamsSchema } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import type { McpHttp } from "../../mcp/index.ts";
+import { packageVersion } from "../../package-version.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
@@ -18,7 +19,7 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
   const serve = async () => {
     const { createMcpHttp } = await import("../../mcp/index.ts");
     const onError = (error: Error) => app.log.warn({ err: error }, "an MCP request failed");
-    return createMcpHttp({ source: fleet, version: "1", world, onError });
+    return createMcpHttp({ source: fleet, version: packageVersion(), world, onError });
   };
   // Its leases are given back before the fleet is closed.
   app.addHook("onClose", async () => {

@@ -1,0 +1,136 @@
+/** Which way a request takes in Node: short ones the short way, all others and all of a given `fetch` over that. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { SandlotClient, type SandlotClientOptions } from "../../src/index.ts";
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+let server: Server;
+let handlers: Handler[] = [];
+/** What asked, each time: Node's `fetch` says its name, and `node:http` says none. */
+let asked: string[] = [];
+
+const LEASE = {
+  ...{ leaseId: "l1", sandboxId: "s1", generation: 7, expiresAt: 0 },
+  recovery: { kind: "empty", lost: [], survived: [] },
+};
+const RESULT = {
+  ...{ execId: "x", status: "completed", exitCode: 0, signal: null, stdout: "grün", stderr: "" },
+  ...{ stdoutDroppedBytes: 0, stderrDroppedBytes: 0, durationMs: 1 },
+};
+const CARRIER = Symbol.for("undici.globalDispatcher.1");
+
+beforeEach(async () => {
+  asked = [];
+  handlers = [];
+  server = createServer((request, response) => {
+    asked.push(`${request.method} ${request.headers["user-agent"] ?? "no name"}`);
+    request.resume().on("end", () => (handlers.shift() ?? done)(request, response));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+});
+afterEach(async () => {
+  vi.unstubAllGlobals();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+const done: Handler = (_request, response) => response.writeHead(204).end();
+const json =
+  (status: number, body: unknown): Handler =>
+  (_request, response) =>
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+
+function clientWith(options: Partial<SandlotClientOptions> = {}): SandlotClient {
+  return new SandlotClient({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, ...options });
+}
+
+describe("in Node", () => {
+  test("what is asked and answered in a few words takes the short way; what streams goes over fetch", async () => {
+    const client = clientWith();
+    handlers = [json(201, LEASE), json(200, RESULT), (_request, response) => response.writeHead(200).end("content")];
+    await using lease = await client.acquire({ thread: "t" });
+    expect((await lease.sandbox.exec("true")).stdout).toBe("grün");
+    expect(new TextDecoder().decode(await lease.sandbox.files.read("/a"))).toBe("content");
+    await lease.sandbox.files.write("/a", "bytes");
+    expect(asked).toEqual(["POST no name", "POST no name", "GET node", "PUT node"]);
+  });
+
+  test("a letter that comes in two pieces is one", async () => {
+    const body = Buffer.from(JSON.stringify(RESULT));
+    const half = body.indexOf(0xc3) + 1;
+    handlers = [
+      json(201, LEASE),
+      (_request, response) => {
+        response.writeHead(200).write(body.subarray(0, half));
+        setTimeout(() => response.end(body.subarray(half)), 20);
+      },
+    ];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    expect((await lease.sandbox.exec("true")).stdout).toBe("grün");
+  });
+
+  test("nobody is followed elsewhere", async () => {
+    handlers = [(_request, response) => response.writeHead(307, { location: "/elsewhere" }).end()];
+    await expect(clientWith().acquire({ thread: "t" })).rejects.toMatchObject({ code: "internal" });
+    expect(asked).toHaveLength(1);
+  });
+
+  test("who gives up is told why, before the answer and in the middle of it", async () => {
+    for (const answers of [false, true]) {
+      const controller = new AbortController();
+      handlers = [
+        (_request, response) => {
+          if (answers) response.writeHead(201, { "content-length": "1000" }).write("{");
+          setTimeout(() => controller.abort(new Error("enough")), 20);
+        },
+      ];
+      const acquiring = clientWith().acquire({ thread: "t", signal: controller.signal });
+      await expect(acquiring).rejects.toThrow("enough");
+    }
+  });
+});
+
+describe("everything goes over fetch", () => {
+  const overFetch = async (client: SandlotClient) => {
+    handlers = [json(201, LEASE)];
+    await (await client.acquire({ thread: "t" })).release();
+    expect(asked).toEqual(["POST node", "DELETE node"]);
+  };
+
+  test("that was given", async () => {
+    const given = vi.fn<typeof fetch>((...input) => fetch(...input));
+    await overFetch(clientWith({ fetch: given }));
+    expect(given).toHaveBeenCalledTimes(2);
+  });
+
+  test("that stands in for Node's own", async () => {
+    const own = fetch;
+    const standIn = vi.fn<typeof fetch>((...input) => own(...input));
+    vi.stubGlobal("fetch", standIn);
+    await overFetch(clientWith());
+    expect(standIn).toHaveBeenCalledTimes(2);
+  });
+
+  test("that somebody else carries", async () => {
+    await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    asked = [];
+    const own = Reflect.get(globalThis, CARRIER) as { dispatch(...input: unknown[]): unknown };
+    let carried = 0;
+    class Proxying {
+      dispatch(...input: unknown[]): unknown {
+        carried += 1;
+        return own.dispatch(...input);
+      }
+    }
+    Reflect.set(globalThis, CARRIER, new Proxying());
+    try {
+      await overFetch(clientWith());
+      expect(carried).toBe(2);
+    } finally {
+      Reflect.set(globalThis, CARRIER, own);
+    }
+  });
+});
