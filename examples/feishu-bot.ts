@@ -6,7 +6,11 @@ import { sandlotTools } from "@sandlot/client/tools";
 import { openFleet } from "sandlot";
 import { openFeishuChannel } from "sandlot/channels";
 
-const { FEISHU_APP_ID = "", FEISHU_APP_SECRET = "", FEISHU_DOMAIN } = process.env;
+const { FEISHU_APP_ID, FEISHU_APP_SECRET, FEISHU_DOMAIN } = process.env;
+if (FEISHU_APP_ID === undefined || FEISHU_APP_SECRET === undefined) {
+  console.error("Set FEISHU_APP_ID and FEISHU_APP_SECRET to what the developer console shows for your app.");
+  process.exit(2);
+}
 
 await using fleet = await openFleet({ backend: "memory", store: { type: "memory" } });
 const channel = await openFeishuChannel({

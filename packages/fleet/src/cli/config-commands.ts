@@ -7,6 +7,7 @@
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { Settings } from "../config/settings.ts";
+import { resolveGatewaySettings } from "../gateway/settings.ts";
 import { loadSettings } from "./load-settings.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
@@ -18,13 +19,16 @@ export async function checkConfig(
   terminal: Terminal,
   options: { file: string | undefined; json: boolean },
 ): Promise<void> {
-  const { file, config } = await loadSettings(options.file, terminal.environment);
+  const { file, config, gateway } = await loadSettings(options.file, terminal.environment);
   const settings = resolveSettings(config, terminal.environment);
-  if (options.json) return printJson(terminal, { file, settings: withoutValues(settings) });
-  terminal.out(`${file ?? "The default configuration"} is right. It comes to:\n${summary(settings)}`);
+  const { host, port } = resolveGatewaySettings(gateway);
+  if (options.json) return printJson(terminal, { file, settings: withoutValues(settings), gateway: { host, port } });
+  const listens = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  terminal.out(`${file ?? "The default configuration"} is right. It comes to:\n${summary(settings, listens)}`);
 }
 
-function summary({ home, fleetId, backend, store, blueprints, pool, limits, ...rest }: Settings): string {
+function summary(settings: Settings, listens: string): string {
+  const { home, fleetId, backend, store, blueprints, pool, limits, ...rest } = settings;
   const blanks = Object.entries(pool).map(([name, count]) => `${count} of ${name}`);
   const lines: readonly (readonly [string, string])[] = [
     ["home", home],
@@ -39,6 +43,7 @@ function summary({ home, fleetId, backend, store, blueprints, pool, limits, ...r
     ],
     ["idle timeout", rest.idleTimeoutMs === 0 ? "never" : `${rest.idleTimeoutMs} ms`],
     ["maximum lifetime", rest.maxLifetimeMs === 0 ? "none" : `${rest.maxLifetimeMs} ms`],
+    ["gateway", listens],
   ];
   return lines.map(([name, value]) => `  ${name.padEnd(18)}${value}\n`).join("");
 }

@@ -3,12 +3,17 @@
  * `THREAD:PATH`; a relative path is below the thread's workspace.
  */
 
-import { createReadStream, createWriteStream } from "node:fs";
-import { stat } from "node:fs/promises";
-import { basename, posix } from "node:path";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import { DEFAULT_CWD, type Sandbox, SandlotError, WORKSPACE_DIRECTORIES, WORKSPACE_ROOT } from "@sandlot/contract";
+import { posix } from "node:path";
+import {
+  DEFAULT_CWD,
+  type FileListing,
+  isSandlotError,
+  type Sandbox,
+  SandlotError,
+  WORKSPACE_DIRECTORIES,
+  WORKSPACE_ROOT,
+} from "@sandlot/contract";
+import { beginCopy, type Copy, checkDestination, checkSource, copyIn, copyOut, withoutSlash } from "./copying.ts";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
@@ -35,18 +40,28 @@ export async function filesCommand(
   const list = () =>
     withTarget(terminal, options, async (target) => {
       await using lease = await target.acquire({ thread, user: options.user }, "sandlot ls", signal);
-      return await lease.sandbox.files.list(path, { depth: options.depth ?? 1 });
+      return await listing(lease.sandbox, path, options.depth ?? 1);
     });
-  const listing = await withProgress(terminal, `Looking into thread ${thread}`, list, options);
-  if (options.json) return printJson(terminal, listing);
+  const found = await withProgress(terminal, `Looking into thread ${thread}`, list, options);
+  if (options.json) return printJson(terminal, found);
   printTable(
     terminal,
     ["KIND", "BYTES", "CHANGED", "PATH"],
-    listing.entries.map(({ kind, sizeBytes, modifiedAt, path: entry }) => [
+    found.entries.map(({ kind, sizeBytes, modifiedAt, path: entry }) => [
       ...[kind, String(sizeBytes), new Date(modifiedAt).toISOString(), entry],
     ]),
   );
-  if (listing.truncated) terminal.error("There is more; ask for a directory below.\n");
+  if (found.truncated) terminal.error("There is more; ask for a directory below.\n");
+}
+
+/** Of a file, the file itself, as people know it from `ls`. */
+async function listing({ files }: Sandbox, path: string, depth: number): Promise<FileListing> {
+  try {
+    return await files.list(path, { depth });
+  } catch (error) {
+    if (isSandlotError(error, "not_a_directory")) return { entries: [await files.stat(path)], truncated: false };
+    throw error;
+  }
 }
 
 export async function copyCommand(
@@ -57,56 +72,33 @@ export async function copyCommand(
   signal: AbortSignal,
 ): Promise<void> {
   const [source, destination] = [placeOf(from), placeOf(to)];
+  const { thread } = source ?? destination ?? { thread: "" };
   if ((source === null) === (destination === null)) {
     const problem = "one side is THREAD:PATH in a sandbox, the other a path of this machine";
     throw new SandlotError("invalid_request", { field: "command line", problem });
   }
-  const { thread } = source ?? destination ?? { thread: "" };
-  const done: Done = { bytes: 0, of: null };
+  await (source === null ? checkSource(from) : checkDestination(to));
+  const copied = beginCopy(source?.path ?? from, destination?.path ?? to);
   const copy = () =>
     withTarget(terminal, options, async (target) => {
       await using lease = await target.acquire({ thread, user: options.user }, "sandlot cp", signal);
-      if (source !== null) return await download(lease.sandbox, withoutSlash(source.path), to, done);
-      return await upload(lease.sandbox, from, destination?.path ?? "", done);
+      if (source !== null) await copyOut(lease.sandbox, withoutSlash(source.path), copied, signal);
+      else await copyIn(lease.sandbox, copied, signal);
     });
-  const copied = await withProgress(terminal, () => howFar(from, done), copy, options);
-  if (options.json) printJson(terminal, copied);
-  else terminal.error(`${copied.from} -> ${copied.to} (${copied.sizeBytes} bytes)\n`);
+  await withProgress(terminal, () => howFar(from, copied), copy, options);
+  if (options.json) return printJson(terminal, copied);
+  for (const path of copied.leftOut) terminal.error(`left out, neither file nor directory: ${path}\n`);
+  terminal.error(`${withoutSlash(copied.from)} -> ${copied.to} (${extentOf(copied)})\n`);
 }
 
-interface Done {
-  bytes: number;
-  /** `null` until it is known. */
-  of: number | null;
+function howFar(name: string, copied: Copy): string {
+  return copied.sizeBytes === 0
+    ? `Copying ${name}`
+    : `Copying ${name}: ${(copied.sizeBytes / 1024 ** 2).toFixed(1)} MiB`;
 }
 
-function howFar(name: string, { bytes, of }: Done): string {
-  const mebibytes = (count: number) => (count / 1024 ** 2).toFixed(1);
-  return of === null ? `Copying ${name}` : `Copying ${name}: ${mebibytes(bytes)} of ${mebibytes(of)} MiB`;
-}
-
-async function* counted(content: AsyncIterable<Uint8Array>, done: Done) {
-  for await (const piece of content) {
-    done.bytes += piece.byteLength;
-    yield piece;
-  }
-}
-
-async function download(sandbox: Sandbox, from: string, to: string, done: Done) {
-  const { sizeBytes } = await sandbox.files.stat(from);
-  done.of = sizeBytes;
-  const target = (await isDirectory(to)) ? `${to.replace(/\/$/, "")}/${posix.basename(from)}` : to;
-  await pipeline(Readable.from(counted(sandbox.files.download(from), done)), createWriteStream(target));
-  return { from, to: target, sizeBytes };
-}
-
-async function upload(sandbox: Sandbox, from: string, to: string, done: Done) {
-  const { size: sizeBytes, mode } = await stat(from);
-  done.of = sizeBytes;
-  const there = await sandbox.files.stat(withoutSlash(to)).catch(() => null);
-  const target = to.endsWith("/") || there?.kind === "directory" ? posix.join(to, basename(from)) : to;
-  await sandbox.files.upload(target, counted(createReadStream(from), done), { mode: mode & 0o777 });
-  return { from, to: target, sizeBytes };
+function extentOf({ files, sizeBytes }: Copy): string {
+  return files === 1 ? `${sizeBytes} bytes` : `${files} files, ${sizeBytes} bytes`;
 }
 
 /**
@@ -119,15 +111,4 @@ function placeOf(text: string): Place | null {
   const isNamed = WORKSPACE_DIRECTORIES.some((name) => path === name || path.startsWith(`${name}/`));
   const whole = posix.resolve(isNamed ? WORKSPACE_ROOT : DEFAULT_CWD, path);
   return { thread, path: path.endsWith("/") && whole !== "/" ? `${whole}/` : whole };
-}
-
-function withoutSlash(path: string): string {
-  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
-}
-
-async function isDirectory(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
 }

@@ -2,7 +2,7 @@
  * `sandlot ps`, `rm`, `explain` and `audit`: what there is, ending it, and why things are as they are.
  */
 
-import type { SandboxSummary } from "@sandlot/contract";
+import { type SandboxSummary, SandlotError } from "@sandlot/contract";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
@@ -73,8 +73,10 @@ export async function explainCommand(
     withTarget(terminal, options, async (target) => {
       const known = (await target.list()).map(({ sandboxId }) => sandboxId);
       // What `ps` shows is the beginning of an id.
-      const [only, ...others] = known.filter((id) => id.startsWith(sandbox));
-      return target.explain(only !== undefined && others.length === 0 ? only : sandbox);
+      const [first = sandbox, ...others] = known.filter((id) => id.startsWith(sandbox));
+      if (others.length === 0 || first === sandbox) return target.explain(first);
+      const problem = `${sandbox} is the beginning of ${[first, ...others].join(", ")}`;
+      throw new SandlotError("invalid_request", { field: "sandbox", problem });
     });
   const explanation = await withProgress(terminal, "Looking", explain, options);
   if (options.json) return printJson(terminal, explanation);

@@ -7,6 +7,7 @@ import { stringify } from "yaml";
 import { type Imported, type ImportNote, importDeerFlow } from "../config/import-deerflow.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
+import { onThisMachine } from "./host-trouble.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 export interface ImportCommandOptions {
@@ -21,14 +22,7 @@ const OUTCOMES: Readonly<Record<ImportNote["outcome"], string>> = {
   unknown: "needs a look",
 };
 
-export async function importCommand(
-  terminal: Terminal,
-  product: string,
-  file: string,
-  options: ImportCommandOptions,
-): Promise<void> {
-  if (product !== "deerflow")
-    throw new SandlotError("invalid_request", { field: "product", problem: "only deerflow can be imported" });
+export async function importCommand(terminal: Terminal, file: string, options: ImportCommandOptions): Promise<void> {
   const path = resolve(file);
   const text = await readFile(path, "utf8").catch((cause: unknown) => {
     const problem = `the file ${path} cannot be read: ${(cause as Error).message}`;
@@ -37,12 +31,16 @@ export async function importCommand(
   const imported = importDeerFlow(text, dirname(path), terminal.environment);
   const problem = problemOf(imported, terminal.environment);
   const yaml = documentOf(imported, path);
-  if (options.output !== undefined) await writeFile(resolve(options.output), yaml, { flag: "wx", mode: 0o600 });
+  if (options.output !== undefined) await writeNew(resolve(options.output), yaml);
   if (options.json) return printJson(terminal, { ...imported, problem });
   if (options.output === undefined) terminal.out(yaml);
   else terminal.error(`Written to ${resolve(options.output)}\n`);
   for (const { key, outcome, note } of imported.notes) terminal.error(`${key} ${OUTCOMES[outcome]}: ${note}\n`);
   if (problem !== null) terminal.error(`It cannot be used as it is: ${problem}\n`);
+}
+
+async function writeNew(path: string, text: string): Promise<void> {
+  await onThisMachine("output", path, () => writeFile(path, text, { flag: "wx", mode: 0o600 }));
 }
 
 /** What still keeps the result from being used, such as a variable that is not set here. */

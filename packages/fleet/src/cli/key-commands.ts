@@ -2,10 +2,11 @@
  * `sandlot keys`: who may ask a gateway. Works on the files in the fleet's home, so no gateway needs to run.
  */
 
-import { KEY_SCOPES, type KeyScope, SandlotError } from "@sandlot/contract";
+import type { KeyScope } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { ApiKeys } from "../gateway/index.ts";
 import { systemWorld } from "../world/system-world.ts";
+import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";
 import { printTable } from "./table.ts";
 import { printJson, type Terminal } from "./terminal.ts";
@@ -16,44 +17,48 @@ interface KeyCommandOptions {
   readonly json: boolean;
 }
 
-export async function createKey(
-  terminal: Terminal,
-  options: KeyCommandOptions & { readonly scope: string; readonly user?: string; readonly label?: string },
-): Promise<void> {
-  const scope = KEY_SCOPES.find((known) => known === options.scope);
-  if (scope === undefined) {
-    const problem = `${options.scope} is not one of ${KEY_SCOPES.join(", ")}`;
-    throw new SandlotError("invalid_request", { field: "scope", problem });
-  }
-  const keys = await openKeys(terminal, options);
-  const made = await keys.create(wish(scope, options));
+interface KeyWish {
+  readonly scope: KeyScope;
+  readonly user?: string;
+  readonly label?: string;
+}
+
+export async function createKey(terminal: Terminal, options: KeyCommandOptions & KeyWish): Promise<void> {
+  const { scope, user, label } = options;
+  const { keys, home } = await openKeys(terminal, options);
+  const wish = { scope, ...(user !== undefined && { user }), ...(label !== undefined && { label }) };
+  const made = await onThisMachine("home", home, () => keys.create(wish));
   if (options.json) return printJson(terminal, made);
   terminal.out(`${made.key}\n`);
   terminal.error(`Key ${made.id} (${scope}${made.user === null ? "" : ` ${made.user}`}). It is shown this once.\n`);
 }
 
-function wish(scope: KeyScope, { user, label }: { readonly user?: string; readonly label?: string }) {
-  return { scope, ...(user !== undefined && { user }), ...(label !== undefined && { label }) };
-}
-
 export async function listKeys(terminal: Terminal, options: KeyCommandOptions): Promise<void> {
-  const keys = await (await openKeys(terminal, options)).list();
-  if (options.json) return printJson(terminal, { keys });
-  const rows = keys.map(({ id, scope, user, label, createdAt }) => [
+  const { keys } = await openKeys(terminal, options);
+  const listed = await keys.list();
+  if (options.json) return printJson(terminal, { keys: listed });
+  const rows = listed.map(({ id, scope, user, label, createdAt }) => [
     ...[id, scope, user ?? "-", new Date(createdAt).toISOString(), label ?? "-"],
   ]);
   printTable(terminal, ["ID", "SCOPE", "USER", "CREATED", "LABEL"], rows);
 }
 
-export async function revokeKey(terminal: Terminal, id: string, options: KeyCommandOptions): Promise<void> {
-  const revoked = await (await openKeys(terminal, options)).revoke(id);
-  if (options.json) return printJson(terminal, { id, revoked });
-  terminal.out(revoked ? `Key ${id} is revoked.\n` : `There was no key ${id}.\n`);
+/** Resolves with whether there was such a key: whoever mistypes an id must not believe that the key has ended. */
+export async function revokeKey(terminal: Terminal, id: string, options: KeyCommandOptions): Promise<boolean> {
+  const { keys, home } = await openKeys(terminal, options);
+  const revoked = await onThisMachine("home", home, () => keys.revoke(id));
+  if (options.json) printJson(terminal, { id, revoked });
+  else if (revoked) terminal.out(`Key ${id} is revoked.\n`);
+  else terminal.error(`There is no key ${id}; \`sandlot keys list\` shows which there are.\n`);
+  return revoked;
 }
 
-async function openKeys(terminal: Terminal, { config: file }: KeyCommandOptions): Promise<ApiKeys> {
+async function openKeys(
+  terminal: Terminal,
+  { config: file }: KeyCommandOptions,
+): Promise<{ keys: ApiKeys; home: string }> {
   const { config } = await loadSettings(file, terminal.environment);
   const { home } = resolveSettings(config, terminal.environment);
   await makeUsable(home);
-  return ApiKeys.open(home, systemWorld());
+  return { keys: await onThisMachine("home", home, () => ApiKeys.open(home, systemWorld())), home };
 }

@@ -3,10 +3,12 @@
  * protocol; everything else goes to standard error.
  */
 
+import { resolveSettings } from "../config/resolve-settings.ts";
 import { runMcpStdio } from "../mcp/index.ts";
 import { openFleet } from "../open-fleet.ts";
 import { findGateway, type TargetOptions } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
+import { makeUsable } from "./usable-home.ts";
 
 export interface McpCommandOptions extends TargetOptions {
   readonly thread?: string;
@@ -32,6 +34,7 @@ export async function mcpCommand(
     onError: (error: Error) => terminal.error(`sandlot: ${error.message}\n`),
   };
   if (gateway !== null) return runMcpStdio({ source: gateway, ...served });
+  await makeUsable(resolveSettings(config, terminal.environment).home);
   await using fleet = await openFleet({ ...config, pool: {} });
   await runMcpStdio({ source: fleet, ...served });
 }

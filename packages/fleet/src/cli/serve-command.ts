@@ -67,9 +67,14 @@ function tell(terminal: Terminal, url: string, previewUrl: string, home: string,
   terminal.out(`${made ? "A first operator key was made" : "The operator key is"} in ${key}\n\n`);
   terminal.out("Try it from another terminal:\n\n");
   terminal.out(
-    `  curl -s ${url}/v1/threads/hello/exec -H "Authorization: Bearer $(cat ${key})" \\\n` +
+    `  curl -s ${url}/v1/threads/hello/exec -H "Authorization: Bearer $(cat ${shellWord(key)})" \\\n` +
       `    -H 'Content-Type: application/json' -d '{"command": "echo hello from $(hostname); id"}'\n\n`,
   );
+}
+
+/** Typed as it is where a shell would take it as one word; otherwise in quotes. */
+function shellWord(path: string): string {
+  return /^[\w./@%+:,=-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

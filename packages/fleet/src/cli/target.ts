@@ -6,12 +6,14 @@
 import { SandlotClient } from "@sandlot/client";
 import {
   type AuditFinding,
+  DEFAULT_USER,
   type ExplanationReply,
   explanationSchema,
   isSandlotError,
   type Recovery,
   type Sandbox,
   type SandboxSummary,
+  SandlotError,
 } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import type { FleetConfig } from "../config/schema.ts";
@@ -88,9 +90,18 @@ export async function findGateway(
   // An empty variable is an unset one, as shells have it.
   const url = options.url ?? (environment.SANDLOT_URL || undefined);
   if (url === undefined) return { gateway: null, config };
+  checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
   const { home } = resolveSettings(config, environment);
   const apiKey = environment.SANDLOT_API_KEY || (await readOperatorKey(home)) || undefined;
   return { gateway: new SandlotClient(apiKey === undefined ? { url } : { url, apiKey }), config };
+}
+
+/** Otherwise it would be a gateway that does not answer, and trying again would be the advice. */
+function checkUrl(url: string, field: string): void {
+  const isAddress = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
+  if (isAddress) return;
+  const problem = `${url} is not the address of a gateway, such as http://127.0.0.1:8750`;
+  throw new SandlotError("invalid_request", { field, problem });
 }
 
 function gatewayTarget(gateway: SandlotClient): Target {
@@ -101,8 +112,9 @@ function gatewayTarget(gateway: SandlotClient): Target {
     list: () => gateway.listSandboxes(),
     destroy: async ({ thread, user }, { force, purge }) => {
       if (purge) return (await actingFor(user).deleteThread(thread, { force })).outcome;
+      // A thread of the same name may be somebody else's.
       const found = (await gateway.listSandboxes()).find(
-        (sandbox) => sandbox.thread === thread && (user === undefined || sandbox.user === user),
+        (sandbox) => sandbox.thread === thread && sandbox.user === (user ?? DEFAULT_USER),
       );
       if (found === undefined) return "absent";
       try {

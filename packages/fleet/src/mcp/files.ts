@@ -4,7 +4,7 @@
  */
 
 import { type McpServer, ResourceNotFoundError, ResourceTemplate } from "@modelcontextprotocol/server";
-import { TOOL_LIMITS, type ToolBox } from "@sandlot/client/tools";
+import { TOOL_LIMITS, type ToolBox, textOf } from "@sandlot/client/tools";
 import { type FileStat, isSandlotError, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { lookup } from "mrmime";
 
@@ -69,9 +69,13 @@ function isListed({ path, kind }: FileStat): boolean {
 
 function resourceOf({ path, sizeBytes }: FileStat) {
   const mimeType = lookup(path);
+  const name = path.slice(WORKSPACE_ROOT.length + 1);
   return {
     uri: SCHEME + path.split("/").map(encodeURIComponent).join("/"),
-    name: path.slice(WORKSPACE_ROOT.length + 1),
+    name,
+    // Clients show the title; without one of its own, every file would have the template's.
+    title: name,
+    description: name.startsWith("uploads/") ? "Uploaded by the user." : "Made for the user.",
     size: sizeBytes,
     ...(mimeType === undefined ? {} : { mimeType }),
   };
@@ -91,7 +95,7 @@ async function contentOf(toolBox: ToolBox, uri: URL, signal: AbortSignal) {
       { signal, repeatable: true },
     )
     .catch((error: unknown) => {
-      throw isSandlotError(error, "file_not_found") ? new ResourceNotFoundError(uri.href) : error;
+      throw isNoFile(error) ? new ResourceNotFoundError(uri.href) : error;
     });
   const mimeType = lookup(path);
   const about = { uri: uri.href, ...(mimeType === undefined ? {} : { mimeType }) };
@@ -100,21 +104,26 @@ async function contentOf(toolBox: ToolBox, uri: URL, signal: AbortSignal) {
   return { ...about, text: await toolBox.redacted(text) };
 }
 
+/** A directory is no resource either. */
+function isNoFile(error: unknown): boolean {
+  return isSandlotError(error) && ["file_not_found", "is_a_directory", "not_a_directory"].includes(error.code);
+}
+
 /** The path that a URI means, if it is one that may be read this way. */
 function pathOf(uri: URL): string {
   // `sandlot://files/mnt/x` has `files` for its host, so the rest is the path, with `..` already resolved.
-  const path = decodeURIComponent(uri.pathname);
+  const path = decoded(uri.pathname);
   const isBelow = path.startsWith(`${WORKSPACE_ROOT}/`) && !path.split("/").includes("..") && !path.includes("\0");
   if (uri.host !== "files" || !isBelow) throw new ResourceNotFoundError(uri.href);
   return path;
 }
 
-function textOf(bytes: Uint8Array): string | null {
-  if (bytes.includes(0)) return null;
+/** Empty, and thereby no path of ours, where the escapes are none. */
+function decoded(text: string): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return decodeURIComponent(text);
   } catch (error) {
-    if (error instanceof TypeError) return null;
+    if (error instanceof URIError) return "";
     throw error;
   }
 }

@@ -1,7 +1,8 @@
 /** Completion is tried in a real shell. */
 
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { runCli } from "./run-cli.ts";
@@ -35,8 +36,16 @@ describe("completion in bash", () => {
     expect(offered("sandlot", "config", "import", "deerflow", "--o")).toEqual(["--output"]);
   });
 
+  it("offers the values of an option, and of an argument, where they are known", () => {
+    expect(offered("sandlot", "keys", "create", "--scope", "")).toEqual(["user", "platform", "operator"]);
+    expect(offered("sandlot", "serve", "--log-level", "d")).toEqual(["debug"]);
+    expect(offered("sandlot", "completion", "")).toEqual(["bash", "zsh", "fish"]);
+  });
+
   it("offers files where no word fits", () => {
+    expect(offered("sandlot", "cp", "")).toContain("share");
     expect(offered("sandlot", "cp", "shar")).toEqual(["share"]);
+    expect(offered("sandlot", "exec", "--config", "shar")).toEqual(["share"]);
     expect(offered("sandlot", "serve", "--nonsense")).toEqual([]);
   });
 });
@@ -55,14 +64,35 @@ describe("completion in other shells", () => {
     expect((await runCli(["completion", "tcsh"])).code).toBe(2);
   }, 60_000);
 
-  it("is understood by zsh, which offers what bash offers", async (context) => {
-    if (!installed("zsh")) return context.skip("zsh is not installed");
-    const { stdout } = await runCli(["completion", "zsh"]);
-    expect(spawnSync("zsh", ["-n"], { input: stdout, encoding: "utf8" })).toMatchObject({ status: 0, stderr: "" });
-    const program = `autoload -Uz compinit && compinit -u -D; ${stdout}\nprint -r -- \${_comps[sandlot]}`;
-    const { stdout: completer } = spawnSync("zsh", ["-f", "-c", program], { encoding: "utf8" });
-    expect(completer.trim()).toBe("_sandlot");
-  });
+  // A shell in a terminal of its own, to which a Tab is sent: sourced, and as a file of $fpath, which is run for that very Tab.
+  it.for(["source $1/_sandlot", "fpath=($1 $fpath)"])(
+    "completes in zsh (%s) with the first Tab",
+    { timeout: 90_000 },
+    async (way, context) => {
+      if (!installed("zsh")) return context.skip("zsh is not installed");
+      const folder = mkdtempSync(join(tmpdir(), "slz-"));
+      writeFileSync(join(folder, "_sandlot"), (await runCli(["completion", "zsh"])).stdout);
+      const [before, after] = way.startsWith("fpath") ? [way, ":"] : [":", way];
+      const program = `zmodload zsh/zpty; zpty shell zsh -f -i; cd /usr
+ask() { zpty -w shell "$1"; zpty -r -m shell seen "*$2*" }
+ask "set -- $1; PS1=; ${before}; autoload -Uz compinit; compinit -u -D; ${after}; print rea''dy" ready
+zpty -w -n shell "sandlot $2"$'\\t'
+zpty -r -m shell seen "*sandlot $3*" && print -r -- complete
+zpty -d shell`;
+      for (const [typed, completed] of [
+        ["expl", "explain"],
+        ["serve --log-level d", "serve --log-level debug"],
+      ] as const) {
+        const { stdout } = spawnSync("zsh", ["-f", "-c", program, "zsh", folder, typed, completed], {
+          encoding: "utf8",
+          cwd: "/usr",
+          timeout: 20_000,
+        });
+        expect(stdout).toContain("complete");
+      }
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   it("is understood by fish, which offers what bash offers", async (context) => {
     if (!installed("fish")) return context.skip("fish is not installed");
@@ -79,5 +109,7 @@ describe("completion in other shells", () => {
     expect(asked("sandlot ex").sort()).toEqual(["exec", "explain"]);
     expect(asked("sandlot keys ").sort()).toEqual(expect.arrayContaining(["create", "list", "revoke"]));
     expect(asked("sandlot keys create --s")).toEqual(["--scope"]);
+    expect(asked("sandlot keys create --scope ").sort()).toEqual(["operator", "platform", "user"]);
+    expect(asked("sandlot completion ").sort()).toEqual(["bash", "fish", "zsh"]);
   });
 });

@@ -1,44 +1,19 @@
 /** `serve`, `keys`, `bench` and `doctor`: what wins over what, what they say when they cannot, and what they measure. */
 
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { run } from "../../src/cli/program.ts";
+import { runHere } from "./run-here.ts";
 
 const root = mkdtempSync(join(tmpdir(), "sls-"));
 const environment = { SANDLOT_HOME: join(root, "home"), SANDLOT_BACKEND: "memory" };
 afterAll(() => rmSync(root, { recursive: true }));
 
-interface Ended {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** In this process: a start of Node for each would take longer than everything else here. */
-async function cli(args: readonly string[], more: Record<string, string> = {}, until?: RegExp): Promise<Ended> {
-  const stop = new AbortController();
-  let [stdout, stderr] = ["", ""];
-  const terminal = {
-    out: (text: string) => {
-      stdout += text;
-      if (until?.test(stdout) === true) stop.abort();
-    },
-    error: (text: string) => {
-      stderr += text;
-    },
-    write: async () => true,
-    isWatched: false,
-    stdin: process.stdin,
-    size: () => ({ columns: 80, rows: 24 }),
-    onResize: () => () => undefined,
-    environment: { PATH: process.env.PATH ?? "", ...environment, ...more },
-  };
-  const code = await run(["node", "sandlot", ...args], terminal, stop.signal);
-  return { code, stdout, stderr };
-}
+const cli = (args: readonly string[], more: Record<string, string> = {}, until?: RegExp) =>
+  runHere(args, { ...environment, ...more }, until);
 
 const listening = (text: string) => new URL((JSON.parse(text) as { listening: string }).listening);
 
@@ -87,6 +62,60 @@ describe("serve", () => {
   });
 });
 
+describe("serve, to whoever starts it", () => {
+  it("prints a first command that a shell takes as it is, whatever the home is called", async () => {
+    const home = join(root, "Ann's home");
+    const { stdout } = await cli(["serve", "--port", "0"], { SANDLOT_HOME: home }, /Content-Type/);
+    const [, words = ""] = /\$\((cat .*)\)"/.exec(stdout) ?? [];
+    const { stdout: key } = spawnSync("bash", ["-c", words], { encoding: "utf8" });
+    expect(key).toBe(readFileSync(join(home, "operator.key"), "utf8"));
+  });
+
+  it("knows the levels of its log", async () => {
+    const { code, stderr } = await cli(["serve", "--port", "0", "--log-level", "loud"]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("Allowed choices are silent, error, warn, info, debug");
+  });
+});
+
+describe("keys", () => {
+  it("a key that is not there cannot be revoked, and nobody is told that it was", async () => {
+    const { key, ...about } = JSON.parse((await cli(["keys", "create", "--scope", "operator", "--json"])).stdout);
+    expect(key).toEqual(expect.any(String));
+    const mistyped = await cli(["keys", "revoke", `${about.id}0`]);
+    expect(mistyped).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("sandlot keys list") });
+    expect(await cli(["keys", "revoke", about.id])).toMatchObject({ code: 0, stderr: "" });
+    expect((await cli(["keys", "create", "--scope", "root"])).code).toBe(2);
+  });
+});
+
+describe("config", () => {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(root, name), text);
+    return join(root, name);
+  };
+
+  it("check looks at the gateway too", async () => {
+    const open = await cli(["config", "check", file("open.yaml", "gateway: { host: 0.0.0.0 }\n")]);
+    expect(open).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("gateway.host: 0.0.0.0 is beyond loopback"),
+    });
+    const right = await cli(["config", "check", file("six.yaml", 'gateway: { host: "::1", port: 9 }\n')]);
+    expect(right).toMatchObject({ code: 0, stdout: expect.stringMatching(/gateway +\[::1\]:9\n/) });
+  });
+
+  it("import leaves an existing file alone, and says so in a line", async () => {
+    const from = file("deerflow.yaml", "sandbox: { replicas: 2 }\n");
+    const into = file("existing.yaml", "mine\n");
+    const { code, stderr } = await cli(["config", "import", "deerflow", from, "-o", into]);
+    expect(code).toBe(1);
+    expect(stderr).toContain("existing.yaml exists already and is left alone");
+    expect(stderr).not.toContain("    at ");
+    expect(readFileSync(into, "utf8")).toBe("mine\n");
+  });
+});
+
 describe("bench", () => {
   it("measures every step, for people and for programs, and leaves no thread", async () => {
     const { code, stdout } = await cli(["bench", "--rounds", "2", "--json"]);
@@ -111,6 +140,18 @@ describe("doctor", () => {
     const { ready, findings } = JSON.parse(stdout) as { ready: boolean; findings: { name: string; status: string }[] };
     expect([code, ready]).toEqual([1, false]);
     expect(findings.find(({ name }) => name === "engine")).toMatchObject({ status: "fail", fix: expect.any(String) });
+  });
+});
+
+describe("doctor, of the home", () => {
+  it("tries whether it can be written", async () => {
+    const { stdout } = await cli(["doctor", "--json"], { SANDLOT_HOME: "/proc/none/such" });
+    const { ready, findings } = JSON.parse(stdout) as { ready: boolean; findings: { name: string; status: string }[] };
+    expect(ready).toBe(false);
+    expect(findings.find(({ name }) => name === "home")).toMatchObject({
+      status: "fail",
+      detail: expect.stringMatching(/^\/proc.* cannot be written \(E[A-Z]+\)$/),
+    });
   });
 });
 

@@ -130,7 +130,8 @@ function postContent(json: unknown, messageId: string): Content | null {
   return { text: [withoutPlaceholders(post.title), ...paragraphs].filter((line) => line !== "").join("\n"), files };
 }
 
-function parseJson(text: string): unknown {
+/** What a text says as JSON; `null` where it says nothing. */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -10,6 +10,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AESCipher, EventDispatcher } from "@larksuiteoapi/node-sdk";
 import { z } from "zod";
+import { parseJson } from "./message.ts";
 
 export interface WebhookParts {
   readonly dispatcher: EventDispatcher;
@@ -82,15 +83,6 @@ function decrypted(cipher: AESCipher, text: string): unknown {
   } catch {
     // Sealed with another key, or not sealed at all.
     return null;
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
   }
 }
 

@@ -2,13 +2,16 @@
  * What every backend needs of the host: a Node, a home with room, file watches, a clock.
  */
 
-import { accessSync, constants, existsSync, readFileSync, statfsSync } from "node:fs";
-import { dirname } from "node:path";
+import { existsSync, mkdtempSync, readFileSync, rmdirSync, statfsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { Settings } from "../../config/settings.ts";
+import { errnoOf } from "../../workspace/disk/trouble.ts";
 import type { Finding } from "./finding.ts";
 
 /** Below this a few builds inside sandboxes fill the disk. */
 const FREE_BYTES_WANTED = 2 * 1024 ** 3;
+/** Below this there is no room for the store and its log. */
+const FREE_BYTES_NEEDED = 16 * 1024 ** 2;
 const FREE_INODES_WANTED = 50_000;
 /** Each sandbox that watches files takes one instance; editors and bundlers take more. */
 const INOTIFY_INSTANCES_WANTED = 512;
@@ -29,22 +32,27 @@ export function hostFindings({ home, store }: Settings): readonly Finding[] {
   return findings.filter((finding) => finding !== null);
 }
 
+/** Tried, not asked: root may write everywhere by the rules of access, and still not in /proc or on a read-only disk. */
 function homeFinding(home: string): Finding {
   const existing = nearestExisting(home);
   try {
-    accessSync(existing, constants.W_OK | constants.X_OK);
+    rmdirSync(mkdtempSync(join(existing, ".sandlot-doctor-")));
     return { name: "home", status: "ok", detail: existing === home ? home : `${home} (will be made)` };
-  } catch {
+  } catch (error) {
     const fix = "set SANDLOT_HOME to a directory that this account can write";
-    return { name: "home", status: "fail", detail: `${existing} cannot be written`, fix };
+    return { name: "home", status: "fail", detail: `${existing} cannot be written (${errnoOf(error) ?? error})`, fix };
   }
 }
 
 function diskFinding(home: string): Finding {
   const { bavail, bsize, ffree, files } = statfsSync(nearestExisting(home));
   const freeBytes = bavail * bsize;
-  const detail = `${(freeBytes / 1024 ** 3).toFixed(1)} GiB free`;
+  const detail =
+    freeBytes < 1024 ** 3
+      ? `${(freeBytes / 1024 ** 2).toFixed(1)} MiB free`
+      : `${(freeBytes / 1024 ** 3).toFixed(1)} GiB free`;
   const fix = "free space, or set SANDLOT_HOME to a file system that has more";
+  if (freeBytes < FREE_BYTES_NEEDED) return { name: "disk", status: "fail", detail, fix };
   if (freeBytes < FREE_BYTES_WANTED) return { name: "disk", status: "warn", detail, fix };
   // Some file systems have no fixed number of inodes and say 0.
   if (files > 0 && ffree < FREE_INODES_WANTED) {

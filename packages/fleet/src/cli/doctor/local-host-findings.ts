@@ -1,8 +1,7 @@
-/** What the local backend uses of this machine beside what a start needs: ways out, control groups, disk budgets. */
+/** What the local backend uses of this machine beside what a start needs: ways out, control groups. */
 
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { describeDisk } from "../../backends/local/limits/describe.ts";
 import type { Environment } from "../../config/variables.ts";
 import type { Finding } from "./finding.ts";
 
@@ -11,7 +10,7 @@ const NETWORK_PROGRAMS = { ip: "iproute2", unshare: "util-linux", nsenter: "util
 const OPEN_PROGRAMS = { slirp4netns: "slirp4netns" } as const;
 
 export function localHostFindings(environment: Environment): readonly Finding[] {
-  return [controlGroupFinding(), diskLimitFinding(), networkFinding(environment), openNetworkFinding(environment)];
+  return [controlGroupFinding(), networkFinding(environment), openNetworkFinding(environment)];
 }
 
 function controlGroupFinding(): Finding {
@@ -20,11 +19,6 @@ function controlGroupFinding(): Finding {
   if (existsSync("/sys/fs/cgroup/memory")) return { name, status: "ok", detail: "version 1" };
   const fix = "mount them, or run where they are; limits are then per process (rlimits)";
   return { name, status: "warn", detail: "none are mounted", fix };
-}
-
-function diskLimitFinding(): Finding {
-  const { by, says } = describeDisk();
-  return { name: "disk limit", status: "ok", detail: `${says} (by ${by})` };
 }
 
 function networkFinding(environment: Environment): Finding {

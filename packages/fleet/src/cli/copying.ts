@@ -1,0 +1,145 @@
+/**
+ * Files and whole directories, copied between this machine and a sandbox.
+ *
+ * Invariants
+ * - Where a copy goes is as `cp -r` has it: into a directory that exists or is written with a slash at its end, under the name it
+ *   had; otherwise to the very name that was given.
+ * - A file of this machine is replaced whole or not at all. In the sandbox, writing is atomic by itself.
+ * - What is neither file nor directory inside a directory (links, sockets, devices) is left out and told, so nothing is followed
+ *   out of the directory that was named.
+ * - Names that come from a sandbox lead nowhere but below the directory that the copy goes to.
+ */
+
+import { randomUUID } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join, posix } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { type FileStat, type Sandbox, SandlotError } from "@sandlot/contract";
+import { onThisMachine } from "./host-trouble.ts";
+
+/** A copy under way, and in the end what came of it. */
+export interface Copy {
+  readonly from: string;
+  /** Where it really went. */
+  to: string;
+  files: number;
+  sizeBytes: number;
+  readonly leftOut: string[];
+}
+
+export function beginCopy(from: string, to: string): Copy {
+  return { from, to, files: 0, sizeBytes: 0, leftOut: [] };
+}
+
+/** Refuses what cannot be copied before a sandbox is asked for. */
+export async function checkSource(from: string): Promise<void> {
+  const found = await onThisMachine("from", from, () => stat(from));
+  if (!found.isFile() && !found.isDirectory())
+    throw new SandlotError("invalid_request", { field: "from", problem: `${from} is neither a file nor a directory` });
+}
+
+/** The same for where it goes: a directory that is written with a slash is made, any other must be there. */
+export async function checkDestination(to: string): Promise<void> {
+  if (to.endsWith("/")) await onThisMachine("to", to, () => mkdir(to, { recursive: true }));
+  else await onThisMachine("to", dirname(to), () => stat(dirname(to)));
+}
+
+export async function copyIn(sandbox: Sandbox, copy: Copy, signal: AbortSignal): Promise<void> {
+  const target = withoutSlash(copy.to);
+  const there = await sandbox.files.stat(target).catch(() => null);
+  const isInto = copy.to.endsWith("/") || there?.kind === "directory";
+  // Resolved, because `.` and `..` are names of nothing.
+  const name = basename(await onThisMachine("from", copy.from, () => realpath(copy.from)));
+  copy.to = isInto ? posix.join(target, name) : target;
+  await putIn(sandbox, copy, copy.from, copy.to, signal);
+}
+
+async function putIn(sandbox: Sandbox, copy: Copy, from: string, to: string, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const found = await onThisMachine("from", from, () => stat(from));
+  if (!found.isDirectory()) {
+    const content = counted(createReadStream(from), copy, signal);
+    await onThisMachine("from", from, () => sandbox.files.upload(to, content, { mode: found.mode & 0o777 }));
+    copy.files += 1;
+    return;
+  }
+  await sandbox.files.mkdir(to);
+  for (const entry of await onThisMachine("from", from, () => readdir(from, { withFileTypes: true }))) {
+    const path = join(from, entry.name);
+    if (entry.isFile() || entry.isDirectory()) await putIn(sandbox, copy, path, posix.join(to, entry.name), signal);
+    else copy.leftOut.push(path);
+  }
+}
+
+export async function copyOut(sandbox: Sandbox, from: string, copy: Copy, signal: AbortSignal): Promise<void> {
+  const found = await sandbox.files.stat(from);
+  if (await isDirectory(copy.to)) copy.to = join(copy.to, posix.basename(from));
+  if (found.kind === "directory") await takeDirectory(sandbox, copy, from, copy.to, signal);
+  else await takeFile(sandbox, copy, found, copy.to, signal);
+}
+
+async function takeDirectory(sandbox: Sandbox, copy: Copy, from: string, to: string, signal: AbortSignal) {
+  await onThisMachine("to", to, () => mkdir(to, { recursive: true }));
+  const { entries, truncated } = await sandbox.files.list(from);
+  if (truncated) {
+    const problem = `${from} has more than ${entries.length} entries; pack it in the sandbox (tar) and copy the archive`;
+    throw new SandlotError("invalid_request", { field: "from", problem });
+  }
+  for (const entry of entries) {
+    const name = nameBelow(from, entry.path);
+    if (entry.kind === "directory") await takeDirectory(sandbox, copy, entry.path, join(to, name), signal);
+    else if (entry.kind === "file") await takeFile(sandbox, copy, entry, join(to, name), signal);
+    else copy.leftOut.push(entry.path);
+  }
+}
+
+/** Written under another name first: a copy that breaks off must not look like the whole. */
+async function takeFile(sandbox: Sandbox, copy: Copy, found: FileStat, to: string, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const content = Readable.from(counted(sandbox.files.download(found.path), copy, signal));
+  await onThisMachine("to", to, async () => {
+    const target = await plainTarget(to);
+    if (target === null) return await pipeline(content, createWriteStream(to), { signal });
+    const draft = join(dirname(target), `.sandlot-draft-${randomUUID()}`);
+    try {
+      await pipeline(content, createWriteStream(draft, { flags: "wx", mode: found.mode & 0o777 }), { signal });
+      await rename(draft, target);
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+  });
+  copy.files += 1;
+}
+
+/** The file behind a link, or the name of one to be; `null` for a device or a pipe, which has to be written as it is. */
+async function plainTarget(path: string): Promise<string | null> {
+  const found = await stat(path).catch(() => null);
+  if (found === null) return path;
+  return found.isFile() || found.isDirectory() ? realpath(path) : null;
+}
+
+function nameBelow(directory: string, path: string): string {
+  const name = posix.basename(path);
+  if (posix.join(directory, name) === path && name !== "..") return name;
+  throw new SandlotError("invalid_path", { path, problem: `it is not in ${directory}` });
+}
+
+async function* counted(content: AsyncIterable<Uint8Array>, copy: Copy, signal: AbortSignal) {
+  for await (const piece of content) {
+    signal.throwIfAborted();
+    copy.sizeBytes += piece.byteLength;
+    yield piece;
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => null);
+  return found?.isDirectory() === true;
+}
+
+export function withoutSlash(path: string): string {
+  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
+}

@@ -1,0 +1,90 @@
+/** The commands that serve others: `serve`, `mcp`, and `keys` for whoever may ask. */
+
+import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
+import { type Command, Option } from "commander";
+import { packageVersion } from "../../package-version.ts";
+import type { McpCommandOptions } from "../mcp-command.ts";
+import type { ServeCommandOptions } from "../serve-command.ts";
+import { EXIT_CODES } from "../terminal.ts";
+import { type Around, examples, wholeNumber } from "./around.ts";
+
+const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
+
+export function addServiceCommands(program: Command, around: Around): void {
+  const { terminal, signal, json } = around;
+  program
+    .command("serve")
+    .description("serve the fleet over HTTP until interrupted; sandboxes stay for the next one")
+    .option("--host <address>", "where to listen; loopback unless configured")
+    .option("-p, --port <number>", "0 takes any free port", wholeNumber)
+    .option("--behind-proxy", "a proxy in front terminates TLS; needed beyond loopback without TLS of our own")
+    .option("--destroy", "at the end stop the sandboxes that nobody else holds")
+    .addOption(new Option("--log-level <level>", "of the log on standard error").choices(LOG_LEVELS).default("warn"))
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText(
+      "after",
+      examples("sandlot serve", "sandlot serve --port 0 --json", "sandlot serve --host 0.0.0.0 --behind-proxy"),
+    )
+    .action(async (options: Omit<ServeCommandOptions, "json">) => {
+      const { serveCommand } = await import("../serve-command.ts");
+      await serveCommand(terminal, { ...options, json }, signal);
+    });
+  program
+    .command("mcp")
+    .description("serve a sandbox's tools to a coding agent over standard input and output")
+    .option("-t, --thread <id>", "the conversation; default one of its own for each connection")
+    .option("-u, --user <id>", "whose conversation")
+    .option("--tools <names>", "only these, separated by commas", (text: string) => text.split(","))
+    .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot mcp -t t1", "claude mcp add sandlot -- sandlot mcp"))
+    .action(async (options: McpCommandOptions) => {
+      const { mcpCommand } = await import("../mcp-command.ts");
+      await mcpCommand(terminal, packageVersion(), options, signal);
+    });
+  addKeyCommands(program.command("keys").description("who may ask a gateway"), around);
+}
+
+function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void {
+  keys
+    .command("create")
+    .description("make a key; it is shown this once")
+    .addOption(
+      new Option("--scope <scope>", "user (one user's threads), platform (acts for users), operator (everything)")
+        .choices(KEY_SCOPES)
+        .makeOptionMandatory(),
+    )
+    .option("--user <id>", "whose threads a key of scope user reaches")
+    .option("--label <text>", "what lists call it")
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot keys create --scope user --user alice --json",
+        "sandlot keys create --scope platform --label 'our web site'",
+      ),
+    )
+    .action(async (options: { scope: KeyScope; user?: string; label?: string; config?: string }) => {
+      const { createKey } = await import("../key-commands.ts");
+      await createKey(terminal, { ...options, json });
+    });
+  keys
+    .command("list")
+    .description("list keys, never their values")
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot keys list"))
+    .action(async (options: { config?: string }) => {
+      const { listKeys } = await import("../key-commands.ts");
+      await listKeys(terminal, { ...options, json });
+    });
+  keys
+    .command("revoke")
+    .description("end a key")
+    .argument("<id>", "as `keys list` shows it")
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot keys revoke 0368792c1285"))
+    .action(async (id: string, options: { config?: string }) => {
+      const { revokeKey } = await import("../key-commands.ts");
+      ending.exitCode = (await revokeKey(terminal, id, { ...options, json })) ? EXIT_CODES.ok : EXIT_CODES.failed;
+    });
+}
