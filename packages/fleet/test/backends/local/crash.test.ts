@@ -4,6 +4,8 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { PATIENCE } from "./limits/stage.ts";
 import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
@@ -33,6 +35,15 @@ it(`everything that ${KILLS} killed fleets were making is found and removed`, { 
     expect(running).toBeGreaterThan(0);
   }),
 );
+
+it("what a fleet was killed over while it removed it goes at the next look of another one", () =>
+  onStage(async ({ backend, signal }, { home, fleetId }) => {
+    const going = join(home, fleetId, "objects", ".going-0123456789abcdef0123-1");
+    mkdirSync(going);
+    writeFileSync(join(going, "object.json"), "{}");
+    await backend.list({ consistent: false }, signal);
+    expect(existsSync(going)).toBe(false);
+  }));
 
 async function killedFleet(settings: string, afterMs: number): Promise<void> {
   const args = ["--conditions=sandlot-source", PROGRAM, settings, JSON.stringify(await daemonFiles())];

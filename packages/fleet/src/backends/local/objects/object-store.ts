@@ -147,23 +147,25 @@ export class ObjectStore {
   }
 
   async names(): Promise<readonly ObjectName[]> {
-    const names = (await readdir(this.#layout.objects)).filter((name) => !name.startsWith("."));
+    const entries = await readdir(this.#layout.objects);
+    // Whoever was removing these may have been killed over it, and removing them twice does no harm.
+    for (const name of entries) if (name.startsWith(GOING)) await this.#removeGoing(name);
+    const names = entries.filter((name) => !name.startsWith("."));
     if (this.#known.size > names.length) this.#forgetOthers(new Set(names));
     return names;
   }
 
   /** Forgets the object. Only when nothing of it is left. */
   async forget(name: ObjectName): Promise<void> {
-    const going = join(this.#layout.objects, GOING + name);
     try {
-      await rename(objectDirectory(this.#layout, name), going);
+      await rename(objectDirectory(this.#layout, name), join(this.#layout.objects, GOING + name));
     } catch (error) {
       // Gone, or somebody else is at it.
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "ENOENT" && code !== "ENOTEMPTY" && code !== "EEXIST") throw error;
     }
     this.#known.delete(name);
-    await rm(going, { recursive: true, force: true });
+    await this.#removeGoing(GOING + name);
   }
 
   /** Removes what somebody who died was about to write or to remove. */
@@ -173,6 +175,10 @@ export class ObjectStore {
       if (name.startsWith(GOING) || (name.startsWith(COMING) && (await this.#isAbandoned(path, name, nowMs))))
         await rm(path, { recursive: true, force: true });
     }
+  }
+
+  #removeGoing(name: string): Promise<void> {
+    return rm(join(this.#layout.objects, name), { recursive: true, force: true });
   }
 
   #read(name: ObjectName, directory: string): Pick<LocalObject, "ref" | "record" | "process"> | null {
