@@ -38,7 +38,11 @@ export interface SandboxdFiles {
 export function sandboxdFiles(): SandboxdFiles {
   const beside = (name: string): string => fileURLToPath(new URL(`../dist/${name}`, import.meta.url));
   const pty = beside("pty.node");
-  return { bundle: SANDBOXD_FILE, supervisor: beside("supervisor.sh"), pty: existsSync(pty) ? pty : null };
+  return {
+    bundle: SANDBOXD_FILE,
+    supervisor: beside("supervisor.sh"),
+    pty: existsSync(pty) ? pty : null,
+  };
 }
 
 /** What to run as the first process of a sandbox. All paths as they are inside. */
@@ -49,10 +53,22 @@ export function supervisedCommand(paths: {
   /** Default `/bin/sh`. */
   readonly shell?: string;
 }): readonly string[] {
-  return [paths.shell ?? "/bin/sh", paths.supervisor, paths.node, paths.bundle];
+  return [paths.shell ?? "/bin/sh", paths.supervisor, paths.node, ...SANDBOXD_NODE_FLAGS, paths.bundle];
 }
 
 /** A configuration as the daemon reads it: one line, and of the token only what it takes to check one. */
 export function configText({ token, ...config }: DaemonConfig): string {
   return `${JSON.stringify({ ...config, tokenHash: createHash("sha256").update(token).digest("hex") })}\n`;
 }
+
+/**
+ * How its Node is started. Every command is a fork of the daemon, and a fork costs what the daemon has in memory, and more
+ * where its threads have run on another processor: a sixth of a command's time. (`--single-threaded` would do the same, but
+ * Node then throws away what it has compiled ahead, and starts half as fast again.)
+ */
+export const SANDBOXD_NODE_FLAGS: readonly string[] = [
+  "--single-threaded-gc",
+  "--no-concurrent-recompilation",
+  "--v8-pool-size=1",
+  "--max-semi-space-size=1",
+];

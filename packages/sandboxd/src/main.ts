@@ -65,7 +65,7 @@ async function main(): Promise<void> {
     ...{ execs, sessions, terminals },
     ...practice,
   });
-  void rehearse(practised.http, execs, server.isInUse);
+  void rehearse(practised.http, server.isInUse);
 
   const end = async (): Promise<void> => {
     for (const where of [config.listen, config.aioListen])

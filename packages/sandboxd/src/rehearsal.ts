@@ -3,15 +3,15 @@
  * shortly after it has announced itself, so that its first caller finds it warm.
  *
  * Invariants
- * - It is nobody's activity, nobody's exec, and reaches nothing that counts: requests are asked of a server that nobody
- *   else can reach, with credentials of its own, and commands are forgotten.
+ * - It is nobody's activity and reaches nothing that counts: all of it is asked of a server that nobody else can reach, with
+ *   credentials of its own. Its commands are in the same table as everybody's, but not listed, and forgotten at their end.
  * - Whoever comes first goes first. Once somebody has asked, nothing more is rehearsed.
  */
 
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { sleep } from "./clock.ts";
-import type { ExecTable } from "./exec/exec-table.ts";
+import { REHEARSED_EXEC } from "./exec/exec-table.ts";
 import type { Secret } from "./wire/credentials.ts";
 import { sha256 } from "./wire/sha256.ts";
 
@@ -22,7 +22,7 @@ const PAUSE_MS = 1;
 /** Until what answers a request is compiled. More would still run when the next one comes, and take the processor from him. */
 const ROUNDS = 12;
 /** Commands are dearer, and less of their time is ours. */
-const COMMAND_ROUNDS = 3;
+const COMMAND_ROUNDS = 6;
 const TOKEN = "-";
 
 /** What the server that is practised with answers to. */
@@ -32,16 +32,19 @@ export const REHEARSED: Secret & { readonly sandboxId: string } = {
   tokenHash: sha256(TOKEN),
 };
 
-export async function rehearse(practised: Server, execs: ExecTable, isInUse: () => boolean): Promise<void> {
+/** `practised` answers to `REHEARSED`. */
+export async function rehearse(practised: Server, isInUse: () => boolean): Promise<void> {
   await sleep(BEGIN_AFTER_MS);
   for (let round = 0; round < ROUNDS; round++) {
     const [generation, next] = [round, round + 1];
+    const exec = (command: string | readonly string[], cwd: string) => () =>
+      ask(practised, next, "/sandlot/exec", { execId: REHEARSED_EXEC, command, cwd });
     const requests = [
       () => ask(practised, generation, "/sandlot/rebind", { generation: next, token: TOKEN, hold: true }),
       // A command that is refused at its last step, because its directory is missing.
-      () => ask(practised, next, "/sandlot/exec", { execId: TOKEN, command: ["/bin/true"], cwd: "/-" }),
+      exec(["/bin/true"], "/-"),
     ];
-    const commands = [() => execs.rehearse(["/bin/true"]), () => execs.rehearse("true")];
+    const commands = [exec(["/bin/true"], "/"), exec("true", "/")];
     for (const step of requests) if (!isInUse()) await step();
     await sleep(PAUSE_MS);
     for (const step of round < COMMAND_ROUNDS ? commands : []) {

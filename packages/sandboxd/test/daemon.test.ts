@@ -213,10 +213,10 @@ describe("a daemon that waits", () => {
     const file = join(temporaryDirectory(), "runs");
     const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; exec "$@"`, "sh"];
     const { socketPath } = await startDaemon({ config: { commandPrefix } });
-    // Two commands in each of three rounds, and the end of the last line.
+    // Two commands in each of six rounds, and the end of the last line.
     await expect
       .poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0), { timeout: 20_000 })
-      .toBe(7);
+      .toBe(13);
     expect((await ask({ socketPath }, "/sandlot/execs")).body).toEqual([]);
     expect((await ask({ socketPath }, "/sandlot/activity")).body).toMatchObject({ runningExecs: 0 });
     // The same goes before whatever is asked for.

@@ -15,9 +15,10 @@ import { SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
+import { ConnectionLost, Connections } from "./connections.ts";
 import type { Hold } from "./hold.ts";
 import { renewReplySchema } from "./replies.ts";
-import { ConnectionLost, makeConnections, Wire } from "./wire.ts";
+import { Wire } from "./wire.ts";
 
 /** After a broken request, how long the held connection may take to show that the daemon is gone. */
 const DEATH_SHOWS_MS = 200;
@@ -68,7 +69,7 @@ export class Calls {
     if (this.#hold.ended() === "no") return work(this.wire);
     const { error, restarted } = await this.#whyEnded();
     if (!restarted) throw error;
-    this.#afterRestart ??= new Wire(this.wire.target, makeConnections({ keep: false }));
+    this.#afterRestart ??= new Wire(this.wire.target, new Connections({ keep: false }));
     return work(this.#afterRestart);
   }
 
@@ -109,7 +110,7 @@ export class Calls {
 
   /** On connections of its own: a kept one may have belonged to a run that has ended. */
   async #ask(): Promise<{ run: string } | SandlotError | "nobody" | "late"> {
-    const wire = new Wire(this.wire.target, makeConnections({ keep: false }));
+    const wire = new Wire(this.wire.target, new Connections({ keep: false }));
     const until = this.world.monotonicMs() + RESTART_SHOWS_MS;
     while (this.world.monotonicMs() < until) {
       try {

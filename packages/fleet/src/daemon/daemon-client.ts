@@ -6,10 +6,11 @@ import type { Duplex } from "node:stream";
 import { type DaemonActivity, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 import { Calls } from "./calls.ts";
+import { Connections } from "./connections.ts";
 import { DaemonSandbox } from "./daemon-sandbox.ts";
 import { type Hold, holdBy, openHold } from "./hold.ts";
 import { activitySchema, nothingSchema, renewReplySchema } from "./replies.ts";
-import { type Connections, type DaemonTarget, makeConnections, Wire } from "./wire.ts";
+import { type DaemonTarget, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
 
@@ -52,7 +53,7 @@ export class DaemonAttachment {
     to: DaemonTarget,
     world: World,
     signal?: AbortSignal,
-    connections: Connections = makeConnections(),
+    connections: Connections = new Connections(),
   ): Promise<DaemonAttachment> {
     const wire = new Wire(to, connections);
     const { generation, token } = to;
@@ -107,14 +108,21 @@ export async function rebindDaemon(
   await once(from, signal, (wire) => wire.post(nothingSchema, "/sandlot/rebind", { generation, token }, signal));
 }
 
-/** Connects ahead to a daemon that somebody will use soon: once to hold it, and once for what is asked first. */
+/** Until the daemon's way from a connection to an answer is compiled: whoever comes first does not wait for that. */
+const AHEAD_ROUNDS = 12;
+
+/** Connects ahead to a daemon that somebody will use soon: one connection to hold it, and one for what is asked first. */
 export async function connectAhead(target: DaemonTarget): Promise<Connections> {
-  const connections = makeConnections();
+  const connections = new Connections();
   const wire = new Wire(target, connections);
-  const ask = () => wire.post(renewReplySchema, "/sandlot/renew", {});
+  const renewed = async () => {
+    const answer = await wire.open({ method: "POST", path: "/sandlot/renew" });
+    // A connection is kept once its answer was read.
+    await answer.toArray();
+  };
   try {
-    // At the same time, so that there is a connection for each.
-    await Promise.all([ask(), ask()]);
+    for (let round = 0; round < AHEAD_ROUNDS; round++)
+      await Promise.all([renewed(), wire.post(renewReplySchema, "/sandlot/renew", {})]);
     return connections;
   } catch (error) {
     wire.close();

@@ -12,11 +12,11 @@ import type {
   WaitForOutputReply,
 } from "@sandlot/contract";
 import type { Calls } from "./calls.ts";
+import { ConnectionLost } from "./connections.ts";
 import { encode } from "./encoding.ts";
 import { type Offsets, readFrames } from "./frames.ts";
 import { lostEnd } from "./lost.ts";
 import * as replies from "./replies.ts";
-import { ConnectionLost } from "./wire.ts";
 
 /** A follower connects again this often in a row without getting anything. */
 const FOLLOW_RETRIES_MAX = 3;

@@ -7,9 +7,10 @@
 
 import type { Terminal, TerminalOutput } from "@sandlot/contract";
 import type { RawData, WebSocket } from "ws";
+import { ConnectionLost } from "./connections.ts";
 import { encode } from "./encoding.ts";
 import { errorOf, parseReply, terminalNoticeSchema } from "./replies.ts";
-import { ConnectionLost, type Wire } from "./wire.ts";
+import type { Wire } from "./wire.ts";
 
 /** A reader is told of progress this often at most; a fraction of the window, so that output never stops for it. */
 const ACKNOWLEDGE_BYTES = 32 * 1024;

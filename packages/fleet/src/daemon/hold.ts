@@ -4,8 +4,9 @@
 
 import type { IncomingMessage } from "node:http";
 import { SandlotError } from "@sandlot/contract";
+import { ConnectionLost } from "./connections.ts";
 import { holdGreetingSchema } from "./replies.ts";
-import { ConnectionLost, type Wire } from "./wire.ts";
+import type { Wire } from "./wire.ts";
 
 export interface Hold {
   /** The daemon's pid, in its own namespace. */

@@ -4,8 +4,9 @@
  */
 
 import type { Duplex } from "node:stream";
+import { ConnectionLost } from "./connections.ts";
 import { nothingSchema, parseReply, thrownError } from "./replies.ts";
-import { type Call, ConnectionLost, type Wire } from "./wire.ts";
+import type { Call, Wire } from "./wire.ts";
 
 const HEADER_BYTES = 4;
 /** How much may wait here for the daemon. */

@@ -5,14 +5,13 @@
  * that the network has: which of both is the caller's to find out (`ConnectionLost`).
  */
 
-import { Agent, type IncomingMessage, type RequestOptions, request } from "node:http";
+import { type IncomingMessage, type RequestOptions, request } from "node:http";
 import { connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
+import { Connections, type DaemonAddress, lost } from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
-
-export type DaemonAddress = { readonly path: string } | { readonly host: string; readonly port: number };
 
 export interface DaemonTarget {
   readonly address: DaemonAddress;
@@ -21,11 +20,6 @@ export interface DaemonTarget {
   readonly token: string;
   /** Asks the engine, where no answer by itself does not say that it has ended. */
   readonly isDead?: () => Promise<boolean>;
-}
-
-/** There was no answer. Says nothing about whether the request took effect. */
-export class ConnectionLost extends Error {
-  override readonly name = "ConnectionLost";
 }
 
 export interface Call {
@@ -38,28 +32,19 @@ export interface Call {
   readonly repeatable?: boolean;
 }
 
-/** Connections to one daemon, kept for whoever asks next. */
-export type Connections = Agent;
-
 /** Two full rings of output, each byte escaped, and something to spare. No honest answer is longer. */
 const REPLY_MAX_BYTES = 160 * 1024 * 1024;
-const TOO_LONG = "the daemon's answer is longer than any may be";
-const PLACE_MIN_BYTES = 64 * 1024;
-/** Connections kept for later; each costs both sides a few kilobytes. */
-const IDLE_CONNECTIONS_MAX = 16;
-
-/** With `keep: false` each request has one of its own, and nobody has to close them. */
-export function makeConnections({ keep } = { keep: true }): Connections {
-  return new Agent({ keepAlive: keep, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo" });
-}
-
+const REFUSAL_MAX_BYTES = 1024 * 1024;
+const CRLF = "\r\n";
 export class Wire {
   readonly target: DaemonTarget;
   readonly #connections: Connections;
   readonly #where: RequestOptions;
+  /** Of every question that is asked without node:http. */
+  readonly #head: string;
 
   /** With `connections` that are there already, or its own. */
-  constructor(target: DaemonTarget, connections: Connections = makeConnections()) {
+  constructor(target: DaemonTarget, connections: Connections = new Connections()) {
     const { address } = target;
     if ("path" in address && Buffer.byteLength(address.path) > SOCKET_PATH_MAX_BYTES) {
       const problem = `the socket path ${address.path} has more than ${SOCKET_PATH_MAX_BYTES} bytes`;
@@ -67,15 +52,19 @@ export class Wire {
     }
     this.target = target;
     this.#connections = connections;
+    const headers = {
+      [DAEMON_HEADERS.sandboxId]: target.sandboxId,
+      [DAEMON_HEADERS.generation]: String(target.generation),
+      [DAEMON_HEADERS.token]: target.token,
+    };
     this.#where = {
       ...("path" in address ? { socketPath: address.path } : { host: address.host, port: address.port }),
-      agent: connections,
-      headers: {
-        [DAEMON_HEADERS.sandboxId]: target.sandboxId,
-        [DAEMON_HEADERS.generation]: String(target.generation),
-        [DAEMON_HEADERS.token]: target.token,
-      },
+      agent: connections.agent,
+      headers,
     };
+    this.#head = ["Host: sandbox", ...Object.entries(headers).map(([name, value]) => headerLine(name, value)), ""].join(
+      CRLF,
+    );
   }
 
   /** A question with a JSON answer. */
@@ -91,7 +80,14 @@ export class Wire {
 
   /** A question whose answer is taken whole. */
   async bytes(call: Call, maxBytes = REPLY_MAX_BYTES): Promise<Buffer> {
-    return collect(await this.open(call), maxBytes);
+    const { method, path, query, body, signal } = call;
+    signal?.throwIfAborted();
+    const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;
+    const head = `${method} ${path}${search(query)} HTTP/1.1${CRLF}${this.#head}${length}${CRLF}`;
+    const { address } = this.target;
+    const answer = await this.#connections.ask(address, { head, body, answerMaxBytes: maxBytes, signal });
+    if (answer.status === 200) return answer.body;
+    throw errorOf(answer.status, answer.body);
   }
 
   /** A question whose answer is read as it comes. An error answer is thrown. */
@@ -99,7 +95,7 @@ export class Wire {
     const response = await this.#send(call);
     const status = response.statusCode ?? 0;
     if (status === 200) return response;
-    throw errorOf(status, await collect(response, REPLY_MAX_BYTES));
+    throw errorOf(status, await collect(response));
   }
 
   /** What a connection that becomes something else than HTTP begins with. */
@@ -135,7 +131,7 @@ export class Wire {
         resolve(socket);
       });
       outgoing.once("response", (response) => {
-        collect(response, REPLY_MAX_BYTES).then((body) => reject(errorOf(response.statusCode ?? 0, body)), reject);
+        collect(response).then((body) => reject(errorOf(response.statusCode ?? 0, body)), reject);
       });
       outgoing.once("error", (error) => reject(lost(error)));
       outgoing.end();
@@ -169,36 +165,26 @@ export class Wire {
   }
 }
 
-/** An announced length is filled in place; a large answer is not held twice. */
-function collect(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
+/** A refusal, whole. */
+function collect(response: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const announced = Number(response.headers["content-length"] ?? Number.NaN);
-    const place = announced <= maxBytes && announced > PLACE_MIN_BYTES ? Buffer.allocUnsafeSlow(announced) : null;
     const parts: Buffer[] = [];
     let size = 0;
-    let ended = false;
     response.on("data", (chunk: Buffer) => {
-      if (place === null) parts.push(chunk);
-      else chunk.copy(place, size);
+      parts.push(chunk);
       size += chunk.length;
-      if (size > maxBytes) response.destroy(new SandlotError("internal", { problem: TOO_LONG }));
+      if (size > REFUSAL_MAX_BYTES) response.destroy(new Error("the daemon's refusal has no end"));
     });
-    response.on("end", () => {
-      ended = true;
-      const [only] = parts;
-      if (!response.complete) reject(lost(new Error("the answer was cut off")));
-      else resolve(place ?? (parts.length === 1 && only !== undefined ? only : Buffer.concat(parts, size)));
-    });
-    response.on("error", (error) => reject(error instanceof SandlotError ? error : lost(error)));
-    // Every answer closes in the end; an error for each would cost more than reading it.
-    response.on("close", () => {
-      if (!ended) reject(lost(new Error("the answer was cut off")));
-    });
+    response.on("end", () => resolve(Buffer.concat(parts, size)));
+    response.on("error", (error) => reject(lost(error)));
+    response.on("close", () => reject(lost(new Error("the answer was cut off"))));
   });
 }
 
-function lost(error: Error): ConnectionLost {
-  return new ConnectionLost(error.message, { cause: error });
+/** Ids and tokens are ours; a line break in one would make two headers of it. */
+function headerLine(name: string, value: string): string {
+  if (/[\r\n]/.test(value)) throw new SandlotError("internal", { problem: `a line break in ${name}` });
+  return `${name}: ${value}`;
 }
 
 function search(query: Call["query"]): string {

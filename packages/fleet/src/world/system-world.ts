@@ -2,7 +2,7 @@
  * The real machine. The one file of the fleet that asks for the time, sets a timer or draws a random number.
  */
 
-import { randomBytes } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { performance } from "node:perf_hooks";
 import type { Liveness, ProcessIdentity, World } from "./world.ts";
@@ -18,10 +18,26 @@ export function systemWorld(): World {
       return { cancel: () => clearTimeout(timeout) };
     },
     random: Math.random,
-    randomHex: (bytes) => randomBytes(bytes).toString("hex"),
+    randomHex,
     identity,
     processLiveness: (other) => processLiveness(identity, other),
   };
+}
+
+/** Drawn ahead, many ids at a time: each draw by itself is a call to the kernel. What was given out is wiped. */
+const drawn = Buffer.allocUnsafeSlow(1_024);
+let used = drawn.length;
+
+function randomHex(bytes: number): string {
+  if (bytes > drawn.length) return randomFillSync(Buffer.allocUnsafeSlow(bytes)).toString("hex");
+  if (used + bytes > drawn.length) {
+    randomFillSync(drawn);
+    used = 0;
+  }
+  const text = drawn.toString("hex", used, used + bytes);
+  drawn.fill(0, used, used + bytes);
+  used += bytes;
+  return text;
 }
 
 function ownIdentity(): ProcessIdentity {

@@ -34,6 +34,8 @@ export interface Resident {
 }
 
 const RETRY_AFTER_MS = 500;
+/** What a command is called that nobody has asked for: it is never listed. */
+export const REHEARSED_EXEC = "\0rehearsed";
 
 /** Ended execs that callers may come again for; together they hold at most this much output. */
 const REMEMBERED_MAX = 256;
@@ -70,15 +72,6 @@ export class ExecTable {
 
   prepare(): void {
     this.#fifos.prepare();
-  }
-
-  /** Runs a command that nobody asked for and forgets it. */
-  async rehearse(command: string | readonly string[]): Promise<void> {
-    await this.#fifos.settled();
-    const call = { execId: "", repeatable: false, command, cwd: "/", hasStdin: false };
-    const exec = new Exec(this.#around, "rehearsal", "", call, null);
-    await exec.closed;
-    exec.result();
   }
 
   /** What every command of this sandbox is started with. */
@@ -127,7 +120,8 @@ export class ExecTable {
   /** What runs, then what is remembered, the oldest first. */
   list(): ExecInfo[] {
     const all = new Set([...this.#remembered.values(), ...this.#open.values()]);
-    return [...all].map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
+    const asked = [...all].filter(({ id }) => id !== REHEARSED_EXEC);
+    return asked.map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
   }
 
   peek(execId: string): Exec | undefined {

@@ -2,7 +2,7 @@
 # The first process of a sandbox: it starts sandboxd, waits for whatever loses its parent, and starts sandboxd again when
 # something has killed it.
 #
-#   sh supervisor.sh <node under another name> <sandboxd.cjs>
+#   sh supervisor.sh <node under another name> <its flags> <sandboxd.cjs>
 #
 # As pid 1 of its pid namespace it is out of reach of `kill -9 -1`, and a shell is a hundredth of a Node. Descriptors:
 #   3  the configuration, one line, read once and then kept in this shell's memory

@@ -122,7 +122,7 @@ export class ContainerGuards {
 
   #limit(name: ObjectName, sandbox: Sandbox, { group, guard }: Guarded): Sandbox {
     return limitedSandbox(sandbox, group, guard, {
-      onEnd: () => this.#watch.look(name),
+      onEnd: (hits) => this.#watch.look(name, hits),
       onFileLimit: (because) => this.#watch.note(name, "disk", because),
     });
   }

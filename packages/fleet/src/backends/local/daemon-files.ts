@@ -9,7 +9,7 @@
 
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { SandboxdFiles } from "@sandlot/sandboxd";
+import { SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
 import { DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./bubblewrap/arguments.ts";
 import type { Binding } from "./mounts.ts";
 
@@ -41,5 +41,5 @@ const SETPRIV = "/usr/bin/setpriv";
 export function daemonCommand(): readonly string[] {
   // Where there is no setpriv, a sandbox whose waiting process was killed is found by its own process, as ever.
   const endWithParent = existsSync(SETPRIV) ? [SETPRIV, "--pdeathsig", "KILL", "--"] : [];
-  return [...endWithParent, "/bin/sh", "-c", SCRIPT, SUPERVISOR, RUNTIME, BUNDLE];
+  return [...endWithParent, "/bin/sh", "-c", SCRIPT, SUPERVISOR, RUNTIME, ...SANDBOXD_NODE_FLAGS, BUNDLE];
 }

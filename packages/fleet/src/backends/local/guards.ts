@@ -82,7 +82,7 @@ export class Guards {
   limited(object: LocalObject, sandbox: Sandbox): Sandbox {
     const { name } = object;
     return limitedSandbox(sandbox, this.#limits.open(name), this.watch(object), {
-      onEnd: () => this.#watch.look(name),
+      onEnd: (hits) => this.#watch.look(name, hits),
       onFileLimit: (because) => this.#watch.note(name, "disk", because),
     });
   }

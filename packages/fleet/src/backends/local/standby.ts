@@ -87,7 +87,6 @@ export class Standby {
 
   /** Blanks that another process has ended. */
   #forgetEnded(): void {
-    for (const [name, { freeSockets, sockets }] of this.#waiting)
-      if (Object.keys(freeSockets).length === 0 && Object.keys(sockets).length === 0) this.#waiting.delete(name);
+    for (const [name, connections] of this.#waiting) if (connections.isEmpty) this.#waiting.delete(name);
   }
 }

@@ -94,7 +94,7 @@ export class DiskWorkspaces implements Workspaces {
       homes.checkFence(thread, spot);
       const free = this.#moves.freeSlot(slot);
       if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
-      homes.open(thread, spot);
+      homes.open(thread, spot, free);
       this.#moves.putIn(thread, spot.generation, free, homes.spare(free) ?? homes.draft(thread));
     });
   }
@@ -195,9 +195,11 @@ export class DiskWorkspaces implements Workspaces {
     generation: Generation,
     options: { readonly mountPoints?: readonly MountPoint[] } = {},
   ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
-    const { homes, layout, markers, slots, trash } = this.#parts;
+    const { homes, layout, locks, markers, slots, trash } = this.#parts;
     const place = slotPlace(sandboxId, generation);
     const name = place.slice("slot:".length);
+    // Whoever gets the blank does not wait for them then.
+    locks.openSome();
     return this.#locked([name], place, () => {
       if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
       try {

@@ -18,7 +18,7 @@
 import { closeSync, constants, openSync, readdirSync, renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, ThreadKey } from "@sandlot/contract";
-import { isMissing } from "./trouble.ts";
+import { isMissing, statIfThere } from "./trouble.ts";
 
 export interface Fence {
   readonly generation: Generation;
@@ -37,6 +37,8 @@ export interface Tenant {
 
 interface NameRecord<Value> {
   read(directory: string): Value | null;
+  /** Makes the file ahead, under a name that says nothing yet: naming it takes less than making it. */
+  prepare(directory: string): void;
   write(directory: string, value: Value): void;
   drop(directory: string): void;
 }
@@ -68,8 +70,9 @@ interface NameRecordKind<Value> {
 }
 
 function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
-  const current = (directory: string): { name: string; parts: readonly string[] } | null => {
-    for (const name of namesIn(directory)) {
+  const nameless = `${prefix}-`;
+  const current = (names: readonly string[]): { name: string; parts: readonly string[] } | null => {
+    for (const name of names) {
       const match = name.startsWith(prefix) ? pattern.exec(name.slice(prefix.length)) : null;
       if (match !== null) return { name, parts: match.slice(1) };
     }
@@ -77,25 +80,32 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
   };
   return {
     read(directory) {
-      const found = current(directory);
+      const found = current(namesIn(directory));
       return found === null ? null : parse(found.parts);
     },
+    prepare: (directory) => make(join(directory, nameless)),
     write(directory, value) {
-      const before = current(directory)?.name;
+      const names = namesIn(directory);
+      const before = current(names)?.name ?? names.find((name) => name === nameless);
       const after = `${prefix}${format(value)}`;
       if (before === after) return;
-      if (before === undefined)
-        closeSync(openSync(join(directory, after), constants.O_CREAT | constants.O_EXCL, 0o600));
+      if (before === undefined) make(join(directory, after));
       else renameSync(join(directory, before), join(directory, after));
     },
     drop(directory) {
-      const found = current(directory);
+      const found = current(namesIn(directory));
       if (found !== null) unlinkSync(join(directory, found.name));
     },
   };
 }
 
+function make(path: string): void {
+  closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL, 0o600));
+}
+
 function namesIn(directory: string): readonly string[] {
+  // A thread that comes for the first time has none.
+  if (statIfThere(directory) === undefined) return [];
   try {
     return readdirSync(directory);
   } catch (error) {

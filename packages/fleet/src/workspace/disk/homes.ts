@@ -26,11 +26,11 @@ import {
 import { z } from "zod";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
-import { FENCE } from "./fence.ts";
+import { FENCE, TENANT } from "./fence.ts";
 import type { Layout } from "./layout.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
-import { errnoOf, unlessMissing } from "./trouble.ts";
+import { errnoOf, statIfThere, unlessMissing } from "./trouble.ts";
 
 export interface Owner {
   readonly user: UserId;
@@ -47,6 +47,10 @@ export interface Identified {
 const owner = z.object({ user: z.string(), thread: z.string() });
 const NAMES = "names.json";
 
+function namesOf({ user, thread }: Owner): string {
+  return JSON.stringify({ user, thread });
+}
+
 export class Homes {
   readonly #layout: Layout;
   readonly #trash: Trash;
@@ -61,7 +65,7 @@ export class Homes {
   }
 
   has(thread: ThreadKey): boolean {
-    return unlessMissing(() => lstatSync(this.#layout.userData(thread))) !== undefined;
+    return statIfThere(this.#layout.userData(thread)) !== undefined;
   }
 
   isStale(thread: ThreadKey, generation: Generation): boolean {
@@ -90,19 +94,29 @@ export class Homes {
     return at === undefined || at === "home" || at === "none" ? null : at;
   }
 
-  /** Makes the place for a thread, and writes down whose it is. */
-  open(thread: ThreadKey, whose: Owner | null): void {
+  /** Makes the place for a thread, and writes down whose it is. One that was made ahead with a slot is taken instead. */
+  open(thread: ThreadKey, whose: Owner | null, slot: string | null = null): void {
     const home = this.#layout.home(thread);
+    if (whose !== null && slot !== null && this.#takeSpareHome(slot, home, whose)) return;
     try {
       mkdirSync(home, 0o700);
       chmodSync(home, this.#passable);
     } catch (error) {
       if (errnoOf(error) !== "EEXIST") throw error;
     }
-    if (whose === null || unlessMissing(() => lstatSync(join(home, NAMES))) !== undefined) return;
+    if (whose === null || statIfThere(join(home, NAMES)) !== undefined) return;
     const draft = join(home, `${NAMES}.draft`);
-    writeFileSync(draft, JSON.stringify({ user: whose.user, thread: whose.thread }), { mode: 0o600 });
+    writeFileSync(draft, namesOf(whose), { mode: 0o600 });
     renameSync(draft, join(home, NAMES));
+  }
+
+  /** Under the thread's lock nobody makes a home between the look and the move. */
+  #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
+    const spare = this.#layout.spareHome(slot);
+    if (statIfThere(home) !== undefined || statIfThere(spare) === undefined) return false;
+    writeFileSync(join(spare, NAMES), namesOf(whose), { mode: 0o600 });
+    renameSync(spare, home);
+    return true;
   }
 
   /** An empty workspace that was made ahead; `undefined` when there is none. Nobody but the fleet has reached it. */
@@ -110,9 +124,15 @@ export class Homes {
     return unlessMissing(() => this.#identity(this.#layout.spare(slot)));
   }
 
-  /** Makes one, for a slot that was just made. */
+  /** Makes one, and what goes with it, for a slot that was just made. */
   makeSpare(slot: string): void {
     makeTree(this.#layout.spare(slot), this.#account);
+    const home = this.#layout.spareHome(slot);
+    mkdirSync(home, 0o700);
+    writeFileSync(join(home, NAMES), "", { mode: 0o600 });
+    FENCE.prepare(home);
+    TENANT.prepare(this.#layout.slot(slot));
+    chmodSync(home, this.#passable);
   }
 
   /** An empty workspace, still out of reach: the caller renames it to where it belongs. */
@@ -135,7 +155,7 @@ export class Homes {
   sweepAside(thread: ThreadKey, world: DraftWorld): void {
     const home = this.#layout.home(thread);
     for (const name of unlessMissing(() => readdirSync(home)) ?? []) {
-      const stats = isDraft(name) ? unlessMissing(() => lstatSync(join(home, name))) : undefined;
+      const stats = isDraft(name) ? statIfThere(join(home, name)) : undefined;
       if (stats !== undefined && isAbandoned(name, stats.mtimeMs, world))
         this.#trash.throwAway(join(home, name), thread);
     }
@@ -189,7 +209,7 @@ export class Homes {
   /** Whether a thread was purged, and nobody has come for it since `before` (Unix milliseconds). */
   isOver(thread: ThreadKey, before: number): boolean {
     const home = this.#layout.home(thread);
-    const stats = unlessMissing(() => lstatSync(home));
+    const stats = statIfThere(home);
     return stats !== undefined && stats.mtimeMs < before && FENCE.read(home)?.at === "none" && !this.has(thread);
   }
 

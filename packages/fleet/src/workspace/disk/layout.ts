@@ -8,6 +8,7 @@
  *   homes/<threadKey>/.sandlot-draft-*     a copy of another thread's workspace that is being made (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
  *   slots/<sandboxId>-<generation>/spare   an empty workspace, for a thread that has none
+ *   slots/<sandboxId>-<generation>/home    a home without a thread, for one that has none either
  *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
  *   markers/<sandboxId>/<generation>.json
@@ -75,6 +76,11 @@ export class Layout {
   /** An empty workspace for a thread that has none, out of the sandbox's reach. */
   spare(name: string): string {
     return join(this.slot(name), "spare");
+  }
+
+  /** A home that is nobody's yet. */
+  spareHome(name: string): string {
+    return join(this.slot(name), "home");
   }
 
   mnt(name: string): string {

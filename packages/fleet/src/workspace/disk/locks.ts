@@ -14,7 +14,7 @@
 import { createHash } from "node:crypto";
 import { closeSync, constants, openSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
-import type { DatabaseSync } from "node:sqlite";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { SandlotError } from "@sandlot/contract";
 import { openDatabase, troubleOf } from "../../store/sqlite/driver.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -26,12 +26,20 @@ const DATABASES = 64;
 /** A holder is done within a fraction of this; only one that was stopped (SIGSTOP) keeps others waiting so long. */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 2;
+/** A few milliseconds. */
+const OPENED_AT_ONCE = 8;
+
+interface Lock {
+  readonly database: DatabaseSync;
+  readonly take: StatementSync;
+  readonly giveBack: StatementSync;
+}
 
 export class DiskLocks {
   readonly #directory: string;
   readonly #world: World;
   readonly #patienceMs: number;
-  readonly #databases = new Map<number, DatabaseSync>();
+  readonly #locks = new Map<number, Lock>();
 
   constructor(directory: string, world: World, patienceMs: number = PATIENCE_MS) {
     this.#directory = directory;
@@ -50,7 +58,7 @@ export class DiskLocks {
         try {
           return work();
         } finally {
-          for (const database of taken) database.exec("ROLLBACK");
+          for (const lock of taken) lock.giveBack.run();
         }
       }
       if (this.#world.monotonicMs() >= deadline)
@@ -59,20 +67,29 @@ export class DiskLocks {
     }
   }
 
-  close(): void {
-    for (const database of this.#databases.values()) database.close();
-    this.#databases.clear();
+  /** Opens some that are not open yet, for a process that will soon need most of them. */
+  openSome(): void {
+    for (let number = 0, opened = 0; number < DATABASES && opened < OPENED_AT_ONCE; number++) {
+      if (this.#locks.has(number)) continue;
+      this.#lock(number);
+      opened++;
+    }
   }
 
-  #tryAll(numbers: readonly number[]): readonly DatabaseSync[] | null {
-    const taken: DatabaseSync[] = [];
+  close(): void {
+    for (const { database } of this.#locks.values()) database.close();
+    this.#locks.clear();
+  }
+
+  #tryAll(numbers: readonly number[]): readonly Lock[] | null {
+    const taken: Lock[] = [];
     for (const number of numbers) {
       try {
-        const database = this.#database(number);
-        database.exec("BEGIN IMMEDIATE");
-        taken.push(database);
+        const lock = this.#lock(number);
+        lock.take.run();
+        taken.push(lock);
       } catch (error) {
-        for (const database of taken) database.exec("ROLLBACK");
+        for (const lock of taken) lock.giveBack.run();
         const trouble = troubleOf(error);
         if (trouble?.kind === "busy") return null;
         throw trouble === null ? error : this.#unavailable(`a lock cannot be had: ${trouble.problem}`);
@@ -81,14 +98,15 @@ export class DiskLocks {
     return taken;
   }
 
-  #database(number: number): DatabaseSync {
-    const known = this.#databases.get(number);
+  #lock(number: number): Lock {
+    const known = this.#locks.get(number);
     if (known !== undefined) return known;
     const database = openDatabase(fileOf(this.#directory, number));
     // Waiting inside SQLite would stop the event loop; we wait outside. And a journal would be a file for each lock.
     database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
-    this.#databases.set(number, database);
-    return database;
+    const lock = { database, take: database.prepare("BEGIN IMMEDIATE"), giveBack: database.prepare("ROLLBACK") };
+    this.#locks.set(number, lock);
+    return lock;
   }
 
   #unavailable(problem: string): SandlotError {

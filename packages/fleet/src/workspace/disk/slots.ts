@@ -27,7 +27,7 @@ import { SandlotError } from "@sandlot/contract";
 import { fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
 import { TENANT, type Tenant } from "./fence.ts";
 import { ACP_LINK, ACP_TARGET, type Layout, parseSlotName, USER_DATA } from "./layout.ts";
-import { errnoOf, unlessMissing } from "./trouble.ts";
+import { errnoOf, statIfThere, unlessMissing } from "./trouble.ts";
 
 /** Something that a sandbox mounts below `/mnt`: an engine needs a name there to mount it on. */
 export interface MountPoint {
@@ -156,7 +156,7 @@ function search<T>(
 
 /** A tree of nothing but empty directories and empty files, such as mount points are. */
 function isBare(path: string, depth: number): boolean {
-  const stats = unlessMissing(() => lstatSync(path));
+  const stats = statIfThere(path);
   if (stats === undefined) return true;
   if (stats.isFile()) return stats.size === 0;
   const descriptor = depth > 0 ? openDirectory(path) : undefined;
@@ -210,9 +210,9 @@ function makeMountPoint(mnt: string, { path, kind }: MountPoint): void {
 }
 
 function isDirectory(path: string): boolean {
-  return unlessMissing(() => lstatSync(path))?.isDirectory() === true;
+  return statIfThere(path)?.isDirectory() === true;
 }
 
 function exists(path: string): boolean {
-  return unlessMissing(() => lstatSync(path)) !== undefined;
+  return statIfThere(path) !== undefined;
 }

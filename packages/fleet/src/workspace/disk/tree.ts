@@ -6,12 +6,12 @@
  * - What is made is made out of every sandbox's reach, and has its owner and mode before it is moved anywhere.
  */
 
-import { chmodSync, chownSync, closeSync, fstatSync, lstatSync, mkdirSync, openSync, renameSync } from "node:fs";
+import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
 import { ACP_DIRECTORY } from "./layout.ts";
-import { errnoOf, unlessMissing } from "./trouble.ts";
+import { errnoOf, statIfThere } from "./trouble.ts";
 
 /** Whom workspaces belong to; `null` when sandboxes run as the fleet's own account. */
 export type Account = { readonly uid: number; readonly gid: number } | null;
@@ -37,7 +37,7 @@ export function repairTree(path: string, account: Account): void {
   try {
     for (const name of DIRECTORIES) {
       const directory = fdPath(descriptor, name);
-      if (unlessMissing(() => lstatSync(directory)) === undefined) makeDirectory(directory, DIRECTORY_MODE, account);
+      if (statIfThere(directory) === undefined) makeDirectory(directory, DIRECTORY_MODE, account);
     }
   } finally {
     closeSync(descriptor);

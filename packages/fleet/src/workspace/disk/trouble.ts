@@ -2,6 +2,7 @@
  * What the errors of system calls mean.
  */
 
+import { lstatSync, type Stats } from "node:fs";
 import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
 
@@ -27,6 +28,11 @@ export function unlessMissing<T>(call: () => T): T | undefined {
     if (isMissing(error)) return undefined;
     throw error;
   }
+}
+
+/** What is at a path; `undefined` when nothing is. Making an error for that, the usual answer, takes longer than the look. */
+export function statIfThere(path: string): Stats | undefined {
+  return unlessMissing(() => lstatSync(path, { throwIfNoEntry: false }));
 }
 
 /** The codes that carry a path and nothing else. */

@@ -10,16 +10,25 @@ import type { Generation, SandboxId } from "@sandlot/contract";
 import { expect, it } from "vitest";
 import type { Place } from "../../../src/backend/backend.ts";
 import { ensureBound } from "../../../src/workspace/binding.ts";
+import { slotNameOf } from "../../../src/workspace/disk/layout.ts";
 import { Ground, isRoot, outcomeOf } from "./ground.ts";
 
 it("a full disk says so, leaves nothing half-made, and is no trouble any more when there is room", async (context) => {
   if (!isRoot) return context.skip("only root can mount");
   const root = mkdtempSync(join(tmpdir(), "sandlot-disk-"));
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,nr_inodes=160", "sandlot-test", root]);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "sandlot-test", root]);
   const ground = new Ground(root);
   try {
     const key = ground.newKey();
     const { spot } = await ground.slotFor(key);
+    const { spot: whole } = await ground.slotFor(ground.newKey());
+    const slot = slotNameOf(spot.place) ?? "";
+    for (const ahead of [
+      ground.layout.spare(slot),
+      ground.layout.spareHome(slot),
+      join(ground.layout.slot(slot), "tenant.-"),
+    ])
+      rmSync(ahead, { recursive: true });
     const filler = join(root, "filler");
     mkdirSync(filler);
     const fill = () => {
@@ -27,6 +36,8 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
     };
     expect(fill).toThrow("ENOSPC");
     const bind = () => outcomeOf(ensureBound(ground.workspaces, spot));
+    // All of it was made ahead.
+    expect(await ensureBound(ground.workspaces, whole)).toBe("new");
     const prepare = () => outcomeOf(ground.workspaces.prepareHome(ground.marker(key)));
     // With one more inode each time, it fails at every point where it can.
     for (let freed = 0; freed < 4; freed++) {
@@ -40,7 +51,7 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
     const later = { ...spot, generation: ground.nextGeneration() };
     expect(await ensureBound(ground.workspaces, later)).toBe("new");
     expect(await ground.note(key)).toBe("");
-    expect(ground.names("markers")).toEqual([spot.sandboxId]);
+    expect(ground.names("markers")).toEqual([spot.sandboxId, whole.sandboxId].sort());
   } finally {
     ground.dispose();
     execFileSync("umount", [root]);

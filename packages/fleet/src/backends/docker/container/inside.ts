@@ -10,6 +10,7 @@
  */
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { ANNOUNCE_FD } from "./announcement.ts";
 
 const OURS = "/run/sandlot";
@@ -61,7 +62,7 @@ export function firstCommand(brought: boolean, imageNames: readonly string[], sa
   const node = brought
     ? [at(RUNTIME.loader), "--argv0", "sandboxd", "--library-path", at(RUNTIME.libraries), at(RUNTIME.node)]
     : [`${INSIDE.temporary}/${RUNTIME.node}`];
-  return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), ...node, at(RUNTIME.bundle)];
+  return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), ...node, ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
 }
 
 const PLAIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -3,7 +3,7 @@
  * a few microseconds, so they are synchronous.
  */
 
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** What one version of control groups does its own way. Paths of groups are relative to the version's mount points. */
@@ -76,10 +76,29 @@ export function readNumber(directory: string | null, file: string): number | nul
   return Number.isFinite(value) && value < UNLIMITED_FROM ? value : null;
 }
 
-/** A line `name value` of a file of such lines. */
+/** A line `name value` of a short file of such lines. Some are read with every command, so it is done with few steps. */
 export function readCounter(directory: string | null, file: string, name: string): number | null {
-  const found = new RegExp(`^${name} (\\d+)$`, "m").exec(read(directory, file) ?? "")?.[1];
-  return found === undefined ? null : Number(found);
+  const text = directory === null ? null : readShort(`${directory}/${file}`);
+  if (text === null) return null;
+  const at = text.startsWith(`${name} `) ? 0 : text.indexOf(`\n${name} `) + 1;
+  if (at === 0 && !text.startsWith(`${name} `)) return null;
+  const value = Number.parseInt(text.slice(at + name.length + 1), 10);
+  return Number.isNaN(value) ? null : value;
+}
+
+/** One for all: nothing else runs between a read and the use of what it has read. */
+const shortFile = Buffer.allocUnsafeSlow(4_096);
+
+function readShort(path: string): string | null {
+  let fd: number | null = null;
+  try {
+    fd = openSync(path, "r");
+    return shortFile.toString("latin1", 0, readSync(fd, shortFile, 0, shortFile.length, null));
+  } catch {
+    return null;
+  } finally {
+    if (fd !== null) closeSync(fd);
+  }
 }
 
 export function readPids(directory: string): readonly number[] {

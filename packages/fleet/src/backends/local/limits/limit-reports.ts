@@ -19,8 +19,8 @@ export interface Mark {
 
 /** Who else wants to know what a command ran into, when it has ended. */
 export interface ReportListener {
-  /** A command has ended: the counters may have grown. */
-  readonly onEnd?: () => void;
+  /** A command has ended, and this is what was counted until then. */
+  readonly onEnd?: (hits: LimitHits) => void;
   /** The kernel has refused room for a file, which nobody counts. */
   readonly onFileLimit?: (because: string) => void;
 }
@@ -92,13 +92,14 @@ export class LimitReports {
 
   /** A line of its own, behind whatever was written last. */
   #lineFor(before: Mark, outcome: Outcome, stderr: string): string | null {
-    this.#listener.onEnd?.();
-    const problem = this.#problemOf(before, outcome, stderr);
+    const hits = this.#group.hits();
+    this.#listener.onEnd?.(hits);
+    const problem = this.#problemOf(before, hits, outcome, stderr);
     if (problem === null) return null;
     return `${stderr === "" || stderr.endsWith("\n") ? "" : "\n"}sandlot: ${problem}\n`;
   }
 
-  #problemOf(before: Mark, outcome: Outcome, stderr: string): string | null {
+  #problemOf(before: Mark, hits: LimitHits, outcome: Outcome, stderr: string): string | null {
     const guard = this.#guard;
     if (guard !== null && guard.stopCount !== before.stopCount) return guard.says;
     if (guard !== null && (hitFile(outcome, stderr) || (!isGood(outcome) && guard.hasRefused(stderr)))) {
@@ -106,7 +107,7 @@ export class LimitReports {
       if (saysOfFile !== null) this.#listener.onFileLimit?.(saysOfFile);
       return saysOfFile;
     }
-    const hit = limitHit(before.hits, this.#group.hits());
+    const hit = limitHit(before.hits, hits);
     return hit === null ? null : explainHit(this.#group, hit);
   }
 }

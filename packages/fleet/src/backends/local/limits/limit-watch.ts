@@ -48,10 +48,10 @@ export class LimitWatch {
     this.#watched.delete(name);
   }
 
-  /** Looks at one sandbox now. One that nobody watches is fine. */
-  look(name: string): void {
+  /** Looks at one sandbox now, or at what somebody has just seen there. One that nobody watches is fine. */
+  look(name: string, seen?: LimitHits): void {
     const watched = this.#watched.get(name);
-    if (watched !== undefined) this.#look(watched);
+    if (watched !== undefined) this.#look(watched, seen);
   }
 
   /** For what nobody counts: a disk budget. What goes on within a second is told once. */
@@ -76,10 +76,10 @@ export class LimitWatch {
     this.#timer = this.#world.timer(LOOK_EVERY_MS, next, { background: true });
   }
 
-  #look(watched: Watched): void {
+  #look(watched: Watched, seen?: LimitHits): void {
     const { group } = watched;
     if (!group.isCounted) return;
-    const { oomKills, pidsRefusals } = group.hits();
+    const { oomKills, pidsRefusals } = seen ?? group.hits();
     // The group is gone, and the sandbox with it.
     if (oomKills === null && pidsRefusals === null) this.forget(group.name);
     if (oomKills !== null) this.#compare(watched, "oomKills", oomKills, "memory");

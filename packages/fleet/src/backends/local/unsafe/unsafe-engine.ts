@@ -8,6 +8,7 @@
 import { chmodSync, chownSync, mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { BASE_ENVIRONMENT } from "../bubblewrap/arguments.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
@@ -54,8 +55,9 @@ export class UnsafeEngine implements Engine {
       ...spec.blueprint.environment,
       [OBJECT_VARIABLE]: name,
     };
+    const started = [runtime, ...SANDBOXD_NODE_FLAGS, daemon.bundle, "--config-fd", String(FD.config)];
     return {
-      command: [...group.startPrefix, ...dropTo(account), runtime, daemon.bundle, "--config-fd", String(FD.config)],
+      command: [...group.startPrefix, ...dropTo(account), ...started],
       environment: { TMPDIR: join(place, "daemon"), [OBJECT_VARIABLE]: name },
       config: { environment, defaultCwd: map.toHost(DEFAULT_CWD), ownsPidNamespace: false },
       init: "child",
