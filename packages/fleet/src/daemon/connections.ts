@@ -38,6 +38,7 @@ export interface Question {
 
 /** Connections kept for later; each costs both sides a few kilobytes. */
 const IDLE_MAX = 16;
+const PROBE_AFTER_MS = 30_000;
 /** Sent as one piece with the head: copying costs less than a second piece. */
 const ONE_PIECE_MAX_BYTES = 16 * 1024;
 
@@ -105,6 +106,8 @@ class Line {
     this.#socket = socket;
     this.#events = events;
     socket.setNoDelay(true);
+    // Over a network: a peer that went away without a word is noticed by the kernel, in its own time.
+    socket.setKeepAlive(true, PROBE_AFTER_MS);
     socket.on("data", (chunk: Buffer) => this.#take(chunk));
     socket.on("error", (error) => this.#fail(lost(error)));
     socket.on("close", () => {

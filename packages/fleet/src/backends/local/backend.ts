@@ -42,7 +42,7 @@ import { Guards } from "./guards.ts";
 import { lazyLimits } from "./lazy-limits.ts";
 import { type Limits, openLimits, ProjectQuotas } from "./limits/index.ts";
 import { Maker } from "./maker.ts";
-import { type ParsedRef, parseRef } from "./objects/engine-ref.ts";
+import { notOurs, type ParsedRef, parseRef } from "./objects/engine-ref.ts";
 import { makeLayout } from "./objects/layout.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
@@ -318,7 +318,7 @@ class LocalBackend implements Backend {
 
   #parse(ref: EngineRef): ParsedRef {
     const parsed = parseRef(ref);
-    if (parsed === null) throw new SandlotError("sandbox_not_found", { id: ref });
+    if (parsed === null) throw notOurs(ref);
     return parsed;
   }
 

@@ -1,6 +1,6 @@
 /**
- * One home, first with the local backend, then with an engine: threads that have a sandbox of the other kind are told so, nobody
- * is ended for it, and their workspaces come over.
+ * One home, with the local backend and then with an engine, or the other way round: threads that have a sandbox of the other
+ * kind are told so, nobody is ended for it, and their workspaces come over.
  */
 
 import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -50,6 +50,39 @@ describeOnEngine("a home that was the local backend's", (_onEngine, { host, imag
       expect(moved).toMatchObject({ note: "kept\n", kind: "restored" });
       expect(moved.generation).toBeGreaterThan(generation);
       await fleet.destroy({ thread: "t" }, { purge: true });
+    });
+  });
+});
+
+describeOnEngine("a home that was an engine's", (_onEngine, { host, image }) => {
+  it("says whose a sandbox is, and leaves it to the backend that can end it", { timeout: 120_000 }, async () => {
+    const home = mkdtempSync(join(tmpdir(), "sl-other-"));
+    chmodSync(home, 0o755);
+    const common = { home, fleetId: `other-${world.randomHex(3)}`, housekeepingIntervalMs: 200 };
+    const local: FleetConfig = { ...common, backend: "local" };
+    const docker: FleetConfig = { ...common, backend: "docker", docker: { host, image, pull: "never" } };
+    onTestFinished(async () => {
+      await using(docker, (fleet) => fleet.destroy({ thread: "t" }, { force: true, purge: true }));
+      rmSync(home, { recursive: true, force: true });
+    });
+    const generation = await using(docker, (fleet) => write(fleet, "kept"));
+    await using(local, async (fleet) => {
+      const refused = await fleet.acquire({ thread: "t" }).catch((error: unknown) => error);
+      expect(isSandlotError(refused, "sandbox_unreachable") && refused.details.problem).toMatch(/engine.*docker/);
+      await new Promise((resolve) => setTimeout(resolve, 600));
+      expect((await fleet.find({ thread: "t" }))?.state).toBe("parked");
+    });
+    expect(await using(docker, (fleet) => read(fleet))).toMatchObject({ generation, note: "kept\n", kind: "same" });
+    // An end that only the engine can confirm is not claimed: the record stays until it has.
+    await using(local, async (fleet) => {
+      await expect(fleet.destroy({ thread: "t" })).rejects.toThrow();
+      expect((await fleet.find({ thread: "t" }))?.state).toBe("stopping");
+    });
+    await using(docker, async (fleet) => {
+      await expect.poll(() => fleet.find({ thread: "t" }), { timeout: 30_000 }).toBeNull();
+      const next = await read(fleet);
+      expect(next).toMatchObject({ note: "kept\n", kind: "restored" });
+      expect(next.generation).toBeGreaterThan(generation);
     });
   });
 });

@@ -6,7 +6,7 @@
  * An object that was found before it had a process keeps being found by its name alone.
  */
 
-import type { EngineRef } from "@sandlot/contract";
+import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { ProcessId } from "../engine/process-table.ts";
 import type { ObjectName } from "./layout.ts";
 
@@ -18,6 +18,9 @@ export interface ParsedRef {
 
 const NONE = "-";
 const NAME_PATTERN = /^[A-Za-z0-9_-]+$/;
+/** How engines are referred to: an id of theirs, and the same name of an object. */
+const ENGINE_PATTERN = /^[^/]+\/([A-Za-z0-9_-]+)-\d+$/;
+const RETRY_AFTER_MS = 5_000;
 
 export function formatRef(
   name: ObjectName,
@@ -35,4 +38,15 @@ export function parseRef(ref: EngineRef): ParsedRef | null {
   if (pid === NONE) return { name, bootId: null, process: null };
   if (!/^[1-9]\d*$/.test(pid) || !/^\d+$/.test(startTime)) return null;
   return { name, bootId, process: { pid: Number(pid), startTime } };
+}
+
+/** What to say of a reference that is none of this backend's: a fleet may have been configured for an engine before. */
+export function notOurs(ref: EngineRef): SandlotError {
+  const sandboxId = ENGINE_PATTERN.exec(ref)?.[1];
+  if (sandboxId === undefined) return new SandlotError("sandbox_not_found", { id: ref });
+  const problem =
+    "an engine has made it, and this fleet is configured for local now; set `backend` to docker again, to use it or to end " +
+    "it with `sandlot rm`, which keeps the thread's workspace";
+  const details = { sandboxId: sandboxId as SandboxId, problem, retryAfterMs: RETRY_AFTER_MS };
+  return new SandlotError("sandbox_unreachable", details);
 }
