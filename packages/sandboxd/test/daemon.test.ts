@@ -208,6 +208,11 @@ describe("the start", () => {
   });
 });
 
+test("nothing of the daemon's own loads node:crypto, which would be a tenth of its start", async () => {
+  // What serves WebSockets does, when the first terminal is attached to; it calls it by its short name.
+  expect(readFileSync(await daemonFile(), "utf8")).not.toContain('"node:crypto"');
+});
+
 describe("a daemon that waits", () => {
   test("rehearses its first call, which is nobody's", async () => {
     const file = join(temporaryDirectory(), "runs");

@@ -9,12 +9,12 @@
  *   DELETE /v1/file/watch/{id}          by each who has set it up
  */
 
-import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { dirname } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
 import { monotonicMs, wallMs } from "../clock.ts";
 import { checkPath } from "../files/paths.ts";
+import { randomDigits } from "../random.ts";
 import { sendJson } from "../wire/body.ts";
 import { sendDetail } from "./answers.ts";
 import { Fields } from "./fields.ts";
@@ -57,7 +57,7 @@ export function watchRoutes(): AioRoutes {
     if (watches.size >= WATCHES_MAX)
       throw new Refused(429, { code: "WATCH_LIMIT_EXCEEDED", message: `max watcher limit reached (${WATCHES_MAX})` });
     if (statOf(wish.path) === undefined) throw new Refused(400, `path '${wish.path}' does not exist`);
-    const watch = new FileWatch(randomBytes(6).toString("hex"), wish);
+    const watch = new FileWatch(randomDigits(12), wish);
     watches.set(watch.id, watch);
     return { watch, reused: false };
   };

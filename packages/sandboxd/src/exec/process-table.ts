@@ -17,7 +17,8 @@
  * Without /proc (macOS) only the process group is known.
  */
 
-import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readSync } from "node:fs";
+import { randomDigits } from "../random.ts";
 import { badgeOf, readBadge } from "./badge.ts";
 
 export interface ProcessRow {
@@ -66,7 +67,7 @@ export class ProcessTable {
 
   constructor(ownsPidNamespace: boolean) {
     this.#ownsPidNamespace = ownsPidNamespace;
-    this.#prefix = `${process.pid}.${salt()}.`;
+    this.#prefix = `${process.pid}.${randomDigits(8)}.`;
   }
 
   marker(key: string): string {
@@ -261,14 +262,5 @@ function readProc(path: string): Buffer | null {
     return null;
   } finally {
     closeSync(fd);
-  }
-}
-
-/** A few digits that nobody can guess. Loading `node:crypto` for them would slow every start. */
-export function salt(): string {
-  try {
-    return readFileSync("/proc/sys/kernel/random/uuid", "latin1").slice(0, 8);
-  } catch {
-    return process.hrtime.bigint().toString(36);
   }
 }

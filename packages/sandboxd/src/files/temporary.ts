@@ -3,14 +3,14 @@
  * watching. What a killed daemon left behind is an ordinary file, which is shown and can be removed.
  */
 
-import { randomBytes } from "node:crypto";
+import { randomDigits } from "../random.ts";
 import { join } from "./paths.ts";
 
 const underWay = new Set<string>();
 
 /** Runs work with a path in `directory` that nobody else uses. Whoever puts something there takes it away again. */
 export async function withTemporary<T>(directory: string, work: (path: string) => Promise<T>): Promise<T> {
-  const name = `.sandboxd-${randomBytes(8).toString("hex")}.tmp`;
+  const name = `.sandboxd-${randomDigits(16)}.tmp`;
   underWay.add(name);
   try {
     return await work(join(directory, name));

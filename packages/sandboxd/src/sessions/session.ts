@@ -18,7 +18,8 @@ import { checkDirectory } from "../exec/command.ts";
 import { endTree } from "../exec/end-tree.ts";
 import type { ExecTable, Resident } from "../exec/exec-table.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
-import { type ExecTrace, MARKER_NAME, type ProcessRow, salt } from "../exec/process-table.ts";
+import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
+import { randomDigits } from "../random.ts";
 import { CommandOutput } from "./command-output.ts";
 import { noPipes, type ShellEnd, ShellProcess } from "./shell.ts";
 import { programFor } from "./shell-script.ts";
@@ -48,7 +49,7 @@ export class Session implements Resident {
   readonly #startCwd: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly #createdAt = wallMs();
-  readonly #nonce = salt();
+  readonly #nonce = randomDigits(8);
   #cwd: string;
   #shell: ShellProcess | null = null;
   #shellTicks = 0;
