@@ -14,14 +14,7 @@ function uuid(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/uuid", "latin1");
   } catch {
-    // No Linux. What such a name is for there can be guessed, but not twice the same.
-    const chance = [process.hrtime.bigint().toString(16), ...Array.from({ length: 3 }, eightDigits)].join("");
-    return chance.slice(-32);
+    // No Linux. What such digits are for there can be guessed, but they are not the same twice: the last ones change first.
+    return [...process.hrtime.bigint().toString(16)].reverse().join("").padEnd(32, "0");
   }
-}
-
-function eightDigits(): string {
-  return Math.floor((1 + Math.random()) * 2 ** 32)
-    .toString(16)
-    .slice(1);
 }
