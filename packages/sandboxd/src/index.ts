@@ -38,11 +38,7 @@ export interface SandboxdFiles {
 export function sandboxdFiles(): SandboxdFiles {
   const beside = (name: string): string => fileURLToPath(new URL(`../dist/${name}`, import.meta.url));
   const pty = beside("pty.node");
-  return {
-    bundle: SANDBOXD_FILE,
-    supervisor: beside("supervisor.sh"),
-    pty: existsSync(pty) ? pty : null,
-  };
+  return { bundle: SANDBOXD_FILE, supervisor: beside("supervisor.sh"), pty: existsSync(pty) ? pty : null };
 }
 
 /** What to run as the first process of a sandbox. All paths as they are inside. */
@@ -64,7 +60,7 @@ export function configText({ token, ...config }: DaemonConfig): string {
 /**
  * How its Node is started. Every command is a fork of the daemon, and a fork costs what the daemon has in memory, and more
  * where its threads have run on another processor: a sixth of a command's time. (`--single-threaded` would do the same, but
- * Node then throws away what it has compiled ahead, and starts half as fast again.)
+ * Node then throws away what it has compiled ahead, and takes half as long again to start.)
  */
 export const SANDBOXD_NODE_FLAGS: readonly string[] = [
   "--single-threaded-gc",

@@ -20,12 +20,8 @@ describeOnEngine("a home that was another backend's", (_onEngine, { host, image 
   it("says whose a sandbox is, ends it only when it is told to, and takes the workspace over", {
     timeout: 120_000,
   }, async () => {
-    const home = mkdtempSync(join(tmpdir(), "sl-other-"));
-    chmodSync(home, 0o755);
-    const common = { home, fleetId: `other-${world.randomHex(3)}`, housekeepingIntervalMs: 200 };
-    const local: FleetConfig = { ...common, backend: "local" };
-    const docker: FleetConfig = { ...common, backend: "docker", docker: { host, image, pull: "never" } };
-    const objects = () => readdirSync(join(home, common.fleetId, "objects"));
+    const { home, fleetId, local, docker } = oneHome({ host, image });
+    const objects = () => readdirSync(join(home, fleetId, "objects"));
     onTestFinished(async () => {
       // Nothing of a test that has failed stays.
       if (objects().length > 0) await using(local, (fleet) => fleet.destroy({ thread: "t" }, { force: true }));
@@ -56,11 +52,7 @@ describeOnEngine("a home that was another backend's", (_onEngine, { host, image 
   it("and the other way round says whose it is, and leaves it to the backend that can end it", {
     timeout: 120_000,
   }, async () => {
-    const home = mkdtempSync(join(tmpdir(), "sl-other-"));
-    chmodSync(home, 0o755);
-    const common = { home, fleetId: `other-${world.randomHex(3)}`, housekeepingIntervalMs: 200 };
-    const local: FleetConfig = { ...common, backend: "local" };
-    const docker: FleetConfig = { ...common, backend: "docker", docker: { host, image, pull: "never" } };
+    const { home, local, docker } = oneHome({ host, image });
     onTestFinished(async () => {
       await using(docker, (fleet) => fleet.destroy({ thread: "t" }, { force: true, purge: true }));
       rmSync(home, { recursive: true, force: true });
@@ -75,6 +67,17 @@ describeOnEngine("a home that was another backend's", (_onEngine, { host, image 
     expect(await using(docker, (fleet) => read(fleet))).toMatchObject({ generation, note: "kept\n", kind: "same" });
   });
 });
+
+/** A home, and the two configurations of its fleet. */
+function oneHome(engine: { readonly host: string; readonly image: string }) {
+  const home = mkdtempSync(join(tmpdir(), "sl-other-"));
+  chmodSync(home, 0o755);
+  const fleetId = `other-${world.randomHex(3)}`;
+  const common = { home, fleetId, housekeepingIntervalMs: 200 };
+  const local: FleetConfig = { ...common, backend: "local" };
+  const docker: FleetConfig = { ...common, backend: "docker", docker: { ...engine, pull: "never" } };
+  return { home, fleetId, local, docker };
+}
 
 async function using<T>(config: FleetConfig, run: (fleet: Fleet) => Promise<T>): Promise<T> {
   const fleet = await openFleet(config);

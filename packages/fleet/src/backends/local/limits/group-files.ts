@@ -79,10 +79,9 @@ export function readNumber(directory: string | null, file: string): number | nul
 /** A line `name value` of a short file of such lines. Some are read with every command, so it is done with few steps. */
 export function readCounter(directory: string | null, file: string, name: string): number | null {
   const text = directory === null ? null : readShort(`${directory}/${file}`);
-  if (text === null) return null;
-  const at = text.startsWith(`${name} `) ? 0 : text.indexOf(`\n${name} `) + 1;
-  if (at === 0 && !text.startsWith(`${name} `)) return null;
-  const value = Number.parseInt(text.slice(at + name.length + 1), 10);
+  const [begin, lines] = [`\n${name} `, `\n${text ?? ""}`];
+  const at = lines.indexOf(begin);
+  const value = at < 0 ? Number.NaN : Number.parseInt(lines.slice(at + begin.length), 10);
   return Number.isNaN(value) ? null : value;
 }
 
