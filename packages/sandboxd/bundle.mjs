@@ -1,6 +1,7 @@
 /**
- * Makes `dist/sandboxd.cjs`: the daemon and everything it needs, in one file for Node 20 and newer. Beside it lie what
- * cannot be in that file: the supervisor, which a shell runs, and the native part of terminals for this platform.
+ * Makes `dist/sandboxd.cjs`: the daemon and everything it needs, in one file for Node 20 and newer. Beside it lies what
+ * cannot be in that file: the supervisor, which a shell runs, and for this platform the native parts of terminals and of
+ * starting processes.
  *
  *   node bundle.mjs [output]
  */
@@ -42,8 +43,8 @@ export async function bundle(outfile = `${HERE}dist/sandboxd.cjs`) {
   const [output] = Object.values(metafile.outputs);
   if (output.bytes > MAX_BYTES) throw new Error(`${outfile} has ${output.bytes} bytes; at most ${MAX_BYTES}`);
   copyFileSync(join(HERE, "src/supervision/supervisor.sh"), join(dirname(outfile), "supervisor.sh"));
-  const pty = nativePty();
-  if (pty !== null) copyFileSync(pty, join(dirname(outfile), "pty.node"));
+  for (const [name, path] of Object.entries(nativeFiles()))
+    if (path !== null) copyFileSync(path, join(dirname(outfile), name));
   return { outfile, bytes: output.bytes, inputs: Object.keys(output.inputs) };
 }
 
@@ -66,11 +67,21 @@ function keptAsText(name) {
   };
 }
 
-/** Comes with an optional package per platform. */
-function nativePty() {
+/** They come with optional packages, one per platform. Under the names that the daemon looks for. */
+function nativeFiles() {
+  const here = createRequire(import.meta.url);
+  const platform = `${process.platform}-${process.arch}`;
+  const near = attempt(() => createRequire(here.resolve("@lydell/node-pty")));
+  return {
+    "pty.node": attempt(() => near.resolve(`@lydell/node-pty-${platform}/pty.node`)),
+    // For glibc. There is one for musl beside it, whose Node forks all the same: the daemon's own Node is for glibc.
+    "koffi.node": attempt(() => here.resolve(`@koromix/koffi-${platform}/linux_${process.arch}/koffi.node`)),
+  };
+}
+
+function attempt(work) {
   try {
-    const near = createRequire(createRequire(import.meta.url).resolve("@lydell/node-pty"));
-    return near.resolve(`@lydell/node-pty-${process.platform}-${process.arch}/pty.node`);
+    return work();
   } catch {
     return null;
   }

@@ -16,6 +16,7 @@
 
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { DaemonConfig } from "@sandlot/contract";
 
@@ -31,14 +32,25 @@ export interface SandboxdFiles {
   readonly bundle: string;
   /** The first process: run by `sh`. */
   readonly supervisor: string;
-  /** Terminals: must lie beside the bundle, under this name. `null` where there is none for this platform. */
+  /** Terminals. `null` where there is none for this platform. */
   readonly pty: string | null;
+  /** Processes without a fork. `null` where there is none for this platform: Node forks then. */
+  readonly koffi: string | null;
 }
 
+/** What must lie beside the bundle, and under which names it looks for it. */
+export const NATIVE_FILES = { pty: "pty.node", koffi: "koffi.node" } as const;
+
 export function sandboxdFiles(): SandboxdFiles {
-  const beside = (name: string): string => fileURLToPath(new URL(`../dist/${name}`, import.meta.url));
-  const pty = beside("pty.node");
-  return { bundle: SANDBOXD_FILE, supervisor: beside("supervisor.sh"), pty: existsSync(pty) ? pty : null };
+  return filesBeside(SANDBOXD_FILE);
+}
+
+/** Of a daemon that was made by `bundle.mjs`. */
+export function filesBeside(bundle: string): SandboxdFiles {
+  const at = (name: string): string => join(dirname(bundle), name);
+  const native = (name: string): string | null => (existsSync(at(name)) ? at(name) : null);
+  const { pty, koffi } = NATIVE_FILES;
+  return { bundle, supervisor: at("supervisor.sh"), pty: native(pty), koffi: native(koffi) };
 }
 
 /** What to run as the first process of a sandbox. All paths as they are inside. */
@@ -58,8 +70,8 @@ export function configText({ token, ...config }: DaemonConfig): string {
 }
 
 /**
- * How its Node is started. Every command is a fork of the daemon, and a fork costs what the daemon has in memory, and more
- * where its threads have run on another processor: a sixth of a command's time. (`--single-threaded` would do the same, but
+ * How its Node is started. Where a command is a fork of the daemon, it costs what the daemon has in memory, and more where its
+ * threads have run on another processor: a sixth of a command's time. (`--single-threaded` would do the same, but
  * Node then throws away what it has compiled ahead, and takes half as long again to start.)
  */
 export const SANDBOXD_NODE_FLAGS: readonly string[] = [

@@ -4,15 +4,15 @@
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { DaemonConfig } from "@sandlot/contract";
 import { afterAll, onTestFinished } from "vitest";
 import { bundle } from "../bundle.mjs";
-import { configText, SUPERVISED_DESCRIPTORS, supervisedCommand } from "../src/index.ts";
+import { configText, NATIVE_FILES, SUPERVISED_DESCRIPTORS, supervisedCommand } from "../src/index.ts";
 
 export interface StartedDaemon {
   readonly process: ChildProcess;
@@ -34,6 +34,8 @@ export interface StartOptions {
   readonly ownPidNamespace?: boolean;
   /** In a pid namespace of its own, below the supervisor, with a listening socket that was handed over. */
   readonly supervised?: boolean | { readonly shell: string };
+  /** Native parts that it does not find beside it. */
+  readonly lacks?: readonly (keyof typeof NATIVE_FILES)[];
 }
 
 /** Why the tests that need a pid namespace cannot run here; `null` when they can. */
@@ -58,6 +60,15 @@ export function daemonFile(): Promise<string> {
   return built;
 }
 
+/** The bundle with all that lies beside it, but for some of it. */
+function fileWithout(file: string, lacking: readonly (keyof typeof NATIVE_FILES)[], directory: string): string {
+  if (lacking.length === 0) return file;
+  const copy = join(directory, "daemon");
+  cpSync(dirname(file), copy, { recursive: true });
+  for (const part of lacking) rmSync(join(copy, NATIVE_FILES[part]));
+  return join(copy, basename(file));
+}
+
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "sd-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -65,8 +76,8 @@ export function temporaryDirectory(): string {
 }
 
 export async function startDaemon(options: StartOptions = {}): Promise<StartedDaemon> {
-  const file = await daemonFile();
   const directory = temporaryDirectory();
+  const file = fileWithout(await daemonFile(), options.lacks ?? [], directory);
   const workspace = join(directory, "workspace");
   mkdirSync(workspace);
   const socketPath = join(directory, "s");

@@ -10,7 +10,6 @@
  * - A timeout that comes after the command has ended does nothing: what it left in the background goes on.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import {
   type ExecCall,
@@ -21,6 +20,7 @@ import {
   SANDBOX_LIMITS,
 } from "@sandlot/contract";
 import { bootTicks, monotonicMs, type Timer, timer, wallMs } from "../clock.ts";
+import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { wearBadge } from "./badge.ts";
 import { prefixed, programOf } from "./command.ts";
 import { endTree } from "./end-tree.ts";
@@ -69,7 +69,7 @@ export class Exec {
   readonly #startTicks = bootTicks();
   readonly #streams: readonly OutputStream[];
   /** `null` when it could not be started. */
-  readonly #child: ChildProcess | null;
+  readonly #child: StartedProcess | null;
   #timers: Timer[] = [];
   #ending: Promise<boolean> | null = null;
   #outcome: Pick<ExecResult, "status" | "exitCode" | "signal" | "durationMs"> | null = null;
@@ -164,7 +164,7 @@ export class Exec {
     await this.#settle(status, null, this.#child?.signalCode ?? "SIGTERM");
   }
 
-  #start(call: ExecCall, stdin: Uint8Array | null): ChildProcess | null {
+  #start(call: ExecCall, stdin: Uint8Array | null): StartedProcess | null {
     const { file, args } = prefixed(this.#around.commandPrefix, programOf(call.command));
     const stdinFd = stdin === null || this.stdin ? null : stdinFile(this.#around.temporaryDirectory, stdin);
     const input = this.stdin?.stdio ?? (stdin === null ? "ignore" : (stdinFd ?? "pipe"));
@@ -184,10 +184,10 @@ export class Exec {
     return child;
   }
 
-  #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): ChildProcess | null {
+  #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): StartedProcess | null {
     try {
       wearBadge(this.key);
-      const child = spawn(file, args, {
+      const child = startProcess(file, args, {
         cwd: call.cwd ?? this.#around.defaultCwd,
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },
         // A session of its own: signals for the daemon's group never reach it, and ours reach all of it.

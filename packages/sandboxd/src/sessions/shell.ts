@@ -2,7 +2,6 @@
  * One run of a session's shell, from its start to its end. It runs one command at a time; the session sees to that.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { Socket } from "node:net";
 import { basename } from "node:path/posix";
@@ -12,6 +11,7 @@ import { prefixed, shell } from "../exec/command.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
 import { markAsCommand } from "../exec/mark-as-command.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
+import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { parseRecord, preludeFor, type ShellRecord } from "./shell-script.ts";
 
 export interface ShellPipes {
@@ -38,7 +38,7 @@ const RECORD_MAX_BYTES = 16 * 1024;
 export class ShellProcess {
   /** When the shell itself is gone. */
   readonly ended: Promise<ShellEnd>;
-  readonly #child: ChildProcess;
+  readonly #child: StartedProcess;
   readonly #pipes: ShellPipes;
   readonly #script: Socket;
   #isOver = false;
@@ -56,7 +56,7 @@ export class ShellProcess {
     const stdio = maskedStdio(["ignore", "ignore", "ignore"]);
     const { file, args } = prefixed(place.commandPrefix, { file: found.file, args: [...found.args, name] });
     wearBadge(key);
-    this.#child = spawn(file, args, { cwd: home, env, detached: true, stdio });
+    this.#child = startProcess(file, args, { cwd: home, env, detached: true, stdio });
     markAsCommand(this.#child.pid);
     this.ended = new Promise((resolve) => {
       this.#child.once("exit", (exitCode, signal) => resolve({ exitCode, signal }));

@@ -3,13 +3,13 @@
  * rest; `setsid` does both. The native part could fork, too, but what it forks would inherit every other terminal.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { SandlotError } from "@sandlot/contract";
 import { wearBadge } from "../exec/badge.ts";
 import { SEARCH_PATH } from "../exec/fifo-pool.ts";
 import { markAsCommand } from "../exec/mark-as-command.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
+import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { noTerminals } from "./pty.ts";
 
 /** Throws when it cannot be started at all. A program that is not there ends with 127. */
@@ -19,13 +19,13 @@ export function startProgram(
   cwd: string,
   env: Readonly<Record<string, string>>,
   key: string,
-): ChildProcess {
+): StartedProcess {
   const setsid = findProgram("setsid");
   if (setsid === null) throw noTerminals("a terminal, for the program setsid");
   try {
     const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
     wearBadge(key);
-    const child = spawn(setsid, ["-c", ...command], { cwd, env, stdio });
+    const child = startProcess(setsid, ["-c", ...command], { cwd, env, stdio });
     markAsCommand(child.pid);
     return child;
   } catch (error) {

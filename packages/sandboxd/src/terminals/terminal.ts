@@ -10,7 +10,6 @@
  * - No other program ever gets the daemon's side of the terminal.
  */
 
-import type { ChildProcess } from "node:child_process";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { ReadStream } from "node:tty";
 import { TERMINAL_WINDOW_BYTES, type TerminalInfo } from "@sandlot/contract";
@@ -20,6 +19,7 @@ import type { ExecTable, Resident } from "../exec/exec-table.ts";
 import { maskDescriptor } from "../exec/masked-descriptors.ts";
 import { OutputRing } from "../exec/output-ring.ts";
 import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
+import type { StartedProcess } from "../processes/start-process.ts";
 import { openPty, resizePty } from "./pty.ts";
 import { startProgram } from "./start-program.ts";
 
@@ -65,7 +65,7 @@ export class Terminal implements Resident {
   readonly #createdAt = wallMs();
   readonly #startTicks = bootTicks();
   readonly #readers = new Set<TerminalReader>();
-  readonly #child: ChildProcess;
+  readonly #child: StartedProcess;
   readonly #masterFd: number;
   readonly #line: ReadStream;
   #columns: number;

@@ -8,24 +8,28 @@
  */
 
 import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
+import { join } from "node:path";
+import { NATIVE_FILES, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
 import { DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./bubblewrap/arguments.ts";
 import type { Binding } from "./mounts.ts";
 
 const RUNTIME = `${DAEMON_DIRECTORY}/sandboxd-runtime`;
 const BUNDLE = `${DAEMON_DIRECTORY}/sandboxd.cjs`;
 const SUPERVISOR = `${DAEMON_DIRECTORY}/supervisor.sh`;
-/** Beside the bundle, where it looks for it. */
-const PTY = join(dirname(BUNDLE), "pty.node");
 
-export function daemonBindings(nodePath: string, { bundle, supervisor, pty }: SandboxdFiles): readonly Binding[] {
+export function daemonBindings(nodePath: string, daemon: SandboxdFiles): readonly Binding[] {
   const readOnly = true;
+  const { bundle, supervisor } = daemon;
+  // Beside the bundle, where it looks for them.
+  const native = (["pty", "koffi"] as const).flatMap((part) => {
+    const from = daemon[part];
+    return from === null ? [] : [{ from, to: join(DAEMON_DIRECTORY, NATIVE_FILES[part]), readOnly }];
+  });
   return [
     { from: nodePath, to: RUNTIME, readOnly },
     { from: bundle, to: BUNDLE, readOnly },
     { from: supervisor, to: SUPERVISOR, readOnly },
-    ...(pty === null ? [] : [{ from: pty, to: PTY, readOnly }]),
+    ...native,
   ];
 }
 

@@ -121,8 +121,12 @@ function daemonFinding({ daemon, nodePath }: LocalSettings): Finding {
     const fix = "build the project: npm run build";
     return { name: "sandboxd", status: "fail", detail: `missing: ${missing.join(", ")}`, fix };
   }
-  if (daemon.pty !== null) return { name: "sandboxd", status: "ok", detail: `run by ${nodePath}` };
-  const detail = `no native part for terminals on ${process.platform} ${process.arch}`;
+  const lacking = [
+    ...(daemon.pty === null ? ["for terminals"] : []),
+    ...(daemon.koffi === null ? ["for starting processes without a fork (commands take longer)"] : []),
+  ];
+  if (lacking.length === 0) return { name: "sandboxd", status: "ok", detail: `run by ${nodePath}` };
+  const detail = `no native part ${lacking.join(", nor ")} on ${process.platform} ${process.arch}`;
   return { name: "sandboxd", status: "warn", detail, fix: "install the optional dependencies of @sandlot/sandboxd" };
 }
 

@@ -3,11 +3,11 @@
  * volumes, sockets, slots, files of objects.
  */
 
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
-import type { SandboxdFiles } from "@sandlot/sandboxd";
+import { filesBeside, type SandboxdFiles } from "@sandlot/sandboxd";
 import Docker from "dockerode";
 import { expect } from "vitest";
 import { holdTestEngine } from "../../../../../scripts/docker-test-engine.mjs";
@@ -57,8 +57,7 @@ export function daemonFiles(): Promise<SandboxdFiles> {
     const directory = mkdtempSync(join(tmpdir(), "sl-docker-bundle-"));
     chmodSync(directory, 0o755);
     const { outfile } = await bundle(join(directory, "sandboxd.cjs"));
-    const pty = join(directory, "pty.node");
-    return { bundle: outfile, supervisor: join(directory, "supervisor.sh"), pty: existsSync(pty) ? pty : null };
+    return filesBeside(outfile);
   })();
   return built;
 }

@@ -3,11 +3,11 @@
  * control groups, slots, objects.
  */
 
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
-import type { SandboxdFiles } from "@sandlot/sandboxd";
+import { filesBeside, type SandboxdFiles } from "@sandlot/sandboxd";
 import { expect } from "vitest";
 import { bundle } from "../../../../sandboxd/bundle.mjs";
 import type { Backend } from "../../../src/backend/backend.ts";
@@ -35,8 +35,7 @@ export function daemonFiles(): Promise<SandboxdFiles> {
     const directory = mkdtempSync(join(tmpdir(), "sl-local-bundle-"));
     chmodSync(directory, 0o755);
     const { outfile } = await bundle(join(directory, "sandboxd.cjs"));
-    const pty = join(directory, "pty.node");
-    return { bundle: outfile, supervisor: join(directory, "supervisor.sh"), pty: existsSync(pty) ? pty : null };
+    return filesBeside(outfile);
   })();
   return built;
 }

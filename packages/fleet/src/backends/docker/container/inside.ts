@@ -34,8 +34,6 @@ export const RUNTIME = {
   node: "sandboxd-runtime",
   bundle: "sandboxd.cjs",
   supervisor: "supervisor.sh",
-  /** Beside the bundle, where it looks for it. */
-  pty: "pty.node",
   loader: "loader",
   libraries: "lib",
 } as const;

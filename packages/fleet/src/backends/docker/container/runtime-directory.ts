@@ -21,7 +21,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, join } from "node:path";
-import type { SandboxdFiles } from "@sandlot/sandboxd";
+import { NATIVE_FILES, type SandboxdFiles } from "@sandlot/sandboxd";
 import { RUNTIME } from "./inside.ts";
 
 export interface RuntimeDirectory {
@@ -46,7 +46,8 @@ export function makeRuntimeDirectory(
 ): RuntimeDirectory {
   const libraries = librariesOf(nodePath);
   const copied = libraries === null || seesNode ? null : nodePath;
-  const files = [daemon.bundle, daemon.supervisor, ...[daemon.pty, copied].filter((file) => file !== null)];
+  const optional = [daemon.pty, daemon.koffi, copied].filter((file) => file !== null);
+  const files = [daemon.bundle, daemon.supervisor, ...optional];
   const path = join(parent, `runtime-${keyOf([...files, ...(libraries?.files ?? [])])}`);
   const bringsNode = libraries !== null;
   const made = { path, bringsNode, nodePath: bringsNode && seesNode ? nodePath : null };
@@ -72,7 +73,10 @@ function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | n
   mkdirSync(join(directory, RUNTIME.libraries), { recursive: true });
   put(daemon.bundle, RUNTIME.bundle, 0o444);
   put(daemon.supervisor, RUNTIME.supervisor, 0o444);
-  if (daemon.pty !== null) put(daemon.pty, RUNTIME.pty, 0o555);
+  for (const part of ["pty", "koffi"] as const) {
+    const file = daemon[part];
+    if (file !== null) put(file, NATIVE_FILES[part], 0o555);
+  }
   if (copied === null) writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
   else put(copied, RUNTIME.node, 0o555);
   if (libraries !== null) {
