@@ -53,7 +53,9 @@ export async function holdTestEngine() {
   return locked(async () => {
     const missing = installWhatIsMissing();
     if (missing !== null) return { reason: missing };
-    const holder = join(HOLDERS, `${process.pid}-${Math.random().toString(16).slice(2)}`);
+    // Of a run that was killed with all its processes, an engine's pid file, mounts and half-made containers are left.
+    if (!isHeld() && !(await answers())) await removeEngine();
+    const holder = join(HOLDERS, `${identityOf(process.pid)}-${Math.random().toString(16).slice(2)}`);
     mkdirSync(HOLDERS, { recursive: true, mode: 0o700 });
     writeFileSync(holder, "");
     try {
@@ -168,8 +170,9 @@ async function startEngine() {
 }
 
 async function loadImage() {
-  if ((await status(`/images/${TEST_IMAGE}/json`)) === 200) return;
+  // Also for other engines, whoever has put the image into this one.
   if (!existsSync(IMAGE_TAR)) makeImage();
+  if ((await status(`/images/${TEST_IMAGE}/json`)) === 200) return;
   const { status: code, stderr } = spawnSync("docker", ["--host", `unix://${SOCKET}`, "import", IMAGE_TAR, TEST_IMAGE]);
   if (code !== 0) throw new Error(`the test image could not be imported: ${stderr}`);
 }
@@ -184,11 +187,17 @@ function makeImage() {
   renameSync(coming, IMAGE_TAR);
 }
 
+/** Whether somebody who still runs uses it. */
+function isHeld() {
+  if (!existsSync(HOLDERS)) return false;
+  return readdirSync(HOLDERS).some((name) => isIdentity(name.split("-").slice(0, 2).join("-")));
+}
+
 async function stopWhenUnused() {
-  for (const name of readdirSync(HOLDERS)) {
-    if (runs(Number(name.split("-")[0]))) return;
-    rmSync(join(HOLDERS, name), { force: true });
-  }
+  if (!isHeld()) await removeEngine();
+}
+
+async function removeEngine() {
   // Nobody uses it and nothing of it is kept, so there is no need to wait until it has put everything in order, which takes 15 s.
   await crashTestEngine();
   for (const pid of remainsOf(PLACE)) process.kill(pid, "SIGKILL");
@@ -249,6 +258,20 @@ function runs(pid) {
   }
 }
 
+/**
+ * A pid is used again, also by another boot of the machine; together with when it began it is not. One that has ended is nobody,
+ * also where nobody waits for orphans, and a pid is then taken for ever.
+ */
+function identityOf(pid) {
+  const stat = read(`/proc/${pid}/stat`);
+  const [state, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return state === "Z" ? null : `${pid}-${rest[18]}`;
+}
+
+function isIdentity(text) {
+  return identityOf(Number(text.split("-")[0])) === text;
+}
+
 async function answers() {
   return existsSync(SOCKET) && (await status("/_ping")) === 200;
 }
@@ -278,7 +301,7 @@ async function locked(work) {
   await until(START_MS + 5 * 60_000, `${LOCK} is free`, () => {
     try {
       mkdirSync(LOCK);
-      writeFileSync(join(LOCK, String(process.pid)), "");
+      writeFileSync(join(LOCK, identityOf(process.pid)), "");
       return true;
     } catch {
       breakStaleLock();
@@ -294,9 +317,9 @@ async function locked(work) {
 
 function breakStaleLock() {
   try {
-    const owners = readdirSync(LOCK).map(Number);
+    const owners = readdirSync(LOCK);
     const isOld = Date.now() - statSync(LOCK).mtimeMs > 5_000;
-    if (owners.length === 0 ? isOld : !owners.some(runs)) rmSync(LOCK, { recursive: true, force: true });
+    if (owners.length === 0 ? isOld : !owners.some(isIdentity)) rmSync(LOCK, { recursive: true, force: true });
   } catch {
     // Free by now.
   }
