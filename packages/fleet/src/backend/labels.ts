@@ -3,7 +3,7 @@
  * They hold hashes and random ids only, never what a user typed.
  */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type {
   BlueprintHash,
   FleetId,
@@ -41,5 +41,5 @@ export interface Marker {
 
 /** The separator cannot occur in a user id, so two different pairs never give one text. */
 export function threadKeyOf(user: UserId, thread: ThreadId): ThreadKey {
-  return createHash("sha256").update(`${user}\n${thread}`).digest("hex").slice(0, 32) as ThreadKey;
+  return hash("sha256", `${user}\n${thread}`).slice(0, 32) as ThreadKey;
 }

@@ -205,7 +205,7 @@ export class DiskWorkspaces implements Workspaces {
       try {
         slots.make(name, options.mountPoints ?? []);
         homes.makeSpare(name);
-        markers.open(sandboxId);
+        markers.openAhead(sandboxId);
       } catch (error) {
         trash.throwAway(layout.slot(name), trashOwner(name));
         throw error;

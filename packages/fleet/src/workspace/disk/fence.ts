@@ -13,12 +13,15 @@
  * - The fence's generation never goes down, and it outlives the workspace.
  * - A tenant is written before its workspace is moved into the slot. Whether the workspace is there is asked of the
  *   disk; who has left stays written down until the slot goes or somebody else moves in.
+ * - While the file that was made ahead is there, under a name that says nothing, there is no record beside it: the first
+ *   record is that file.
  */
 
-import { closeSync, constants, openSync, readdirSync, renameSync, unlinkSync } from "node:fs";
+import { readdirSync, renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, ThreadKey } from "@sandlot/contract";
-import { isMissing, statIfThere } from "./trouble.ts";
+import { makeAhead } from "./made-ahead.ts";
+import { statIfThere, unlessMissing } from "./trouble.ts";
 
 export interface Fence {
   readonly generation: Generation;
@@ -47,6 +50,7 @@ export const FENCE: NameRecord<Fence> = nameRecord({
   prefix: "fence.",
   format: ({ generation, at }) => `${generation}.${at}`,
   pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)$/,
+  usual: "no directory",
   parse: ([generation = "", at = ""]) => ({ generation: Number(generation) as Generation, at }),
 });
 
@@ -54,6 +58,7 @@ export const TENANT: NameRecord<Tenant> = nameRecord({
   prefix: "tenant.",
   format: ({ thread, generation, device, inode }) => `${thread}.${generation}.${device}.${inode}`,
   pattern: /^([0-9a-f]+)\.(\d{1,16})\.(\d+)\.(\d+)$/,
+  usual: "made ahead",
   parse: ([thread = "", generation = "", device = "", inode = ""]) => ({
     thread: thread as ThreadKey,
     generation: Number(generation) as Generation,
@@ -66,10 +71,12 @@ interface NameRecordKind<Value> {
   readonly prefix: string;
   readonly format: (value: Value) => string;
   readonly pattern: RegExp;
+  /** What a look finds in most cases: a directory that is not there yet, or the file that was made ahead. */
+  readonly usual: "no directory" | "made ahead";
   readonly parse: (parts: readonly string[]) => Value;
 }
 
-function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
+function nameRecord<Value>({ prefix, format, pattern, usual, parse }: NameRecordKind<Value>): NameRecord<Value> {
   const nameless = `${prefix}-`;
   const current = (names: readonly string[]): { name: string; parts: readonly string[] } | null => {
     for (const name of names) {
@@ -78,18 +85,20 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
     }
     return null;
   };
+  const isAhead = (directory: string) => isThere(join(directory, nameless));
   return {
     read(directory) {
+      // Listing takes longer than a look, and making an error for what is missing longer still.
+      if (usual === "made ahead" ? isAhead(directory) : !isThere(directory)) return null;
       const found = current(namesIn(directory));
       return found === null ? null : parse(found.parts);
     },
-    prepare: (directory) => make(join(directory, nameless)),
+    prepare: (directory) => makeAhead(join(directory, nameless)),
     write(directory, value) {
-      const names = namesIn(directory);
-      const before = current(names)?.name ?? names.find((name) => name === nameless);
+      const before = isAhead(directory) ? nameless : current(namesIn(directory))?.name;
       const after = `${prefix}${format(value)}`;
       if (before === after) return;
-      if (before === undefined) make(join(directory, after));
+      if (before === undefined) makeAhead(join(directory, after));
       else renameSync(join(directory, before), join(directory, after));
     },
     drop(directory) {
@@ -99,17 +108,10 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
   };
 }
 
-function make(path: string): void {
-  closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL, 0o600));
+function namesIn(directory: string): readonly string[] {
+  return unlessMissing(() => readdirSync(directory)) ?? [];
 }
 
-function namesIn(directory: string): readonly string[] {
-  // A thread that comes for the first time has none.
-  if (statIfThere(directory) === undefined) return [];
-  try {
-    return readdirSync(directory);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
+function isThere(path: string): boolean {
+  return statIfThere(path) !== undefined;
 }

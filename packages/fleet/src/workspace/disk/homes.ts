@@ -28,6 +28,7 @@ import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
 import { FENCE, TENANT } from "./fence.ts";
 import type { Layout } from "./layout.ts";
+import { fillAhead, makeAhead } from "./made-ahead.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
 import { errnoOf, statIfThere, unlessMissing } from "./trouble.ts";
@@ -104,7 +105,8 @@ export class Homes {
     } catch (error) {
       if (errnoOf(error) !== "EEXIST") throw error;
     }
-    if (whose === null || statIfThere(join(home, NAMES)) !== undefined) return;
+    // An empty one is what a power cut left.
+    if (whose === null || (statIfThere(join(home, NAMES))?.size ?? 0) > 0) return;
     const draft = join(home, `${NAMES}.draft`);
     writeFileSync(draft, namesOf(whose), { mode: 0o600 });
     renameSync(draft, join(home, NAMES));
@@ -113,8 +115,7 @@ export class Homes {
   /** Under the thread's lock nobody makes a home between the look and the move. */
   #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
     const spare = this.#layout.spareHome(slot);
-    if (statIfThere(home) !== undefined || statIfThere(spare) === undefined) return false;
-    writeFileSync(join(spare, NAMES), namesOf(whose), { mode: 0o600 });
+    if (statIfThere(home) !== undefined || !fillAhead(join(spare, NAMES), namesOf(whose))) return false;
     renameSync(spare, home);
     return true;
   }
@@ -129,7 +130,7 @@ export class Homes {
     makeTree(this.#layout.spare(slot), this.#account);
     const home = this.#layout.spareHome(slot);
     mkdirSync(home, 0o700);
-    writeFileSync(join(home, NAMES), "", { mode: 0o600 });
+    makeAhead(join(home, NAMES));
     FENCE.prepare(home);
     TENANT.prepare(this.#layout.slot(slot));
     chmodSync(home, this.#passable);

@@ -11,7 +11,7 @@
  *   slots/<sandboxId>-<generation>/home    a home without a thread, for one that has none either
  *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
- *   markers/<sandboxId>/<generation>.json
+ *   markers/<sandboxId>/<generation>.json  who was given the sandbox; `.ahead` will be the first (`made-ahead.ts`)
  *   quarantine/<slot>.<random>             what was found in a slot and is no workspace
  *   homes/.trash/                          what is being removed; on the same mount as every home
  *   locks/

@@ -11,7 +11,7 @@
  * - A lock's file is never removed, and nothing but SQLite opens it: closing any other descriptor would give the lock up.
  */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { closeSync, constants, openSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
@@ -135,5 +135,5 @@ function fileOf(directory: string, number: number): string {
 }
 
 function numberOf(name: string): number {
-  return createHash("sha256").update(name).digest().readUInt32BE() % DATABASES;
+  return hash("sha256", name, "buffer").readUInt32BE() % DATABASES;
 }

@@ -5,6 +5,8 @@
  * - A marker is written only where the sandbox's directory of markers is: it comes before the sandbox and goes after
  *   it, so nothing is written beside what is gone.
  * - A marker is whole or not there. It holds a token, so only the fleet's own account reads it.
+ * - What begins with a dot is no marker: `.ahead`, a file for the first one that is written, and drafts. They go with the
+ *   directory.
  */
 
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
@@ -14,7 +16,10 @@ import { z } from "zod";
 import type { Marker } from "../../backend/labels.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout } from "./layout.ts";
+import { makeAhead, takeAhead } from "./made-ahead.ts";
 import { errnoOf, isMissing, unlessMissing } from "./trouble.ts";
+
+const AHEAD = ".ahead";
 
 const schema = z.strictObject({
   sandboxId: z.string(),
@@ -35,22 +40,38 @@ export class Markers {
     this.#world = world;
   }
 
-  /** Makes the place for a sandbox's markers. */
-  open(sandboxId: SandboxId): void {
+  /** Makes the place for a sandbox's markers. Whether there was none. */
+  open(sandboxId: SandboxId): boolean {
     try {
       mkdirSync(this.#layout.markersOf(sandboxId), 0o700);
+      return true;
     } catch (error) {
       if (errnoOf(error) !== "EEXIST") throw error;
+      return false;
+    }
+  }
+
+  /** The same for a sandbox that nobody waits for: with a file for its first marker. */
+  openAhead(sandboxId: SandboxId): void {
+    if (!this.open(sandboxId)) return;
+    try {
+      makeAhead(join(this.#layout.markersOf(sandboxId), AHEAD));
+    } catch (error) {
+      this.close(sandboxId);
+      throw error;
     }
   }
 
   write(marker: Marker): void {
     const { sandboxId, user, thread, generation, token, blueprint, blueprintHash } = marker;
     const directory = this.#layout.markersOf(sandboxId);
-    const draft = join(directory, `.${generation}.${this.#world.randomHex(4)}`);
-    const content = { sandboxId, user, thread, generation, token, blueprint, blueprintHash };
+    const text = JSON.stringify({ sandboxId, user, thread, generation, token, blueprint, blueprintHash });
+    let draft = this.#draftOf(directory, generation);
     try {
-      writeFileSync(draft, JSON.stringify(content), { mode: 0o600, flag: "wx" });
+      if (!takeAhead(join(directory, AHEAD), draft, text)) {
+        draft = this.#draftOf(directory, generation);
+        writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+      }
       renameSync(draft, fileOf(directory, generation));
     } catch (error) {
       if (isMissing(error)) throw new SandlotError("file_not_found", { path: `markers:${sandboxId}` });
@@ -88,6 +109,11 @@ export class Markers {
   sweep(): void {
     for (const name of readdirSync(this.#layout.markers))
       if (name.startsWith(".gone-")) rmSync(join(this.#layout.markers, name), { recursive: true, force: true });
+  }
+
+  /** A name that no other writer has. */
+  #draftOf(directory: string, generation: Generation): string {
+    return join(directory, `.${generation}.${this.#world.randomHex(4)}`);
   }
 }
 

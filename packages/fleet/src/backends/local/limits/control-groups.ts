@@ -49,6 +49,7 @@ export class ControlGroups {
     this.#controllers = controllers;
     this.#parent = join(PARENT, fleetId);
     this.#world = world;
+    this.#sweepTrials();
     this.#tryOut();
   }
 
@@ -70,15 +71,7 @@ export class ControlGroups {
   }
 
   findGroups(): readonly string[] {
-    const names = this.#dialect.directoriesOf(this.#parent).flatMap((directory) => {
-      try {
-        return readdirSync(directory, { withFileTypes: true })
-          .filter((entry) => entry.isDirectory())
-          .map(({ name }) => name);
-      } catch {
-        return [];
-      }
-    });
+    const names = this.#dialect.directoriesOf(this.#parent).flatMap(groupsIn);
     return [...new Set(names)].filter((name) => GROUP_NAME_PATTERN.test(name)).sort();
   }
 
@@ -95,6 +88,21 @@ export class ControlGroups {
       for (const directory of this.#directories(name)) removeDirectory(directory);
       this.#removeParents();
       throw error;
+    }
+  }
+
+  /**
+   * Removes what was left of trials by fleets that were killed while they opened. A fleet that opens at this moment may lose
+   * its own, and is not hurt by it: what it has made may be gone when it removes it, and what it makes next is made with
+   * everything above. A group with processes is not removed, by the kernel; and nothing here keeps a fleet from opening.
+   */
+  #sweepTrials(): void {
+    for (const parent of this.#dialect.directoriesOf(this.#parent)) {
+      for (const name of groupsIn(parent).filter((group) => group.startsWith(TRIAL))) {
+        try {
+          removeDirectory(join(parent, name));
+        } catch {}
+      }
     }
   }
 
@@ -232,6 +240,16 @@ function settable(wish: LimitWish, controllers: ReadonlySet<Controller>) {
     ...(controllers.has("cpu") && wish.cpuCount !== undefined && { cpuCount: wish.cpuCount }),
     ...(controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
   };
+}
+
+function groupsIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name);
+  } catch {
+    return [];
+  }
 }
 
 function checkName(name: string): void {

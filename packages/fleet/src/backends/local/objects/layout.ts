@@ -13,7 +13,7 @@
  * Everything about an object follows from its name, so whatever was left behind is found from its directory alone.
  */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 import { type FleetId, SandlotError } from "@sandlot/contract";
@@ -46,7 +46,7 @@ export function makeLayout(home: string, fleetId: FleetId, runtimeDirectory: str
   mkdirSync(root, { recursive: true, mode: 0o711 });
   mkdirSync(objects, { recursive: true, mode: 0o700 });
   const sockets = makeSocketDirectory(root, runtimeDirectory);
-  const egress = process.getuid?.() === 0 ? `/run/sandlot-${hash(root, 16)}` : sockets;
+  const egress = process.getuid?.() === 0 ? `/run/sandlot-${shortHash(root, 16)}` : sockets;
   return { root, objects, sockets, egress };
 }
 
@@ -67,7 +67,7 @@ export function statusPath(layout: Layout, name: ObjectName): string {
 }
 
 export function socketPath(layout: Layout, name: ObjectName): string {
-  return join(layout.sockets, hash(name, SOCKET_NAME_LENGTH));
+  return join(layout.sockets, shortHash(name, SOCKET_NAME_LENGTH));
 }
 
 export function unfinishedSocketPath(layout: Layout, name: ObjectName): string {
@@ -80,7 +80,7 @@ export function privatePath(layout: Layout, name: ObjectName): string {
 }
 
 export function egressPath(layout: Layout, name: ObjectName): string {
-  return join(layout.egress, `${hash(name, SOCKET_NAME_LENGTH)}e`);
+  return join(layout.egress, `${shortHash(name, SOCKET_NAME_LENGTH)}e`);
 }
 
 /** Beside the rest where its path is short enough, otherwise in a private directory with a short name. */
@@ -88,7 +88,11 @@ function makeSocketDirectory(root: string, runtimeDirectory: string): string {
   const near = join(root, "s");
   const fits = (directory: string) =>
     Buffer.byteLength(directory) + 1 + SOCKET_NAME_LENGTH + UNFINISHED.length <= PATH_MAX_BYTES;
-  const candidates = [near, join(runtimeDirectory, `sandlot-${hash(root, 16)}`), `/tmp/sandlot-${hash(root, 16)}`];
+  const candidates = [
+    near,
+    join(runtimeDirectory, `sandlot-${shortHash(root, 16)}`),
+    `/tmp/sandlot-${shortHash(root, 16)}`,
+  ];
   const directory = candidates.find(fits) ?? near;
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const { uid, mode } = lstatSync(directory);
@@ -101,6 +105,6 @@ function makeSocketDirectory(root: string, runtimeDirectory: string): string {
   });
 }
 
-function hash(text: string, length: number): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, length);
+function shortHash(text: string, length: number): string {
+  return hash("sha256", text).slice(0, length);
 }
