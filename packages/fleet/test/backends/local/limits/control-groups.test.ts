@@ -3,11 +3,13 @@
  * counted, and nothing is left. Runs where the fleet may make groups, on either version; `npm run vm` has version 2.
  */
 
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { limitHit } from "../../../../src/backends/local/limits/index.ts";
+import { limitHit, openLimits } from "../../../../src/backends/local/limits/index.ts";
+import { systemWorld } from "../../../../src/world/system-world.ts";
 import { groupDirectories, LimitStage, needControlGroups, PATIENCE, STANDIN } from "./stage.ts";
 
 const MEGABYTE = 1024 * 1024;
@@ -154,6 +156,20 @@ describe("control groups", { timeout: 60_000 * PATIENCE }, () => {
     const before = countGroups();
     expect(() => stage.group({ memoryBytes: 64 * MEGABYTE, pidsMax: -5 })).toThrow();
     expect(countGroups()).toBe(before);
+  });
+
+  it("removes what fleets left that were killed while they opened", () => {
+    stage.group({}, "keeps-the-parents");
+    const parents = groupDirectories(stage.fleetId).filter(existsSync);
+    const left = parents.map((parent) => join(parent, ".trial-00000000000000aa"));
+    for (const path of left) mkdirSync(path);
+    try {
+      expect(left.filter(existsSync)).not.toEqual([]);
+      openLimits({ fleetId: stage.fleetId, world: systemWorld() }).close();
+      expect(left.filter(existsSync)).toEqual([]);
+    } finally {
+      for (const path of left.filter(existsSync)) rmdirSync(path);
+    }
   });
 
   function countGroups(): number {
