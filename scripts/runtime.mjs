@@ -66,6 +66,8 @@ export function childEnvironment(extra = {}) {
  */
 export function run(command, args, { onStart, interruptSignal = "SIGINT", endWithParent = false, ...options } = {}) {
   return new Promise((resolve) => {
+    // Before anything is started: a parent that ends meanwhile is then found to be gone at the first look.
+    const parent = process.ppid;
     const child = spawn(command, args, { cwd: ROOT, stdio: "inherit", ...options });
     if (child.pid !== undefined) onStart?.(child.pid);
     const forward = (signal) => {
@@ -74,7 +76,6 @@ export function run(command, args, { onStart, interruptSignal = "SIGINT", endWit
     };
     const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
     for (const signal of signals) process.on(signal, forward);
-    const parent = process.ppid;
     const look = () => {
       if (process.ppid === parent) return;
       clearInterval(looking);
