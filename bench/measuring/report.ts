@@ -12,8 +12,8 @@ export function describe(result: Result): string {
     return `    ${side.name.padEnd(wide)}  ${figures.map(([label, value]) => `${label} ${show(value, unit)}`).join("   ")}`;
   });
   return [
-    `${name}: ratio ${ratio.toFixed(2)}  (${verdict})`,
-    `    rounds' ratios: half between ${spread.p25.toFixed(2)} and ${spread.p75.toFixed(2)}, p99 ${spread.p99.toFixed(2)}; ratio of medians ${ratioOfMedians.toFixed(2)}`,
+    `${name}: ratio ${showRatio(ratio)}  (${verdict})`,
+    `    rounds' ratios: half between ${showRatio(spread.p25)} and ${showRatio(spread.p75)}, p99 ${showRatio(spread.p99)}; ratio of medians ${showRatio(ratioOfMedians)}`,
     ...rows,
     `    ${about}`,
   ].join("\n");
@@ -23,6 +23,11 @@ export function jsonLine(result: Result): string {
   const { name, ratio, limit, samples, unit, spread, ratioOfMedians, sides, about } = result;
   const percentiles = Object.fromEntries(sides.map((side) => [side.name, side.summary]));
   return `${JSON.stringify({ name, ratio, limit, samples, unit, spread, ratioOfMedians, percentiles, about })}\n`;
+}
+
+/** Of small ones two digits after the point would be one that says something. */
+function showRatio(ratio: number): string {
+  return ratio > 0 && ratio < 0.1 ? ratio.toPrecision(3) : ratio.toFixed(2);
 }
 
 function show(value: number, unit: Result["unit"]): string {

@@ -24,6 +24,7 @@ const ACQUIRE_MS = 30_000;
 const MARGIN_MS = 10_000;
 const SETTLE_MS = 45_000;
 const USABLE_MS = 60_000;
+const DESTROY_PAUSE_MS = 500;
 const KEEPER = "keeper";
 const BLANKS = 1;
 export const ORPHAN_TIMEOUT_MS = 20_000;
@@ -182,8 +183,27 @@ export abstract class Yard {
     throw new Error(`${thread} was not usable within ${USABLE_MS} ms: ${last}`);
   }
 
+  /**
+   * Ends a thread's sandbox and removes its workspace. Every refusal is told, so that what is left behind later can be
+   * explained; one that says to ask again is asked again, as a caller would. A thread that cannot be ended is a violation.
+   */
   async end(thread: string): Promise<void> {
-    await this.settles(`destroy of ${thread}`, this.fleet.destroy({ thread }, { purge: true, force: true }));
+    const what = `destroy of ${thread}`;
+    const deadline = performance.now() + USABLE_MS;
+    for (;;) {
+      let refusal: unknown = null;
+      const destroying = this.fleet.destroy({ thread }, { purge: true, force: true }).catch((error: unknown) => {
+        refusal = error;
+        throw error;
+      });
+      await this.settles(what, destroying);
+      // Done; or late, which is a violation by now.
+      if (refusal === null) return;
+      console.log(`${what} was refused: ${told(refusal)}`);
+      const isWorthAsking = isSandlotError(refusal) && refusal.retryable && performance.now() < deadline;
+      if (!isWorthAsking) return this.tally.violated(`${what} was refused for good: ${told(refusal)}`);
+      await sleep(DESTROY_PAUSE_MS);
+    }
   }
 
   async close(): Promise<void> {
@@ -278,6 +298,10 @@ export abstract class Yard {
       orphanTimeoutMs: ORPHAN_TIMEOUT_MS,
     };
   }
+}
+
+function told(error: unknown): string {
+  return isSandlotError(error) ? `${error.code}: ${error.message}` : String(error);
 }
 
 /** For those to whom nothing is done: on a machine that is busy with something else they are asked for again. */
