@@ -11,12 +11,12 @@
  * When all is in place this costs a few file reads. Two at once are fine: one prepares, the other waits.
  * Runs on Node 20 and up with nothing installed.
  */
-import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build, isBuilt } from "./build.mjs";
+import { installPackages } from "./debian-packages.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
 /**
@@ -103,11 +103,7 @@ function ensureSystemPackages(forTests) {
   for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);
   const names = missing.map(({ name }) => name);
   if (process.getuid?.() === 0 && isInPath("apt-get")) {
-    const environment = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-    const aptGet = (...args) => spawnSync("apt-get", args, { stdio: "inherit", env: environment }).status;
-    const install = () => aptGet("install", "-y", "--no-install-recommends", ...names);
-    // Package lists may be old or absent; they are fetched only when the install asks for it.
-    if (install() === 0 || (aptGet("update") === 0 && install() === 0)) return;
+    if (installPackages(names, { stdio: "inherit" })) return;
   }
   say(`going on without; to install: sudo apt-get install -y ${names.join(" ")}`);
 }

@@ -28,6 +28,7 @@ import {
 import { request } from "node:http";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { installPackages } from "./debian-packages.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const IMAGE_TAR = join(ROOT, ".cache", "docker-test-image.tar");
@@ -104,12 +105,10 @@ function installWhatIsMissing() {
 }
 
 /** Installs the Debian packages of a program that is missing. Answers with what is wrong, or `null`. */
-export function installed(program, debianPackages, options = []) {
+export function installed(program, debianPackages, suite) {
   if (has(program)) return null;
   if (process.getuid?.() !== 0 || !has("apt-get")) return `${program} is not installed`;
-  const install = () => aptGet("install", "-y", "--no-install-recommends", ...options, ...debianPackages);
-  if (install() !== 0) aptGet("update");
-  return has(program) || install() === 0 ? null : `${debianPackages.join(", ")} could not be installed`;
+  return installPackages(debianPackages, { suite }) ? null : `${debianPackages.join(", ")} could not be installed`;
 }
 
 function installFromBackports(debianPackage) {
@@ -118,11 +117,7 @@ function installFromBackports(debianPackage) {
   const suite = `${release}-backports`;
   const list = "/etc/apt/sources.list.d/sandlot-backports.list";
   if (!existsSync(list)) writeFileSync(list, `deb http://deb.debian.org/debian ${suite} main\n`);
-  installed(debianPackage, [debianPackage], ["-t", suite]);
-}
-
-function aptGet(...args) {
-  return spawnSync("apt-get", args, { env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } }).status;
+  installed(debianPackage, [debianPackage], suite);
 }
 
 function has(program) {
