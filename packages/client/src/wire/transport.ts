@@ -125,10 +125,11 @@ export class Transport {
   }
 
   #shortly(call: Call): Promise<Answer> {
-    const { method, json, body, signal, path, query } = call;
+    const { method, json, body, signal, path, query, repeatable = false } = call;
     if (this.#askShortly === null || body !== undefined) return this.#fetched(call);
     return this.#askShortly(this.address(path, query), {
       method,
+      repeatable,
       headers: this.#headers(call),
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       ...(signal === undefined ? {} : { signal }),

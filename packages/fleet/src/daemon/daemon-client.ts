@@ -66,8 +66,8 @@ export class DaemonAttachment {
       ...(signal && { signal }),
     } as const;
     try {
-      const response = await new Wire(from, connections).open(call);
-      return new DaemonAttachment(wire, await holdBy(response, generation), world);
+      const engaged = await new Wire(from, connections).engage(call);
+      return new DaemonAttachment(wire, await holdBy(engaged, generation, signal), world);
     } catch (error) {
       wire.close();
       throw known(to, error, signal);
@@ -115,14 +115,9 @@ const AHEAD_ROUNDS = 12;
 export async function connectAhead(target: DaemonTarget): Promise<Connections> {
   const connections = new Connections();
   const wire = new Wire(target, connections);
-  const renewed = async () => {
-    const answer = await wire.open({ method: "POST", path: "/sandlot/renew" });
-    // A connection is kept once its answer was read.
-    await answer.toArray();
-  };
+  const renewed = () => wire.post(renewReplySchema, "/sandlot/renew", {});
   try {
-    for (let round = 0; round < AHEAD_ROUNDS; round++)
-      await Promise.all([renewed(), wire.post(renewReplySchema, "/sandlot/renew", {})]);
+    for (let round = 0; round < AHEAD_ROUNDS; round++) await Promise.all([renewed(), renewed()]);
     return connections;
   } catch (error) {
     wire.close();

@@ -1,10 +1,12 @@
 /**
  * The one connection that a holder keeps: its close is how a death is learned, without asking.
+ *
+ * A daemon greets with a line of JSON and says nothing more. How that line is cut into pieces and chunks is up to the
+ * daemon's HTTP server.
  */
 
-import type { IncomingMessage } from "node:http";
 import { SandlotError } from "@sandlot/contract";
-import { ConnectionLost } from "./connections.ts";
+import { ConnectionLost, type Engaged } from "./connections.ts";
 import { holdGreetingSchema } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
@@ -24,47 +26,113 @@ const GREETING_MAX_BYTES = 4_096;
 
 export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
   const call = { method: "GET", path: "/sandlot/hold", repeatable: true, ...(signal && { signal }) } as const;
-  return holdBy(await wire.open(call), wire.target.generation);
+  return holdBy(await wire.engage(call), wire.target.generation, signal);
 }
 
-/** The hold that an answer is: it greets, and does not end. */
-export async function holdBy(response: IncomingMessage, generation: number): Promise<Hold> {
+/** The hold that an answer is: it greets, and does not end. Whatever goes wrong until it has greeted ends it. */
+export async function holdBy(engaged: Engaged, generation: number, signal?: AbortSignal): Promise<Hold> {
+  const { socket } = engaged;
   let ended: ReturnType<Hold["ended"]> = "no";
   const closed = new Promise<void>((resolve) => {
-    response.once("close", () => {
+    socket.once("close", () => {
       if (ended === "no") ended = "there";
       resolve();
     });
   });
-  response.on("error", () => {});
-  const greeting = await firstLine(response);
+  socket.on("error", () => {});
+  const greeting = await firstLine(engaged, signal);
   const parsed = holdGreetingSchema.safeParse(greeting);
   if (!parsed.success || parsed.data.generation !== generation) {
-    response.destroy();
+    socket.destroy();
     throw new SandlotError("internal", { problem: "the daemon greeted with something else than its generation" });
   }
-  response.resume();
   const close = (): void => {
     if (ended === "no") ended = "here";
-    response.destroy();
+    socket.destroy();
   };
   return { daemonPid: parsed.data.pid, run: parsed.data.run, closed, ended: () => ended, close };
 }
 
-async function firstLine(response: NodeJS.ReadableStream): Promise<unknown> {
+/** Reads on behind it, so that the end of the stream shows. */
+function firstLine({ socket, first, headers }: Engaged, signal: AbortSignal | undefined): Promise<unknown> {
+  const chunks = headers.get("transfer-encoding")?.toLowerCase() === "chunked" ? new Chunks() : null;
   return new Promise((resolve, reject) => {
     let text = "";
-    const onData = (chunk: Buffer): void => {
-      text += chunk.toString("utf8");
-      if (!text.includes("\n") && text.length < GREETING_MAX_BYTES) return;
-      response.off("data", onData);
-      response.off("close", onClose);
-      resolve(tryJson(text.split("\n", 1)[0] ?? ""));
+    let hasGreeted = false;
+    const onData = (piece: Buffer): void => {
+      const part = chunks === null ? piece.toString("latin1") : chunks.take(piece);
+      if (!hasGreeted) text += part;
+      if (chunks?.hasEnded === true) socket.destroy();
+      if (hasGreeted || (!text.includes("\n") && text.length < GREETING_MAX_BYTES)) return;
+      hasGreeted = true;
+      stopWaiting();
+      resolve(tryJson(Buffer.from(text.split("\n", 1)[0] ?? "", "latin1").toString("utf8")));
     };
-    const onClose = (): void => reject(new ConnectionLost("the daemon ended before it greeted"));
-    response.on("data", onData);
-    response.on("close", onClose);
+    const onClose = (): void => {
+      stopWaiting();
+      reject(new ConnectionLost("the daemon ended before it greeted"));
+    };
+    const onAbort = (): void => {
+      socket.destroy();
+      reject(signal?.reason);
+    };
+    const stopWaiting = (): void => {
+      socket.off("close", onClose);
+      signal?.removeEventListener("abort", onAbort);
+    };
+    socket.on("close", onClose);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    if (signal?.aborted === true) onAbort();
+    onData(first);
+    socket.on("data", onData);
+    socket.resume();
   });
+}
+
+/** The longest line between two chunks: a size, and what nobody needs. */
+const CHUNK_LINE_MAX_BYTES = 256;
+const CHUNK_SIZE_PATTERN = /^([0-9a-f]{1,8})[ \t]*(?:;.*)?$/i;
+
+/** The content of a body in chunks (RFC 9112, 7.1), one character for each byte. */
+class Chunks {
+  /** Of this chunk. */
+  #left = 0;
+  #line = "";
+  #isBehindContent = false;
+  /** The last chunk has come, or something that is none. */
+  hasEnded = false;
+
+  take(piece: Buffer): string {
+    let content = "";
+    for (let at = 0; at < piece.length && !this.hasEnded; ) {
+      if (this.#left > 0) {
+        const part = piece.toString("latin1", at, Math.min(at + this.#left, piece.length));
+        content += part;
+        at += part.length;
+        this.#left -= part.length;
+        this.#isBehindContent = this.#left === 0;
+        continue;
+      }
+      const end = piece.indexOf("\n", at, "latin1");
+      this.#line += piece.toString("latin1", at, end < 0 ? piece.length : end);
+      if (this.#line.length > CHUNK_LINE_MAX_BYTES) this.hasEnded = true;
+      if (end < 0) break;
+      at = end + 1;
+      this.#takeLine(this.#line.replace(/\r$/, ""));
+      this.#line = "";
+    }
+    return content;
+  }
+
+  #takeLine(line: string): void {
+    if (this.#isBehindContent) {
+      this.#isBehindContent = false;
+      this.hasEnded = line !== "";
+      return;
+    }
+    this.#left = Number.parseInt(CHUNK_SIZE_PATTERN.exec(line)?.[1] ?? "0", 16);
+    this.hasEnded = this.#left === 0;
+  }
 }
 
 function tryJson(text: string): unknown {

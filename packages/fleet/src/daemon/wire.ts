@@ -10,7 +10,7 @@ import { connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
-import { Connections, type DaemonAddress, lost } from "./connections.ts";
+import { ConnectionLost, Connections, type DaemonAddress, type Engaged, lost, type Question } from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
 
 export interface DaemonTarget {
@@ -28,7 +28,7 @@ export interface Call {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: Uint8Array;
   readonly signal?: AbortSignal;
-  /** Asked twice it means the same: so it is asked again, once, when a kept connection turns out to have ended. */
+  /** Of `engage`. Asked twice it means the same: so it is, once, when a kept connection turns out to have ended. */
   readonly repeatable?: boolean;
 }
 
@@ -36,6 +36,7 @@ export interface Call {
 const REPLY_MAX_BYTES = 160 * 1024 * 1024;
 const REFUSAL_MAX_BYTES = 1024 * 1024;
 const CRLF = "\r\n";
+
 export class Wire {
   readonly target: DaemonTarget;
   readonly #connections: Connections;
@@ -80,13 +81,22 @@ export class Wire {
 
   /** A question whose answer is taken whole. */
   async bytes(call: Call, maxBytes = REPLY_MAX_BYTES): Promise<Buffer> {
-    const { method, path, query, body, signal } = call;
-    signal?.throwIfAborted();
-    const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;
-    const head = `${method} ${path}${search(query)} HTTP/1.1${CRLF}${this.#head}${length}${CRLF}`;
-    const { address } = this.target;
-    const answer = await this.#connections.ask(address, { head, body, answerMaxBytes: maxBytes, signal });
+    const question = this.#question(call, maxBytes);
+    const answer = await this.#connections.ask(this.target.address, question);
     if (answer.status === 200) return answer.body;
+    throw errorOf(answer.status, answer.body);
+  }
+
+  /** A question whose answer does not end. An error answer is thrown. */
+  async engage(call: Call): Promise<Engaged> {
+    const { address } = this.target;
+    const question = this.#question(call, REFUSAL_MAX_BYTES);
+    const answer = await this.#connections.engage(address, question).catch((error: unknown) => {
+      const hadEnded = error instanceof ConnectionLost && error.wasKept && !error.hadBegun;
+      if (call.repeatable !== true || !hadEnded) throw error;
+      return this.#connections.engage(address, { ...question, onNewLine: true });
+    });
+    if ("socket" in answer) return answer;
     throw errorOf(answer.status, answer.body);
   }
 
@@ -142,6 +152,13 @@ export class Wire {
     this.#connections.destroy();
   }
 
+  #question({ method, path, query, body, signal }: Call, answerMaxBytes: number): Question {
+    signal?.throwIfAborted();
+    const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;
+    const head = `${method} ${path}${search(query)} HTTP/1.1${CRLF}${this.#head}${length}${CRLF}`;
+    return { head, body, answerMaxBytes, signal };
+  }
+
   #send(call: Call): Promise<IncomingMessage> {
     const { method, path, query, body, signal } = call;
     signal?.throwIfAborted();
@@ -156,10 +173,7 @@ export class Wire {
       signal?.addEventListener("abort", onAbort, { once: true });
       outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
       outgoing.once("response", resolve);
-      outgoing.once("error", (error) => {
-        if (call.repeatable !== true || !outgoing.reusedSocket || signal?.aborted === true) reject(lost(error));
-        else this.#send({ ...call, repeatable: false }).then(resolve, reject);
-      });
+      outgoing.once("error", (error) => reject(lost(error)));
       outgoing.end(body);
     });
   }

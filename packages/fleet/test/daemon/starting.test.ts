@@ -131,7 +131,8 @@ describe("a process started without a fork", () => {
     const told = await Promise.all(
       sandboxes.map(async (sandbox) => {
         await sandbox.sessions.open({ sessionId: "s", cwd: "/usr" });
-        const command = 'pwd; cd /; export KEPT=yes; echo "$0"; ls /proc/$$/fd | wc -l; grep ^Sig[BI] /proc/$$/status';
+        const command =
+          'pwd; cd /; export KEPT=yes; echo "$0"; set -- /proc/$$/fd/*; echo $#; grep ^Sig[BI] /proc/$$/status';
         const first = await sandbox.sessions.exec("s", command);
         const second = await sandbox.sessions.exec("s", 'pwd; echo "$KEPT"; exit 3');
         const script = 'set -- $(cat /proc/$$/stat); [ "$1" = "$6" ] && tty >/dev/null && exit 9';

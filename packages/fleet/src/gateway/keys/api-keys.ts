@@ -3,6 +3,7 @@
  *
  * Invariants
  * - A file holds the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be searched.
+ * - Every request is compared with the secret or its hash, in a time that does not depend on where they differ.
  * - Files are 0600 in a directory that is 0700, and appear whole: written beside and then linked into place.
  * - A revoked key stops working within `RECHECK_MS` in every process.
  * - File names are ids that this file has made up; nothing a caller sent becomes part of a path unchecked.
@@ -29,6 +30,8 @@ interface KnownKey {
   readonly key: StoredKey;
   readonly hash: Buffer;
   readonly checkedAt: number;
+  /** The secret that had this hash, once somebody has shown it: the next request only compares. */
+  proven: Buffer | null;
 }
 
 export interface NewKey {
@@ -116,7 +119,7 @@ export class ApiKeys {
       this.#known.delete(id);
       return null;
     }
-    const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt };
+    const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt, proven: null };
     this.#known.set(id, known);
     return known;
   }
@@ -140,7 +143,12 @@ export class ApiKeys {
 }
 
 function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
-  return known !== null && timingSafeEqual(hashOf(secret), known.hash) ? known.key : null;
+  if (known === null) return null;
+  const shown = Buffer.from(secret, "latin1");
+  if (known.proven !== null && timingSafeEqual(shown, known.proven)) return known.key;
+  if (!timingSafeEqual(hashOf(secret), known.hash)) return null;
+  known.proven = shown;
+  return known.key;
 }
 
 function hashOf(secret: string): Buffer {
