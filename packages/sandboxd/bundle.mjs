@@ -74,7 +74,7 @@ function nativeFiles() {
   const near = attempt(() => createRequire(here.resolve("@lydell/node-pty")));
   return {
     "pty.node": attempt(() => near.resolve(`@lydell/node-pty-${platform}/pty.node`)),
-    // For glibc. There is one for musl beside it, whose Node forks all the same: the daemon's own Node is for glibc.
+    // For glibc, which the Node that is brought along is for. In an image with musl the daemon does without.
     "koffi.node": attempt(() => here.resolve(`@koromix/koffi-${platform}/linux_${process.arch}/koffi.node`)),
   };
 }

@@ -45,6 +45,18 @@ export function sandboxdFiles(): SandboxdFiles {
   return filesBeside(SANDBOXD_FILE);
 }
 
+/** The native parts that there are, and what each is called beside the bundle. */
+export function nativeParts({
+  pty,
+  koffi,
+}: SandboxdFiles): readonly { readonly path: string; readonly name: string }[] {
+  const parts = [
+    { path: pty, name: NATIVE_FILES.pty },
+    { path: koffi, name: NATIVE_FILES.koffi },
+  ];
+  return parts.flatMap(({ path, name }) => (path === null ? [] : [{ path, name }]));
+}
+
 /** Of a daemon that was made by `bundle.mjs`. */
 export function filesBeside(bundle: string): SandboxdFiles {
   const at = (name: string): string => join(dirname(bundle), name);

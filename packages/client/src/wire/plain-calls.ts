@@ -90,7 +90,7 @@ class Origin {
     try {
       return await this.#lines.ask(this.#address, question);
     } catch (error) {
-      if (!(error instanceof ConnectionLost) || !error.wasKept || error.hadBegun) return this.#notHere(error);
+      if (!(error instanceof ConnectionLost && error.metClosedLine)) return this.#notHere(error);
     }
     return this.#lines.ask(this.#address, { ...question, onNewLine: true }).catch((error) => this.#notHere(error));
   }

@@ -18,6 +18,11 @@ export class ConnectionLost extends Error {
     this.wasKept = wasKept;
     this.hadBegun = hadBegun;
   }
+
+  /** The peer has probably closed the connection for being idle, before it saw this question: on a new one it may be answered. */
+  get metClosedLine(): boolean {
+    return this.wasKept && !this.hadBegun;
+  }
 }
 
 /** Something came that is no answer of the plain kind: HTTP/1.1, whole, with its length. */

@@ -92,8 +92,7 @@ export class Wire {
     const { address } = this.target;
     const question = this.#question(call, REFUSAL_MAX_BYTES);
     const answer = await this.#connections.engage(address, question).catch((error: unknown) => {
-      const hadEnded = error instanceof ConnectionLost && error.wasKept && !error.hadBegun;
-      if (call.repeatable !== true || !hadEnded) throw error;
+      if (call.repeatable !== true || !(error instanceof ConnectionLost && error.metClosedLine)) throw error;
       return this.#connections.engage(address, { ...question, onNewLine: true });
     });
     if ("socket" in answer) return answer;

@@ -40,7 +40,7 @@ interface Koffi {
 }
 
 const FILE = "koffi.node";
-/** What C calls them. The C library's own structures are larger than nothing here: see `OPAQUE_BYTES`. */
+/** What C calls them. Structures are memory that only the C library looks into (`OPAQUE_BYTES`). */
 const DECLARATIONS: Readonly<Record<keyof Libc, string>> = {
   fileActionsInit: "int posix_spawn_file_actions_init(void *)",
   fileActionsDestroy: "int posix_spawn_file_actions_destroy(void *)",

@@ -1,6 +1,6 @@
 /**
  * Starts a process. Node forks for it: it copies the daemon's page tables and then writes to memory that it shares with the
- * copy, which is most of what a short command costs. `posix_spawn` borrows the daemon's memory instead, until the program runs.
+ * copy, which is much of what a short command costs. `posix_spawn` borrows the daemon's memory instead, until the program runs.
  *
  * Invariants
  * - What is started here cannot tell which of both has started it: descriptors, directory, environment, signals and session are
@@ -41,7 +41,7 @@ export interface StartedProcess {
 
 /** Throws, or tells by `error`, what Node's `spawn` does. */
 export function startProcess(file: string, args: readonly string[], options: StartOptions): StartedProcess {
-  return startPlainly(file, args, options) ?? spawn(file, args, options as Parameters<typeof spawn>[2] & StartOptions);
+  return startPlainly(file, args, options) ?? spawn(file, args, options);
 }
 
 /** For longer lists than this, a copy of the page tables is not what costs. */

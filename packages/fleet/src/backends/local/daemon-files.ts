@@ -8,8 +8,7 @@
  */
 
 import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { NATIVE_FILES, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
+import { nativeParts, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
 import { DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./bubblewrap/arguments.ts";
 import type { Binding } from "./mounts.ts";
 
@@ -20,16 +19,12 @@ const SUPERVISOR = `${DAEMON_DIRECTORY}/supervisor.sh`;
 export function daemonBindings(nodePath: string, daemon: SandboxdFiles): readonly Binding[] {
   const readOnly = true;
   const { bundle, supervisor } = daemon;
-  // Beside the bundle, where it looks for them.
-  const native = (["pty", "koffi"] as const).flatMap((part) => {
-    const from = daemon[part];
-    return from === null ? [] : [{ from, to: join(DAEMON_DIRECTORY, NATIVE_FILES[part]), readOnly }];
-  });
   return [
     { from: nodePath, to: RUNTIME, readOnly },
     { from: bundle, to: BUNDLE, readOnly },
     { from: supervisor, to: SUPERVISOR, readOnly },
-    ...native,
+    // Beside the bundle, where it looks for them.
+    ...nativeParts(daemon).map(({ path, name }) => ({ from: path, to: `${DAEMON_DIRECTORY}/${name}`, readOnly })),
   ];
 }
 

@@ -115,7 +115,8 @@ function toolsFinding(): Finding {
   return { name: "tools", status: "fail", detail: `missing: ${missing.join(", ")}`, fix };
 }
 
-function daemonFinding({ daemon, nodePath }: LocalSettings): Finding {
+/** Of the files that a sandbox needs. */
+export function daemonFinding({ daemon, nodePath }: Pick<LocalSettings, "daemon" | "nodePath">): Finding {
   const missing = [daemon.bundle, daemon.supervisor].filter((path) => !existsSync(path));
   if (missing.length > 0) {
     const fix = "build the project: npm run build";

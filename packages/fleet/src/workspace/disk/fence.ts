@@ -50,7 +50,6 @@ export const FENCE: NameRecord<Fence> = nameRecord({
   prefix: "fence.",
   format: ({ generation, at }) => `${generation}.${at}`,
   pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)$/,
-  usual: "no directory",
   parse: ([generation = "", at = ""]) => ({ generation: Number(generation) as Generation, at }),
 });
 
@@ -58,7 +57,6 @@ export const TENANT: NameRecord<Tenant> = nameRecord({
   prefix: "tenant.",
   format: ({ thread, generation, device, inode }) => `${thread}.${generation}.${device}.${inode}`,
   pattern: /^([0-9a-f]+)\.(\d{1,16})\.(\d+)\.(\d+)$/,
-  usual: "made ahead",
   parse: ([thread = "", generation = "", device = "", inode = ""]) => ({
     thread: thread as ThreadKey,
     generation: Number(generation) as Generation,
@@ -71,12 +69,10 @@ interface NameRecordKind<Value> {
   readonly prefix: string;
   readonly format: (value: Value) => string;
   readonly pattern: RegExp;
-  /** What a look finds in most cases: a directory that is not there yet, or the file that was made ahead. */
-  readonly usual: "no directory" | "made ahead";
   readonly parse: (parts: readonly string[]) => Value;
 }
 
-function nameRecord<Value>({ prefix, format, pattern, usual, parse }: NameRecordKind<Value>): NameRecord<Value> {
+function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
   const nameless = `${prefix}-`;
   const current = (names: readonly string[]): { name: string; parts: readonly string[] } | null => {
     for (const name of names) {
@@ -89,7 +85,7 @@ function nameRecord<Value>({ prefix, format, pattern, usual, parse }: NameRecord
   return {
     read(directory) {
       // Listing takes longer than a look, and making an error for what is missing longer still.
-      if (usual === "made ahead" ? isAhead(directory) : !isThere(directory)) return null;
+      if (!isThere(directory) || isAhead(directory)) return null;
       const found = current(namesIn(directory));
       return found === null ? null : parse(found.parts);
     },

@@ -7,7 +7,6 @@ import fs, {
   chmodSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -15,7 +14,6 @@ import fs, {
   writeFileSync,
 } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Generation, SandboxId } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
@@ -27,6 +25,7 @@ import { slotNameOf } from "../../../src/workspace/disk/layout.ts";
 import { fillAhead, makeAhead, takeAhead } from "../../../src/workspace/disk/made-ahead.ts";
 import { crashBefore, Died } from "./crash-point.ts";
 import { Ground, isRoot, outcomeOf, world } from "./ground.ts";
+import { onSmallDisk } from "./small-disk.ts";
 
 let ground: Ground;
 beforeEach(() => {
@@ -219,17 +218,9 @@ describe("binding a thread that is new", () => {
 
 it("a slot for which there is no room leaves nothing, wherever the room ends", async (context) => {
   if (!isRoot) return context.skip("only root can mount");
-  const root = mkdtempSync(join(tmpdir(), "sandlot-disk-"));
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "sandlot-test", root]);
-  const small = new Ground(root);
-  try {
+  await onSmallDisk(async (small, fill) => {
     const prepare = () => outcomeOf(small.workspaces.prepareSlot("sandbox" as SandboxId, 1 as Generation));
-    const filler = join(root, "filler");
-    mkdirSync(filler);
-    const fill = () => {
-      for (let number = 0; ; number++) writeFileSync(join(filler, String(number)), "", { flag: "wx" });
-    };
-    expect(fill).toThrow("ENOSPC");
+    const filler = fill();
     let freed = 0;
     for (; (await prepare()) === "disk_limit_exceeded"; freed++) {
       expect([small.names("slots"), small.names("markers")], `with ${freed} inodes`).toEqual([[], []]);
@@ -238,9 +229,5 @@ it("a slot for which there is no room leaves nothing, wherever the room ends", a
     }
     expect([small.names("slots"), small.names("markers")]).toEqual([["sandbox-1"], ["sandbox"]]);
     expect(freed).toBeGreaterThan(10);
-  } finally {
-    small.dispose();
-    execFileSync("umount", [root]);
-    rmSync(root, { recursive: true });
-  }
+  });
 });

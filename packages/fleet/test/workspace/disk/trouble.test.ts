@@ -1,10 +1,4 @@
-/**
- * What else can go wrong: a full disk, a process that died while a sandbox was made, a probe that was cut short.
- */
-
-import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, rmSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, SandboxId } from "@sandlot/contract";
 import { expect, it } from "vitest";
@@ -12,13 +6,11 @@ import type { Place } from "../../../src/backend/backend.ts";
 import { ensureBound } from "../../../src/workspace/binding.ts";
 import { slotNameOf } from "../../../src/workspace/disk/layout.ts";
 import { Ground, isRoot, outcomeOf } from "./ground.ts";
+import { onSmallDisk } from "./small-disk.ts";
 
 it("a full disk says so, leaves nothing half-made, and is no trouble any more when there is room", async (context) => {
   if (!isRoot) return context.skip("only root can mount");
-  const root = mkdtempSync(join(tmpdir(), "sandlot-disk-"));
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "sandlot-test", root]);
-  const ground = new Ground(root);
-  try {
+  await onSmallDisk(async (ground, fill) => {
     const key = ground.newKey();
     const { spot } = await ground.slotFor(key);
     const { spot: whole } = await ground.slotFor(ground.newKey());
@@ -29,12 +21,7 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
       join(ground.layout.slot(slot), "tenant.-"),
     ])
       rmSync(ahead, { recursive: true });
-    const filler = join(root, "filler");
-    mkdirSync(filler);
-    const fill = () => {
-      for (let number = 0; ; number++) writeFileSync(join(filler, String(number)), "", { flag: "wx" });
-    };
-    expect(fill).toThrow("ENOSPC");
+    const filler = fill();
     const bind = () => outcomeOf(ensureBound(ground.workspaces, spot));
     // All of it was made ahead.
     expect(await ensureBound(ground.workspaces, whole)).toBe("new");
@@ -52,11 +39,7 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
     expect(await ensureBound(ground.workspaces, later)).toBe("new");
     expect(await ground.note(key)).toBe("");
     expect(ground.names("markers")).toEqual([spot.sandboxId, whole.sandboxId].sort());
-  } finally {
-    ground.dispose();
-    execFileSync("umount", [root]);
-    rmSync(root, { recursive: true });
-  }
+  });
 });
 
 it("what was killed while it was made can be found and dropped", async () => {

@@ -21,7 +21,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, join } from "node:path";
-import { NATIVE_FILES, type SandboxdFiles } from "@sandlot/sandboxd";
+import { nativeParts, type SandboxdFiles } from "@sandlot/sandboxd";
 import { RUNTIME } from "./inside.ts";
 
 export interface RuntimeDirectory {
@@ -46,8 +46,8 @@ export function makeRuntimeDirectory(
 ): RuntimeDirectory {
   const libraries = librariesOf(nodePath);
   const copied = libraries === null || seesNode ? null : nodePath;
-  const optional = [daemon.pty, daemon.koffi, copied].filter((file) => file !== null);
-  const files = [daemon.bundle, daemon.supervisor, ...optional];
+  const native = nativeParts(daemon).map((part) => part.path);
+  const files = [daemon.bundle, daemon.supervisor, ...native, ...(copied === null ? [] : [copied])];
   const path = join(parent, `runtime-${keyOf([...files, ...(libraries?.files ?? [])])}`);
   const bringsNode = libraries !== null;
   const made = { path, bringsNode, nodePath: bringsNode && seesNode ? nodePath : null };
@@ -73,10 +73,7 @@ function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | n
   mkdirSync(join(directory, RUNTIME.libraries), { recursive: true });
   put(daemon.bundle, RUNTIME.bundle, 0o444);
   put(daemon.supervisor, RUNTIME.supervisor, 0o444);
-  for (const part of ["pty", "koffi"] as const) {
-    const file = daemon[part];
-    if (file !== null) put(file, NATIVE_FILES[part], 0o555);
-  }
+  for (const { path, name } of nativeParts(daemon)) put(path, name, 0o555);
   if (copied === null) writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
   else put(copied, RUNTIME.node, 0o555);
   if (libraries !== null) {
