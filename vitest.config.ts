@@ -1,4 +1,7 @@
 /**
+ * Two projects, told apart by folder: `engines` for what takes a container engine, a browser or a stand-in of another
+ * server, `test` for everything else. `npx vitest run <path>` finds a file in either.
+ *
  * Tests run from source: the condition `sandlot-source` leads every import of a package to its `src`, in Vite's resolver
  * and in Node's own (for the files that Vite leaves to Node, and for processes that a test starts with `fork`).
  */
@@ -6,22 +9,31 @@ import { defineConfig } from "vitest/config";
 
 const conditions = ["sandlot-source", "node", "module", "development|production"];
 
+const TESTS = ["packages/*/test/**/*.test.ts", "tests/**/*.test.ts"];
+const ENGINES = ["packages/fleet/test/backends/docker/**/*.test.ts", "packages/*/test/engines/**/*.test.ts"];
+
+/** No test takes this long on a machine that still works: the limit finds hangs, and says nothing of speed. */
+const HANG_MS = 120_000;
+
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: ["sandlot-source", "node"] } },
   test: {
-    include: ["packages/*/test/**/*.test.ts", "tests/**/*.test.ts"],
+    projects: [
+      { extends: true, test: { name: "test", include: TESTS, exclude: ENGINES } },
+      { extends: true, test: { name: "engines", include: ENGINES } },
+    ],
     pool: "forks",
     execArgv: ["--conditions=sandlot-source"],
     // Most tests wait for processes, so three at a time do not get in each other's way, even on two processors.
     maxWorkers: 3,
     // Engines and daemons share the machine with whatever else runs on it; what fails twice is broken.
     retry: process.env.CI === "true" ? 1 : 0,
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
-    teardownTimeout: 30_000,
+    testTimeout: HANG_MS,
+    hookTimeout: HANG_MS,
+    teardownTimeout: HANG_MS,
     // What is waited for comes when the machine gets to it; the default of a second is a limit on its speed.
-    expect: { poll: { timeout: 15_000 } },
+    expect: { poll: { timeout: HANG_MS / 2 } },
     // A test run that found no tests proves nothing.
     passWithNoTests: false,
   },

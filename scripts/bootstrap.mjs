@@ -1,7 +1,7 @@
 /**
  * Makes a checkout ready to run, whatever state it is in, and then runs something:
  *
- *   node scripts/bootstrap.mjs [--no-build] [--then <script> <arguments>…]
+ *   node scripts/bootstrap.mjs [--no-build] [--for start|test|engines|long] [--then <script> <arguments>…]
  *
  * 1. system packages, where a part of the repository needs one;
  * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on;
@@ -19,49 +19,57 @@ import { build, isBuilt } from "./build.mjs";
 import { installPackages } from "./debian-packages.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
+/** What the sandboxes of `npm start` take. */
+const SERVED = ["start", "test", "engines", "long"];
+/** What tests of sandboxes take, whichever engine they run on. */
+const TESTED = ["test", "engines", "long"];
+/** What container engines and browsers are tested with. */
+const WITH_ENGINES = ["engines", "long"];
+
 /**
  * Debian packages that parts of the repository need, where the presence of `command` in PATH, or of `file`, means that the
- * package is there. Those `forTests` are looked after by `npm test` only. An engine's package is listed here when its backend arrives.
+ * package is there. `for` lists the commands that look after it: `npm start`, `npm test`, `npm run test:engines` and
+ * `npm run test:long`. An engine's package is listed here when its backend arrives.
  */
 const SYSTEM_PACKAGES = [
   {
     name: "bubblewrap",
     command: "bwrap",
     neededBy: "the local backend, which isolates sandboxes with it",
-    forTests: false,
+    for: SERVED,
   },
-  { name: "slirp4netns", command: "slirp4netns", neededBy: "sandboxes with an open network", forTests: true },
-  { name: "iproute2", command: "ip", neededBy: "the tests of networks, in namespaces of their own", forTests: true },
-  { name: "curl", command: "curl", neededBy: "the tests of networks and of the HTTP guide", forTests: true },
-  { name: "git", command: "git", neededBy: "the tests of networks", forTests: true },
-  { name: "openssl", command: "openssl", neededBy: "the tests of certificates", forTests: true },
-  { name: "python3", command: "python3", neededBy: "the probes of the escape list", forTests: true },
-  { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", forTests: true },
-  { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", forTests: true },
-  { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", forTests: true },
-  { name: "chromium", command: "chromium", neededBy: "the tests of the gateway from a real browser", forTests: true },
-  { name: "zsh", command: "zsh", neededBy: "the test of the completion for it", forTests: true },
-  { name: "fish", command: "fish", neededBy: "the test of the completion for it", forTests: true },
-  { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", forTests: true },
-  { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", forTests: true },
+  { name: "slirp4netns", command: "slirp4netns", neededBy: "sandboxes with an open network", for: TESTED },
+  { name: "iproute2", command: "ip", neededBy: "the tests of networks, in namespaces of their own", for: TESTED },
+  { name: "curl", command: "curl", neededBy: "the tests of networks and of the HTTP guide", for: TESTED },
+  { name: "git", command: "git", neededBy: "the tests of networks", for: TESTED },
+  { name: "openssl", command: "openssl", neededBy: "the tests of certificates", for: TESTED },
+  { name: "python3", command: "python3", neededBy: "the probes of the escape list", for: TESTED },
+  { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", for: TESTED },
+  { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", for: ["test"] },
+  { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", for: ["test"] },
+  { name: "zsh", command: "zsh", neededBy: "the test of the completion for it", for: ["test"] },
+  { name: "fish", command: "fish", neededBy: "the test of the completion for it", for: ["test"] },
   {
     name: "ripgrep",
     command: "rg",
     neededBy: "the test that searching gives the same with and without it",
-    forTests: true,
+    for: TESTED,
   },
-  {
-    name: "procps",
-    command: "pkill",
-    neededBy: "the test that `pkill node` does not touch the daemon",
-    forTests: true,
-  },
+  { name: "procps", command: "pkill", neededBy: "the test that `pkill node` does not touch the daemon", for: TESTED },
   {
     name: "psmisc",
     command: "killall",
     neededBy: "the test that `killall node` does not touch the daemon",
-    forTests: true,
+    for: TESTED,
   },
+  {
+    name: "chromium",
+    command: "chromium",
+    neededBy: "the tests of the gateway from a real browser",
+    for: WITH_ENGINES,
+  },
+  { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", for: WITH_ENGINES },
+  { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", for: WITH_ENGINES },
 ];
 
 const CACHE = join(ROOT, ".cache");
@@ -81,7 +89,7 @@ async function main(args) {
   const wantBuild = !options.includes("--no-build");
   const isReady = () => isInstalled() && (!wantBuild || isBuilt());
 
-  ensureSystemPackages(options.includes("--for-tests"));
+  ensureSystemPackages(options.includes("--for") ? options[options.indexOf("--for") + 1] : "start");
   if (!isReady()) {
     await withLock(async () => {
       if (!isInstalled()) await install();
@@ -96,8 +104,8 @@ async function main(args) {
 
 // --- system packages
 
-function ensureSystemPackages(forTests) {
-  const needed = SYSTEM_PACKAGES.filter((entry) => forTests || !entry.forTests);
+function ensureSystemPackages(purpose) {
+  const needed = SYSTEM_PACKAGES.filter((entry) => entry.for.includes(purpose));
   const missing = needed.filter(({ command, file }) => !(file === undefined ? isInPath(command) : existsSync(file)));
   if (missing.length === 0) return;
   for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);

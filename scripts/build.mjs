@@ -21,17 +21,17 @@ export function isBuilt() {
   );
 }
 
-/** Returns the exit code of the first part that fails. */
-export async function build() {
+/** Returns the exit code of the first part that fails. `runPart` runs one, as `run` does. */
+export async function build(runPart = run) {
   const sources = hashOfSources();
   // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
   for (const folder of PACKAGES) {
     if (missingOutputs(folder).length > 0) rmSync(join(ROOT, folder, "dist", "tsconfig.tsbuildinfo"), { force: true });
   }
   const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
-  const code = await run(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
+  const code = await runPart(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
   if (code !== 0) return code;
-  const bundled = await run(repositoryNode(), [join(ROOT, BUNDLE.script)], { env: childEnvironment() });
+  const bundled = await runPart(repositoryNode(), [join(ROOT, BUNDLE.script)], { env: childEnvironment() });
   if (bundled !== 0) return bundled;
   for (const folder of PACKAGES) removeOrphans(folder);
   mkdirSync(dirname(STAMP), { recursive: true });

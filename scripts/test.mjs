@@ -1,8 +1,14 @@
 /**
- * The whole of `npm test`: named steps, one after another. A step that fails does not stop the others; it fails the run.
+ * The tests of this repository as named steps, one after another, in three suites:
  *
- *   npm test                           all steps
- *   npm test -- --only vitest,lint     some of them
+ *   npm test                   what a change has to pass; needs no engine, no browser and no network but the package registry
+ *   npm run test:engines       container engines, stand-ins of other servers, browsers, chaos
+ *   npm run test:long          big sizes; not part of continuous integration
+ *
+ *   npm test -- --only vitest,lint     some steps
+ *
+ * A step that fails does not stop the others; it fails the run. A step fails for making no progress in five minutes, and what it
+ * was doing is named; how long it takes as a whole does not matter.
  *
  * The last line is `N passed, N failed`: every vitest test counts, and every other step counts as one.
  * A skipped vitest test is listed with its reason; under CI=true it is a failure, because there everything a test
@@ -11,36 +17,46 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "./build.mjs";
-import {
-  childEnvironment,
-  NODE_FLOOR,
-  nodePackage,
-  npm,
-  ROOT,
-  repositoryNode,
-  run,
-  withHeartbeat,
-} from "./runtime.mjs";
+import { childEnvironment, NODE_FLOOR, nodePackage, npm, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
+import { runWatched, STALL_MS } from "./watched-run.mjs";
 
-/** In the order of running: what is quick and points at the cause comes first. */
-const STEPS = [
-  { name: "build", run: () => outcome(build()) },
-  { name: "typecheck", run: () => script("typecheck") },
-  { name: "lint", run: () => script("lint") },
-  { name: "knip", run: () => script("knip") },
-  { name: "docs-are-current", run: () => script("docs:errors", "--check") },
-  { name: "pins", run: () => script("check:pins") },
-  { name: "repo", run: () => script("check:repo") },
-  { name: "vitest", run: () => vitest("vitest", repositoryNode()) },
-  { name: "vitest-node-floor", run: vitestOnNodeFloor },
-  { name: "publint", run: () => script("check:publint") },
-  { name: "pack", run: () => script("check:packed") },
-  { name: "sim", run: () => script("sim", "--runs", "3000") },
-  { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
-  { name: "crash", run: () => script("crash", "--cycles", "60") },
-  { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
-  { name: "chaos-docker", run: () => script("chaos", "--quick") },
-];
+/** Each in the order of running: what is quick and points at the cause comes first. */
+const SUITES = {
+  test: [
+    { name: "build", run: () => outcome(build((...command) => watched(...command))) },
+    { name: "typecheck", run: () => script("typecheck") },
+    { name: "lint", run: () => script("lint") },
+    { name: "knip", run: () => script("knip") },
+    { name: "docs-are-current", run: () => script("docs:errors", "--check") },
+    { name: "pins", run: () => script("check:pins") },
+    { name: "repo", run: () => script("check:repo") },
+    { name: "vitest", run: () => vitest("vitest", repositoryNode(), "--project", "test") },
+    { name: "vitest-node-floor", run: vitestOnNodeFloor },
+    { name: "publint", run: () => script("check:publint") },
+    { name: "pack", run: () => script("check:packed") },
+    { name: "sim", run: () => script("sim", "--runs", "3000") },
+    { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
+    { name: "crash", run: () => script("crash", "--cycles", "60") },
+  ],
+  engines: [
+    { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "--project", "engines") },
+    { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
+    { name: "chaos-docker", run: () => script("chaos", "--quick") },
+  ],
+  long: [
+    { name: "sim-long", run: () => script("sim", "--runs", "100000") },
+    { name: "crash-long", run: () => script("crash", "--cycles", "1000") },
+    { name: "crash-self-check", run: () => script("crash", "--self-check") },
+    { name: "fuzz", run: () => script("fuzz", "--requests", "20000", "--seconds", "7200") },
+    { name: "load", run: () => script("load") },
+    { name: "soak-local", run: () => script("soak", "--cycles", "2000") },
+    { name: "soak-docker", run: () => script("soak", "--backend", "docker", "--cycles", "200", "--together", "20") },
+    { name: "chaos-local-long", run: () => script("chaos", "--backend", "local", "--runs", "200") },
+    { name: "chaos-docker-long", run: () => script("chaos", "--runs", "200") },
+    { name: "aio-clients", run: () => script("aio-clients") },
+    { name: "whole-suite-on-engines", run: wholeSuiteOnEngines },
+  ],
+};
 
 /** What the library's core consists of; the engines and services around it are tested on one Node. */
 const NODE_FLOOR_TESTS = [
@@ -51,8 +67,6 @@ const NODE_FLOOR_TESTS = [
 ];
 
 const HEARTBEAT_MS = 30_000;
-/** Nothing here takes minutes on a healthy machine; a step that hangs must not take the others with it. */
-const STEP_TIMEOUT_MS = 20 * 60_000;
 const CACHE = join(ROOT, ".cache");
 /** Many tests start processes from source: what Node has compiled once is read the next time. */
 const COMPILED = { NODE_COMPILE_CACHE: join(CACHE, "compiled") };
@@ -67,8 +81,8 @@ process.on("SIGTERM", () => {
 });
 process.exitCode = await main(process.argv.slice(2));
 
-async function main(args) {
-  const steps = chosenSteps(args);
+async function main([suite, ...args]) {
+  const steps = chosenSteps(suite, args);
   if (steps === undefined) return 2;
   mkdirSync(CACHE, { recursive: true });
   const results = [];
@@ -79,15 +93,21 @@ async function main(args) {
   return report(results);
 }
 
-function chosenSteps(args) {
-  const names = STEPS.map(({ name }) => name);
+function chosenSteps(suite, args) {
+  const steps = SUITES[suite];
+  if (steps === undefined) {
+    console.error(`usage: node scripts/test.mjs ${Object.keys(SUITES).join("|")} [--only <step>,<step>…]`);
+    return undefined;
+  }
   const [option, list, ...rest] = args;
-  if (option === undefined) return STEPS;
+  if (option === undefined) return steps;
+  const names = steps.map(({ name }) => name);
   const wanted = option === "--only" ? (list ?? "").split(",") : [];
   const unknown = wanted.filter((name) => !names.includes(name));
   if (wanted.length > 0 && unknown.length === 0 && rest.length === 0)
-    return STEPS.filter(({ name }) => wanted.includes(name));
-  console.error(`usage: npm test -- --only <step>,<step>…   steps: ${names.join(", ")}`);
+    return steps.filter(({ name }) => wanted.includes(name));
+  const command = suite === "test" ? "npm test" : `npm run test:${suite}`;
+  console.error(`usage: ${command} -- --only <step>,<step>…   steps: ${names.join(", ")}`);
   return undefined;
 }
 
@@ -111,7 +131,7 @@ function report(results) {
   for (const result of results) {
     const counts = `${result.passed} passed, ${result.failed} failed`;
     console.log(
-      `${result.failed === 0 ? "ok    " : "FAILED"} ${result.name.padEnd(18)} ${result.seconds.padStart(7)} s   ${counts}`,
+      `${result.failed === 0 ? "ok    " : "FAILED"} ${result.name.padEnd(22)} ${result.seconds.padStart(7)} s   ${counts}`,
     );
   }
   if (interrupted) console.log("interrupted; the remaining steps did not run");
@@ -126,34 +146,37 @@ async function outcome(exitCode) {
   return (await exitCode) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 }
 
-/**
- * A script of package.json, as `npm run` would run it but without the shell that npm puts in between: a signal, and the
- * time limit, would end that shell and leave the command running.
- */
+/** Runs a command and says what hung, where it hung. Returns its exit code, never 0 then. */
+async function watched(command, args, options = {}) {
+  const { code, stalled } = await runWatched(command, args, options);
+  if (stalled === null) return code;
+  console.log(`no progress in ${STALL_MS / 60_000} minutes, so it was ended: ${[command, ...args].join(" ")}`);
+  for (const line of stalled) console.log(`  it was busy with ${line}`);
+  return code || 1;
+}
+
+/** A script of package.json, as `npm run` would run it but without the shell that npm puts in between. */
 async function script(name, ...extra) {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const commands = scripts[name].split(" && ").map((command) => command.split(" "));
   commands.at(-1).push(...extra);
   for (const [program, ...args] of commands) {
     console.log(`$ ${[program, ...args].join(" ")}`);
-    const options = { env: childEnvironment(COMPILED), timeout: STEP_TIMEOUT_MS, shell: process.platform === "win32" };
-    const code = await run(program, args, options);
-    if (code !== 0) return { passed: 0, failed: 1 };
+    const options = { env: childEnvironment(COMPILED), shell: process.platform === "win32" };
+    if ((await watched(program, args, options)) !== 0) return { passed: 0, failed: 1 };
   }
   return { passed: 1, failed: 0 };
 }
 
-async function vitest(name, node, ...filters) {
-  const summaryFile = join(CACHE, `${name}.json`);
-  rmSync(summaryFile, { force: true });
+async function vitest(name, node, ...args) {
+  const [summaryFile, progressFile] = [join(CACHE, `${name}.json`), join(CACHE, `${name}.progress`)];
+  for (const file of [summaryFile, progressFile]) rmSync(file, { force: true });
   const entry = join(ROOT, "node_modules", "vitest", "vitest.mjs");
   const reporters = ["--reporter=default", "--reporter=./scripts/vitest-summary.ts"];
-  const plain = process.stdout.isTTY || process.env.FORCE_COLOR ? {} : { NO_COLOR: "1" };
-  const environment = childEnvironment({ ...COMPILED, SANDLOT_TEST_SUMMARY: summaryFile, ...plain });
-  const code = await run(node, [entry, "run", ...reporters, ...filters], {
-    env: environment,
-    timeout: STEP_TIMEOUT_MS,
-  });
+  const files = { SANDLOT_TEST_SUMMARY: summaryFile, SANDLOT_TEST_PROGRESS: progressFile };
+  const colour = process.stdout.isTTY || process.env.FORCE_COLOR ? { FORCE_COLOR: "1" } : { NO_COLOR: "1" };
+  const env = childEnvironment({ ...COMPILED, ...files, ...colour });
+  const code = await watched(node, [entry, "run", ...reporters, ...args], { env, progressFile });
   if (!existsSync(summaryFile)) return { passed: 0, failed: 1 };
   const { passed, failed, skipped, retried } = JSON.parse(readFileSync(summaryFile, "utf8"));
   for (const test of skipped)
@@ -162,6 +185,12 @@ async function vitest(name, node, ...filters) {
   const failures = failed + (IN_CI ? skipped.length : 0);
   // An exit code without a failed test is a failure that belongs to no test, such as an unhandled rejection.
   return { passed, failed: failures === 0 && code !== 0 ? 1 : failures };
+}
+
+/** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */
+function wholeSuiteOnEngines() {
+  process.env.SANDLOT_TEST_WHOLE_SUITE = "1";
+  return vitest("whole-suite-on-engines", repositoryNode(), "--project", "engines");
 }
 
 /** The packages' own tests on the lowest Node they promise to run on, fetched once from the package registry. */
@@ -181,5 +210,5 @@ async function vitestOnNodeFloor() {
     const args = ["install", "--prefix", home, "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
     if ((await npm([...args, `${found.name}@${version}`], { cwd: home })) !== 0) return { passed: 0, failed: 1 };
   }
-  return vitest("vitest-node-floor", node, ...NODE_FLOOR_TESTS);
+  return vitest("vitest-node-floor", node, "--project", "test", ...NODE_FLOOR_TESTS);
 }

@@ -8,9 +8,9 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
-import { browse, dumpDom, missingBrowser as missing } from "./support/browser.ts";
-import { richBackend } from "./support/rich-backend.ts";
-import { type Caller, openStage, type Stage } from "./support/stage.ts";
+import { browse, dumpDom, missingBrowser as missing } from "../gateway/support/browser.ts";
+import { richBackend } from "../gateway/support/rich-backend.ts";
+import { type Caller, openStage, type Stage } from "../gateway/support/stage.ts";
 
 let stage: Stage;
 let alice: Caller;

@@ -15,10 +15,10 @@ import type { Fleet } from "../../src/fleet.ts";
 import { type Gateway, startGateway } from "../../src/gateway/start-gateway.ts";
 import { openFleetAndHost } from "../../src/open-fleet.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
-import { browse, missingBrowser } from "./support/browser.ts";
-import { hasBubblewrap } from "./support/gateway-process.ts";
-import { previewCookie, requestPreview } from "./support/preview.ts";
-import { Caller } from "./support/stage.ts";
+import { browse, missingBrowser } from "../gateway/support/browser.ts";
+import { hasBubblewrap } from "../gateway/support/gateway-process.ts";
+import { previewCookie, requestPreview } from "../gateway/support/preview.ts";
+import { Caller } from "../gateway/support/stage.ts";
 
 const PORT = 5_173;
 const WORKSPACE = "/mnt/user-data/workspace";
