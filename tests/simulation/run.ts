@@ -50,6 +50,7 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
   await workload.run();
   await heal(simulation, workload, liveness);
   liveness.atRest();
+  simulation.promiseChecks.atRest();
   await comeBack(simulation, workload, liveness);
   await refillPool(simulation, liveness);
   await closeAll(simulation, workload);

@@ -9,6 +9,7 @@ import type { Liveness, ProcessIdentity } from "../../packages/fleet/src/world/w
 import { EngineChecks } from "./checks/engine-checks.ts";
 import { Findings } from "./checks/findings.ts";
 import { LeaseChecks } from "./checks/lease-checks.ts";
+import { PromiseChecks } from "./checks/promise-checks.ts";
 import { StoreChecks } from "./checks/store-checks.ts";
 import { Truth } from "./checks/truth.ts";
 import { EngineLedger } from "./engine/ledger.ts";
@@ -35,6 +36,7 @@ export class Simulation {
   readonly truth: Truth;
   readonly leaseChecks: LeaseChecks;
   readonly engineChecks: EngineChecks;
+  readonly promiseChecks: PromiseChecks;
   readonly settings: Settings;
   readonly hosts: readonly Host[];
   readonly outage: Outage = { of: null, until: 0 };
@@ -67,6 +69,7 @@ export class Simulation {
     const checks = new StoreChecks(truth, findings);
     tables.watchedBy(checks);
     this.leaseChecks = new LeaseChecks(truth, findings);
+    this.promiseChecks = new PromiseChecks(truth, findings);
     this.engineChecks = new EngineChecks(truth, findings);
     const { sessionLifetimeMs, fleetId } = settings;
     const shared = { faults, random: new Random(seed, 3), scheduler, trace, sessionLifetimeMs };

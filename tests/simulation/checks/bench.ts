@@ -23,6 +23,7 @@ import { EngineChecks } from "./engine-checks.ts";
 import { Findings } from "./findings.ts";
 import { LeaseChecks } from "./lease-checks.ts";
 import { LivenessChecks } from "./liveness-checks.ts";
+import { PromiseChecks } from "./promise-checks.ts";
 import { StoreChecks } from "./store-checks.ts";
 import { HeldLease, Truth } from "./truth.ts";
 
@@ -48,6 +49,7 @@ export class Bench {
   readonly engine: EngineChecks;
   readonly lease: LeaseChecks;
   readonly liveness: LivenessChecks;
+  readonly promises: PromiseChecks;
   readonly one: Instance;
   readonly other: Instance;
 
@@ -63,6 +65,7 @@ export class Bench {
     this.engine = new EngineChecks(this.truth, this.findings);
     this.lease = new LeaseChecks(this.truth, this.findings);
     this.liveness = new LivenessChecks(this.truth, this.findings);
+    this.promises = new PromiseChecks(this.truth, this.findings);
     this.one = this.instance("one");
     this.other = this.instance("other");
     tables.putMeta({ ...tables.meta(), recovering: false });

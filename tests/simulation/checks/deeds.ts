@@ -313,6 +313,12 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   },
   "release-answers-in-time": (b) => b.lease.releaseFailed(b.held(), new Error("planted")),
   "close-ends-in-time": (b) => b.at(20_000).lease.answered("close", b.asked()),
+  "promised-end-comes": (b) => {
+    b.has();
+    b.one.beatConfirmedSentAt = 10;
+    b.at(20).promises.answered(b.asked({ at: 10 }), "stopping", false);
+    b.at(60_000).promises.atRest();
+  },
   "acquires-have-settled": (b) => b.liveness.checkSettled(new Map([[b.asked(), "acquire"]])),
   "destroys-have-settled": (b) => b.liveness.checkSettled(new Map([[b.asked(), "destroy"]])),
   "nothing-in-between": (b) => {

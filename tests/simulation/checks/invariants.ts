@@ -101,6 +101,10 @@ export const INVARIANTS = {
   "nothing-thrown": [0, "no exception and no rejection goes unhandled"],
   "run-ends": [11, "no code spins: a run of bounded virtual time has a bounded number of events"],
   // Liveness, after everything has healed.
+  "promised-end-comes": [
+    11,
+    "what a destroy answered `stopping` for has ended, and the workspace with it if asked for",
+  ],
   "acquires-have-settled": [11, "every acquire ever issued has settled"],
   "destroys-have-settled": [11, "every destroy ever issued was answered"],
   "nothing-in-between": [11, "no record stays in creating or stopping"],
@@ -130,6 +134,7 @@ export const MOVE_NAMES = [
   "ready→stopping (dead)",
   "ready→stopping (force)",
   "stopping→absent",
+  "creating (cancel)",
   "stopping (take-over)",
   "stopping (purge added)",
   "hold",

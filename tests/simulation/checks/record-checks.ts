@@ -14,6 +14,7 @@ const STEPS: Readonly<Record<string, MoveName>> = {
   "restore absent→ready": "absent→ready (restore)",
   "adopt absent→ready": "absent→ready (adopt)",
   "condemn absent→stopping": "absent→stopping (condemn)",
+  "stop/cancel creating→creating": "creating (cancel)",
   "publish creating→ready": "creating→ready",
   "stop/abandon creating→stopping": "creating→stopping (abandon)",
   "takeOver creating→stopping": "creating→stopping (take-over)",

@@ -188,6 +188,7 @@ export class Callers {
           trace.add(instance.name, "destroy answered", () => outcome);
           this.#simulation.leaseChecks.destroyed(asked, outcome);
           if (options.purge) this.#simulation.leaseChecks.purged(asked, outcome);
+          this.#simulation.promiseChecks.answered(asked, outcome, options.purge);
           this.#answered(asked, "destroy");
         },
         (error: unknown) => {

@@ -5,6 +5,7 @@
 
 import {
   type Epoch,
+  type Generation,
   parseThreadId,
   type SandboxId,
   SandlotError,
@@ -39,8 +40,16 @@ export interface DestroyerParts {
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
-/** What the caller is told when time is up. */
-class StillStopping extends Error {}
+/** Time is up. */
+class Late extends Error {}
+
+/** What a call has come to, for the answer when its time is up. */
+interface Progress {
+  /** The store has taken down everything that was asked for: it will be done, whoever does it. */
+  promised: boolean;
+  /** What was there at the last look; `undefined` before the first. */
+  seen: SandboxRecord | null | undefined;
+}
 
 export class Destroyer {
   readonly #parts: DestroyerParts;
@@ -51,76 +60,97 @@ export class Destroyer {
 
   async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
     const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
-    return this.#bounded(options, (signal) => this.#destroy(key, options, signal));
+    return this.#bounded(options, (signal, progress) => this.#destroy(key, options, signal, progress));
   }
 
   /** One that was bound meanwhile is somebody's, and stays. */
   destroyBlank(sandboxId: SandboxId, options: DestroyOptions = {}): Promise<DestroyOutcome> {
-    return this.#bounded(options, (signal) => this.#destroyBlank(sandboxId, signal));
+    return this.#bounded(options, (signal, progress) => this.#destroyBlank(sandboxId, signal, progress));
   }
 
-  /** Answered in time, whatever the engine does. */
-  async #bounded(options: DestroyOptions, work: (signal: AbortSignal) => Promise<DestroyOutcome>) {
+  /** Answered in time, whatever the engine does: `stopping` only for what the store has been told to end. */
+  async #bounded(
+    options: DestroyOptions,
+    work: (signal: AbortSignal, progress: Progress) => Promise<DestroyOutcome>,
+  ): Promise<DestroyOutcome> {
     const { settings, world, changes } = this.#parts;
     const timeoutMs = parseDelay("timeoutMs", options.timeoutMs ?? settings.stopTimeoutMs);
-    const late = () => new StillStopping();
+    const progress: Progress = { promised: false, seen: undefined };
     try {
-      return await within(world, timeoutMs, options.signal, late, (signal) => changes.listening(() => work(signal)));
+      return await within(...([world, timeoutMs, options.signal, () => new Late()] as const), (signal) =>
+        changes.listening(() => work(signal, progress)),
+      );
     } catch (error) {
-      if (error instanceof StillStopping) return "stopping";
-      throw error;
+      if (!(error instanceof Late)) throw error;
+      if (progress.promised) return "stopping";
+      throw undone(progress.seen, timeoutMs);
     }
   }
 
-  async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal): Promise<DestroyOutcome> {
+  async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement } = this.#parts;
-    let ending = false;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
       const count = changes.count();
       const record = await store.get(sandboxId);
-      if (record === null) return ending ? "stopped" : "absent";
+      signal.throwIfAborted();
+      progress.seen = record;
+      if (record === null) return progress.promised ? "stopped" : "absent";
       if (record.thread !== null) throw inUse(record);
-      if (record.state === "ready") ending ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
+      if (record.state === "ready")
+        progress.promised ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
       else {
-        ending ||= record.state === "stopping";
+        // Nobody waits for a blank, so it need not be finished first.
+        progress.promised ||= record.state === "stopping" || (await retirement.cancel(record, false));
         if (await retirement.help(record, signal)) changes.hint();
       }
       await changes.after(count, signal, rounds);
     }
   }
 
-  async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal): Promise<DestroyOutcome> {
+  async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement, settings } = this.#parts;
-    let purge = options.purge === true;
-    /** What this call ends. A sandbox that the thread is given afterwards is none of its business. */
+    const purge = options.purge === true;
+    /** What the store was told to end for this call. What the thread is given afterwards is none of its business. */
     let ending: SandboxId | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
       const count = changes.count();
       const record = await store.find(key.user, key.thread);
-      if (ending !== null && !purge && record?.sandboxId !== ending) return "stopped";
+      signal.throwIfAborted();
+      progress.seen = record;
+      if (ending !== null && record?.sandboxId !== ending) return "stopped";
       if (record === null) {
         // A store that was lost does not know yet what exists.
         const { epoch, recovering } = membership;
         throwIfRecovering({ kind: recovering ? "recovering" : "", epoch: epoch ?? "" }, settings.sessionLifetimeMs);
         if (!purge) return "absent";
+        if (!(await this.#hasWorkspace(key))) return "absent";
         ending = await this.#claimForPurge(key, epoch, signal);
-        purge = ending === null;
       } else if (record.state === "ready") {
-        if (await this.#stop(record, options)) {
-          ending = record.sandboxId;
-          purge = false;
-        }
-      } else {
-        if (record.state === "stopping" && purge) purge = !(await this.#addPurge(record));
-        if (record.state === "stopping") ending = record.sandboxId;
-        if (await retirement.help(record, signal)) changes.hint();
-      }
+        if (await this.#stop(record, options)) ending = record.sandboxId;
+      } else if (ending === null && (await this.#joins(record, options))) ending = record.sandboxId;
+      progress.promised = ending !== null;
+      if (record !== null && record.state !== "ready" && (await retirement.help(record, signal))) changes.hint();
       await changes.after(count, signal, rounds);
     }
+  }
+
+  /**
+   * Whether what was asked for is done with a record that somebody is already at. One that is ending takes the wish for
+   * a purge. One that is being made takes note of its end where that was asked for by force: its callers wait for it.
+   */
+  async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {
+    if (record.state === "stopping") return !purge || (await this.#addPurge(record));
+    return force === true && (await this.#parts.retirement.cancel(record, purge));
+  }
+
+  /** Whether there is anything to remove for a thread without a sandbox. */
+  async #hasWorkspace({ user, thread }: Key): Promise<boolean> {
+    const spot = { user, thread, generation: 0 as Generation, sandboxId: "" as SandboxId, place: "home" } as const;
+    return (await this.#parts.backend.workspaces.look(spot)).home;
   }
 
   /** False when the record changed meanwhile. */
@@ -171,4 +201,15 @@ export class Destroyer {
 
 function inUse({ sandboxId, holders, leases }: SandboxRecord): SandlotError {
   return new SandlotError("sandbox_in_use", { sandboxId, holders: [...Object.keys(holders), ...Object.keys(leases)] });
+}
+
+/** Time is up, and nothing that was asked for has been taken down: the caller must ask again. */
+function undone(seen: SandboxRecord | null | undefined, timeoutMs: number): SandlotError {
+  if (seen === null || seen === undefined || seen.state === "stopping") {
+    const problem = `it did not take the request within ${timeoutMs} ms`;
+    return new SandlotError("store_unavailable", { operation: "destroy", problem, retryAfterMs: 1_000 });
+  }
+  const { sandboxId, actor, holders, leases } = seen;
+  const users = [...(actor === null ? [] : [actor]), ...Object.keys(holders), ...Object.keys(leases)];
+  return new SandlotError("sandbox_in_use", { sandboxId, holders: users.length > 0 ? users : ["callers in turn"] });
 }

@@ -93,8 +93,9 @@ export class Retirement {
     const answer = await store.stop({ ...request, actor: membership.instance });
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind === "stopping") {
-      membership.ended(answer.record, lossBy(request.reason));
-      bus.emit({ type: "sandbox-stopping", reason: request.reason, ...aboutRecord(answer.record) });
+      const reason = answer.record.reason ?? request.reason;
+      membership.ended(answer.record, lossBy(reason));
+      bus.emit({ type: "sandbox-stopping", reason, ...aboutRecord(answer.record) });
       void this.drive(answer.record);
     }
     return answer;
@@ -109,6 +110,12 @@ export class Retirement {
   stopDead(record: { sandboxId: SandboxId; generation: Generation }): Promise<StopAnswer> {
     const { sandboxId, generation } = record;
     return this.stop({ sandboxId, generation, reason: "crashed", purge: false, mode: { kind: "dead" } });
+  }
+
+  /** What is still being made is to end as soon as it is. True when the store has taken note. */
+  async cancel({ sandboxId, generation }: SandboxRecord, purge: boolean): Promise<boolean> {
+    const answer = await this.stop({ sandboxId, generation, reason: "destroyed", purge, mode: { kind: "cancel" } });
+    return answer.kind === "noted";
   }
 
   /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
@@ -234,7 +241,7 @@ export class Retirement {
         purge: false,
         mode: { kind: "abandon" },
       });
-      if (answer.kind === "unknown-session") return;
+      if (answer.kind === "unknown-session" || answer.kind === "noted") return;
       if (answer.kind === "stopping") await this.drive(answer.record);
       else if (answer.record === null) await this.#condemn(leftover);
       // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.

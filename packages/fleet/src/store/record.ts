@@ -68,7 +68,7 @@ export interface SandboxRecord {
   readonly parkedAt: number | null;
   /** The workspace goes with the sandbox. */
   readonly purge: boolean;
-  /** Why it is stopping. */
+  /** Why it is stopping; in `creating`, why it is to end as soon as it is made. */
   readonly reason: StopReason | null;
 }
 

@@ -284,16 +284,21 @@ export interface StopRequest {
    * - `dead`: the engine says this generation is dead, so its holds mean nothing any more.
    * - `force`: somebody insisted.
    * - `abandon`: the actor of a `creating` record gives up.
+   * - `cancel`: a record in `creating` takes note that it is to end as soon as it is made. Its revision rises, so that
+   *   its maker cannot publish it and unmakes it; whoever takes over from the maker finds the note too.
    */
   readonly mode:
     | { readonly kind: "unheld"; readonly revision: number }
     | { readonly kind: "dead" }
     | { readonly kind: "force" }
-    | { readonly kind: "abandon" };
+    | { readonly kind: "abandon" }
+    | { readonly kind: "cancel" };
 }
 
 export type StopAnswer =
   | { readonly kind: "stopping"; readonly record: SandboxRecord }
+  /** Still being made; it ends when its maker, or whoever takes over from it, gets there. */
+  | { readonly kind: "noted"; readonly record: SandboxRecord }
   | { readonly kind: "held"; readonly record: SandboxRecord }
   /** Changed since, another generation, stopping already, or absent. */
   | { readonly kind: "lost"; readonly record: SandboxRecord | null }

@@ -3,6 +3,7 @@
  */
 
 import { describe, expect, test } from "vitest";
+import type { Gate } from "../support/interception.ts";
 import { newStage } from "../support/stage.ts";
 import { watched } from "../support/virtual-time.ts";
 
@@ -265,6 +266,89 @@ describe("destroy", () => {
     expect(stage.objects()).toEqual([]);
   });
 
+  test("by force, of what a peer is still making, is noted: it ends when its maker has made it", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    await stage.until(a.fleet.destroy({ thread: "t1" }));
+    const gate = a.backend.hang("create");
+    const acquiring = watched(a.fleet.acquire({ thread: "t1", timeoutMs: 600_000 }));
+    await stage.settle();
+    const [first] = await stage.records();
+    const destroying = b.fleet.destroy({ thread: "t1" }, { force: true, purge: true, timeoutMs: 300 });
+    expect(await stage.until(destroying)).toBe("stopping");
+    expect(acquiring.state).toBe("pending");
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect(lease.sandbox.id).not.toBe(first?.sandboxId);
+    expect(lease.recovery.kind).toBe("empty");
+    expect(stage.objects().map(({ labels }) => labels.sandboxId)).toEqual([lease.sandbox.id]);
+    expect(a.eventsOf("sandbox-stopped")).toMatchObject([{}, { sandboxId: first?.sandboxId, reason: "destroyed" }]);
+  });
+
+  test("by force, of what a peer was making when it died, still takes the workspace along", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    await stage.until(a.fleet.destroy({ thread: "t1" }));
+    a.backend.hang("create");
+    void a.fleet.acquire({ thread: "t1" }).catch(() => undefined);
+    await stage.settle();
+    const destroying = b.fleet.destroy({ thread: "t1" }, { force: true, purge: true, timeoutMs: 300 });
+    expect(await stage.until(destroying)).toBe("stopping");
+    a.crash();
+    await stage.advance(60_000);
+    expect(await stage.records()).toEqual([]);
+    expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
+  });
+
+  test("without force, of what a peer is still making, is refused at its deadline and changes nothing", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    const gate = a.backend.hang("create");
+    const acquiring = watched(a.fleet.acquire({ thread: "t1", timeoutMs: 600_000 }));
+    await stage.settle();
+    const error = await stage.refusal("sandbox_in_use", b.fleet.destroy({ thread: "t1" }, { timeoutMs: 300 }));
+    expect(error.details.holders).toEqual([a.fleet.instanceId]);
+    expect(error.retryable).toBe(true);
+    gate.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
+  test("that loses its race each time is refused, not promised", async () => {
+    const stage = newStage();
+    const [a, b] = [await stage.open(), await stage.open()];
+    await (await a.fleet.acquire({ thread: "t1" })).release();
+    a.store.on("stop", async (proceed) => {
+      await (await b.fleet.acquire({ thread: "t1" })).release();
+      return proceed();
+    });
+    await stage.refusal("sandbox_in_use", a.fleet.destroy({ thread: "t1" }, { purge: true, timeoutMs: 2_000 }));
+    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", purge: false });
+  });
+
+  test("that the store does not answer in time is refused, not promised", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const gate = store.hang("find");
+    await stage.refusal("store_unavailable", fleet.destroy({ thread: "t1" }, { force: true, timeoutMs: 300 }));
+    gate.open();
+    await stage.advance(1_000);
+    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready" });
+  });
+
+  test("with purge, of a thread that has neither sandbox nor workspace, is absent and writes nothing", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true, force: true }))).toBe("absent");
+    expect(store.callsOf("condemn")).toEqual([]);
+    await (await fleet.acquire({ thread: "t1" })).release();
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("stopped");
+    expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("absent");
+  });
+
   test("of a destroy that fails in the engine is tried again until it is confirmed", async () => {
     const stage = newStage();
     const { fleet, backend, eventsOf } = await stage.open();
@@ -293,6 +377,20 @@ describe("destroying a blank", () => {
     expect(await stage.until(fleet.destroyBlank(blank.sandboxId))).toBe("absent");
     await stage.advance(6_000);
     expect(await fleet.list()).toMatchObject([{ state: "blank" }]);
+    expect(stage.objects().map(({ labels }) => labels.sandboxId)).not.toContain(blank.sandboxId);
+  });
+
+  test("that is still being made is noted, and ends when it is made", async () => {
+    const stage = newStage({ pool: { default: 1 } });
+    const gates: Gate[] = [];
+    const { fleet } = await stage.open({}, ({ backend }) => gates.push(backend.hang("create")));
+    await stage.settle();
+    const [blank] = await fleet.list();
+    if (blank === undefined) throw new Error("no blank is being made");
+    expect(await stage.until(fleet.destroyBlank(blank.sandboxId, { timeoutMs: 300 }))).toBe("stopping");
+    for (const gate of gates) gate.open();
+    await stage.advance(20_000);
+    expect((await fleet.list()).map(({ sandboxId }) => sandboxId)).not.toContain(blank.sandboxId);
     expect(stage.objects().map(({ labels }) => labels.sandboxId)).not.toContain(blank.sandboxId);
   });
 

@@ -31,7 +31,7 @@ const stepArbitrary = fc.record({
   seq: fc.nat(6),
   limit: fc.constantFrom(null, null, 0, 1, 2, 3, 4),
   flag: fc.boolean(),
-  mode: fc.constantFrom("unheld", "dead", "force", "abandon"),
+  mode: fc.constantFrom("unheld", "dead", "force", "abandon", "cancel"),
   passMs: fc.constantFrom(0, 1, 1_000),
 });
 type Step = typeof stepArbitrary extends fc.Arbitrary<infer T> ? T : never;

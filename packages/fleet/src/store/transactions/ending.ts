@@ -15,8 +15,15 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
   if (record === null || record.generation !== request.generation) return { kind: "lost", record };
   if (record.state === "stopping") return { kind: "lost", record: addPurge(tables, record, request.purge) };
 
-  const { mode, actor, reason } = request;
-  const purge = request.purge || isAnonymous(record.thread);
+  const { mode, actor } = request;
+  const purge = request.purge || record.purge || isAnonymous(record.thread);
+  // What was asked for while it was being made is why it ends.
+  const reason = record.reason ?? request.reason;
+  if (mode.kind === "cancel") {
+    if (record.state !== "creating") return { kind: "lost", record };
+    const isNoted = record.reason !== null && record.purge === purge;
+    return { kind: "noted", record: isNoted ? record : change(tables, record, { reason, purge }) };
+  }
   if (mode.kind === "abandon") {
     if (record.state !== "creating" || record.actor !== actor) return { kind: "lost", record };
   } else {
@@ -46,8 +53,9 @@ export function takeOver(tables: Tables, request: TakeOverRequest): SandboxRecor
   if (hasSession(tables, record.actor) || !hasSession(tables, request.actor)) return null;
   const { actor } = request;
   if (record.state === "stopping") return change(tables, record, { actor });
-  const purge = isAnonymous(record.thread);
-  return change(tables, record, { ...ENDED, state: "stopping", actor, reason: "create-abandoned", purge });
+  const purge = record.purge || isAnonymous(record.thread);
+  const reason = record.reason ?? "create-abandoned";
+  return change(tables, record, { ...ENDED, state: "stopping", actor, reason, purge });
 }
 
 export function remove(

@@ -1,5 +1,6 @@
 /** → stopping → absent, and taking over from the dead (rules 1, 3, 10, 11). */
 
+import type { EngineRef } from "@sandlot/contract";
 import { anonymousThread } from "../../store/record.ts";
 import { later, type StoreCase, stopOf, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
@@ -66,6 +67,50 @@ export const endingCases: readonly StoreCase[] = [
         expect(await store.findLease(lease)).toBe(null);
         expect(await store.renewLease(lease)).toBe(null);
       }
+    },
+  },
+  {
+    name: "cancel is noted by what is creating: it cannot be published, and ends for that reason with that purge",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const creating = await stage.creating(a, "t");
+      const cancel = (purge: boolean) => stopOf(creating, b, { reason: "destroyed", purge, mode: { kind: "cancel" } });
+      const noted = await stage.now(creating.sandboxId);
+      expect(await store.stop(cancel(false))).toEqual({
+        kind: "noted",
+        record: { ...noted, reason: "destroyed", revision: noted.revision + 1 },
+      });
+      // Asked for again it is the same; a purge is added.
+      const once = await stage.now(creating.sandboxId);
+      expect(await store.stop(cancel(false))).toEqual({ kind: "noted", record: once });
+      await store.stop(cancel(true));
+      const { sandboxId, revision } = creating;
+      const ready = { sandboxId, revision, actor: a, ref: "ref" as EngineRef, place: "home" as const, arrival: null };
+      expect(await store.publish({ ...ready, hold: 1 })).toBe(null);
+      const ended = await stage.stop(await stage.now(sandboxId), a, {
+        reason: "create-failed",
+        mode: { kind: "abandon" },
+      });
+      expect(ended).toMatchObject({ state: "stopping", actor: a, reason: "destroyed", purge: true });
+    },
+  },
+  {
+    name: "cancel is noted for whoever takes over, and is lost on everything but what is creating",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const mode = { kind: "cancel" } as const;
+      const creating = await stage.creating(a, "t");
+      await store.stop(stopOf(creating, b, { reason: "destroyed", purge: true, mode }));
+      const { revision } = await stage.now(creating.sandboxId);
+      await store.leave(a);
+      const taken = await store.takeOver({ sandboxId: creating.sandboxId, revision, actor: b });
+      expect(taken).toMatchObject({ state: "stopping", actor: b, reason: "destroyed", purge: true });
+      const ready = await stage.ready(b, "t2");
+      expect(await store.stop(stopOf(ready, b, { mode }))).toEqual({ kind: "lost", record: ready });
     },
   },
   {
