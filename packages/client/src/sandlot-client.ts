@@ -7,7 +7,9 @@
  */
 
 import {
+  type ApiKeyInfo,
   type AuditReply,
+  apiKeyInfoSchema,
   auditReplySchema,
   type BranchReply,
   branchReplySchema,
@@ -16,12 +18,20 @@ import {
   type ExplanationReply,
   explanationSchema,
   type FleetEvent,
+  isSandlotError,
+  type KeyRequest,
+  keyListSchema,
   LEASE_TTL_DEFAULT_MS,
   leaseSchema,
+  type NewApiKey,
+  newKeySchema,
   type PortLink,
   portLinkSchema,
   type SandboxSummary,
   sandboxListSchema,
+  type ThreadSummary,
+  threadListSchema,
+  threadSummarySchema,
   type UploadedFile,
   type UploadReply,
   uploadListSchema,
@@ -31,7 +41,7 @@ import { ClientLease } from "./lease.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
 import { isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
-import { Transport, type TransportOptions } from "./wire/transport.ts";
+import { type Query, Transport, type TransportOptions } from "./wire/transport.ts";
 
 export type SandlotClientOptions = TransportOptions;
 
@@ -88,6 +98,44 @@ export class SandlotClient {
     return this.#transport.json(destroyReplySchema, { method: "DELETE", path, query, repeatable: true });
   }
 
+  /** Ends the thread's sandbox and keeps its files. */
+  stopThread(thread: string, options: { readonly force?: boolean } = {}): Promise<DestroyReply> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/stop`;
+    const query = { force: options.force ?? false };
+    return this.#transport.json(destroyReplySchema, { method: "POST", path, query, repeatable: true });
+  }
+
+  /** The user's threads, with and without a sandbox; everybody's for an operator who acts for no user. */
+  async listThreads(): Promise<readonly ThreadSummary[]> {
+    const all: ThreadSummary[] = [];
+    let after: string | null = null;
+    do {
+      const query: Query = after === null ? {} : { after };
+      const call = { method: "GET", path: "/v1/threads", query, repeatable: true } as const;
+      const { threads, next } = await this.#transport.json(threadListSchema, call);
+      all.push(...threads);
+      after = next;
+    } while (after !== null);
+    return all;
+  }
+
+  /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
+  async findThread(thread: string): Promise<ThreadSummary | null> {
+    const call = { method: "GET", path: `/v1/threads/${encodeURIComponent(thread)}`, repeatable: true } as const;
+    try {
+      return await this.#transport.json(threadSummarySchema, call);
+    } catch (error) {
+      if (isSandlotError(error, "thread_not_found")) return null;
+      throw error;
+    }
+  }
+
+  /** Why the thread's sandbox is alive, or why its last one was stopped. */
+  explainThread(thread: string): Promise<ExplanationReply> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/explain`;
+    return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
+  }
+
   /** Copies the thread's workspace to a new thread. */
   branchThread(thread: string, to: string): Promise<BranchReply> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/branch`;
@@ -122,20 +170,20 @@ export class SandlotClient {
     return this.#transport.json(portLinkSchema, { method: "POST", path, json: options, repeatable: true });
   }
 
-  /** All sandboxes; for operators. */
+  /** The user's sandboxes; all of them for an operator who acts for no user. */
   async listSandboxes(): Promise<readonly SandboxSummary[]> {
     const call = { method: "GET", path: "/v1/sandboxes", repeatable: true } as const;
     return (await this.#transport.json(sandboxListSchema, call)).sandboxes;
   }
 
-  /** Ends a sandbox by its id; its workspace stays. For operators. */
+  /** Ends a sandbox by its id; its workspace stays. */
   destroySandbox(sandboxId: string, options: { readonly force?: boolean } = {}): Promise<DestroyReply> {
     const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}`;
     const query = { force: options.force ?? false };
     return this.#transport.json(destroyReplySchema, { method: "DELETE", path, query, repeatable: true });
   }
 
-  /** Why is it alive, why was it stopped, who holds it. For operators. */
+  /** Why is it alive, why was it stopped, who holds it. The beginning of an id will do. */
   explain(sandboxId: string): Promise<ExplanationReply> {
     const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/explain`;
     return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
@@ -146,7 +194,36 @@ export class SandlotClient {
     return this.#transport.json(auditReplySchema, { method: "GET", path: "/v1/audit", repeatable: true });
   }
 
-  /** What happens in the fleet, for operators. Goes on after a break; `null` where some were missed. */
+  /** The key of this client: its scope, user and blueprints. */
+  key(): Promise<ApiKeyInfo> {
+    return this.#transport.json(apiKeyInfoSchema, { method: "GET", path: "/v1/key", repeatable: true });
+  }
+
+  /** Keys of the gateway, never their values. For operators. */
+  async listKeys(): Promise<readonly ApiKeyInfo[]> {
+    return (await this.#transport.json(keyListSchema, { method: "GET", path: "/v1/keys", repeatable: true })).keys;
+  }
+
+  /** Makes a key; this answer is the only one that has it. For operators. */
+  createKey(request: KeyRequest): Promise<NewApiKey> {
+    return this.#transport.json(newKeySchema, { method: "POST", path: "/v1/keys", json: request });
+  }
+
+  /** Ends a key. `false` when there is none with this id. For operators. */
+  async revokeKey(id: string): Promise<boolean> {
+    try {
+      await this.#transport.done({ method: "DELETE", path: `/v1/keys/${encodeURIComponent(id)}` });
+      return true;
+    } catch (error) {
+      if (isSandlotError(error, "key_not_found")) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * What happens to the user's sandboxes, or in the whole fleet for an operator. Goes on after a break; `null` where some
+   * were missed.
+   */
   async *events({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<FleetEvent | null> {
     let last: string | null = null;
     let begun = false;

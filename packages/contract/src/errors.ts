@@ -26,11 +26,14 @@ export class SandlotError<Code extends ErrorCode = ErrorCode> extends Error {
   override readonly name = "SandlotError";
   readonly code: Code;
   readonly details: ErrorDetails[Code];
+  /** What to do about it. A property of its own, so that printing the error shows it. */
+  readonly remedy: string;
 
   constructor(code: Code, details: ErrorDetails[Code], options?: { cause?: unknown }) {
     super((ERRORS[code] as ErrorSpec<ErrorDetails[Code]>).message(details), options);
     this.code = code;
     this.details = details;
+    this.remedy = ERRORS[code].remedy;
   }
 
   get status(): number {
@@ -39,10 +42,6 @@ export class SandlotError<Code extends ErrorCode = ErrorCode> extends Error {
 
   get retryable(): boolean {
     return ERRORS[this.code].retryable;
-  }
-
-  get remedy(): string {
-    return ERRORS[this.code].remedy;
   }
 
   /** The one shape in which errors travel. */

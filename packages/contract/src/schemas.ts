@@ -69,6 +69,17 @@ export const sandboxSummarySchema = z
 /** One line of `fleet.list()`. */
 export type SandboxSummary = Readonly<z.infer<typeof sandboxSummarySchema>>;
 
+export const threadSummarySchema = z
+  .strictObject({
+    user: z.string(),
+    thread: z.string(),
+    sandbox: sandboxSummarySchema.nullable().describe("null: its files are kept, and the next use makes a sandbox"),
+  })
+  .meta({ id: "ThreadSummary" });
+
+/** One line of `fleet.listThreads()`. */
+export type ThreadSummary = Readonly<z.infer<typeof threadSummarySchema>>;
+
 export const errorBodySchema = z
   .strictObject({
     error: z.strictObject({

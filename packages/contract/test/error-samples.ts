@@ -60,6 +60,8 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   forbidden: { problem: "the key's scope is user" },
   rate_limited: { scope: "key", max: 100, retryAfterMs: 1_000 },
   route_not_found: { method: "GET", path: "/nope" },
+  thread_not_found: { thread: "t1" },
+  key_not_found: { id: "0368792c1285" },
   thread_exists: { thread: "t2" },
   payload_too_large: { what: "The upload", maxBytes: 1_000 },
   too_many_files: { what: "The upload", max: 10 },

@@ -20,6 +20,7 @@ import { Membership } from "./membership/membership.ts";
 import { auditFleet } from "./observe/audit.ts";
 import { EventBus } from "./observe/event-bus.ts";
 import { explain, summarize } from "./observe/explain.ts";
+import { findThread, listThreads } from "./observe/threads.ts";
 import { tracedAcquire } from "./observe/traced-acquire.ts";
 import { tracedBackend } from "./observe/traced-backend.ts";
 import { isTracing } from "./observe/tracing.ts";
@@ -228,9 +229,17 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       open("audit");
       return auditFleet(base, signal ?? new AbortController().signal);
     },
-    async explain(sandboxId) {
+    async listThreads({ user } = {}) {
+      open("list");
+      return listThreads(base, user === undefined ? null : parseUser(user));
+    },
+    async findThread({ user, thread }) {
+      open("find");
+      return findThread(base, { user: parseUser(user), thread: parseThreadId(thread) });
+    },
+    async explain(asked, options) {
       open("explain");
-      return explain(base, sandboxId as SandboxId);
+      return explain({ ...base, instance }, asked, options);
     },
     close,
     [Symbol.asyncDispose]: () => close(),

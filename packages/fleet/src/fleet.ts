@@ -20,6 +20,9 @@ import type {
   SandboxId,
   SandboxSummary,
   StopReason,
+  ThreadId,
+  ThreadSummary,
+  UserId,
 } from "@sandlot/contract";
 
 export interface Fleet extends AsyncDisposable {
@@ -40,8 +43,15 @@ export interface Fleet extends AsyncDisposable {
   list(): Promise<readonly SandboxSummary[]>;
   /** The thread's sandbox, in whatever state; `null` when it has none. */
   find(key: ThreadKeyInput): Promise<SandboxSummary | null>;
-  /** Why is it alive, why was it stopped, who holds it, since when. */
-  explain(sandboxId: SandboxId | string): Promise<Explanation>;
+  /** Every thread that has a sandbox or a workspace, by user and name. `user`: only this user's. */
+  listThreads(filter?: { readonly user?: string }): Promise<readonly ThreadSummary[]>;
+  /** `null` when the thread has neither a sandbox nor a workspace. Makes nothing. */
+  findThread(key: ThreadKeyInput): Promise<ThreadSummary | null>;
+  /**
+   * Why is it alive, why was it stopped, who holds it, since when. Of a sandbox by its id or the beginning of it, also one
+   * that has ended; or of a thread's sandbox, the present or the last one.
+   */
+  explain(sandbox: SandboxId | string | ThreadKeyInput, options?: ExplainOptions): Promise<Explanation>;
   /** Engine against store: what does not fit together. Only looks. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
@@ -120,8 +130,17 @@ export interface RemoteLeases {
   release(leaseId: LeaseId | string): Promise<boolean>;
 }
 
+export interface ExplainOptions {
+  /** Only a sandbox of this user; another's is `sandbox_not_found`. */
+  readonly user?: string;
+  /** The process that asks is about to end: with no other one left, sandboxes end after `orphanTimeoutMs`. */
+  readonly leaving?: boolean;
+}
+
 export interface Explanation {
   readonly sandboxId: SandboxId;
+  readonly user: UserId | null;
+  readonly thread: ThreadId | null;
   readonly state: SandboxSummary["state"] | "absent";
   /** One sentence for a person. */
   readonly summary: string;

@@ -6,9 +6,11 @@ import type { ErrorSpecs } from "./spec.ts";
 export interface RequestErrorDetails {
   unauthorized: { problem: string };
   forbidden: { problem: string };
+  key_not_found: { id: string };
   rate_limited: { scope: string; max: number; retryAfterMs: number };
   route_not_found: { method: string; path: string };
   thread_exists: { thread: string };
+  thread_not_found: { thread: string };
   payload_too_large: { what: string; maxBytes: number };
   too_many_files: { what: string; max: number };
   range_not_satisfiable: { path: string; sizeBytes: number };
@@ -31,6 +33,12 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     message: ({ problem }) => `Not allowed: ${problem}.`,
     remedy: "Use a key whose scope covers the request.",
   },
+  key_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ id }) => `There is no key ${id}.`,
+    remedy: "`sandlot keys list` shows which there are.",
+  },
   rate_limited: {
     status: 429,
     retryable: true,
@@ -48,6 +56,12 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     retryable: false,
     message: ({ thread }) => `Thread ${thread} already has a workspace.`,
     remedy: "Choose a thread that does not exist yet, or delete it first.",
+  },
+  thread_not_found: {
+    status: 404,
+    retryable: false,
+    message: ({ thread }) => `There is no thread ${thread}: it has neither a sandbox nor files.`,
+    remedy: "Check the name (`sandlot ps --threads` lists them), and whose thread it is.",
   },
   payload_too_large: {
     status: 413,

@@ -1,7 +1,7 @@
-/** What operators see: sandboxes, why they are there, who did what, whether the gateway is well. */
+/** What operators, and users of their own, see: sandboxes, why they are there, who did what, whether the gateway is well. */
 
 import { z } from "zod";
-import { sandboxSummarySchema } from "../schemas.ts";
+import { sandboxSummarySchema, userIdSchema } from "../schemas.ts";
 
 export const sandboxIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/);
 
@@ -12,6 +12,8 @@ export const sandboxListSchema = z
 export const explanationSchema = z
   .strictObject({
     sandboxId: z.string(),
+    user: z.string().nullable(),
+    thread: z.string().nullable(),
     state: z.enum(["creating", "leased", "parked", "blank", "stopping", "absent"]),
     summary: z.string(),
     holders: z.array(z.strictObject({ who: z.string(), purpose: z.string(), since: z.number() })),
@@ -74,17 +76,44 @@ export const readinessSchema = z
 export const KEY_SCOPES = ["user", "platform", "operator"] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
 
+/** In `blueprints` of a key: every blueprint, also one that is configured later. */
+export const EVERY_BLUEPRINT = "*";
+const grantedBlueprints = z
+  .array(z.string().min(1).max(64))
+  .max(100)
+  .describe("Blueprints that the key may name; `*` is every one. A user's key without this list may name `default`.");
+
 export const apiKeyInfoSchema = z
   .strictObject({
     id: z.string(),
     scope: z.enum(KEY_SCOPES),
     user: z.string().nullable(),
     label: z.string().nullable(),
+    // Keys of earlier releases have no list.
+    blueprints: grantedBlueprints.nullable().default(null),
     createdAt: z.number(),
   })
   .meta({ id: "ApiKey" });
 
 export type ApiKeyInfo = z.infer<typeof apiKeyInfoSchema>;
+
+export const keyRequestSchema = z
+  .strictObject({
+    scope: z.enum(KEY_SCOPES),
+    user: userIdSchema.optional().describe("Whose threads a key of scope `user` reaches; needed there and only there."),
+    label: z.string().min(1).max(200).optional(),
+    blueprints: grantedBlueprints.optional(),
+  })
+  .meta({ id: "KeyRequest" });
+
+export const newKeySchema = apiKeyInfoSchema
+  .extend({ key: z.string().describe("The key itself. It is shown this once.") })
+  .meta({ id: "NewKey" });
+
+export const keyListSchema = z.strictObject({ keys: z.array(apiKeyInfoSchema) }).meta({ id: "KeyList" });
+
+export type KeyRequest = z.infer<typeof keyRequestSchema>;
+export type NewApiKey = z.infer<typeof newKeySchema>;
 
 export type AuditFinding = z.infer<typeof auditFindingSchema>;
 export type AuditReply = z.infer<typeof auditReplySchema>;

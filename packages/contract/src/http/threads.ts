@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { ENV_NAME_PATTERN } from "../sandbox.ts";
-import { threadIdSchema } from "../schemas.ts";
+import { threadIdSchema, threadSummarySchema } from "../schemas.ts";
 
 export const threadParamsSchema = z.strictObject({ thread: threadIdSchema });
 
@@ -13,6 +13,18 @@ export const threadDeleteQuerySchema = z.strictObject({
     .transform((value) => value === "true")
     .describe("Also while somebody uses it: their leases are lost."),
 });
+
+export const threadListQuerySchema = z.strictObject({
+  after: z.string().max(200).optional().describe("`next` of the list before this one."),
+  limit: z.coerce.number().int().min(1).max(1_000).default(1_000),
+});
+
+export const threadListSchema = z
+  .strictObject({
+    threads: z.array(threadSummarySchema),
+    next: z.string().nullable().describe("Ask again with `after` for more; null when these were the last."),
+  })
+  .meta({ id: "ThreadList" });
 
 export const destroyReplySchema = z
   .strictObject({

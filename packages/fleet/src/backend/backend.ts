@@ -181,6 +181,11 @@ export interface WorkspaceSight {
  * together so that a crash between any two is mended by running them again.
  */
 export interface Workspaces {
+  /**
+   * Every thread that has a workspace, wherever it lies, for a list. Threads without a name are left out. Absent: this
+   * backend cannot tell, and only threads with a sandbox are known.
+   */
+  owners?(): Promise<readonly { readonly user: UserId; readonly thread: ThreadId }[]>;
   look(spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
   moveIn(spot: WorkspaceSpot): Promise<void>;

@@ -21,12 +21,19 @@ interface KeyWish {
   readonly scope: KeyScope;
   readonly user?: string;
   readonly label?: string;
+  /** Blueprints that it may name. */
+  readonly blueprint?: readonly string[];
 }
 
 export async function createKey(terminal: Terminal, options: KeyCommandOptions & KeyWish): Promise<void> {
-  const { scope, user, label } = options;
+  const { scope, user, label, blueprint: blueprints } = options;
   const { keys, home } = await openKeys(terminal, options);
-  const wish = { scope, ...(user !== undefined && { user }), ...(label !== undefined && { label }) };
+  const wish = {
+    scope,
+    ...(user !== undefined && { user }),
+    ...(label !== undefined && { label }),
+    ...(blueprints && { blueprints }),
+  };
   const made = await onThisMachine("home", home, () => keys.create(wish));
   if (options.json) return printJson(terminal, made);
   terminal.out(`${made.key}\n`);

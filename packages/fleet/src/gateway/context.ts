@@ -14,6 +14,7 @@ import type { AuditLog } from "./audit-log.ts";
 import type { Converter } from "./documents/converter.ts";
 import type { EventLog } from "./event-log.ts";
 import type { Access, Caller } from "./guards/caller.ts";
+import type { ApiKeys } from "./keys/api-keys.ts";
 import type { Metrics } from "./metrics.ts";
 import type { PreviewLinks } from "./previews/links.ts";
 import type { GatewaySettings } from "./settings.ts";
@@ -34,6 +35,7 @@ export interface GatewayContext {
   readonly previewAddress: (label: string) => string;
   readonly events: EventLog;
   readonly audit: AuditLog;
+  readonly keys: ApiKeys;
   readonly auditFleet: FleetAudit | null;
   readonly metrics: Metrics;
   readonly streams: Streams;

@@ -1,5 +1,5 @@
 /**
- * One shape for every error: `{ error: { code, message, retryable, details, requestId } }`, with `Retry-After` where
+ * One shape for every error: `{ error: { code, message, retryable, details, remedy, requestId } }`, with `Retry-After` where
  * waiting helps. Whatever went wrong is made a `SandlotError` first; its code decides the rest.
  *
  * Invariants
@@ -18,6 +18,7 @@ export interface ErrorReply {
     readonly message: string;
     readonly retryable: boolean;
     readonly details: unknown;
+    readonly remedy: string;
     readonly requestId: string;
   };
 }
@@ -43,8 +44,8 @@ const FRAMEWORK_ERRORS: Readonly<Record<string, (request: FastifyRequest) => San
 };
 
 export function errorReply(error: SandlotError, requestId: string): ErrorReply {
-  const { code, message, retryable, details } = error;
-  return { error: { code, message, retryable, details, requestId } };
+  const { code, message, retryable, details, remedy } = error;
+  return { error: { code, message, retryable, details, remedy, requestId } };
 }
 
 /** What any thrown value means for the caller. */

@@ -12,7 +12,7 @@ const HELD_MAX = 5_000;
 
 export interface NumberedEvent {
   readonly id: string;
-  readonly type: string;
+  readonly event: FleetEvent;
   /** As it travels: encoded once, however many read it. */
   readonly json: string;
 }
@@ -65,7 +65,7 @@ export class EventLog {
       if (held === undefined) await this.#more(signal);
       else {
         held.json ??= JSON.stringify(held.event);
-        yield { id: `${this.#life}-${next}`, type: held.event.type, json: held.json };
+        yield { id: `${this.#life}-${next}`, event: held.event, json: held.json };
         next += 1;
       }
     }
@@ -87,4 +87,27 @@ export class EventLog {
       if (signal.aborted) wake();
     });
   }
+}
+
+/** What a user is told of their own sandboxes. Other events tell of the host, or of what others do. */
+const USER_EVENTS: ReadonlySet<FleetEvent["type"]> = new Set([
+  "sandbox-created",
+  "sandbox-bound",
+  "sandbox-attached",
+  "sandbox-parked",
+  "sandbox-lost",
+  "sandbox-stopping",
+  "sandbox-stopped",
+  "sandbox-adopted",
+  "lease-acquired",
+  "lease-released",
+  "lease-lost",
+  "egress-refused",
+  "limit-hit",
+]);
+
+/** Whether a reader may see it; `user` is `null` for an operator, who sees everything. */
+export function isVisibleTo(user: string | null, event: { readonly type: string }): boolean {
+  if (user === null) return true;
+  return "user" in event && event.user === user && USER_EVENTS.has(event.type as FleetEvent["type"]);
 }

@@ -252,17 +252,23 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
     const status = reply.statusCode;
     metrics.request(method, route, status, durationMs, errorCode);
     const keyId = caller?.keyId ?? null;
-    if (logs) request.log.info({ requestId, method, route, status, code: errorCode, durationMs, keyId }, "answered");
+    const { thread: named } = (request.params ?? {}) as { thread?: unknown };
+    const thread = typeof named === "string" ? named.slice(0, 64) : null;
+    const user = caller?.user ?? null;
+    if (logs)
+      request.log.info(
+        { requestId, method, route, status, code: errorCode, durationMs, keyId, user, thread },
+        "answered",
+      );
     const read = method === "GET" || method === "HEAD" || method === "OPTIONS";
     if (read && status !== 401 && status !== 403) return;
-    const { thread } = (request.params ?? {}) as { thread?: unknown };
     audit.add({
       at: world.wallMs(),
       requestId,
       keyId,
       scope: caller?.scope ?? null,
-      user: caller?.user ?? null,
-      thread: typeof thread === "string" ? thread.slice(0, 64) : null,
+      user,
+      thread,
       method,
       route,
       status,

@@ -59,6 +59,8 @@ export interface Gateway {
   /** Whether this start made the first operator key. */
   readonly madeOperatorKey: boolean;
   readonly settings: GatewaySettings;
+  /** Streams that are open now. */
+  openStreams(): number;
   /** For tests: the routes as they were registered. */
   readonly routes: readonly RegisteredRoute[];
   /** Stops taking requests, lets those under way finish within `drainMs`, ends streams with a marker. Idempotent. */
@@ -89,7 +91,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   });
   let previewPort = 0;
   const context: GatewayContext = {
-    ...{ fleet, world, settings, threads, audit, streams, links },
+    ...{ fleet, world, settings, threads, audit, keys, streams, links },
     previewAddress: (label) => previewAddress(settings, label, previewPort),
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
@@ -141,6 +143,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     keys,
     madeOperatorKey: made,
     settings,
+    openStreams: () => streams.openCount,
     routes: registered,
     close: () => (closing ??= close()),
   };

@@ -2,12 +2,23 @@
  * What the fleet can say about its sandboxes: a line for a list, and a whole story for one.
  */
 
-import { type SandboxId, type SandboxSummary, SandlotError } from "@sandlot/contract";
+import {
+  type InstanceId,
+  parseThreadId,
+  type SandboxId,
+  type SandboxSummary,
+  SandlotError,
+  type UserId,
+} from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Explanation } from "../fleet.ts";
+import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
+import { parseUser } from "../opening/wish.ts";
 import type { Slots } from "../slot/slots.ts";
-import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
+import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
+import { within } from "../world/waiting.ts";
+import type { World } from "../world/world.ts";
 import type { EventBus } from "./event-bus.ts";
 
 export function summarize(record: SandboxRecord): SandboxSummary {
@@ -30,19 +41,61 @@ export interface ExplainParts {
   readonly store: Store;
   readonly slots: Slots;
   readonly bus: EventBus;
+  readonly backend: Backend;
+  readonly world: World;
+  readonly instance: InstanceId;
 }
 
-export async function explain(parts: ExplainParts, sandboxId: SandboxId): Promise<Explanation> {
-  const record = await parts.store.get(sandboxId);
-  return record === null ? explainAbsent(parts, sandboxId) : explainPresent(parts, record);
+/** Whose sandboxes may be explained, and whether the process that asks stays. */
+interface Asked {
+  readonly user: UserId | null;
+  readonly leaving: boolean;
 }
 
-async function explainAbsent({ store, bus }: ExplainParts, sandboxId: SandboxId): Promise<Explanation> {
-  const obituary = await store.obituary(sandboxId);
-  if (obituary === null) throw new SandlotError("sandbox_not_found", { id: sandboxId });
-  const { reason, by, stoppedAt } = obituary;
+/** How long it waits for the engine to say whether a parked sandbox still runs. Unknown counts as running. */
+const PROBE_PATIENCE_MS = 2_000;
+
+export async function explain(
+  parts: ExplainParts,
+  asked: string | ThreadKeyInput,
+  { user, leaving = false }: ExplainOptions = {},
+): Promise<Explanation> {
+  const about: Asked = { user: user === undefined ? null : parseUser(user), leaving };
+  const found = typeof asked === "string" ? await byId(parts, asked, about) : await byThread(parts, asked, about);
+  return "state" in found ? explainPresent(parts, found, about) : explainAbsent(parts, found);
+}
+
+async function byThread({ store }: ExplainParts, { user, thread }: ThreadKeyInput, asked: Asked) {
+  const key = { user: parseUser(user), thread: parseThreadId(thread) };
+  const isTheirs = asked.user === null || asked.user === key.user;
+  const found = isTheirs ? ((await store.find(key.user, key.thread)) ?? (await store.obituaries(key))[0]) : undefined;
+  if (found === undefined) throw new SandlotError("thread_not_found", { thread: key.thread });
+  return found;
+}
+
+/** The whole id, or the beginning of exactly one. */
+async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promise<SandboxRecord | Obituary> {
+  const isTheirs = (one: SandboxRecord | Obituary) => user === null || one.user === user;
+  const exact = (await store.get(id as SandboxId)) ?? (await store.obituary(id as SandboxId));
+  if (exact !== null && isTheirs(exact)) return exact;
+  const living = (await store.list()).filter(({ sandboxId }) => sandboxId.startsWith(id));
+  const ended = id === "" ? [] : await store.obituaries({ idPrefix: id });
+  const [first, ...others] = [...living, ...ended].filter(isTheirs);
+  if (first === undefined) throw new SandlotError("sandbox_not_found", { id });
+  if (others.length === 0) return first;
+  const names = [first, ...others].map(({ sandboxId }) => sandboxId).slice(0, 5);
+  throw new SandlotError("invalid_request", {
+    field: "sandbox",
+    problem: `${id} is the beginning of ${names.join(", ")}`,
+  });
+}
+
+function explainAbsent(
+  { bus }: ExplainParts,
+  { sandboxId, user, thread, reason, by, stoppedAt }: Obituary,
+): Explanation {
   return {
-    sandboxId,
+    ...{ sandboxId, user, thread },
     state: "absent",
     summary: `It was stopped at ${new Date(stoppedAt).toISOString()} by ${by}: ${reason}.`,
     holders: [],
@@ -52,21 +105,42 @@ async function explainAbsent({ store, bus }: ExplainParts, sandboxId: SandboxId)
   };
 }
 
-function explainPresent({ settings, slots, bus }: ExplainParts, record: SandboxRecord): Explanation {
-  const { sandboxId, reason, actor } = record;
-  const holders = holdersOf(record, slots);
-  const ends = endOf(record, settings);
-  const history = bus.historyOf(sandboxId);
+async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leaving }: Asked): Promise<Explanation> {
+  const { sandboxId, user, thread, reason, actor } = record;
+  const holders = holdersOf(record, parts.slots);
+  const isGone = isParked(record) && (await hasEnded(parts, record));
+  const ends = isGone ? null : endOf(record, parts.settings, leaving ? await orphanedAt(parts) : null);
+  const history = parts.bus.historyOf(sandboxId);
   const began = history.findLast(({ type }) => type === "sandbox-stopping");
   return {
-    sandboxId,
+    ...{ sandboxId, user, thread },
     state: stateOf(record),
-    summary: sentence(record, holders, ends),
+    summary: isGone
+      ? `It has ended by itself; the files of thread ${thread} are kept.`
+      : sentence(record, holders, ends),
     holders,
     stopped: reason === null || actor === null ? null : { reason, by: actor, at: began?.at ?? null },
     ends,
     history,
   };
+}
+
+/** Its record is not cleared away yet, but the engine says that nothing runs. */
+async function hasEnded({ backend, world }: ExplainParts, { ref }: SandboxRecord): Promise<boolean> {
+  if (ref === null) return false;
+  const late = () => new Error("no answer");
+  const probe = (signal: AbortSignal) => backend.probe(ref, signal);
+  return (await within(world, PROBE_PATIENCE_MS, undefined, late, probe).catch(() => "unknown")) === "dead";
+}
+
+/** When a sandbox ends that no process of the fleet looks after from now on; `null` where another process does. */
+async function orphanedAt({ settings, store, world, instance }: ExplainParts): Promise<number | null> {
+  const { backend, docker, orphanTimeoutMs } = settings;
+  const watchesItself =
+    backend === "local" || (backend === "docker" && docker.runtime !== "aio" && !docker.pauseParked);
+  if (!watchesItself) return null;
+  const others = (await store.sessions()).filter((session) => session.instance !== instance);
+  return others.length === 0 ? world.wallMs() + orphanTimeoutMs : null;
 }
 
 /** Other instances' leases are counted there; here they show as one holder each. Our own show one by one. */
@@ -79,9 +153,14 @@ function holdersOf(record: SandboxRecord, slots: Slots): Explanation["holders"] 
   ];
 }
 
-function endOf(record: SandboxRecord, { idleTimeoutMs, maxLifetimeMs }: Settings): Explanation["ends"] {
+function endOf(
+  record: SandboxRecord,
+  { idleTimeoutMs, maxLifetimeMs }: Settings,
+  orphaned: number | null,
+): Explanation["ends"] {
   if (record.state !== "ready" || isHeld(record)) return null;
-  const ends: { reason: "idle" | "expired"; at: number }[] = [];
+  const ends: { reason: "idle" | "expired" | "orphaned"; at: number }[] = [];
+  if (orphaned !== null) ends.push({ reason: "orphaned", at: orphaned });
   if (maxLifetimeMs > 0) ends.push({ reason: "expired", at: record.createdAt + maxLifetimeMs });
   if (idleTimeoutMs > 0 && record.parkedAt !== null && !isBlank(record))
     ends.push({ reason: "idle", at: record.parkedAt + idleTimeoutMs });
@@ -90,8 +169,8 @@ function endOf(record: SandboxRecord, { idleTimeoutMs, maxLifetimeMs }: Settings
 
 function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: Explanation["ends"]): string {
   const { thread, actor, reason } = record;
-  const until =
-    ends === null ? "" : ` It ends at ${new Date(ends.at).toISOString()} (${ends.reason}) unless it is used.`;
+  const why = ends?.reason === "orphaned" ? "orphaned: no other Sandlot process runs" : ends?.reason;
+  const until = ends === null ? "" : ` It ends at ${new Date(ends.at).toISOString()} (${why}) unless it is used.`;
   switch (stateOf(record)) {
     case "creating":
       return `It is being made by ${actor} for thread ${thread ?? "(none: it will be a blank)"}.`;

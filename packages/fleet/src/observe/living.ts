@@ -5,7 +5,7 @@
  * Unknown is not dead: where the engine does not answer in time, everything that has a record is there.
  */
 
-import type { SandboxSummary } from "@sandlot/contract";
+import type { SandboxSummary, ThreadSummary } from "@sandlot/contract";
 import type { Fleet } from "../fleet.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
@@ -18,11 +18,25 @@ export async function livingSandboxes(
   world: World,
 ): Promise<readonly SandboxSummary[]> {
   const gone = await goneSandboxes(fleet, world);
-  const sandboxes = await fleet.list();
-  // What somebody holds is told to be lost by its holder.
-  return sandboxes.filter(
-    ({ sandboxId, state }) => !((state === "parked" || state === "blank") && gone.has(sandboxId)),
+  return (await fleet.list()).filter((sandbox) => !hasEnded(sandbox, gone));
+}
+
+/** The same for threads: one whose sandbox has ended by itself has its files, and no sandbox. */
+export async function livingThreads(
+  fleet: Pick<Fleet, "listThreads" | "audit">,
+  world: World,
+  filter: { readonly user?: string },
+): Promise<readonly ThreadSummary[]> {
+  const gone = await goneSandboxes(fleet, world);
+  const threads = await fleet.listThreads(filter);
+  return threads.map((thread) =>
+    thread.sandbox !== null && hasEnded(thread.sandbox, gone) ? { ...thread, sandbox: null } : thread,
   );
+}
+
+/** What somebody holds is told to be lost by its holder. */
+function hasEnded({ sandboxId, state }: SandboxSummary, gone: ReadonlySet<string>): boolean {
+  return (state === "parked" || state === "blank") && gone.has(sandboxId);
 }
 
 async function goneSandboxes(fleet: Pick<Fleet, "audit">, world: World): Promise<ReadonlySet<string>> {

@@ -63,6 +63,8 @@ export interface Store {
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
   list(filter?: ListFilter): Promise<readonly SandboxRecord[]>;
   obituary(sandboxId: SandboxId): Promise<Obituary | null>;
+  /** Ended sandboxes that match, the newest first; at most `ENDED_MAX`. */
+  obituaries(filter: ObituaryFilter): Promise<readonly Obituary[]>;
 
   // absent → creating → ready
   /** Claims the thread's key, counts against the limits and writes the intent, all before the engine is asked. */
@@ -171,6 +173,12 @@ export type ListFilter =
   | { readonly parked: true }
   /** Records in `creating` or `stopping`: what an actor is, or was, working on. */
   | { readonly acting: true };
+
+/** By the beginning of an id, or the sandboxes of one thread. */
+export type ObituaryFilter = { readonly idPrefix: string } | { readonly user: UserId; readonly thread: ThreadId };
+
+/** Enough to say that the beginning of an id is ambiguous. */
+export const ENDED_MAX = 10;
 
 /** `null` means no limit. */
 export interface Limits {

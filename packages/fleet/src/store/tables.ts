@@ -7,7 +7,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { Obituary, SandboxRecord } from "./record.ts";
-import type { ListFilter, Session } from "./store.ts";
+import type { ListFilter, ObituaryFilter, Session } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
@@ -43,6 +43,8 @@ export interface Tables {
   deleteRecord(sandboxId: SandboxId): void;
 
   obituary(sandboxId: SandboxId): Obituary | null;
+  /** The newest first, at most `limit`. */
+  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[];
   /** The last one of the thread. */
   obituaryOf(user: UserId, thread: ThreadId): Obituary | null;
   /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */

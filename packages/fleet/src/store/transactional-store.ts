@@ -4,7 +4,7 @@
  */
 
 import type { SandboxId } from "@sandlot/contract";
-import type { LeaseSeen, Store } from "./store.ts";
+import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as ending from "./transactions/ending.ts";
 import * as making from "./transactions/making.ts";
@@ -53,6 +53,9 @@ export abstract class TransactionalStore implements Store {
   }
   obituary(sandboxId: SandboxId) {
     return this.run("obituary", "read", (tables) => tables.obituary(sandboxId));
+  }
+  obituaries(filter: Argument<"obituaries">) {
+    return this.run("obituaries", "read", (tables) => tables.obituaries(filter, ENDED_MAX));
   }
 
   reserve(request: Argument<"reserve">) {

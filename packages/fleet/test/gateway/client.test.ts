@@ -154,6 +154,6 @@ describe("the client", () => {
     await following;
     stop.abort();
     expect((await operator.listSandboxes()).length).toBeGreaterThan(0);
-    await expect(client.listSandboxes()).rejects.toMatchObject({ code: "forbidden" });
+    await expect(client.listKeys()).rejects.toMatchObject({ code: "forbidden" });
   });
 });

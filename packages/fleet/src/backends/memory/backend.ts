@@ -125,6 +125,7 @@ function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {
     await engine.workspace(fleetId, name, spot);
   };
   return {
+    owners: () => engine.workspaceOwners(fleetId),
     look: (spot) => engine.workspace(fleetId, "look", spot),
     moveIn: step("moveIn"),
     makeIn: step("makeIn"),

@@ -66,6 +66,8 @@ export interface EngineApi {
   ): Promise<FileAnswer<Name>>;
 
   workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight>;
+  /** Every thread that has a workspace. */
+  workspaceOwners(fleet: FleetId): Promise<readonly Pick<WorkspaceSpot, "user" | "thread">[]>;
   writeMarker(fleet: FleetId, marker: Marker): Promise<void>;
   markers(fleet: FleetId, sandboxId: SandboxId): Promise<readonly Marker[]>;
   dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): Promise<void>;

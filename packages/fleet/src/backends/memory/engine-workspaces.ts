@@ -9,7 +9,14 @@
  * - What was put into quarantine stays there until a person has looked at it; nothing here reads it again.
  */
 
-import { type FleetId, type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
+import {
+  type FleetId,
+  type Generation,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type UserId,
+} from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot } from "../../backend/backend.ts";
 import type { Marker } from "../../backend/labels.ts";
 import { type DirectoryNode, makeDirectory, makeWorkspace } from "./files/node.ts";
@@ -86,6 +93,14 @@ export class EngineWorkspaces {
     const key = workspaceKey(fleet, spot);
     const stale = this.#isStale(key, spot.generation);
     return { home: this.#homes.has(key), slot: this.#inSlot(fleet, spot.place, key) !== undefined, stale };
+  }
+
+  owners(fleet: FleetId): readonly Pick<WorkspaceSpot, "user" | "thread">[] {
+    const tenants = [...this.#slots.values()].flatMap(({ tenant }) => (tenant === null ? [] : [tenant]));
+    return [...this.#homes.keys(), ...tenants].flatMap((key) => {
+      const [whose, user, thread] = key.split("\n");
+      return whose === fleet ? [{ user: user as UserId, thread: thread as ThreadId }] : [];
+    });
   }
 
   isOccupied(fleet: FleetId, place: Place): boolean {

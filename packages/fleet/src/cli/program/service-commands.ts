@@ -56,6 +56,7 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void
     )
     .option("--user <id>", "whose threads a key of scope user reaches")
     .option("--label <text>", "what lists call it")
+    .option("--blueprint <name>", "a blueprint that it may name; may be repeated; '*' is every one", collect)
     .option("-c, --config <file>", "the configuration file")
     .addHelpText(
       "after",
@@ -64,10 +65,18 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void
         "sandlot keys create --scope platform --label 'our web site'",
       ),
     )
-    .action(async (options: { scope: KeyScope; user?: string; label?: string; config?: string }) => {
-      const { createKey } = await import("../key-commands.ts");
-      await createKey(terminal, { ...options, json });
-    });
+    .action(
+      async (options: {
+        scope: KeyScope;
+        user?: string;
+        label?: string;
+        blueprint?: readonly string[];
+        config?: string;
+      }) => {
+        const { createKey } = await import("../key-commands.ts");
+        await createKey(terminal, { ...options, json });
+      },
+    );
   keys
     .command("list")
     .description("list keys, never their values")
@@ -87,4 +96,8 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void
       const { revokeKey } = await import("../key-commands.ts");
       ending.exitCode = (await revokeKey(terminal, id, { ...options, json })) ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
+}
+
+function collect(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, text];
 }

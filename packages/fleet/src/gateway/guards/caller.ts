@@ -5,11 +5,15 @@
  *   user       its own user, and nobody else                     -
  *   platform   the user that X-Sandlot-User names; it must       -
  *   operator   the user that X-Sandlot-User names, or `default`  see every sandbox, event and audit entry
+ *
+ * Lists (`owned`) show what belongs to that user; an operator who names none sees everything.
+ * A key also says which blueprints its holder may name: without a list, a user's key `default`, any other key every one.
  */
 
 import {
   type ApiKeyInfo,
   DEFAULT_USER,
+  EVERY_BLUEPRINT,
   GATEWAY_HEADERS,
   parseUserId,
   SandlotError,
@@ -17,24 +21,46 @@ import {
   WEBSOCKET_USER_PREFIX,
 } from "@sandlot/contract";
 import type { FastifyRequest } from "fastify";
+import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 
-/** What a route demands. `thread`: a key that acts for a user. `docs`: any key, also typed into a browser's prompt. */
-export type Access = "open" | "any" | "thread" | "operator" | "docs";
+/** What a route demands. `thread`: a key that acts for a user. `owned`: the same, or an operator for all. `docs`: any key, also typed into a browser's prompt. */
+export type Access = "open" | "any" | "thread" | "owned" | "operator" | "docs";
 
 export interface Caller {
   readonly keyId: string;
   readonly scope: ApiKeyInfo["scope"];
   /** Whom this request acts for; `null` where the route is about nobody in particular. */
   readonly user: UserId | null;
+  /** The blueprints it may name; `null`: every one. */
+  readonly blueprints: readonly string[] | null;
 }
 
 export function callerOf(key: ApiKeyInfo, access: Access, request: FastifyRequest): Caller {
   const { id: keyId, scope } = key;
+  const blueprints = blueprintsOf(key);
   if (access === "operator") {
     if (scope !== "operator") throw new SandlotError("forbidden", { problem: "this route is for operators" });
-    return { keyId, scope, user: null };
+    return { keyId, scope, blueprints, user: null };
   }
-  return { keyId, scope, user: userFor(key, access, namedUser(request)) };
+  return { keyId, scope, blueprints, user: userFor(key, access, namedUser(request)) };
+}
+
+/** Refuses a blueprint that the key was not granted, whether it exists or not. */
+export function checkBlueprint({ caller }: FastifyRequest, blueprint: string | undefined): void {
+  const granted = caller?.blueprints ?? null;
+  if (blueprint === undefined || granted === null || granted.includes(blueprint)) return;
+  const names = granted.length === 0 ? "none" : granted.join(", ");
+  throw new SandlotError("forbidden", { problem: `this key may not use the blueprint ${blueprint}, only: ${names}` });
+}
+
+function blueprintsOf({ scope, blueprints }: ApiKeyInfo): readonly string[] | null {
+  if (blueprints === null) return scope === "user" ? [DEFAULT_BLUEPRINT] : null;
+  return blueprints.includes(EVERY_BLUEPRINT) ? null : blueprints;
+}
+
+/** Whose things a list shows; `null`: everybody's, for an operator. */
+export function ownerOf(request: FastifyRequest): UserId | null {
+  return request.caller?.scope === "operator" ? (request.caller.user ?? null) : userOf(request);
 }
 
 /** The user of a thread route. */
@@ -51,8 +77,8 @@ function userFor(key: ApiKeyInfo, access: Access, named: string | null): UserId 
     return parseUserId(key.user);
   }
   if (named !== null) return parseUserId(named);
-  if (access !== "thread") return null;
-  if (key.scope === "operator") return DEFAULT_USER;
+  if (access !== "thread" && access !== "owned") return null;
+  if (key.scope === "operator") return access === "owned" ? null : DEFAULT_USER;
   throw new SandlotError("invalid_request", {
     field: "X-Sandlot-User",
     problem: "a platform's key must name the user it acts for",

@@ -39,6 +39,8 @@ export interface NewKey {
   /** Needed for the scope `user`, and only there. */
   readonly user?: string;
   readonly label?: string;
+  /** What its holder may name; without: `default` for a user's key, everything for another. */
+  readonly blueprints?: readonly string[];
 }
 
 export class ApiKeys {
@@ -58,7 +60,7 @@ export class ApiKeys {
   }
 
   /** The only moment at which the key itself is seen. */
-  async create({ scope, user, label }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
+  async create({ scope, user, label, blueprints }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
     if ((scope === "user") !== (user !== undefined))
       throw new SandlotError("invalid_request", {
         field: "user",
@@ -71,6 +73,7 @@ export class ApiKeys {
       scope,
       user: user === undefined ? null : parseUserId(user),
       label: label ?? null,
+      blueprints: blueprints === undefined ? null : [...blueprints],
       createdAt: this.#world.wallMs(),
     };
     const stored: StoredKey = { ...info, hash: hashOf(secret).toString("hex") };

@@ -21,7 +21,7 @@ import {
 import { z } from "zod";
 import type { Fleet, Lease } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import { userOf } from "../guards/caller.ts";
+import { checkBlueprint, userOf } from "../guards/caller.ts";
 import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
@@ -47,6 +47,7 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
     async (request, reply) => {
       const { user, thread } = threadOf(request);
       const { purpose, ttlMs, blueprint } = leaseRequestSchema.parse(request.body ?? {});
+      checkBlueprint(request, blueprint);
       const signal = goneSignal(reply);
       const lease = await fleet.acquire({
         ...{ user, thread, ttlMs, signal, purpose: purpose ?? "remote" },

@@ -1,20 +1,108 @@
-/** Threads as a whole: ending one with everything it has, and beginning another with a copy of its workspace. */
+/**
+ * Threads as a whole: which there are, stopping one, ending one with everything it has, and beginning another with a copy
+ * of its workspace. None of these makes a sandbox.
+ */
 
 import {
   branchReplySchema,
   branchRequestSchema,
   destroyReplySchema,
+  explanationSchema,
   parseThreadId,
   SandlotError,
+  type ThreadSummary,
   threadDeleteQuerySchema,
+  threadListQuerySchema,
+  threadListSchema,
   threadParamsSchema,
+  threadSummarySchema,
 } from "@sandlot/contract";
+import { livingThreads } from "../../observe/living.ts";
 import { branchThroughSandboxes } from "../branch.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { ownerOf } from "../guards/caller.ts";
 import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
+import { explanationFor, plain } from "./sandboxes.ts";
 
-export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces }: GatewayContext): void {
+export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, world }: GatewayContext): void {
+  app.get(
+    "/v1/threads",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "The user's threads; everybody's for an operator who names no user",
+        description: "A thread has a sandbox, files, or both.",
+        tags: ["threads"],
+        querystring: threadListQuerySchema,
+        response: { 200: threadListSchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const user = ownerOf(request);
+      const all = await livingThreads(fleet, world, user === null ? {} : { user });
+      const rest = after === undefined ? all : all.filter((thread) => cursorOf(thread) > after);
+      const threads = rest.slice(0, limit);
+      const last = rest.length > limit ? threads.at(-1) : undefined;
+      return { threads: threads.map(plainThread), next: last === undefined ? null : cursorOf(last) };
+    },
+  );
+
+  app.get(
+    "/v1/threads/:thread",
+    {
+      config: { access: "thread", purpose: "look at thread" },
+      schema: {
+        summary: "One thread: whether it has a sandbox, and in what state",
+        tags: ["threads"],
+        params: threadParamsSchema,
+        response: { 200: threadSummarySchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request) => {
+      const key = threadOf(request);
+      const found = await fleet.findThread(key);
+      if (found === null) throw new SandlotError("thread_not_found", { thread: key.thread });
+      return plainThread(found);
+    },
+  );
+
+  app.get(
+    "/v1/threads/:thread/explain",
+    {
+      config: { access: "thread", purpose: "explain" },
+      schema: {
+        summary: "Why the thread's sandbox is alive, or why its last one was stopped",
+        tags: ["threads"],
+        params: threadParamsSchema,
+        response: { 200: explanationSchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request) => {
+      const key = threadOf(request);
+      return explanationFor(key.user, await fleet.explain(key));
+    },
+  );
+
+  app.post(
+    "/v1/threads/:thread/stop",
+    {
+      config: { access: "thread", purpose: "stop thread" },
+      schema: {
+        summary: "End the thread's sandbox and keep its files; asking again is fine",
+        tags: ["threads"],
+        params: threadParamsSchema,
+        querystring: threadDeleteQuerySchema,
+        response: { 200: destroyReplySchema, 202: destroyReplySchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const outcome = await fleet.destroy(threadOf(request), { force: request.query.force });
+      return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
+    },
+  );
+
   app.delete(
     "/v1/threads/:thread",
     {
@@ -59,4 +147,13 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces }: Ga
       return reply.code(201).send({ thread: to.thread, fileCount, sizeBytes, skipped: [...skipped] });
     },
   );
+}
+
+/** Sorted as the list is, and in no name of a user or a thread. */
+function cursorOf({ user, thread }: ThreadSummary): string {
+  return `${user}/${thread}`;
+}
+
+function plainThread({ user, thread, sandbox }: ThreadSummary) {
+  return { user, thread, sandbox: sandbox && plain(sandbox) };
 }

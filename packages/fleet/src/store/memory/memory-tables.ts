@@ -4,7 +4,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type Obituary, type SandboxRecord } from "../record.ts";
-import type { ListFilter, Session } from "../store.ts";
+import type { ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
@@ -152,6 +152,14 @@ export class MemoryTables implements Tables {
 
   obituary(sandboxId: SandboxId): Obituary | null {
     return this.#obituaries.get(sandboxId) ?? null;
+  }
+
+  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
+    const matches = (obituary: Obituary) =>
+      "idPrefix" in filter
+        ? obituary.sandboxId.startsWith(filter.idPrefix)
+        : obituary.user === filter.user && obituary.thread === filter.thread;
+    return [...this.#obituaries.values()].filter(matches).reverse().slice(0, limit);
   }
 
   obituaryOf(user: UserId, thread: ThreadId): Obituary | null {

@@ -10,7 +10,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isHeld, type Obituary, type SandboxRecord } from "../record.ts";
-import type { ListFilter, Session } from "../store.ts";
+import type { ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
@@ -147,6 +147,14 @@ export class SqliteTables implements Tables {
     return row === undefined ? null : toObituary(row);
   }
 
+  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
+    const rows =
+      "idPrefix" in filter
+        ? this.#sql.obituariesLike.all(filter.idPrefix, filter.idPrefix, limit)
+        : this.#sql.obituariesOf.all(filter.user, filter.thread, limit);
+    return rows.map(toObituary);
+  }
+
   obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
     const row = this.#sql.obituaryOf.get(user, thread);
     return row === undefined ? null : toObituary(row);
@@ -212,6 +220,12 @@ function prepareAll(db: DatabaseSync) {
     // A thousand rows at most, and asked only when a blank is bound or a sandbox adopted: not worth an index.
     obituaryOf: prepare(
       "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT 1",
+    ),
+    obituariesLike: prepare(
+      "SELECT sandbox_id, body FROM obituaries WHERE substr(sandbox_id, 1, length(?)) = ? ORDER BY ordinal DESC LIMIT ?",
+    ),
+    obituariesOf: prepare(
+      "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT ?",
     ),
     putObituary: prepare("INSERT OR REPLACE INTO obituaries (sandbox_id, body) VALUES (?, ?)"),
     trimObituaries: prepare(

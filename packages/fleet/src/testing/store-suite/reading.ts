@@ -37,6 +37,23 @@ export const readingCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "ended sandboxes are found by the beginning of their id and by their thread, the newest first",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const first = await stage.stopping(a, "t");
+      await store.remove({ sandboxId: first.sandboxId, revision: first.revision, actor: a });
+      const second = await stage.stopping(a, "t");
+      await store.remove({ sandboxId: second.sandboxId, revision: second.revision, actor: a });
+      const found = async (filter: Parameters<typeof store.obituaries>[0]) =>
+        (await store.obituaries(filter)).map(({ sandboxId }) => sandboxId);
+      expect(await found({ user: USER, thread: "t" as ThreadId })).toEqual([second.sandboxId, first.sandboxId]);
+      expect(await found({ user: "other" as UserId, thread: "t" as ThreadId })).toEqual([]);
+      expect(await found({ idPrefix: first.sandboxId })).toContain(first.sandboxId);
+      expect(await found({ idPrefix: "%" })).toEqual([]);
+    },
+  },
+  {
     name: "lists by what a record is",
     async run(stage) {
       const { store, expect } = stage;

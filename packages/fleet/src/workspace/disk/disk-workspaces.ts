@@ -21,6 +21,7 @@ import {
 } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { CopyLimits, CopyOutcome } from "./copying.ts";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { draftName } from "./drafts.ts";
@@ -56,6 +57,8 @@ export interface SlotTenant {
 
 /** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
+/** Some milliseconds' worth of small files. */
+const OWNERS_AT_ONCE = 100;
 const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 
 export class DiskWorkspaces implements Workspaces {
@@ -66,6 +69,18 @@ export class DiskWorkspaces implements Workspaces {
   constructor(options: DiskOptions) {
     this.#parts = new DiskParts(options);
     this.#moves = new Moves(this.#parts);
+  }
+
+  async owners(): Promise<readonly Owner[]> {
+    const { homes, world } = this.#parts;
+    const found: Owner[] = [];
+    for (const [count, thread] of homes.threads().entries()) {
+      // Files are read one after the other, and others of this process have their turn in between.
+      if (count % OWNERS_AT_ONCE === OWNERS_AT_ONCE - 1) await sleep(world, 0);
+      const owner = homes.has(thread) || homes.slotOf(thread) !== null ? homes.owner(thread) : null;
+      if (owner !== null) found.push(owner);
+    }
+    return found;
   }
 
   look(spot: WorkspaceSpot): Promise<WorkspaceSight> {

@@ -10,6 +10,8 @@ export interface World {
   readonly terminalId: string;
   readonly sandboxId: string;
   readonly etag: string;
+  /** A key that nobody needs any more. */
+  readonly keyId: string;
 }
 
 export const MARKER = "only-alice-knows";

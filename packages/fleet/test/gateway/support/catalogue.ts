@@ -264,7 +264,7 @@ export const CATALOGUE: readonly Entry[] = [
 ];
 
 /** Brings everything into being that the catalogue's requests are about. */
-export async function prepare(owner: Caller, name: string): Promise<World> {
+export async function prepare(owner: Caller, name: string, keyId: string): Promise<World> {
   const at = `/v1/threads/${name}`;
   const lease = await owner.ask<{ leaseId: string; sandboxId: string }>(201, "POST", `${at}/leases`, {
     json: { ttlMs: 60_000 },
@@ -284,5 +284,6 @@ export async function prepare(owner: Caller, name: string): Promise<World> {
     execId: json.execId,
     terminalId,
     etag: head.headers.get("etag") ?? "",
+    keyId,
   };
 }

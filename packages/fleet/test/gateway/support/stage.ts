@@ -64,6 +64,11 @@ export class Caller {
     return new Caller(this.url, this.key, { ...this.#headers, ...headers });
   }
 
+  /** The same gateway with another key. */
+  as(key: string): Caller {
+    return new Caller(this.url, key);
+  }
+
   call(method: string, path: string, { body, json, headers, signal }: CallOptions = {}): Promise<Response> {
     return fetch(`${this.url}${path}`, {
       method,

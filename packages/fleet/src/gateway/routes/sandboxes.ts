@@ -1,0 +1,153 @@
+/**
+ * Sandboxes by their id: a user sees and ends those of their own threads, an operator all. Another user's sandbox is
+ * answered as one that does not exist.
+ */
+
+import {
+  destroyReplySchema,
+  explanationSchema,
+  type SandboxSummary,
+  SandlotError,
+  sandboxIdSchema,
+  sandboxListSchema,
+  sandboxSummarySchema,
+  threadDeleteQuerySchema,
+} from "@sandlot/contract";
+import type { FastifyRequest } from "fastify";
+import { z } from "zod";
+import type { Explanation } from "../../fleet.ts";
+import { livingSandboxes } from "../../observe/living.ts";
+import type { GatewayApp, GatewayContext } from "../context.ts";
+import { isVisibleTo } from "../event-log.ts";
+import { ownerOf } from "../guards/caller.ts";
+import { SseStream } from "../streams/sse.ts";
+import { OPERATOR_ERRORS } from "./answers.ts";
+
+const sandboxParamsSchema = z.strictObject({ id: sandboxIdSchema });
+
+export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
+  const { fleet, world } = context;
+
+  app.get(
+    "/v1/sandboxes",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "The user's sandboxes; all of them for an operator who names no user",
+        tags: ["sandboxes"],
+        response: { 200: sandboxListSchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async (request) => ({ sandboxes: owned(request, await livingSandboxes(fleet, world)).map(plain) }),
+  );
+
+  app.get(
+    "/v1/sandboxes/:id",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "One sandbox",
+        tags: ["sandboxes"],
+        params: sandboxParamsSchema,
+        response: { 200: sandboxSummarySchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async (request) => plain(byId(owned(request, await livingSandboxes(fleet, world)), request.params.id)),
+  );
+
+  app.get(
+    "/v1/sandboxes/:id/explain",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "Why it is alive, or why it was stopped; the beginning of an id will do",
+        tags: ["sandboxes"],
+        params: sandboxParamsSchema,
+        response: { 200: explanationSchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async (request) => {
+      const user = ownerOf(request);
+      return explanationFor(user, await fleet.explain(request.params.id, user === null ? {} : { user }));
+    },
+  );
+
+  app.delete(
+    "/v1/sandboxes/:id",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "End a sandbox; the workspace of its thread stays",
+        tags: ["sandboxes"],
+        params: sandboxParamsSchema,
+        querystring: threadDeleteQuerySchema,
+        response: { 200: destroyReplySchema, 202: destroyReplySchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const { sandboxId, user, thread } = byId(owned(request, await fleet.list()), request.params.id);
+      const outcome =
+        thread === null
+          ? await fleet.destroyBlank(sandboxId)
+          : await fleet.destroy(user === null ? { thread } : { user, thread }, { force: request.query.force });
+      return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
+    },
+  );
+
+  eventRoute(app, context);
+}
+
+function eventRoute(app: GatewayApp, context: GatewayContext): void {
+  const { events, draining } = context;
+  app.get(
+    "/v1/events",
+    {
+      config: { access: "owned" },
+      schema: {
+        summary: "What happens to the user's sandboxes, or in the whole fleet for an operator, as it happens",
+        description: "`Last-Event-ID` (or `after`) goes on where a reader was. `gap`: some were missed.",
+        tags: ["sandboxes"],
+        querystring: z.strictObject({ after: z.string().max(64).optional() }),
+        response: { 200: z.any().describe("Events."), ...OPERATOR_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const user = ownerOf(request);
+      const header = request.headers["last-event-id"];
+      const position = events.position(typeof header === "string" ? header : request.query.after);
+      await context.streams.run(user, () => {
+        const stream = new SseStream(request, reply, context);
+        return stream.fill(async () => {
+          if (position.missed) await stream.send("gap", {});
+          const signal = AbortSignal.any([stream.closed, draining]);
+          for await (const next of events.from(position.next, signal)) {
+            if (next === null) await stream.send("gap", {});
+            else if (isVisibleTo(user, next.event)) await stream.sendEncoded(next.event.type, next.json, next.id);
+          }
+        });
+      });
+      return reply;
+    },
+  );
+}
+
+/** The wire's shape of an explanation, with what this user may know of its history. */
+export function explanationFor(user: string | null, { holders, history, ...rest }: Explanation) {
+  const seen = history.filter((event) => isVisibleTo(user, event)).map((event) => ({ ...event }));
+  return { ...rest, holders: [...holders], history: seen };
+}
+
+function owned(request: FastifyRequest, sandboxes: readonly SandboxSummary[]): readonly SandboxSummary[] {
+  const user = ownerOf(request);
+  return user === null ? sandboxes : sandboxes.filter((sandbox) => sandbox.user === user);
+}
+
+function byId(sandboxes: readonly SandboxSummary[], id: string): SandboxSummary {
+  const found = sandboxes.find(({ sandboxId }) => sandboxId === id);
+  if (found === undefined) throw new SandlotError("sandbox_not_found", { id });
+  return found;
+}
+
+export function plain(summary: SandboxSummary) {
+  return { ...summary, holders: [...summary.holders] };
+}

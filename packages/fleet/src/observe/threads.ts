@@ -1,0 +1,45 @@
+/**
+ * Threads as a person knows them: a name that has a sandbox, a workspace, or both. Looking makes nothing.
+ *
+ * A list is read from two places, the store and the workspaces, without a lock: a thread that is made or purged meanwhile
+ * may be missing or shown once more.
+ */
+
+import type { Generation, SandboxId, ThreadId, ThreadSummary, UserId } from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
+import { isAnonymous, type SandboxRecord } from "../store/record.ts";
+import type { Store } from "../store/store.ts";
+import { summarize } from "./explain.ts";
+
+export interface ThreadParts {
+  readonly store: Store;
+  readonly backend: Backend;
+}
+
+interface Key {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+}
+
+export async function listThreads({ store, backend }: ThreadParts, user: UserId | null): Promise<ThreadSummary[]> {
+  const owners = (await backend.workspaces.owners?.()) ?? [];
+  const found = new Map<string, ThreadSummary>();
+  const put = ({ user: whose, thread }: Key, record: SandboxRecord | null) => {
+    if (isAnonymous(thread) || (user !== null && whose !== user)) return;
+    found.set(`${whose}/${thread}`, { user: whose, thread, sandbox: record && summarize(record) });
+  };
+  for (const owner of owners) put(owner, null);
+  for (const record of await store.list()) {
+    const { user: whose, thread } = record;
+    if (whose !== null && thread !== null) put({ user: whose, thread }, record);
+  }
+  return [...found.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, summary]) => summary);
+}
+
+export async function findThread({ store, backend }: ThreadParts, key: Key): Promise<ThreadSummary | null> {
+  const record = await store.find(key.user, key.thread);
+  if (record !== null) return { ...key, sandbox: summarize(record) };
+  // No generation is older than 0, so nothing is judged but whether files are there.
+  const spot = { ...key, sandboxId: "none" as SandboxId, generation: 0 as Generation, place: "home" } as const;
+  return (await backend.workspaces.look(spot)).home ? { ...key, sandbox: null } : null;
+}
