@@ -11,7 +11,7 @@
  *   POST /sandlot/exec/kill     { execId }                                              → { found }
  *   POST /sandlot/exec/signal   { execId, signal }                                      → { found }
  *   POST /sandlot/exec/stdin    ?execId&end, bytes                                      → {}
- *   GET  /sandlot/exec/follow   ?execId&stdout&stderr&until                             → frames, see below
+ *   GET  /sandlot/exec/follow   ?execId&stdout&stderr&until&hold                        → frames, see below
  *   POST /sandlot/wait/port     WaitForPortCall                                         → {}
  *   POST /sandlot/wait/output   WaitForOutputCall                                       → WaitForOutputReply
  *   GET  /sandlot/files/read    ?path&offset&length | ?path&startLine&endLine           → bytes, at most `readMaxBytes`
@@ -92,6 +92,8 @@ export interface DaemonConfig {
   readonly ownsPidNamespace?: boolean;
   /** How long a process tree has between TERM and KILL. Default `SANDBOX_LIMITS.killGraceMs`. */
   readonly killGraceMs?: number;
+  /** How long a held command without a follower waits for one. Default `SANDBOX_LIMITS.outputHoldMs`. */
+  readonly outputHoldMs?: number;
   /** Put before every program that is run for somebody: commands, shells, terminals. For limits that a process sets itself. */
   readonly commandPrefix?: readonly string[];
   /** Carries connections to this port of the sandbox's own loopback to a unix socket: the way out to a proxy. */
@@ -142,6 +144,8 @@ export interface ExecCall {
   readonly hasStdin: boolean;
   /** More of stdin may come later. Only for `spawn`. */
   readonly keepStdinOpen?: boolean;
+  /** The command waits for its followers. Only for `spawn`. */
+  readonly output?: "hold";
 }
 
 export interface SessionExecCall {

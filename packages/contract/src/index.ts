@@ -9,4 +9,5 @@ export * from "./events.ts";
 export * from "./http/index.ts";
 export * from "./ids.ts";
 export * from "./sandbox.ts";
+export * from "./sandbox-limits.ts";
 export * from "./schemas.ts";

@@ -51,7 +51,15 @@ export interface ExecOptions {
 export interface SpawnOptions extends ExecOptions {
   /** Keeps stdin open after what `stdin` gives, for `execs.writeStdin`. */
   readonly keepStdinOpen?: boolean;
+  /**
+   * `ring` (default): the command never waits for its readers, and output beyond `execOutputMaxBytes` is dropped and counted.
+   * `hold`: the command waits for its slowest follower. Without a follower it waits `outputHoldMs`, then output is dropped
+   * and counted. A time limit, `kill` and the end of the sandbox do not wait.
+   */
+  readonly output?: ExecOutputMode;
 }
+
+export type ExecOutputMode = "ring" | "hold";
 
 export interface SpawnedExec {
   readonly execId: string;
@@ -99,6 +107,8 @@ export interface ExecInfo {
   /** How much it has printed in all. */
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
+  /** `hold`: it runs and waits for its followers. */
+  readonly output?: ExecOutputMode;
 }
 
 export const EXEC_SIGNALS = [
@@ -120,6 +130,8 @@ export interface FollowOptions {
   readonly from?: { readonly stdout?: number; readonly stderr?: number };
   /** `exit` (default): until the command itself has ended. `closed`: until nothing that it started can write any more. */
   readonly until?: "exit" | "closed";
+  /** `false`: only watches. A command that was started with `output: "hold"` does not wait for this follower. Default `true`. */
+  readonly hold?: boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -353,31 +365,6 @@ export interface GrepResult {
   /** Lines that may match and were not looked at, because they are longer than `grepLineMaxChars`. */
   readonly skippedLines: number;
 }
-
-/** Limits that every backend shares. Each trades completeness for a bounded answer. */
-export const SANDBOX_LIMITS = {
-  /** Bytes kept per output stream of a command; older ones are dropped and counted. */
-  execOutputMaxBytes: 10 * 1024 * 1024,
-  /** A command without `timeoutMs` ends after this long. */
-  execTimeoutMs: 600_000,
-  /** How long a process tree has between TERM and KILL. */
-  killGraceMs: 2_000,
-  readMaxBytes: 100 * 1024 * 1024,
-  /** What a listing gives at most, and when nothing is asked for. */
-  listMaxResults: 10_000,
-  /** Results when nothing is asked for: enough to see whether the question was the right one. */
-  globDefaultResults: 200,
-  grepDefaultResults: 100,
-  /** Results at most, whatever is asked for. */
-  globMaxResults: 1_000,
-  grepMaxResults: 500,
-  /** Larger files are not searched, only counted: they are hardly text that somebody wants to read. */
-  grepFileMaxBytes: 1_000_000,
-  /** Longer lines are not matched, only counted: they are where regular expressions explode. */
-  grepLineMaxChars: 2_000,
-  /** A reported line is cut to this length, and then ends with `...`. */
-  grepReportMaxChars: 200,
-} as const;
 
 /** Where every sandbox keeps the thread's directories. */
 export const WORKSPACE_ROOT = "/mnt/user-data";

@@ -54,6 +54,7 @@ function descriptor(args: readonly string[], name: string): number | null {
 function checkConfig(value: unknown): HeldConfig {
   const fields = object(value, "the configuration");
   const { sandboxId, ready, orphanTimeoutMs, environment, defaultCwd, killGraceMs, execMax, commandPrefix } = fields;
+  const { outputHoldMs } = fields;
   return {
     sandboxId: filled(sandboxId, "sandboxId"),
     ...checkSecret(fields),
@@ -64,6 +65,7 @@ function checkConfig(value: unknown): HeldConfig {
     ...(environment !== undefined && { environment: checkEnvironment(environment) }),
     ...(defaultCwd !== undefined && { defaultCwd: filled(defaultCwd, "defaultCwd") }),
     ...(killGraceMs !== undefined && { killGraceMs: whole(killGraceMs, "killGraceMs") }),
+    ...(outputHoldMs !== undefined && { outputHoldMs: whole(outputHoldMs, "outputHoldMs") }),
     ...(execMax !== undefined && { execMax: whole(execMax, "execMax") }),
     ...(commandPrefix !== undefined && { commandPrefix: texts(commandPrefix, "commandPrefix") }),
     ...(fields.forward !== undefined && { forward: checkForward(fields.forward) }),

@@ -47,13 +47,14 @@ export class RemoteExecs implements SandboxExecs {
     return (await this.#remote.transport.json(execListSchema, call)).execs;
   }
 
-  async *follow(execId: string, { from, until = "exit", signal }: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+  async *follow(execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
+    const { from, until = "exit", hold = true, signal } = options;
     const next = { stdout: from?.stdout ?? 0, stderr: from?.stderr ?? 0 };
     let begun = false;
     for (let silent = 0; ; silent += 1) {
       signal?.throwIfAborted();
       try {
-        const response = await this.#ask(execId, next, until, signal);
+        const response = await this.#ask(execId, { ...next, until, hold }, signal);
         begun = true;
         for await (const event of eventsOf(response)) {
           silent = 0;
@@ -132,15 +133,19 @@ export class RemoteExecs implements SandboxExecs {
 
   #ask(
     execId: string,
-    from: { readonly stdout: number; readonly stderr: number },
-    until: "exit" | "closed",
+    from: { readonly stdout: number; readonly stderr: number; readonly until: string; readonly hold: boolean },
     signal: AbortSignal | undefined,
   ): Promise<Response> {
     this.#remote.check();
     return this.#remote.transport.send({
       method: "GET",
       path: this.#path(execId, "output"),
-      query: { stdoutOffset: from.stdout, stderrOffset: from.stderr, until },
+      query: {
+        stdoutOffset: from.stdout,
+        stderrOffset: from.stderr,
+        until: from.until,
+        ...(from.hold ? {} : { hold: "false" }),
+      },
       headers: { accept: "text/event-stream" },
       signal,
       repeatable: true,

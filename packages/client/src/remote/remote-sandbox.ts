@@ -79,7 +79,9 @@ export class RemoteSandbox implements Sandbox {
     this.#remote.check();
     const execId = options.execId ?? randomId();
     const keepStdinOpen = options.keepStdinOpen ?? false;
-    const json = { ...commandFields(command), ...optionFields(options), execId, keepStdinOpen, background: true };
+    const held = options.output === undefined ? {} : { output: options.output };
+    const fields = { ...commandFields(command), ...optionFields(options), ...held };
+    const json = { ...fields, execId, keepStdinOpen, background: true };
     const path = pathOf(this.#remote, "exec");
     const call = { method: "POST", path, json, signal: options.signal, repeatable: true } as const;
     return this.#orAbandoned(execId, options.signal, () => this.#remote.transport.json(backgroundExecSchema, call));

@@ -20,10 +20,13 @@ export async function* serverEvents(response: Response): AsyncGenerator<ServerEv
         throw new ConnectionBroken("the stream broke", { cause: error });
       });
       if (done) return;
+      // What came before holds no end, but for half of one.
+      let from = Math.max(0, buffer.length - 1);
       buffer += decoder.decode(value, { stream: true });
-      for (let end = buffer.indexOf("\n\n"); end >= 0; end = buffer.indexOf("\n\n")) {
+      for (let end = buffer.indexOf("\n\n", from); end >= 0; end = buffer.indexOf("\n\n", from)) {
         const event = parse(buffer.slice(0, end));
         buffer = buffer.slice(end + 2);
+        from = 0;
         if (event !== null) yield event;
       }
     }

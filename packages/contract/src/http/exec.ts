@@ -31,6 +31,13 @@ export const execRequestSchema = z
       .boolean()
       .optional()
       .describe("For `…/stdin`. Default: true for a background command that was given no `stdin`."),
+    output: z
+      .enum(["ring", "hold"])
+      .optional()
+      .describe(
+        "`hold`: the command waits for its readers and loses no output; only with `background` or as events. " +
+          "`ring` (default): it never waits, and the oldest output is dropped beyond 10 MiB of a stream.",
+      ),
   })
   .refine((body) => (body.command === undefined) !== (body.argv === undefined), {
     message: "exactly one of `command` and `argv` must be given",
@@ -49,7 +56,7 @@ export const backgroundExecSchema = z
   .meta({ id: "BackgroundExec" });
 
 export const execInfoSchema = z
-  .strictObject({
+  .object({
     execId: z.string(),
     command: z.union([z.string(), z.array(z.string())]),
     status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
@@ -58,6 +65,7 @@ export const execInfoSchema = z
     startedAt: z.number(),
     stdoutBytes: z.int().nonnegative(),
     stderrBytes: z.int().nonnegative(),
+    output: z.enum(["ring", "hold"]).exactOptional().describe("`hold`: it runs and waits for its readers."),
   })
   .meta({ id: "ExecInfo" });
 
@@ -112,6 +120,10 @@ export const execOutputQuerySchema = z.strictObject({
   stderrOffset: offset.default(0),
   stream: z.enum(["stdout", "stderr"]).default("stdout").describe("Which one to send when raw bytes are asked for."),
   until: z.enum(["exit", "closed"]).default("exit"),
+  hold: z
+    .enum(["true", "false"])
+    .default("true")
+    .describe("`false`: only watches; a command that was started with `output: hold` does not wait for this reader."),
 });
 
 export const signalRequestSchema = z.strictObject({ signal: z.enum(EXEC_SIGNALS) }).meta({ id: "SignalRequest" });

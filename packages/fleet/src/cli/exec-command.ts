@@ -70,7 +70,8 @@ async function runToResult(
   const given = { ...execOptions(options), ...(stdin !== undefined && { stdin }), signal };
   const result = await sandbox.exec(commandOf(words), given);
   printJson(terminal, result);
-  return exitCodeOf(result);
+  const isWhole = result.stdoutDroppedBytes + result.stderrDroppedBytes === 0;
+  return isWhole ? exitCodeOf(result) : exitCodeOf(result) || EXIT_CODES.sandlotFailed;
 }
 
 async function runLive(
@@ -81,11 +82,13 @@ async function runLive(
   signal: AbortSignal,
 ): Promise<number> {
   const keepStdinOpen = !terminal.stdin.isTTY;
-  const { execId } = await sandbox.spawn(commandOf(words), { ...execOptions(options), keepStdinOpen });
+  const how = { ...execOptions(options), keepStdinOpen, output: "hold" as const };
+  const { execId } = await sandbox.spawn(commandOf(words), how);
   // Ctrl-C ends the command with everything it started; what it still printed is shown.
   const onAbort = () => void sandbox.execs.kill(execId).catch(() => {});
   signal.addEventListener("abort", onAbort, { once: true });
   const input = keepStdinOpen ? passInput(terminal, sandbox, execId) : null;
+  let lostBytes = 0;
   try {
     if (signal.aborted) onAbort();
     for await (const event of sandbox.execs.follow(execId)) {
@@ -93,15 +96,25 @@ async function runLive(
         const isRead = await terminal.write(event.stream, event.bytes);
         if (!isRead && event.stream === "stdout") return await endUnread(sandbox, execId);
       } else if (event.type === "gap") {
-        const lost = event.toOffset - event.fromOffset;
-        terminal.error(`[${lost} bytes of ${event.stream} were printed faster than they could be shown]\n`);
-      } else return signal.aborted ? EXIT_CODES.interrupted : exitCodeOf(event.end);
+        const count = event.toOffset - event.fromOffset;
+        lostBytes += count;
+        terminal.error(`[${count} bytes of ${event.stream} are lost here]\n`);
+      } else if (signal.aborted) return EXIT_CODES.interrupted;
+      else return lostBytes > 0 ? withLoss(terminal, event.end, lostBytes) : exitCodeOf(event.end);
     }
     return EXIT_CODES.sandlotFailed;
   } finally {
     signal.removeEventListener("abort", onAbort);
     input?.stop();
   }
+}
+
+/** Output that is not whole is a failure, also of a command that succeeded. */
+function withLoss(terminal: Terminal, end: ExecResult | FollowEnd, lostBytes: number): number {
+  terminal.error(
+    `Error: ${lostBytes} bytes of output were lost, because the connection to the sandbox was away for too long. Run it again.\n`,
+  );
+  return exitCodeOf(end) || EXIT_CODES.sandlotFailed;
 }
 
 /** As a pipe would have it: a command whose output nobody reads does not go on. */

@@ -82,8 +82,9 @@ export class DaemonExecs implements SandboxExecs {
     }
   }
 
-  async *#followOnce(execId: string, offsets: Offsets, { until, signal }: FollowOptions): AsyncGenerator<FollowEvent> {
-    const query = { execId, stdout: offsets.stdout, stderr: offsets.stderr, until: until ?? "exit" };
+  async *#followOnce(execId: string, offsets: Offsets, options: FollowOptions): AsyncGenerator<FollowEvent> {
+    const { until = "exit", signal, hold = true } = options;
+    const query = { execId, stdout: offsets.stdout, stderr: offsets.stderr, until, hold: hold ? undefined : 0 };
     const call = { method: "GET", path: "/sandlot/exec/follow", query, ...(signal && { signal }) } as const;
     const response = await this.#calls.raw((wire) => wire.open(call));
     try {

@@ -124,10 +124,11 @@ export class DaemonSandbox implements Sandbox {
     execId: string,
     options: SpawnOptions,
   ): Promise<T> {
-    const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen } = options;
+    const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen, output } = options;
     signal?.throwIfAborted();
     const call = { execId, repeatable: options.execId !== undefined, command, cwd, env, timeoutMs, keepStdinOpen };
-    const body = encodeCall({ ...call, hasStdin: stdin !== undefined }, stdin);
+    const held = output === "hold" && { output };
+    const body = encodeCall({ ...call, ...held, hasStdin: stdin !== undefined }, stdin);
     const onAbort = () => void this.execs.kill(execId).catch(() => {});
     signal?.addEventListener("abort", onAbort, { once: true });
     try {

@@ -48,6 +48,7 @@ export const execsSchema = z.array(
     startedAt: z.number(),
     stdoutBytes: z.int(),
     stderrBytes: z.int(),
+    output: z.enum(["ring", "hold"]).exactOptional(),
   }),
 );
 

@@ -93,6 +93,9 @@ export const gatewayConfigSchema = z
     headerMaxBytes: bytes.default(16 * 1024).describe("Headers of a request."),
     headersTimeoutMs: duration.default(10_000).describe("How long a client may take to send its headers."),
     bodyStallMs: duration.default(30_000).describe("How long a client may send or read nothing in the middle."),
+    heldStallMs: duration
+      .default(3_600_000)
+      .describe("The same for a reader for whom a command waits (`output: hold`): cut off, it may lose output."),
     idleConnectionMs: duration.default(60_000).describe("How long an unused connection is kept open."),
     connectionsMax: count.default(10_000).describe("Connections at once. More are refused, so that those work."),
     streamsPerUserMax: count.default(2_000).describe("Open streams and terminals of one user."),

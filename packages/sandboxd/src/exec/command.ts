@@ -20,7 +20,7 @@ const SHELLS = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 export function checkExecCall(value: unknown): ExecCall {
   if (typeof value !== "object" || value === null) throw invalid("body", "it is not an exec call");
   const { repeatable, command, cwd, env = {}, hasStdin } = value as Record<string, unknown>;
-  const { execId, timeoutMs, keepStdinOpen } = value as Record<string, unknown>;
+  const { execId, timeoutMs, keepStdinOpen, output } = value as Record<string, unknown>;
   if (cwd !== undefined && typeof cwd !== "string") throw invalid("cwd", "it is not a path");
   return {
     execId: checkId(execId, "execId"),
@@ -29,6 +29,7 @@ export function checkExecCall(value: unknown): ExecCall {
     env: checkEnvironment(env),
     hasStdin: hasStdin === true,
     ...(keepStdinOpen === true && { keepStdinOpen }),
+    ...(output === "hold" && { output }),
     ...(cwd !== undefined && { cwd: checkPath(cwd) }),
     ...(timeoutMs !== undefined && { timeoutMs: checkTimeout(timeoutMs) }),
   };

@@ -21,6 +21,7 @@ export interface ExecSettings {
   readonly defaultCwd?: string;
   readonly ownsPidNamespace?: boolean;
   readonly killGraceMs?: number;
+  readonly outputHoldMs?: number;
   readonly temporaryDirectory: string;
   readonly execMax?: number;
   readonly commandPrefix?: readonly string[];
@@ -65,6 +66,7 @@ export class ExecTable {
       defaultCwd: settings.defaultCwd ?? DEFAULT_CWD,
       commandPrefix: settings.commandPrefix ?? [],
       killGraceMs: settings.killGraceMs ?? SANDBOX_LIMITS.killGraceMs,
+      outputHoldMs: settings.outputHoldMs ?? SANDBOX_LIMITS.outputHoldMs,
       marker: (key) => this.processes.marker(key),
       processesOf: (exec) => this.#pidsOf(exec),
     };

@@ -27,11 +27,12 @@ import { endTree } from "./end-tree.ts";
 import type { FifoPool } from "./fifo-pool.ts";
 import { markAsCommand } from "./mark-as-command.ts";
 import { maskedStdio, type Stdio } from "./masked-descriptors.ts";
+import { OutputHold } from "./output-hold.ts";
 import { OutputRing } from "./output-ring.ts";
 import { type ExecTrace, MARKER_NAME } from "./process-table.ts";
 import { stdinFile } from "./stdin-file.ts";
 import { OpenStdin } from "./stdin-pipe.ts";
-import { type OutputStream, outputStream } from "./streams.ts";
+import { DRAIN_MAX_BYTES, type OutputStream, outputStream } from "./streams.ts";
 
 /** What an exec needs from its surroundings. */
 export interface ExecSurroundings {
@@ -40,6 +41,7 @@ export interface ExecSurroundings {
   readonly environment: Readonly<Record<string, string>>;
   readonly defaultCwd: string;
   readonly killGraceMs: number;
+  readonly outputHoldMs: number;
   readonly commandPrefix: readonly string[];
   marker(key: string): string;
   /** The living processes of this exec; `null` where the system does not say. */
@@ -62,6 +64,8 @@ export class Exec {
   alone: boolean;
   /** Where more of its stdin goes, when it was started so. */
   readonly stdin: OpenStdin | null;
+  /** What makes it wait for its followers, when it was started so: for stdout and for stderr. */
+  readonly holds: readonly [OutputHold, OutputHold] | null;
   readonly #command: ExecCall["command"];
   readonly #around: ExecSurroundings;
   readonly #startedAt = monotonicMs();
@@ -87,7 +91,10 @@ export class Exec {
       this.#markEnded = resolve;
     });
     this.closed = Promise.all([closing(this.stdout), closing(this.stderr)]).then(() => {});
-    this.#streams = [this.stdout, this.stderr].map((ring) => outputStream(around.fifos.take(), ring));
+    const held = (ring: OutputRing) => new OutputHold(ring, around.outputHoldMs);
+    this.holds = call.output === "hold" ? [held(this.stdout), held(this.stderr)] : null;
+    const streamOf = (ring: OutputRing, at: 0 | 1) => outputStream(around.fifos.take(), ring, this.holds?.[at] ?? null);
+    this.#streams = [streamOf(this.stdout, 0), streamOf(this.stderr, 1)];
     this.#child = this.#start(call, stdin);
     this.#setTimers(call.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs);
   }
@@ -123,6 +130,7 @@ export class Exec {
       startedAt: this.#startedWallMs,
       stdoutBytes: this.stdout.endOffset,
       stderrBytes: this.stderr.endOffset,
+      ...(this.holds !== null && !this.hasEnded && { output: "hold" as const }),
     };
   }
 
@@ -226,6 +234,7 @@ export class Exec {
     for (const timer of this.#timers) timer.cancel();
     if (this.#ending !== null) return;
     const durationMs = monotonicMs() - this.#startedAt;
+    this.#endHolds();
     for (const stream of this.#streams) {
       const waiting = stream.drain();
       if (waiting !== undefined) await waiting;
@@ -244,8 +253,14 @@ export class Exec {
   }
 
   async #settle(status: ExecStatus, exitCode: number | null, signalName: string | null): Promise<void> {
+    this.#endHolds();
     for (const stream of this.#streams) await stream.drain();
     this.#finish(status, exitCode, signalName, monotonicMs() - this.#startedAt);
+  }
+
+  /** What it wrote before its end is still delivered: what is left in the pipe finds room beside a full ring. */
+  #endHolds(): void {
+    for (const hold of this.holds ?? []) hold.end(DRAIN_MAX_BYTES);
   }
 
   #finish(status: ExecStatus, exitCode: number | null, signalName: string | null, durationMs: number): void {

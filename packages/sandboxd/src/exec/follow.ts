@@ -2,7 +2,8 @@
  * Following an exec: its output from given offsets on, then its end, as frames (see the wire in `@sandlot/contract`).
  *
  * A follower reads from the rings at its own pace. It is sent no more than its connection takes; when it falls behind
- * by more than a ring holds, it is told exactly which bytes are gone. So a slow follower slows nobody down.
+ * by more than a ring holds, it is told exactly which bytes are gone. So a slow follower slows nobody down, except a
+ * command that was started to wait for its followers (`output-hold.ts`).
  */
 
 import type { ServerResponse } from "node:http";
@@ -22,7 +23,7 @@ const PART_BYTES = 64 * 1024;
 export async function follow(
   exec: Exec,
   from: { stdout: number; stderr: number },
-  until: NonNullable<FollowOptions["until"]>,
+  { until, hold }: Required<Pick<FollowOptions, "until" | "hold">>,
   response: ServerResponse,
 ): Promise<void> {
   const cursors: Cursor[] = [
@@ -30,17 +31,20 @@ export async function follow(
     { ring: exec.stderr, type: FRAME.stderr, gapType: FRAME.stderrGap, offset: from.stderr },
   ];
   const bell = new Bell();
+  const holds = hold ? (exec.holds ?? []) : [];
   const stops = cursors.map(({ ring }) => ring.listen(() => bell.ring()));
   void exec.ended.then(() => bell.ring());
   response.on("close", () => bell.ring());
   response.on("drain", () => bell.ring());
   response.writeHead(200, { "content-type": "application/octet-stream" });
   response.flushHeaders();
+  stops.push(...holds.map((each, index) => each.attach(cursors[index] as Cursor)));
   try {
     while (!response.destroyed) {
       // Asked before sending: what comes after the question is sent on the next round, so nothing is left out.
       const over = until === "exit" ? exec.hasEnded : !exec.isOpen;
       const idle = cursors.map((cursor) => sendPart(cursor, response)).every((sent) => !sent);
+      for (const each of holds) each.moved();
       if (response.writableNeedDrain) await bell.wait();
       else if (idle && over) break;
       else if (idle) await bell.wait();

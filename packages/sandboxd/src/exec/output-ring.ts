@@ -3,7 +3,8 @@
  *
  * Invariants
  * - The ring holds exactly the bytes `[startOffset, endOffset)`. `startOffset` is also the number of dropped bytes.
- * - A write never waits and never makes the ring hold more than `maxBytes`.
+ * - A write never waits and never makes the ring hold more than `maxBytes`. Who must not lose a byte stops reading in time
+ *   (`output-hold.ts`).
  * - Listeners run after each write and once more when the stream is closed.
  */
 
@@ -24,7 +25,7 @@ const FIRST_BLOCK_BYTES = 4 * 1024;
 const BLOCK_BYTES = 64 * 1024;
 
 export class OutputRing {
-  readonly #maxBytes: number;
+  #maxBytes: number;
   #blocks: Block[] = [];
   #startOffset = 0;
   #endOffset = 0;
@@ -34,6 +35,10 @@ export class OutputRing {
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
+  }
+
+  get maxBytes(): number {
+    return this.#maxBytes;
   }
 
   get startOffset(): number {
@@ -71,6 +76,11 @@ export class OutputRing {
       this.#dropSurplus();
     }
     this.#tell();
+  }
+
+  /** Makes room for what is left in a pipe. */
+  widen(extraBytes: number): void {
+    this.#maxBytes += extraBytes;
   }
 
   /** Nobody will read it any more: what comes is counted and not kept. */

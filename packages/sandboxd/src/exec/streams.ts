@@ -11,6 +11,7 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { nextTurn } from "../clock.ts";
 import type { Fifo } from "./fifo-pool.ts";
+import { type OutputHold, READ_MAX_BYTES } from "./output-hold.ts";
 import type { OutputRing } from "./output-ring.ts";
 
 export interface OutputStream {
@@ -25,24 +26,30 @@ export interface OutputStream {
 }
 
 /** One for all: a read fills it and it is copied to the ring before the next read. */
-const buffer = Buffer.allocUnsafeSlow(64 * 1024);
+const buffer = Buffer.allocUnsafeSlow(READ_MAX_BYTES);
 /** What a pipe holds, many times over; a background process that writes without end must not keep us here. */
 const DRAIN_READS_MAX = 64;
+/** What one `drain` reads at most. */
+export const DRAIN_MAX_BYTES = DRAIN_READS_MAX * READ_MAX_BYTES;
 
-export function outputStream(fifo: Fifo | null, ring: OutputRing): OutputStream {
-  return fifo === null ? new SocketPairOutput(ring) : new FifoOutput(fifo, ring);
+/** With a `hold`, nothing is read for which the hold has no room, except by `drain`. */
+export function outputStream(fifo: Fifo | null, ring: OutputRing, hold: OutputHold | null = null): OutputStream {
+  return fifo === null ? new SocketPairOutput(ring, hold) : new FifoOutput(fifo, ring, hold);
 }
 
 class FifoOutput implements OutputStream {
   readonly stdio: number;
   readonly #fifo: Fifo;
   readonly #ring: OutputRing;
+  readonly #hold: OutputHold | null;
   #socket: Socket | null = null;
 
-  constructor(fifo: Fifo, ring: OutputRing) {
+  constructor(fifo: Fifo, ring: OutputRing, hold: OutputHold | null) {
     this.stdio = fifo.writeFd;
     this.#fifo = fifo;
     this.#ring = ring;
+    this.#hold = hold;
+    hold?.onRoom(() => this.#socket?.resume());
   }
 
   started(): void {
@@ -56,7 +63,7 @@ class FifoOutput implements OutputStream {
       buffer,
       callback: (count: number, data: Uint8Array) => {
         this.#ring.write(data.subarray(0, count));
-        return true;
+        return this.#hold?.hasRoom() ?? true;
       },
     };
     this.#socket = new Socket({ fd: this.#fifo.readFd, readable: true, writable: false, onread });
@@ -102,13 +109,19 @@ function readNow(fd: number): number | "nothing" {
 class SocketPairOutput implements OutputStream {
   readonly stdio = "pipe";
   readonly #ring: OutputRing;
+  readonly #hold: OutputHold | null;
 
-  constructor(ring: OutputRing) {
+  constructor(ring: OutputRing, hold: OutputHold | null) {
     this.#ring = ring;
+    this.#hold = hold;
   }
 
   started(source: Readable | null): void {
-    source?.on("data", (chunk: Buffer) => this.#ring.write(chunk));
+    this.#hold?.onRoom(() => source?.resume());
+    source?.on("data", (chunk: Buffer) => {
+      this.#ring.write(chunk);
+      if (this.#hold?.hasRoom() === false) source.pause();
+    });
     source?.on("error", () => {});
     source?.once("close", () => this.#ring.close());
     if (source === null) this.#ring.close();

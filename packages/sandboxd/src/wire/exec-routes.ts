@@ -63,7 +63,8 @@ export function execRoutes(execs: ExecTable): Routes {
     "GET /sandlot/exec/follow": async (_request, response, query) => {
       const exec = execs.find(text(query, "execId"));
       const from = { stdout: integer(query, "stdout", 0) ?? 0, stderr: integer(query, "stderr", 0) ?? 0 };
-      await follow(exec, from, query.until === "closed" ? "closed" : "exit", response);
+      const until = query.until === "closed" ? "closed" : "exit";
+      await follow(exec, from, { until, hold: query.hold !== "0" }, response);
     },
 
     "POST /sandlot/wait/port": async (request, response) => {

@@ -50,7 +50,8 @@ export async function memorySpawn(
   attached.check();
   options.signal?.throwIfAborted();
   const keepStdinOpen = options.keepStdinOpen === true;
-  return attached.engine.spawn(attached.target, { ...requestOf(attached, command, options), keepStdinOpen });
+  const held = options.output === "hold";
+  return attached.engine.spawn(attached.target, { ...requestOf(attached, command, options), keepStdinOpen, held });
 }
 
 export function memoryExecs(attached: Attached): SandboxExecs {
@@ -83,19 +84,26 @@ export function memoryExecs(attached: Attached): SandboxExecs {
 const ENDING_SIGNALS: ReadonlySet<string> = new Set(["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL"]);
 
 async function* follow(attached: Attached, execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
-  const { until = "exit", signal } = options;
+  const { until = "exit", signal, hold = true } = options;
   const at = { stdout: options.from?.stdout ?? 0, stderr: options.from?.stderr ?? 0 };
-  for (;;) {
-    attached.check();
-    signal?.throwIfAborted();
-    const reading = attached.engine.follow(attached.target, execId, at, until);
-    const events = await (signal === undefined ? reading : abortable(reading, signal));
-    for (const event of events) {
-      if (event.type === "output") at[event.stream] = event.offset + event.bytes.length;
-      else if (event.type === "gap") at[event.stream] = event.toOffset;
-      yield event;
-      if (event.type === "end") return;
+  const follower = hold ? { follower: attached.world.randomHex(8) } : {};
+  try {
+    for (;;) {
+      attached.check();
+      signal?.throwIfAborted();
+      const reading = attached.engine.follow(attached.target, execId, { ...at, ...follower }, until);
+      const events = await (signal === undefined ? reading : abortable(reading, signal));
+      for (const event of events) {
+        if (event.type === "output") at[event.stream] = event.offset + event.bytes.length;
+        else if (event.type === "gap") at[event.stream] = event.toOffset;
+        yield event;
+        if (event.type === "end") return;
+      }
     }
+  } finally {
+    // An engine that cannot be asked holds nothing for anybody.
+    if (follower.follower !== undefined)
+      await attached.engine.leave(attached.target, execId, follower.follower).catch(() => {});
   }
 }
 

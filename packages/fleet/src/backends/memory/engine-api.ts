@@ -56,6 +56,8 @@ export interface EngineApi {
     from: FollowOffsets,
     until: "exit" | "closed",
   ): Promise<readonly FollowEvent[]>;
+  /** A held command waits no longer for this follower. */
+  leave(target: Target, execId: string, follower: string): Promise<void>;
   writeStdin(target: Target, execId: string, content: Uint8Array, end: boolean): Promise<void>;
   /** Ends a command and all it started. `false`: nothing of that id runs. */
   killExec(target: Target, execId: string, signal?: string): Promise<boolean>;

@@ -151,6 +151,10 @@ export class MemoryEngine implements EngineApi {
     return this.#reach(target).execs.find(execId).follow(from, until);
   }
 
+  async leave(target: Target, execId: string, follower: string): Promise<void> {
+    this.#reach(target).execs.find(execId).leave(follower);
+  }
+
   async writeStdin(target: Target, execId: string, content: Uint8Array, end: boolean): Promise<void> {
     await this.#reach(target).execs.writeStdin(execId, content, end);
   }

@@ -16,6 +16,8 @@ export interface ExecStreamOrder {
   readonly start?: unknown;
   readonly from: { readonly stdout: number; readonly stderr: number };
   readonly until: NonNullable<FollowOptions["until"]>;
+  /** The command waits for this reader, who may therefore take its time. */
+  readonly isHeld: boolean;
 }
 
 export async function sendExecStream(
@@ -26,7 +28,11 @@ export async function sendExecStream(
   order: ExecStreamOrder,
 ): Promise<FastifyReply> {
   await context.streams.run(request.caller?.user ?? null, () => {
-    const stream = new SseStream(request, reply, context);
+    const { world, settings } = context;
+    const stallMs = order.isHeld ? settings.heldStallMs : settings.bodyStallMs;
+    // A reader that is silent for so long may also have vanished.
+    if (order.isHeld) request.raw.socket.setKeepAlive(true, settings.bodyStallMs);
+    const stream = new SseStream(request, reply, { world, settings, stallMs });
     return stream.fill(() => follow(context, sandbox, stream, order));
   });
   return reply;
@@ -36,14 +42,14 @@ async function follow(
   { draining, metrics }: GatewayContext,
   sandbox: Sandbox,
   stream: SseStream,
-  { execId, start, from, until }: ExecStreamOrder,
+  { execId, start, from, until, isHeld }: ExecStreamOrder,
 ): Promise<void> {
   const sent = { ...from };
   const position = () => `${sent.stdout}.${sent.stderr}`;
   if (start !== undefined) await stream.send("start", start, position());
   const signal = AbortSignal.any([stream.closed, draining]);
   try {
-    for await (const event of sandbox.execs.follow(execId, { from, until, signal })) {
+    for await (const event of sandbox.execs.follow(execId, { from, until, hold: isHeld, signal })) {
       if (event.type === "end") {
         metrics.exec(event.end.status, event.end.durationMs);
         return await stream.send("exit", event.end, position());

@@ -12,6 +12,8 @@ import {
   execRequestSchema,
   execResultSchema,
   type Sandbox,
+  SandlotError,
+  type SpawnOptions,
   threadParamsSchema,
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -44,10 +46,18 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
         const command = commandOf(body);
         if (body.background === true) {
           const keepStdinOpen = body.keepStdinOpen ?? stdinOf(body) === undefined;
-          const { execId, pid } = await sandbox.spawn(command, { ...optionsOf(body), keepStdinOpen });
+          const { execId, pid } = await sandbox.spawn(command, {
+            ...optionsOf(body),
+            ...outputOf(body),
+            keepStdinOpen,
+          });
           return reply.code(202).send({ execId, pid });
         }
         if (wantsEventStream(request)) return streamExec(context, request, reply, sandbox, command);
+        if (body.output === "hold") {
+          const problem = "a command that is waited for has no reader to wait for; ask for events, or set `background`";
+          throw new SandlotError("invalid_request", { field: "output", problem });
+        }
         const followed = body.execId === undefined ? { signal } : {};
         const result = await sandbox.exec(command, { ...optionsOf(body), ...followed });
         metrics.exec(result.status, result.durationMs);
@@ -66,10 +76,12 @@ async function streamExec(
   command: string | readonly string[],
 ): Promise<FastifyReply> {
   const body = request.body as ExecRequestBody;
-  const started = await sandbox.spawn(command, { ...optionsOf(body), keepStdinOpen: body.keepStdinOpen ?? false });
+  const keepStdinOpen = body.keepStdinOpen ?? false;
+  const started = await sandbox.spawn(command, { ...optionsOf(body), ...outputOf(body), keepStdinOpen });
   const start = { ...started, sandboxId: sandbox.id, generation: sandbox.generation };
   const from = { stdout: 0, stderr: 0 };
-  return sendExecStream(context, request, reply, sandbox, { execId: started.execId, start, from, until: "exit" });
+  const order = { execId: started.execId, start, from, until: "exit" as const, isHeld: body.output === "hold" };
+  return sendExecStream(context, request, reply, sandbox, order);
 }
 
 function commandOf({ command, argv }: ExecRequestBody): string | readonly string[] {
@@ -86,6 +98,10 @@ function optionsOf(body: ExecRequestBody): ExecOptions {
     ...(execId === undefined ? {} : { execId }),
     ...(stdin === undefined ? {} : { stdin }),
   };
+}
+
+function outputOf({ output }: ExecRequestBody): Pick<SpawnOptions, "output"> {
+  return output === undefined ? {} : { output };
 }
 
 function stdinOf({ stdin, stdinBase64 }: ExecRequestBody): string | Uint8Array | undefined {

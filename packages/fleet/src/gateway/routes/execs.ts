@@ -1,6 +1,7 @@
 /** Commands by their id: what runs, its output, signals, stdin. None of these makes a sandbox: there is none to ask. */
 
 import {
+  type ExecInfo,
   execIdSchema,
   execListSchema,
   execOutputQuerySchema,
@@ -71,14 +72,15 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
     async (request, reply) => {
       const { execId } = request.params;
       const { stdoutOffset, stderrOffset, stream, until } = request.query;
+      const hold = request.query.hold === "true";
       const from = positionOf(request.headers["last-event-id"]) ?? { stdout: stdoutOffset, stderr: stderrOffset };
-      if (!wantsEventStream(request)) return sendRaw(context, request, reply, { execId, from, stream, until });
+      if (!wantsEventStream(request)) return sendRaw(context, request, reply, { execId, from, stream, until, hold });
       return threads.withExisting(
         request,
         reply,
         async (sandbox) => {
-          await known(sandbox, execId);
-          return sendExecStream(context, request, reply, sandbox, { execId, from, until });
+          const isHeld = hold && (await known(sandbox, execId)).output === "hold";
+          return sendExecStream(context, request, reply, sandbox, { execId, from, until, isHeld });
         },
         () => execNotFound(execId),
       );
@@ -191,6 +193,7 @@ interface RawOrder {
   readonly from: { readonly stdout: number; readonly stderr: number };
   readonly stream: "stdout" | "stderr";
   readonly until: "exit" | "closed";
+  readonly hold: boolean;
 }
 
 async function sendRaw(context: GatewayContext, request: FastifyRequest, reply: FastifyReply, order: RawOrder) {
@@ -203,17 +206,17 @@ async function sendRaw(context: GatewayContext, request: FastifyRequest, reply: 
   return reply.header("content-type", "application/octet-stream").send(body);
 }
 
-async function* rawOutput(sandbox: Sandbox, { execId, from, stream, until }: RawOrder, signal: AbortSignal) {
+async function* rawOutput(sandbox: Sandbox, { execId, from, stream, until, hold }: RawOrder, signal: AbortSignal) {
   await known(sandbox, execId);
   try {
-    for await (const event of sandbox.execs.follow(execId, { from, until, signal }))
+    for await (const event of sandbox.execs.follow(execId, { from, until, hold, signal }))
       if (event.type === "output" && event.stream === stream) yield event.bytes;
   } catch (error) {
     if (!(error instanceof CallerGone)) throw error;
   }
 }
 
-async function known(sandbox: Sandbox, execId: string): Promise<void> {
+async function known(sandbox: Sandbox, execId: string): Promise<ExecInfo> {
   const execs = await sandbox.execs.list();
-  if (!execs.some((one) => one.execId === execId)) execNotFound(execId);
+  return execs.find((one) => one.execId === execId) ?? execNotFound(execId);
 }

@@ -3,7 +3,7 @@
  *
  * Invariants
  * - The writer waits for its reader: what a slow client has not read is not produced, and slows nobody else.
- * - A client that reads nothing for `bodyStallMs` is cut off. What it missed it can ask for again.
+ * - A client that reads nothing for `stallMs` is cut off. What it missed it can ask for again.
  * - After the head is sent, an error is an event (`error`), then the end.
  */
 
@@ -16,6 +16,8 @@ import type { GatewaySettings } from "../settings.ts";
 export interface SseOptions {
   readonly world: World;
   readonly settings: GatewaySettings;
+  /** How long the client may read nothing. Default `bodyStallMs`. */
+  readonly stallMs?: number;
 }
 
 export class SseStream {
@@ -78,7 +80,8 @@ export class SseStream {
     if (this.#raw.write(text)) return;
     const { world, settings } = this.#options;
     await new Promise<void>((resolve, reject) => {
-      const timer = world.timer(settings.bodyStallMs, () => this.#raw.destroy());
+      const { stallMs = settings.bodyStallMs } = this.#options;
+      const timer = world.timer(stallMs, () => this.#raw.destroy());
       const done = (settle: () => void) => () => {
         timer.cancel();
         this.#raw.off("drain", onDrain);

@@ -2,7 +2,7 @@
  * Commands that go on while their caller does something else: spawned, followed, fed, found again, ended.
  */
 
-import type { FollowEvent, FollowOptions, Sandbox } from "@sandlot/contract";
+import { type FollowEvent, type FollowOptions, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import type { BackendCase } from "./stage.ts";
 
 export const spawningCases: readonly BackendCase[] = [
@@ -41,6 +41,27 @@ export const spawningCases: readonly BackendCase[] = [
       const { execId } = await sandbox.spawn("echo first; sleep 0.3; echo second");
       for await (const event of sandbox.execs.follow(execId)) if (event.type === "output") break;
       stage.expect((await followed(sandbox, execId)).stdout).toBe("first\nsecond\n");
+    },
+  },
+  {
+    name: "a command that is held waits for a slow reader, who gets every byte",
+    run: async (stage) => {
+      const sandbox = await stage.sandbox();
+      const total = 2.5 * SANDBOX_LIMITS.execOutputMaxBytes;
+      const { execId } = await sandbox.spawn(`yes | head -c ${total}`, { output: "hold" });
+      let received = 0;
+      let isFirst = true;
+      for await (const event of sandbox.execs.follow(execId)) {
+        stage.expect(event.type === "gap").toBe(false);
+        if (event.type === "output") received += event.bytes.byteLength;
+        if (!isFirst) continue;
+        isFirst = false;
+        // Long enough for all of it to be printed, if nothing held it back.
+        await stage.pause(1_000);
+        const info = (await sandbox.execs.list()).find((exec) => exec.execId === execId);
+        stage.expect([info?.status, info?.output]).toEqual(["running", "hold"]);
+      }
+      stage.expect(received).toBe(total);
     },
   },
   {

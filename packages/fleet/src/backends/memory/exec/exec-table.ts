@@ -36,6 +36,8 @@ export interface ExecRequest {
   readonly repeatable: boolean;
   /** Takes more input later. Only for what is spawned. */
   readonly keepStdinOpen?: boolean;
+  /** Waits for its followers. Only for what is spawned. */
+  readonly held?: boolean;
 }
 
 /** Runs a checked command in a process. Which shell does it is not this file's concern. */
@@ -146,7 +148,7 @@ export class ExecTable {
     if (stdin !== null && request.stdin !== undefined) void stdin.write(request.stdin).catch(() => {});
     const source = stdin?.source ?? (request.stdin === undefined ? Source.empty() : Source.of(request.stdin));
     const exec = new Exec(machine, {
-      ...{ id, command, fingerprint, timeoutMs, stdin, kept: defaults.kept },
+      ...{ id, command, fingerprint, timeoutMs, stdin, kept: defaults.kept, held: request.held === true },
       run: (process, output) => this.#run(process, command, runOptions(machine, request, source, output)),
     });
     this.#track(exec, defaults.kept);

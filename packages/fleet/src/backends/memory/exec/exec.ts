@@ -12,6 +12,7 @@ import {
 } from "@sandlot/contract";
 import type { Timer } from "../../../world/world.ts";
 import { Killed, type Machine, type Process } from "./machine.ts";
+import { OutputHold } from "./output-hold.ts";
 import { OutputRing } from "./output-ring.ts";
 import type { Pipe } from "./streams.ts";
 
@@ -28,6 +29,8 @@ export interface ExecParts {
   readonly timeoutMs: number;
   /** Somebody may come again for its output. */
   readonly kept: boolean;
+  /** It waits for its followers. */
+  readonly held: boolean;
   run(process: Process, output: Output): Promise<number>;
   /** Takes what is written to a stdin that was kept open. */
   readonly stdin: Pipe | null;
@@ -36,6 +39,8 @@ export interface ExecParts {
 export interface FollowOffsets {
   readonly stdout: number;
   readonly stderr: number;
+  /** For whom a held command waits, from this question until `leave`. Absent: it does not wait. */
+  readonly follower?: string;
 }
 
 /** As long as one timer can wait. */
@@ -54,6 +59,7 @@ export class Exec {
     stdout: new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes),
     stderr: new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes),
   };
+  readonly #holds: { readonly stdout: OutputHold; readonly stderr: OutputHold } | null;
   readonly #timer: Timer | undefined;
   readonly #parts: ExecParts;
   readonly #startedAtWall: number;
@@ -72,6 +78,9 @@ export class Exec {
     this.#machine = machine;
     this.#startedAt = machine.world.monotonicMs();
     this.#startedAtWall = machine.world.wallMs();
+    const { stdout, stderr } = this.#output;
+    const held = (ring: OutputRing) => new OutputHold(ring, machine.world);
+    this.#holds = parts.held ? { stdout: held(stdout), stderr: held(stderr) } : null;
     this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -110,11 +119,23 @@ export class Exec {
       startedAt: this.#startedAtWall,
       stdoutBytes: stdout.totalBytes,
       stderrBytes: stderr.totalBytes,
+      ...(this.#holds !== null && this.#end === null ? { output: "hold" as const } : {}),
     };
+  }
+
+  /** This follower takes no more. */
+  leave(follower: string): void {
+    this.#holds?.stdout.left(follower);
+    this.#holds?.stderr.left(follower);
   }
 
   /** What there is from these offsets on, as soon as there is something; the end comes last, after all output. */
   async follow(offsets: FollowOffsets, until: "exit" | "closed"): Promise<readonly FollowEvent[]> {
+    const { follower } = offsets;
+    if (follower !== undefined) {
+      this.#holds?.stdout.took(follower, offsets.stdout);
+      this.#holds?.stderr.took(follower, offsets.stderr);
+    }
     for (;;) {
       if (this.#lost !== null) throw this.#lost;
       const events = [...this.#outputFrom("stdout", offsets.stdout), ...this.#outputFrom("stderr", offsets.stderr)];
@@ -183,6 +204,8 @@ export class Exec {
 
   #settle(status: ExecResult["status"], exitCode: number | null, signal: string | null): void {
     this.#timer?.cancel();
+    this.#holds?.stdout.end();
+    this.#holds?.stderr.end();
     if (this.#end !== null) return;
     const execId = this.id;
     const stdout = this.#output.stdout.text();

@@ -4,6 +4,12 @@
 
 import type { Sink } from "./streams.ts";
 
+/** Makes a command wait for those who follow it; see `output-hold.ts`. */
+export interface WriteGate {
+  /** Resolves when this many bytes more drop nothing that a follower still wants. */
+  room(bytes: number): Promise<void>;
+}
+
 const BLOCK_BYTES = 64 * 1024;
 
 export class OutputRing implements Sink {
@@ -13,6 +19,7 @@ export class OutputRing implements Sink {
   #held = 0;
   #dropped = 0;
   #released = false;
+  #gate: WriteGate | null = null;
   readonly #wake = new Set<() => void>();
 
   constructor(maxBytes: number) {
@@ -28,7 +35,25 @@ export class OutputRing implements Sink {
     return this.#held;
   }
 
+  get maxBytes(): number {
+    return this.#maxBytes;
+  }
+
+  /** From now on a write waits until it fits. */
+  heldBy(gate: WriteGate): void {
+    this.#gate = gate;
+  }
+
   async write(chunk: Uint8Array): Promise<void> {
+    if (this.#gate === null) return this.#take(chunk);
+    for (let at = 0; at < chunk.length; at += BLOCK_BYTES) {
+      const part = chunk.subarray(at, at + BLOCK_BYTES);
+      await this.#gate.room(part.length);
+      this.#take(part);
+    }
+  }
+
+  #take(chunk: Uint8Array): void {
     if (this.#released) return;
     for (let at = 0; at < chunk.length; ) {
       let block = this.#blocks.at(-1);
@@ -49,7 +74,7 @@ export class OutputRing implements Sink {
   /** What is held from `offset` on, and where it begins: later than asked for when bytes were dropped. */
   from(offset: number): { readonly offset: number; readonly bytes: Uint8Array } {
     const skip = Math.max(0, Math.min(offset - this.#dropped, this.#held));
-    return { offset: this.#dropped + skip, bytes: this.#bytes().subarray(skip) };
+    return { offset: this.#dropped + skip, bytes: this.#bytes(skip) };
   }
 
   /** The held bytes as text. A character that lost its first bytes is dropped whole. */
@@ -74,11 +99,12 @@ export class OutputRing implements Sink {
     return () => this.#wake.delete(wake);
   }
 
-  #bytes(): Uint8Array {
-    const bytes = new Uint8Array(this.#held);
-    let at = 0;
+  #bytes(skip = 0): Uint8Array {
+    const bytes = new Uint8Array(this.#held - skip);
+    let at = -skip;
     for (const { data, start, end } of this.#blocks) {
-      bytes.set(data.subarray(start, end), at);
+      const part = at < 0 ? data.subarray(Math.min(start - at, end), end) : data.subarray(start, end);
+      bytes.set(part, Math.max(at, 0));
       at += end - start;
     }
     return bytes;
