@@ -8,8 +8,11 @@ import { dirname, join, relative } from "node:path";
 import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
 
 const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
-/** The daemon is one file, so it is bundled and not only compiled. */
-const BUNDLE = { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" };
+/** The daemon is one file, and the command line a few: they are bundled and not only compiled. */
+const BUNDLES = [
+  { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" },
+  { script: "packages/fleet/bundle.mjs", output: "packages/fleet/dist/bundle/index.js" },
+];
 const STAMP = join(ROOT, ".cache", "build.json");
 
 export function isBuilt() {
@@ -17,7 +20,7 @@ export function isBuilt() {
     existsSync(STAMP) &&
     JSON.parse(readFileSync(STAMP, "utf8")).sources === hashOfSources() &&
     PACKAGES.every((folder) => missingOutputs(folder).length === 0) &&
-    existsSync(join(ROOT, BUNDLE.output))
+    BUNDLES.every(({ output }) => existsSync(join(ROOT, output)))
   );
 }
 
@@ -31,8 +34,10 @@ export async function build(runPart = run) {
   const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
   const code = await runPart(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
   if (code !== 0) return code;
-  const bundled = await runPart(repositoryNode(), [join(ROOT, BUNDLE.script)], { env: childEnvironment() });
-  if (bundled !== 0) return bundled;
+  for (const { script } of BUNDLES) {
+    const bundled = await runPart(repositoryNode(), [join(ROOT, script)], { env: childEnvironment() });
+    if (bundled !== 0) return bundled;
+  }
   for (const folder of PACKAGES) removeOrphans(folder);
   mkdirSync(dirname(STAMP), { recursive: true });
   writeFileSync(STAMP, JSON.stringify({ sources }));
@@ -41,7 +46,7 @@ export async function build(runPart = run) {
 
 function hashOfSources() {
   const hash = createHash("sha256");
-  const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json", BUNDLE.script];
+  const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json", ...BUNDLES.map(({ script }) => script)];
   for (const folder of PACKAGES) {
     inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
   }
@@ -65,15 +70,16 @@ function missingOutputs(folder) {
 }
 
 function outputOf(source) {
-  return source.replace("/src/", "/dist/").replace(/\.ts$/, ".js");
+  return source.replace("/src/", "/dist/").replace(/\.ts$/, ".d.ts");
 }
 
 /** The compiler never deletes: what a removed source left behind would still be importable, and published. */
 function removeOrphans(folder) {
   const kept = new Set(sourcesOf(folder).map((source) => join(ROOT, outputOf(source))));
+  const bundle = join(ROOT, folder, "dist", "bundle");
   for (const path of filesBelow(join(ROOT, folder, "dist"))) {
-    const output = path.replace(/(\.d\.ts|\.js)(\.map)?$/, ".js");
-    if (output.endsWith(".js") && !kept.has(output)) rmSync(path);
+    const output = path.replace(/(\.d\.ts|\.js)(\.map)?$/, ".d.ts");
+    if (output.endsWith(".d.ts") && !kept.has(output) && !path.startsWith(bundle)) rmSync(path);
   }
 }
 

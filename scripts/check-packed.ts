@@ -1,20 +1,37 @@
 /**
- * Uses the packages as a stranger does: packs them, installs the tarballs into an empty project, type-checks and runs a
- * program against them, and starts the command line both on a Node that can run it and on one that cannot.
+ * Uses the packages as a stranger does: packs them, installs the tarballs into an empty project, counts what that brought,
+ * type-checks and runs programs against them, among them those of the README, and starts the command line both on a Node
+ * that can run it and on one that cannot.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { floorNode } from "./floor-node.mjs";
+import { pack } from "./pack.mjs";
 import { BIN, childEnvironment, isAtLeast, NODE_FLOOR, ROOT } from "./runtime.mjs";
 
-const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
+/** What `npm install` of the library may bring: see README.md. */
+const PACKAGES_MAX = 60;
+const MEGABYTES_MAX = 50;
 
-/** The first program of the documents, with every step spelled out. Compiled as TypeScript, run as it is. */
+/** Every entry of the packages, compiled as TypeScript with the libraries' declarations checked, and run as it is. */
 const PROGRAM = `
 import { openFleet } from "sandlot";
 import { SandlotError } from "@sandlot/contract";
 import * as testing from "sandlot/testing";
+import { openFeishuChannel } from "sandlot/channels";
+import { startGateway } from "sandlot/gateway";
+import { MCP_TOOL_NAMES } from "sandlot/mcp";
 
 const fleet = await openFleet({ backend: "memory" });
 const lease = await fleet.acquire({ thread: "t1" });
@@ -22,7 +39,17 @@ const result = await lease.sandbox.exec("echo packed");
 await lease.release();
 await fleet.close({ destroy: true });
 if (result.exitCode !== 0 || result.stdout !== "packed\\n") throw new Error("unexpected result: " + JSON.stringify(result));
-if (typeof SandlotError !== "function" || Object.keys(testing).length === 0) throw new Error("exports are missing");
+const parts = [SandlotError, startGateway, Object.keys(testing)[0], MCP_TOOL_NAMES[0]];
+if (parts.includes(undefined as never)) throw new Error("exports are missing");
+
+const missing: unknown = await openFeishuChannel({
+  source: fleet,
+  appId: "cli_0123456789abcdef",
+  appSecret: "s",
+  onMessage: async () => {},
+}).catch((error: unknown) => error);
+if (!(missing instanceof SandlotError) || missing.code !== "dependency_missing") throw missing;
+console.log(missing.message);
 `;
 
 const TSCONFIG = {
@@ -41,31 +68,54 @@ const TSCONFIG = {
 };
 
 const project = mkdtempSync(join(tmpdir(), "sandlot-packed-"));
+const environment = { SANDLOT_HOME: join(project, "home") };
 try {
   checkInstall();
+  checkSize();
   checkCommandLine();
   checkProgram();
+  await checkReadme();
+  checkMissingPeers();
   console.log("packed: installs, type-checks, runs");
 } finally {
   rmSync(project, { recursive: true, force: true });
 }
 
 function checkInstall(): void {
-  const tarballs = PACKAGES.map((folder) => {
-    const output = step(`pack ${folder}`, "npm", ["pack", "--json", "--pack-destination", project], {
-      cwd: join(ROOT, folder),
-    });
-    const [packed] = JSON.parse(output) as [{ filename: string; files: { path: string }[] }];
-    const names = packed.files.map(({ path }) => path);
-    for (const needed of ["LICENSE", "README.md", "dist/index.js", "dist/index.d.ts", "src/index.ts"]) {
-      if (!names.includes(needed)) throw new Error(`${packed.filename} lacks ${needed}`);
-    }
-    const stray = names.filter((name) => name.endsWith(".tsbuildinfo") || name.endsWith(".test.ts"));
-    if (stray.length > 0) throw new Error(`${packed.filename} carries ${stray.join(", ")}`);
-    return join(project, packed.filename);
-  });
+  const packed = pack(project);
+  for (const { tarball, names } of packed) {
+    const isFleet = names.includes("bin/sandlot.mjs");
+    const entry = isFleet ? "dist/bundle/index.js" : "dist/index.js";
+    for (const needed of ["LICENSE", "README.md", entry, "dist/index.d.ts"])
+      if (!names.includes(needed)) throw new Error(`${tarball} lacks ${needed}`);
+    const stray = names.filter((name) => /\.(?:tsbuildinfo|map|test\.ts)$|^src\//.test(name));
+    if (stray.length > 0) throw new Error(`${tarball} carries ${stray.join(", ")}`);
+  }
   writeFileSync(join(project, "package.json"), '{ "private": true, "type": "module" }\n');
-  install(tarballs);
+  install(packed.map(({ tarball }) => tarball));
+}
+
+/** Packages, megabytes and install scripts of what npm has installed. */
+function checkSize(): void {
+  const lock = JSON.parse(readFileSync(join(project, "node_modules", ".package-lock.json"), "utf8")) as {
+    packages: Record<string, { hasInstallScript?: boolean }>;
+  };
+  const installed = Object.keys(lock.packages);
+  const scripts = installed.filter((path) => lock.packages[path]?.hasInstallScript === true);
+  const megabytes = bytesBelow(join(project, "node_modules")) / 1e6;
+  console.log(
+    `installed: ${installed.length} packages (at most ${PACKAGES_MAX}), ${megabytes.toFixed(1)} MB (at most ` +
+      `${MEGABYTES_MAX}), ${scripts.length} install scripts`,
+  );
+  if (installed.length > PACKAGES_MAX) throw new Error(`too many packages: ${installed.join(", ")}`);
+  if (megabytes > MEGABYTES_MAX) throw new Error(`too large: ${megabytes.toFixed(1)} MB`);
+  if (scripts.length > 0) throw new Error(`packages with an install script: ${scripts.join(", ")}`);
+}
+
+function bytesBelow(folder: string): number {
+  return readdirSync(folder, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
 }
 
 function checkCommandLine(): void {
@@ -82,16 +132,12 @@ function checkCommandLine(): void {
   if (refusal.status !== 1 || refusal.stderr.trimEnd().split("\n").length !== 1) {
     throw new Error(`on an old Node the launcher ended with ${refusal.status} and said: ${refusal.stderr}`);
   }
-  const environment = { SANDLOT_NODE: process.execPath };
-  expectIncludes(step("sandlot --help from an old Node", old, [launcher, "--help"], { environment }), "Usage: sandlot");
+  const newer = { SANDLOT_NODE: process.execPath };
+  const help = step("sandlot --help from an old Node", old, [launcher, "--help"], { environment: newer });
+  expectIncludes(help, "Usage: sandlot");
 }
 
 function checkProgram(): void {
-  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, "packages/fleet/package.json"), "utf8")) as {
-    devDependencies: Record<string, string>;
-  };
-  // The optional peer that the memory backend runs commands with.
-  install([`just-bash@${devDependencies["just-bash"]}`]);
   writeFileSync(join(project, "program.ts"), PROGRAM);
   writeFileSync(join(project, "tsconfig.json"), JSON.stringify(TSCONFIG));
   step("type-check a program", process.execPath, [
@@ -99,8 +145,53 @@ function checkProgram(): void {
     "-p",
     project,
   ]);
-  const environment = { SANDLOT_HOME: join(project, "home") };
-  step("run a program", process.execPath, ["program.ts"], { environment });
+  const said = step("run a program", process.execPath, ["program.ts"], { environment });
+  expectIncludes(said, "npm install @larksuiteoapi/node-sdk@1");
+}
+
+/** Its first program on this Node, and the form for older ones on the oldest that is supported; each also in real isolation. */
+async function checkReadme(): Promise<void> {
+  const readme = readFileSync(join(ROOT, "README.md"), "utf8");
+  const programs = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, text = ""]) => text);
+  const first = programs.find((text) => text.includes("await using fleet"));
+  const older = programs.find((text) => text.includes("} finally {"));
+  if (first === undefined || older === undefined)
+    throw new Error("README.md lacks its first program, or the older form");
+  const floor = await floorNode();
+  const runs = [
+    { title: "README's first program", program: first, node: process.execPath },
+    ...(floor === undefined
+      ? []
+      : [{ title: `README's try/finally form on Node ${NODE_FLOOR.join(".")}`, program: older, node: floor }]),
+  ];
+  const [, expected = ""] = /It prints:\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  for (const { title, program, node } of runs) {
+    for (const backend of ["memory", "local"]) {
+      const text = backend === "memory" ? program : program.replace('{ backend: "memory" }', "");
+      writeFileSync(join(project, "readme.ts"), text);
+      const home = { SANDLOT_HOME: join(project, `home-${backend}-${node === floor ? "floor" : "pinned"}`) };
+      const output = step(`${title}, ${backend}`, node, ["readme.ts"], { environment: home });
+      // The fleet leaves its sandbox for the next process, which there is none of.
+      step("end its sandbox", "npx", ["--no-install", "sandlot", "rm", "--thread", "t1", "--purge"], {
+        environment: { ...home, SANDLOT_BACKEND: backend },
+      });
+      if (output !== expected) throw new Error(`${title} printed ${JSON.stringify(output)}, not what README.md says`);
+    }
+  }
+}
+
+/** What is not installed is named, with the command that installs it. */
+function checkMissingPeers(): void {
+  const args = ["--no-install", "sandlot", "exec", "--thread", "t1", "--json", "--", "true"];
+  const { stdout } = spawnSync("npx", args, {
+    cwd: project,
+    encoding: "utf8",
+    env: childEnvironment({ ...environment, SANDLOT_BACKEND: "docker" }),
+  });
+  expectIncludes(stdout, "npm install dockerode@5");
+  const convert = join(project, "node_modules/sandlot/dist/bundle/programs/gateway/documents/convert-document.js");
+  const { status } = spawnSync(process.execPath, [convert, ".docx", "1000"], { input: "x" });
+  if (status !== 3) throw new Error(`without its packages the converter ends with ${status}, not 3`);
 }
 
 /** From npm's cache where it can, from the registry where it must. */

@@ -14,10 +14,11 @@
  * A skipped vitest test is listed with its reason; under CI=true it is a failure, because there everything a test
  * could need is meant to be present.
  */
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "./build.mjs";
-import { childEnvironment, NODE_FLOOR, nodePackage, npm, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
+import { floorNode } from "./floor-node.mjs";
+import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
 import { runWatched, STALL_MS } from "./watched-run.mjs";
 
 /** Each in the order of running: what is quick and points at the cause comes first. */
@@ -195,20 +196,10 @@ function wholeSuiteOnEngines() {
 
 /** The packages' own tests on the lowest Node they promise to run on, fetched once from the package registry. */
 async function vitestOnNodeFloor() {
-  const version = NODE_FLOOR.join(".");
-  const found = nodePackage();
-  if (found === undefined) {
+  const node = await floorNode();
+  if (node === undefined) {
     console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: there is no packaged Node for this platform`);
     return { passed: 0, failed: IN_CI ? 1 : 0 };
-  }
-  const home = join(CACHE, `node-${version}`);
-  const node = join(home, "node_modules", found.name, found.binary);
-  if (!existsSync(node)) {
-    mkdirSync(home, { recursive: true });
-    writeFileSync(join(home, "package.json"), '{ "private": true }\n');
-    console.log(`fetching Node ${version} …`);
-    const args = ["install", "--prefix", home, "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
-    if ((await npm([...args, `${found.name}@${version}`], { cwd: home })) !== 0) return { passed: 0, failed: 1 };
   }
   return vitest("vitest-node-floor", node, "--project", "test", ...NODE_FLOOR_TESTS);
 }

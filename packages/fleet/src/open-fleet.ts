@@ -9,7 +9,7 @@ import { resolveSettings } from "./config/resolve-settings.ts";
 import type { FleetConfig } from "./config/schema.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet } from "./fleet.ts";
-import type { HostWorkspaces } from "./gateway/workspace-access.ts";
+import type { HostWorkspaces } from "./gateway/workspace-files.ts";
 import type { Store } from "./store/store.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";

@@ -117,7 +117,7 @@ describe("the two lines of the README", () => {
   afterAll(() => project?.remove());
 
   test("are two, and the guide has them too", () => {
-    expect(commands).toEqual(["npx sandlot mcp", "npx sandlot mcp"]);
+    expect(commands).toEqual(["sandlot mcp", "sandlot mcp"]);
     for (const command of commands) expect(readFileSync(GUIDE, "utf8")).toContain(`mcp add sandlot -- ${command}`);
   });
 

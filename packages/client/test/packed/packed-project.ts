@@ -34,7 +34,7 @@ export interface PackedProject {
 
 /** Why there can be none now; `null` when there can. */
 export function whyNotPacked(): string | null {
-  const missing = FOLDERS.find((folder) => !existsSync(join(ROOT, folder, "dist/index.js")));
+  const missing = FOLDERS.find((folder) => !existsSync(join(ROOT, folder, "dist/index.d.ts")));
   return missing === undefined ? null : `${missing} is not built: run npm run build`;
 }
 
@@ -99,7 +99,7 @@ function cleanEnvironment(directory: string): NodeJS.ProcessEnv {
   const path = (process.env.PATH ?? "").split(":").filter((part) => !part.endsWith("node_modules/.bin"));
   return {
     ...Object.fromEntries(kept),
-    PATH: [join(ROOT, "node_modules/.bin"), ...path].join(":"),
+    PATH: [join(directory, "node_modules/.bin"), join(ROOT, "node_modules/.bin"), ...path].join(":"),
     SANDLOT_HOME: join(directory, "home"),
     npm_config_offline: "true",
     npm_config_update_notifier: "false",

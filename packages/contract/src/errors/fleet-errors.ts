@@ -91,8 +91,10 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
   dependency_missing: {
     status: 501,
     retryable: false,
-    message: ({ package: name, neededBy }) => `${neededBy} needs the package ${name}, which is not installed.`,
-    remedy: "Install the package that the error names; it is an optional peer dependency.",
+    message: ({ package: name, neededBy, install }) =>
+      `${neededBy} needs the package ${name}, which is not installed: ${install}.`,
+    remedy:
+      "Run the command that the error names where sandlot is installed, with --global if it was; the package is an optional peer.",
   },
   capacity_exhausted: {
     status: 429,

@@ -6,7 +6,7 @@
  */
 
 import { Command, Option } from "commander";
-import { packageVersion } from "../package-version.ts";
+import { packageVersion } from "../package-files.ts";
 import type { Around, Ending } from "./program/around.ts";
 import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";

@@ -15,7 +15,6 @@ import { createServer as createHttpServer, type IncomingMessage } from "node:htt
 import { createServer as createHttpsServer } from "node:https";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
-import swaggerUi from "@fastify/swagger-ui";
 import websocket from "@fastify/websocket";
 import { GATEWAY_HEADERS, SandlotError, WEBSOCKET_PROTOCOL } from "@sandlot/contract";
 import fastify, {
@@ -41,16 +40,11 @@ import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
 import { malformedHandler } from "./malformed.ts";
+import type { RegisteredRoute } from "./registered-route.ts";
 import { routes } from "./routes/routes.ts";
 import type { GatewaySettings } from "./settings.ts";
 import type { Certificate } from "./tls.ts";
 import { traceRequests } from "./tracing.ts";
-
-/** A route as it was registered: what the document must have, no more and no less. */
-export interface RegisteredRoute {
-  readonly method: string;
-  readonly url: string;
-}
 
 export interface Server {
   readonly app: GatewayApp;
@@ -137,12 +131,6 @@ export async function createServer(
     options: { maxPayload: settings.jsonMaxBytes, handleProtocols: () => WEBSOCKET_PROTOCOL },
   });
   await app.register(async (scope) => routes(scope as unknown as GatewayApp, context));
-  await app.register(swaggerUi, {
-    routePrefix: "/docs",
-    uiConfig: { url: "/openapi.json" },
-    staticCSP: true,
-    logLevel: "warn",
-  });
   return { app, registered };
 }
 
@@ -226,7 +214,6 @@ function corsOptions({ allowedOrigins }: GatewaySettings) {
 function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
   const registered: RegisteredRoute[] = [];
   app.addHook("onRoute", (route: RouteOptions) => {
-    if (route.url.startsWith("/docs")) route.config = { ...route.config, access: "docs" };
     // Preflights of CORS carry no key; the plugin answers them and nothing behind them is reached.
     if (route.method === "OPTIONS") route.config = { ...route.config, access: "open" };
     if (route.config?.access === undefined) throw new Error(`the route ${route.url} does not say who may ask`);

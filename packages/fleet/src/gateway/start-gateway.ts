@@ -6,7 +6,8 @@
 import type { Server as HttpServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { type AuditFinding, SandlotError } from "@sandlot/contract";
-import pino, { type Logger } from "pino";
+import type { FastifyBaseLogger } from "fastify";
+import pino from "pino";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
@@ -17,10 +18,12 @@ import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./event-log.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { ensureOperatorKey } from "./keys/operator-key.ts";
+import type { GatewayLogger } from "./logger.ts";
 import { Metrics } from "./metrics.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
-import { createServer, type RegisteredRoute } from "./server.ts";
+import type { RegisteredRoute } from "./registered-route.ts";
+import { createServer } from "./server.ts";
 import {
   type GatewayConfig,
   type GatewaySettings,
@@ -31,8 +34,9 @@ import {
 import { Streams } from "./streams/streams.ts";
 import { ThreadUse } from "./thread-use.ts";
 import { readCertificate } from "./tls.ts";
-import { type HostWorkspaces, WorkspaceAccess } from "./workspace-access.ts";
+import { WorkspaceAccess } from "./workspace-access.ts";
 import { budgetedWorkspaces } from "./workspace-budgets.ts";
+import type { HostWorkspaces } from "./workspace-files.ts";
 
 /** Compares engine and store; the answer is what does not fit. */
 export type FleetAudit = () => Promise<readonly AuditFinding[]>;
@@ -43,7 +47,7 @@ export interface GatewayOptions {
   readonly home: string;
   readonly settings?: GatewayConfig;
   readonly world: World;
-  readonly logger?: Logger;
+  readonly logger?: GatewayLogger;
   /** Where workspaces lie on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
   /** Their disk budgets then hold for uploads and artifacts, too. */
@@ -74,7 +78,7 @@ const LAST_LEASES_MS = 2_000;
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { fleet, home, world } = options;
   const settings = resolveGatewaySettings(options.settings);
-  const logger = options.logger ?? pino({ level: "silent" });
+  const logger = (options.logger ?? pino({ level: "silent" })) as FastifyBaseLogger;
   const certificates = await certificatesOf(settings);
   const keys = await ApiKeys.open(home, world);
   const { made } = await ensureOperatorKey(keys, home, world);

@@ -6,24 +6,15 @@
  * - Asking about commands, terminals or ports of a thread without a sandbox makes none: there is nothing to ask about.
  */
 
-import {
-  GATEWAY_HEADERS,
-  parseThreadId,
-  type Sandbox,
-  type SandboxSummary,
-  SandlotError,
-  type ThreadId,
-  type UserId,
-} from "@sandlot/contract";
+import { GATEWAY_HEADERS, parseThreadId, type Sandbox, type SandboxSummary, SandlotError } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Fleet, Lease } from "../fleet.ts";
+import type { ThreadKey } from "./thread-key.ts";
+
+export type { ThreadKey } from "./thread-key.ts";
+
 import { userOf } from "./guards/caller.ts";
 import { TrackedLeases } from "./tracked-leases.ts";
-
-export interface ThreadKey {
-  readonly user: UserId;
-  readonly thread: ThreadId;
-}
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
 

@@ -23,7 +23,8 @@ import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
 import { type RunOwner, Runs, runNameFrom } from "./runs.ts";
-import { checkToolNames, createMcpServer } from "./server.ts";
+import { createMcpServer } from "./server.ts";
+import { checkToolNames } from "./tool-names.ts";
 
 /** For whom a request is, as its authentication decided. */
 export interface McpCaller {

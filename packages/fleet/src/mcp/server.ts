@@ -12,8 +12,7 @@
  */
 
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
-import { SANDBOX_INSTRUCTIONS, SANDBOX_TOOLS, type ToolBox, type ToolOutput } from "@sandlot/client/tools";
-import { SandlotError } from "@sandlot/contract";
+import { SANDBOX_INSTRUCTIONS, type ToolBox, type ToolOutput } from "@sandlot/client/tools";
 import type { World } from "../world/world.ts";
 import type { CallsUnderWay } from "./calls-under-way.ts";
 import { type ListedFiles, registerFiles } from "./files.ts";
@@ -119,15 +118,4 @@ async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call:
     ended = true;
     timer.cancel();
   }
-}
-
-/** The names of the tools, for whoever documents or limits them. */
-export const MCP_TOOL_NAMES: readonly string[] = SANDBOX_TOOLS.map(({ name }) => name);
-
-/** Refuses names of tools that do not exist, which would otherwise silently offer nothing. */
-export function checkToolNames(names: readonly string[] | undefined): void {
-  const unknown = names?.find((name) => !MCP_TOOL_NAMES.includes(name));
-  if (unknown === undefined) return;
-  const problem = `there is no tool ${unknown}; there are ${MCP_TOOL_NAMES.join(", ")}`;
-  throw new SandlotError("invalid_request", { field: "tools", problem });
 }

@@ -11,7 +11,8 @@ import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
 import { Runs } from "./runs.ts";
-import { checkToolNames, createMcpServer } from "./server.ts";
+import { createMcpServer } from "./server.ts";
+import { checkToolNames } from "./tool-names.ts";
 
 export interface McpStdioOptions extends Omit<ToolBoxOptions, "thread"> {
   /** A fleet, or the client of a gateway. */

@@ -7,8 +7,9 @@
  * are run by our own commands.
  */
 
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { isSandlotError } from "@sandlot/contract";
 import type { BashExecResult, IFileSystem } from "just-bash";
+import { importPeer } from "../../optional-peer.ts";
 import type { RunCommand } from "./exec/exec-table.ts";
 import { bytesOf, sizeOf, type TreeNode } from "./files/node.ts";
 import { below } from "./files/search.ts";
@@ -16,10 +17,7 @@ import { type FileTree, parentOf, resolvePath } from "./files/tree.ts";
 import { runInOwnShell } from "./shell/run.ts";
 
 export async function loadJustBash(): Promise<RunCommand> {
-  const { Bash } = await import("just-bash").catch((error: unknown) => {
-    const details = { package: "just-bash", neededBy: 'the shell "just-bash"', install: "npm install just-bash" };
-    throw new SandlotError("dependency_missing", details, { cause: error });
-  });
+  const { Bash } = await importPeer("just-bash", 'The shell "just-bash"', () => import("just-bash"));
   return async (process, command, options) => {
     if (typeof command !== "string") return runInOwnShell(process, command, options);
     const { cwd, environment, streams } = options;

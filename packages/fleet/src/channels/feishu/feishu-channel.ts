@@ -14,12 +14,14 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { SandboxSource } from "@sandlot/client/tools";
 import { SandlotError } from "@sandlot/contract";
+import { importPeer } from "../../optional-peer.ts";
 import type { Timer, World } from "../../world/world.ts";
 import type { AnnouncedFile, Channel, ChannelMessage } from "../channel.ts";
 import { fillPlaceholders, receiveFiles } from "../receiving.ts";
 import { FileBatches } from "./batches.ts";
+import type { FeishuPlatform } from "./feishu-platform.ts";
 import { type FeishuFile, type FeishuMessage, parseMessage } from "./message.ts";
-import { type FeishuPlatform, feishuPlatform, SILENT_LOGGER, TokenCache } from "./platform.ts";
+import { feishuPlatform, SILENT_LOGGER, TokenCache } from "./platform.ts";
 import { handleWebhook } from "./webhook.ts";
 
 export interface FeishuOptions {
@@ -56,7 +58,11 @@ const SORRY = "Something went wrong with this message. Please try again.";
 
 export async function openFeishuChannel(options: FeishuOptions): Promise<FeishuChannel> {
   checkOptions(options);
-  const sdk = await import("@larksuiteoapi/node-sdk");
+  const sdk = await importPeer(
+    "@larksuiteoapi/node-sdk",
+    "The Feishu channel",
+    () => import("@larksuiteoapi/node-sdk"),
+  );
   const world = options.world ?? (await import("../../world/system-world.ts")).systemWorld();
   const { appId, appSecret, domain = sdk.Domain.Feishu, encryptKey = null, verificationToken = null } = options;
   const cache = new TokenCache(world);

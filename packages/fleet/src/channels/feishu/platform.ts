@@ -14,12 +14,7 @@ import type { Client } from "@larksuiteoapi/node-sdk";
 import { z } from "zod";
 import type { World } from "../../world/world.ts";
 import type { OpenedFile } from "../channel.ts";
-import type { FeishuFile } from "./message.ts";
-
-export interface FeishuPlatform {
-  open(file: FeishuFile, signal: AbortSignal): Promise<OpenedFile>;
-  reply(messageId: string, text: string, signal: AbortSignal): Promise<void>;
-}
+import type { FeishuPlatform } from "./feishu-platform.ts";
 
 const ATTEMPTS_MAX = 4;
 /** The platform answers within seconds; files come as streams, whose beginning is the answer. */

@@ -8,13 +8,14 @@
 
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { AESCipher, EventDispatcher } from "@larksuiteoapi/node-sdk";
 import { z } from "zod";
 import { parseJson } from "./message.ts";
 
 export interface WebhookParts {
-  readonly dispatcher: EventDispatcher;
-  readonly cipher: AESCipher | null;
+  /** The SDK's `EventDispatcher`. */
+  readonly dispatcher: { invoke(event: unknown, options: { readonly needCheck: boolean }): Promise<unknown> };
+  /** The SDK's `AESCipher`. */
+  readonly cipher: { decrypt(text: string): string } | null;
   readonly encryptKey: string | null;
   readonly verificationToken: string | null;
 }
@@ -77,7 +78,7 @@ function isSame(given: string, expected: string): boolean {
   return timingSafeEqual(digest(given), digest(expected));
 }
 
-function decrypted(cipher: AESCipher, text: string): unknown {
+function decrypted(cipher: NonNullable<WebhookParts["cipher"]>, text: string): unknown {
   try {
     return JSON.parse(cipher.decrypt(text));
   } catch {

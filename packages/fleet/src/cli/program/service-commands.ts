@@ -2,7 +2,7 @@
 
 import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
 import { type Command, Option } from "commander";
-import { packageVersion } from "../../package-version.ts";
+import { packageVersion } from "../../package-files.ts";
 import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
 import { EXIT_CODES } from "../terminal.ts";

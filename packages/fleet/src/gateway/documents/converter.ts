@@ -7,8 +7,9 @@
  */
 
 import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { SandlotError } from "@sandlot/contract";
+import { missingPeer } from "../../optional-peer.ts";
+import { programFile } from "../../package-files.ts";
 import type { World } from "../../world/world.ts";
 import type { GatewaySettings } from "../settings.ts";
 
@@ -33,7 +34,7 @@ export class Converter {
     return CONVERTIBLE.has(extension) || TOO_OLD.has(extension);
   }
 
-  /** Rejects with `unsupported_media` when the document cannot be read within the limits. */
+  /** Rejects with `unsupported_media` when the document cannot be read within the limits, `dependency_missing` without a reader. */
   async convert(extension: string, content: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     if (!CONVERTIBLE.has(extension)) throw refused(extension, "this format cannot be read; save it in a newer one");
     await this.#turn();
@@ -55,7 +56,12 @@ export class Converter {
     const heap = Math.ceil(conversionMemoryBytes / 1024 / 1024);
     const child = spawn(
       process.execPath,
-      [`--max-old-space-size=${heap}`, program(), extension, String(conversionMaxUncompressedBytes)],
+      [
+        `--max-old-space-size=${heap}`,
+        programFile("gateway/documents/convert-document"),
+        extension,
+        String(conversionMaxUncompressedBytes),
+      ],
       { stdio: ["pipe", "pipe", "pipe"], env: {}, signal, killSignal: "SIGKILL" },
     );
     let late = false;
@@ -83,6 +89,7 @@ export class Converter {
       await feed(child.stdin, content);
       const code = await ended;
       if (code === 0) return Buffer.concat(output);
+      if (code === 3) throw missingPeer(["officeparser", "read-excel-file"], "Converting documents", complaint.trim());
       if (late) throw refused(extension, `reading it took more than ${conversionTimeoutMs} ms`);
       if (size > MARKDOWN_MAX_BYTES) throw refused(extension, `its text has more than ${MARKDOWN_MAX_BYTES} bytes`);
       throw refused(extension, code === 2 ? complaint.trim() : "reading it needs too much memory or fails");
@@ -91,12 +98,6 @@ export class Converter {
       child.kill("SIGKILL");
     }
   }
-}
-
-/** Beside this file, in the language that this file is in. */
-function program(): string {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  return fileURLToPath(new URL(`./convert-document.${extension}`, import.meta.url));
 }
 
 /** A child that stops reading has its reasons, which its exit tells. */

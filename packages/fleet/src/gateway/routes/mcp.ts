@@ -7,7 +7,7 @@ import { threadParamsSchema } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import type { McpHttp } from "../../mcp/index.ts";
-import { packageVersion } from "../../package-version.ts";
+import { packageVersion } from "../../package-files.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";

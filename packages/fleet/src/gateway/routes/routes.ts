@@ -3,6 +3,7 @@
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { artifactRoutes } from "./artifacts.ts";
+import { docsRoutes } from "./docs.ts";
 import { execRoutes } from "./exec.ts";
 import { execsRoutes } from "./execs.ts";
 import { fileContentRoutes } from "./file-content.ts";
@@ -33,6 +34,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   terminalRoutes(app, context);
   portRoutes(app, context);
   mcpRoutes(app, context);
+  docsRoutes(app);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));
 
   for (const roof of [OUR_ROOF, DEERFLOW_ROOF]) {

@@ -146,7 +146,8 @@ async function markdownFor(
     const staged = await files.stage(UPLOADS, once(text));
     return { staged, name: claimName(`${name.slice(0, name.length - extension.length)}.md`, taken) };
   } catch (error) {
-    if (!isSandlotError(error, "unsupported_media")) throw error;
+    // The upload itself is good; its entry says why there is no Markdown.
+    if (!isSandlotError(error, "unsupported_media") && !isSandlotError(error, "dependency_missing")) throw error;
     return { problem: error.message };
   }
 }

@@ -8,7 +8,7 @@
 
 import { spawn } from "node:child_process";
 import type { Server } from "node:net";
-import { fileURLToPath } from "node:url";
+import { programFile } from "../../package-files.ts";
 import type { World } from "../../world/world.ts";
 import { enterNamespace } from "./commands.ts";
 import { failedNamespace } from "./holder.ts";
@@ -16,8 +16,7 @@ import { failedNamespace } from "./holder.ts";
 const TIMEOUT_MS = 10_000;
 
 export async function listenInside(world: World, namespacePid: number, port: number): Promise<Server> {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  const file = fileURLToPath(new URL(`./listen-inside.${extension}`, import.meta.url));
+  const file = programFile("network/namespace/listen-inside");
   const [program = "", ...args] = [
     ...enterNamespace(namespacePid),
     process.execPath,

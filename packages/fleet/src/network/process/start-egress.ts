@@ -8,7 +8,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
+import { FROM_SOURCE, programFile } from "../../package-files.ts";
 import type { ProcessIdentity, World } from "../../world/world.ts";
 import type { EgressLimits } from "../limits.ts";
 import { compilePolicy, type NetworkPolicy } from "../policy.ts";
@@ -91,9 +91,8 @@ function settingsOf(options: StartEgressOptions): EgressSettings {
 
 /** Resolves when it listens. It is a leader of its own session, so that nothing that ends us ends it. */
 async function startProcess(settings: EgressSettings, world: World): Promise<void> {
-  const source = import.meta.url.endsWith(".ts");
-  const file = fileURLToPath(new URL(`./egress-main.${source ? "ts" : "js"}`, import.meta.url));
-  const flags = source ? ["--conditions=sandlot-source", ...NODE_FLAGS] : NODE_FLAGS;
+  const file = programFile("network/process/egress-main");
+  const flags = FROM_SOURCE ? ["--conditions=sandlot-source", ...NODE_FLAGS] : NODE_FLAGS;
   const child = spawn(process.execPath, [...flags, file], {
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],

@@ -9,8 +9,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
-import { fileURLToPath } from "node:url";
 import { EGRESS_PORT } from "@sandlot/contract";
+import { programFile } from "../../package-files.ts";
 import { NAME_SERVER } from "../open/routes.ts";
 import type { NetworkPolicy } from "../policy.ts";
 
@@ -35,7 +35,7 @@ export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "n
   const hasProxy = needsProxy(policy);
   const trusts = needsAuthority(policy);
   const byForwarder = hasProxy && way === "socket";
-  const source = forwarderFile();
+  const source = programFile("network/sandbox-side/forwarder");
   const program = `/run/sandlot/forwarder${source.endsWith(".ts") ? ".mts" : ".mjs"}`;
   const mounts = [
     ...(byForwarder || trusts ? [{ hostPath: directory, sandboxPath: EGRESS_MOUNT }] : []),
@@ -113,10 +113,4 @@ const SYSTEM_BUNDLES = [
 function publicCertificates(): string {
   const found = SYSTEM_BUNDLES.find((path) => existsSync(path));
   return found === undefined ? rootCertificates.join("\n") : readFileSync(found, "utf8");
-}
-
-/** Beside this file, in the form in which this file is: source or built. */
-function forwarderFile(): string {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  return fileURLToPath(new URL(`./forwarder.${extension}`, import.meta.url));
 }

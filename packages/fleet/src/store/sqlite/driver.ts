@@ -24,7 +24,7 @@ export function openDatabase(path: string): DatabaseSync {
     throw new SandlotError("dependency_missing", {
       package: "node:sqlite",
       neededBy: "the SQLite store",
-      install: "Node.js 22.18 or later, built with SQLite",
+      install: "use Node.js 22.18 or later, built with SQLite",
     });
   }
   return new loaded.DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });

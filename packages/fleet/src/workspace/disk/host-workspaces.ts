@@ -11,7 +11,7 @@ import {
   SandlotError,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
-import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-access.ts";
+import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-files.ts";
 import type { World } from "../../world/world.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";
 import { draftName } from "./drafts.ts";

@@ -8,10 +8,10 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
-import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { NoAnswer } from "../../../aio/wire/wire.ts";
 import { enterNamespace } from "../../../network/namespace/commands.ts";
+import { programFile } from "../../../package-files.ts";
 import type { World } from "../../../world/world.ts";
 import type { Account } from "../../local/settings.ts";
 
@@ -50,8 +50,7 @@ export class Door {
 
   /** Rejects with `NoAnswer` when there is no way in. */
   static async open({ pid, port, account, world }: DoorOptions): Promise<Door> {
-    const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-    const file = fileURLToPath(new URL(`./door-child.${extension}`, import.meta.url));
+    const file = programFile("backends/docker/aio/door-child");
     const told = [port, account.uid, account.gid].map(String);
     const [program = "", ...args] = [...enterNamespace(pid), process.execPath, ...NODE_FLAGS, file, ...told];
     const child = spawn(program, args, { stdio: ["ignore", "ignore", "ignore", "ipc"], cwd: "/", env: {} });

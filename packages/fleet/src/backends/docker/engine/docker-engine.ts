@@ -14,6 +14,7 @@ import { inspect } from "node:util";
 import { SandlotError } from "@sandlot/contract";
 import type Docker from "dockerode";
 import type { z } from "zod";
+import { importPeer } from "../../../optional-peer.ts";
 import { within } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import { plainOutput } from "../container/announcement.ts";
@@ -65,12 +66,7 @@ export async function connectEngine(places: readonly EnginePlace[], world: World
 }
 
 async function loadLibrary(): Promise<typeof Docker> {
-  try {
-    return (await import("dockerode")).default;
-  } catch (error) {
-    const details = { package: "dockerode", neededBy: "The docker backend", install: "npm install dockerode" };
-    throw new SandlotError("dependency_missing", details, { cause: error });
-  }
+  return (await importPeer("dockerode", "The docker backend", () => import("dockerode"))).default;
 }
 
 /**

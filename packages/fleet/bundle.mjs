@@ -1,0 +1,107 @@
+/**
+ * Makes `dist/bundle`: what is installed and run of this package, with the libraries it uses inside.
+ *
+ *   dist/bundle/*.js            the library's entries, as `exports` of package.json names them
+ *   dist/bundle/programs/**     the command line and the programs that the fleet starts, each by the path it has in `src`
+ *   dist/bundle/docs/           the files of the page at `/docs`
+ *
+ * Installing `sandlot` therefore fetches few packages and runs no install script, and a program starts by reading a few files
+ * instead of hundreds. The library leaves `@sandlot/*` and zod outside, so that its classes are those that its user imports;
+ * programs have them inside as well. Optional peers are outside of both, and imported when used.
+ */
+
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const HERE = fileURLToPath(new URL(".", import.meta.url));
+const OUTPUT = join(HERE, "dist", "bundle");
+const MANIFEST = JSON.parse(readFileSync(join(HERE, "package.json"), "utf8"));
+const PEERS = Object.keys(MANIFEST.peerDependencies);
+
+const LIBRARY = ["index", "testing/index", "mcp/index", "channels/index", "gateway/index"];
+const PROGRAMS = [
+  "cli/main",
+  "network/process/egress-main",
+  "network/namespace/listen-inside",
+  "gateway/documents/convert-document",
+  "backends/docker/aio/door-child",
+];
+/** Runs inside a sandbox, where no other file of this package is. */
+const ALONE = ["network/sandbox-side/forwarder"];
+const DOCS = ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"];
+
+const SETTINGS = {
+  absWorkingDir: HERE,
+  bundle: true,
+  platform: "node",
+  target: "node22.18",
+  format: "esm",
+  conditions: ["sandlot-source"],
+  chunkNames: "chunks/[name]-[hash]",
+  entryNames: "[dir]/[name]",
+  outbase: "src",
+  treeShaking: true,
+  // All of them are in one file: see writeLicenses.
+  legalComments: "none",
+  metafile: true,
+  logLevel: "warning",
+};
+/** Libraries written for `require` ask for Node's own modules by it. */
+const REQUIRE = {
+  js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+};
+
+export async function bundle() {
+  rmSync(OUTPUT, { recursive: true, force: true });
+  const library = await build({
+    ...SETTINGS,
+    entryPoints: LIBRARY.map((name) => `src/${name}.ts`),
+    outdir: OUTPUT,
+    splitting: true,
+    external: [...PEERS, ...Object.keys(MANIFEST.dependencies)],
+    banner: REQUIRE,
+  });
+  const programs = { ...SETTINGS, outdir: join(OUTPUT, "programs") };
+  const started = await build({
+    ...programs,
+    entryPoints: PROGRAMS.map((name) => `src/${name}.ts`),
+    splitting: true,
+    minify: true,
+    keepNames: true,
+    // Where the daemon lies is found from where its package lies.
+    external: [...PEERS, "@sandlot/sandboxd"],
+    banner: REQUIRE,
+  });
+  await build({ ...programs, entryPoints: ALONE.map((name) => `src/${name}.ts`) });
+  copyDocs();
+  writeLicenses([library, started].flatMap(({ metafile }) => Object.keys(metafile.inputs)));
+}
+
+function docsSource() {
+  return createRequire(import.meta.url).resolve("@fastify/swagger-ui/static/swagger-ui-bundle.js");
+}
+
+function copyDocs() {
+  const from = dirname(docsSource());
+  mkdirSync(join(OUTPUT, "docs"));
+  for (const name of DOCS) copyFileSync(join(from, name), join(OUTPUT, "docs", name));
+}
+
+/** The licenses of every package that is inside. */
+function writeLicenses(inputs) {
+  const folders = new Set(inputs.flatMap((path) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []));
+  folders.add(relative(HERE, dirname(dirname(docsSource()))));
+  const texts = [...folders].sort().map((folder) => {
+    const place = resolve(HERE, folder);
+    const { name, version, license } = JSON.parse(readFileSync(join(place, "package.json"), "utf8"));
+    const file = readdirSync(place).find((entry) => /^(?:licen[cs]e|copying)/i.test(entry));
+    const text = file === undefined ? `License: ${license}` : readFileSync(join(place, file), "utf8").trim();
+    return `${name} ${version}\n\n${text}\n`;
+  });
+  writeFileSync(join(OUTPUT, "THIRD_PARTY_LICENSES.txt"), texts.join(`\n${"-".repeat(80)}\n\n`));
+}
+
+await bundle();

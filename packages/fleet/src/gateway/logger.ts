@@ -1,0 +1,13 @@
+/** What a gateway writes its log with. A pino logger is one. */
+
+type Write = (facts: object, message?: string) => void;
+
+export interface GatewayLogger {
+  readonly level: string;
+  readonly fatal: Write;
+  readonly error: Write;
+  readonly warn: Write;
+  readonly info: Write;
+  readonly debug: Write;
+  readonly trace: Write;
+}
