@@ -23,8 +23,10 @@ test("a link runs this checkout from any folder, and says when its own is not in
   const { status, stdout } = link(folder);
   expect([status, stdout]).toEqual([0, expect.stringContaining(`${folder} is not in your PATH`)]);
   const environment = { ...process.env, PATH: `${folder}:${process.env.PATH}` };
-  const said = spawnSync("sandlot", ["--version"], { cwd: "/", env: environment, encoding: "utf8" });
-  const { version } = JSON.parse(readFileSync(join(ROOT, "packages/fleet/package.json"), "utf8")) as { version: string };
+  const said = spawnSync("sh", ["-c", "sandlot --version"], { cwd: "/", env: environment, encoding: "utf8" });
+  const { version } = JSON.parse(readFileSync(join(ROOT, "packages/fleet/package.json"), "utf8")) as {
+    version: string;
+  };
   expect([said.stdout, said.stderr]).toEqual([`${version}\n`, ""]);
   // A second time is the same, and what was linked can be taken away.
   expect(link(folder).status).toBe(0);
