@@ -3,6 +3,7 @@
  * - a source file fits a reader's head, and the provider stays control flow only;
  * - time and chance come in through the world, so that tests and the simulation decide them;
  * - no folder with a name that says nothing;
+ * - what takes an engine or a browser is tested in the folders of `npm run test:engines`;
  * - every package carries the licence.
  */
 import { readFileSync } from "node:fs";
@@ -23,11 +24,16 @@ const MAY_USE_SYSTEM_TIME = [
   "packages/fleet/src/backends/local/engine/start.ts", // Only lets what a pipe still holds arrive.
   "packages/fleet/src/cli/", // Talks to a person, in a person's time.
 ];
+/** The folders of `npm run test:engines`, as in vitest.config.ts. */
+const ENGINE_TESTS = /^packages\/(?:fleet\/test\/backends\/docker|[^/]+\/test\/engines)\//;
+/** Modules that start an engine or a browser. */
+const STARTS_ENGINES =
+  /from "[^"]*(?:docker-test-engine\.mjs|\/docker\/(?:docker-harness|on-engine|podman-engine|using-engine)\.ts|support\/browser\.ts)"/;
 const SYSTEM_TIME =
   /\b(Date\.now|Math\.random|performance\.now|set(?:Timeout|Interval|Immediate)|new Date\(\)|node:timers)/;
 
 const files = repositoryFiles();
-const problems = [...checkLengths(), ...checkTime(), ...checkFolders(), ...checkLicences()];
+const problems = [...checkLengths(), ...checkTime(), ...checkFolders(), ...checkSuites(), ...checkLicences()];
 for (const problem of problems) console.error(problem);
 if (problems.length > 0) process.exitCode = 1;
 else console.log(`repository: ${files.length} files, all rules hold`);
@@ -64,6 +70,12 @@ function* checkFolders(): Generator<string> {
     const name = folder.slice(folder.lastIndexOf("/") + 1);
     if (EMPTY_NAMES.has(name)) yield `${folder}/: a name that says nothing; call it by what is in it`;
   }
+}
+
+function* checkSuites(): Generator<string> {
+  for (const path of files.filter((file) => file.endsWith(".test.ts") && !ENGINE_TESTS.test(file)))
+    if (STARTS_ENGINES.test(read(path)))
+      yield `${path}: takes an engine or a browser; move it to a folder test/engines/`;
 }
 
 function* checkLicences(): Generator<string> {

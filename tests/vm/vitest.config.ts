@@ -1,12 +1,15 @@
 /** The tests that only a machine of their own can run, and those of the limits once more on another kernel. */
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import shared from "../../vitest.config.ts";
 
+const { projects: _, ...test } = shared.test ?? {};
+
 export default defineConfig({
   ...shared,
-  root: new URL("../..", import.meta.url).pathname,
+  root: fileURLToPath(new URL("../..", import.meta.url)),
   test: {
-    ...shared.test,
+    ...test,
     include: ["tests/vm/*.vm.ts", "packages/fleet/test/backends/local/**/*.test.ts"],
     // One processor, and slower at everything that asks the kernel.
     maxWorkers: 1,

@@ -201,7 +201,7 @@ describe("the start", () => {
     expect(existsSync(first.socketPath)).toBe(true);
     start({ ...first.config, ready: undefined });
     await expect
-      .poll(() => exec({ socketPath: first.socketPath }, "echo again").catch(() => null), { timeout: 20_000 })
+      .poll(() => exec({ socketPath: first.socketPath }, "echo again").catch(() => null))
       .toMatchObject({
         body: { stdout: "again\n" },
       });
@@ -219,9 +219,7 @@ describe("a daemon that waits", () => {
     const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; exec "$@"`, "sh"];
     const { socketPath } = await startDaemon({ config: { commandPrefix } });
     // Two commands in each of six rounds, and the end of the last line.
-    await expect
-      .poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0), { timeout: 20_000 })
-      .toBe(13);
+    await expect.poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0)).toBe(13);
     expect((await ask({ socketPath }, "/sandlot/execs")).body).toEqual([]);
     expect((await ask({ socketPath }, "/sandlot/activity")).body).toMatchObject({ runningExecs: 0 });
     // The same goes before whatever is asked for.

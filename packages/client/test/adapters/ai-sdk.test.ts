@@ -2,7 +2,7 @@
 
 import { generateText, isStepCount, tool } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { sandlotSession } from "../../src/ai-sdk/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
@@ -29,7 +29,7 @@ describe("tools of the AI SDK", () => {
     puppet.call("bash", { command: "sleep 60" }).catch(() => undefined);
     abort.abort();
     await expect(run).rejects.toThrow();
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await expect.poll(() => stage.leaseCount()).toBe(0);
   });
 });
 

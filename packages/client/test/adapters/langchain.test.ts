@@ -1,7 +1,7 @@
 /** The LangChain.js middleware: that every way to end gives the lease back, and where user and thread come from. */
 
 import { AIMessage, createAgent, createMiddleware, fakeModel, ToolMessage, tool } from "langchain";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { sandlotMiddleware, sandlotTools } from "../../src/langchain/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
@@ -38,7 +38,7 @@ describe("the LangChain middleware", () => {
       expect(stage.leaseCount()).toBe(1);
       abort.abort();
       await expect(run).rejects.toThrow();
-      await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+      await expect.poll(() => stage.leaseCount()).toBe(0);
     }
   });
 
@@ -46,7 +46,7 @@ describe("the LangChain middleware", () => {
     await using stage = await openToolStage();
     const broken = tool(
       async () => {
-        await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+        await expect.poll(() => stage.leaseCount()).toBe(1);
         throw new Error("the other tool is broken");
       },
       { name: "broken", description: "Breaks.", schema: z.object({}) },

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readOperatorKey } from "../../../fleet/src/gateway/keys/operator-key.ts";
 import { startGateway } from "../../../fleet/src/gateway/start-gateway.ts";
 import { systemWorld } from "../../../fleet/src/world/system-world.ts";
@@ -100,10 +100,8 @@ describe.each(GENERATIONS)("`sandlot mcp` with a gateway, MCP %s", (generation) 
       expect(held).toMatchObject({ user: "ann", state: "leased" });
       await client[Symbol.asyncDispose]();
       expect(await new Promise((resolve) => child.once("exit", resolve))).toBe(0);
-      await vi.waitFor(async () => {
-        const now = (await stage.fleet.list()).find((sandbox) => sandbox.thread === thread);
-        expect(now?.state).toBe("parked");
-      });
+      const state = async () => (await stage.fleet.list()).find((sandbox) => sandbox.thread === thread)?.state;
+      await expect.poll(state).toBe("parked");
     } finally {
       child.kill("SIGKILL");
     }

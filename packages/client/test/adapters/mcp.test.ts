@@ -1,6 +1,6 @@
 /** What MCP adds to the tools: both generations of the protocol, over stdio and over HTTP. */
 
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { openToolStage } from "../tools/tool-stage.ts";
 import { overHttp, overStdio, serveHttp } from "./drivers/mcp.ts";
 import { GENERATIONS, type McpConnection, MODERN_VERSION } from "./mcp-clients.ts";
@@ -102,7 +102,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     await using client = await open(generation, stage, "t1");
     const abort = new AbortController();
     const call = client.call("bash", { command: "sleep 0.5; touch late" }, { signal: abort.signal });
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+    await expect.poll(() => stage.leaseCount()).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 100));
     abort.abort("enough");
     await expect(call).rejects.toThrow();
@@ -133,9 +133,9 @@ test("over stdio a client that has listed files is told when others are there", 
   await client.call("bash", { command: "echo 2 > /mnt/user-data/outputs/unseen; touch here" });
   expect(told).toBe(0);
   await client.call("write_file", { path: "/mnt/user-data/outputs/new", content: "" });
-  await vi.waitFor(() => expect(told).toBe(1));
+  await expect.poll(() => told).toBe(1);
   await client.call("bash", { command: "rm /mnt/user-data/outputs/new" });
-  await vi.waitFor(() => expect(told).toBe(2));
+  await expect.poll(() => told).toBe(2);
 });
 
 test("over stdio, listing what a thread of its own has starts nothing", async () => {

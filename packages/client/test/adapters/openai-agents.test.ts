@@ -1,7 +1,7 @@
 /** Sandboxes for the OpenAI Agents SDK, driven by its scripted model through its own shell and file tools. */
 
 import { dir, file, Manifest } from "@openai/agents/sandbox";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { SandlotSandboxClient } from "../../src/openai-agents/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
 import { startOpenAi as startAgent } from "./drivers/openai-agents.ts";
@@ -111,6 +111,6 @@ describe("the OpenAI Agents client", () => {
     const again = await client.resume(await client.deserializeSessionState(JSON.parse(JSON.stringify(kept))));
     expect((await again.exec({ cmd: "cat d/f" })).stdout).toBe("x\n");
     await again.close();
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await expect.poll(() => stage.leaseCount()).toBe(0);
   });
 });

@@ -275,7 +275,7 @@ describe("a lease", () => {
   test("is renewed, and released once", async () => {
     handlers = [lease, (_request, response) => json(response, 200, { leaseId: "l1", expiresAt: 1 })];
     const one = await client.acquire({ thread: "t", ttlMs: 1_000 });
-    await expect.poll(() => asked, { timeout: 10_000 }).toContain("PUT /v1/leases/l1");
+    await expect.poll(() => asked).toContain("PUT /v1/leases/l1");
     await Promise.all([one.release(), one.release()]);
     expect(asked.filter((one) => one.startsWith("DELETE"))).toEqual(["DELETE /v1/leases/l1"]);
     await expect(one.sandbox.exec("ls")).rejects.toMatchObject({ code: "lease_released" });
@@ -336,7 +336,7 @@ describe("a command that is aborted", () => {
     controller.abort(new Error("enough"));
     await expect(command).rejects.toThrow("enough");
     const kills = () => asked.filter((one) => one === "POST /v1/threads/t/execs/x/kill");
-    await expect.poll(kills, { timeout: 10_000 }).toHaveLength(2);
+    await expect.poll(kills).toHaveLength(2);
     await new Promise((resolve) => setTimeout(resolve, 400));
     expect(kills()).toHaveLength(2);
   });
@@ -426,5 +426,5 @@ describe("a gateway that restarts", () => {
     const beginning = held.sandbox.execs.follow("x")[Symbol.asyncIterator]().next();
     await expect(beginning).rejects.toMatchObject({ code: "sandbox_unreachable" });
     await held.release();
-  }, 30_000);
+  });
 });

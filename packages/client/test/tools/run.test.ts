@@ -2,7 +2,7 @@
  * The lease of one run: when it is taken, that it is given back on every path, and what happens when the sandbox dies.
  */
 
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { SandboxRun, sandlotTools } from "../../src/tools/index.ts";
 import { openToolStage } from "./tool-stage.ts";
 
@@ -34,10 +34,10 @@ describe("the lease of a run", () => {
     const abort = new AbortController();
     await using tools = sandlotTools(stage.fleet, { thread: "t1", signal: abort.signal });
     const call = tools.call("bash", { command: "sleep 60" });
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+    await expect.poll(() => stage.leaseCount()).toBe(1);
     abort.abort(new Error("the user went away"));
     await expect(call).rejects.toThrow("the user went away");
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await expect.poll(() => stage.leaseCount()).toBe(0);
   });
 
   test("stays when only one call is aborted", async () => {
@@ -45,7 +45,7 @@ describe("the lease of a run", () => {
     await using tools = sandlotTools(stage.fleet, { thread: "t1" });
     const abort = new AbortController();
     const call = tools.call("bash", { command: "sleep 60" }, { signal: abort.signal });
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+    await expect.poll(() => stage.leaseCount()).toBe(1);
     abort.abort(new Error("enough"));
     await expect(call).rejects.toThrow("enough");
     expect((await tools.call("bash", { command: "echo on" })).text).toContain("on\n[exit code: 0]");
@@ -66,7 +66,7 @@ describe("the lease of a run", () => {
     await using stage = await openToolStage();
     await using run = new SandboxRun(stage.fleet, { thread: "t1", idleReleaseMs: 20 });
     await run.use((sandbox) => sandbox.exec("echo kept > /tmp/kept"));
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await expect.poll(() => stage.leaseCount()).toBe(0);
     // It was parked, so it is the same sandbox, and there is nothing to tell.
     expect(await run.use((sandbox) => sandbox.files.readText("/tmp/kept"))).toBe("kept\n");
     expect(run.takeNotice()).toBeNull();
@@ -85,11 +85,11 @@ describe("the lease of a run", () => {
     await using stage = await openToolStage();
     await using tools = sandlotTools(stage.fleet, { thread: "t1" });
     const working = tools.call("bash", { command: "sleep 0.2; echo finished" });
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(1));
+    await expect.poll(() => stage.leaseCount()).toBe(1);
     await tools.run.releaseWhenUnused();
     expect(stage.leaseCount()).toBe(1);
     expect((await working).text).toBe("finished\n[exit code: 0]");
-    await vi.waitFor(() => expect(stage.leaseCount()).toBe(0));
+    await expect.poll(() => stage.leaseCount()).toBe(0);
     await tools.call("bash", { command: "true" });
     await tools.run.releaseWhenUnused();
     expect(stage.leaseCount()).toBe(0);

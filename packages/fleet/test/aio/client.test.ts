@@ -132,7 +132,7 @@ describe("a connection", () => {
     onTestFinished(() => wire.close());
     expect((await wire.ask({ method: "GET", path: "/slow" })).status).toBe(200);
     expect(sockets.size).toBe(1);
-    await expect.poll(() => sockets.size, { timeout: 5_000 }).toBe(0);
+    await expect.poll(() => sockets.size).toBe(0);
   });
 
   it("leaves nothing on the server that only it used", async () => {

@@ -39,7 +39,7 @@ it("what is in another process's memory is unreachable while that process lives,
   const lease = await firstLease(() => fleet.acquire({ thread: "shared" }));
   expect((await lease.sandbox.exec("echo mine now")).stdout).toBe("mine now\n");
   await lease.release();
-}, 30_000);
+});
 
 /** The death of the other process is noticed, not told: until then the answer stays `sandbox_unreachable`. */
 async function firstLease<T>(acquire: () => Promise<T>): Promise<T> {

@@ -86,7 +86,7 @@ zpty -d shell`;
         const { stdout } = spawnSync("zsh", ["-f", "-c", program, "zsh", folder, typed, completed], {
           encoding: "utf8",
           cwd: "/usr",
-          timeout: 20_000,
+          timeout: 90_000,
         });
         expect(stdout).toContain("complete");
       }

@@ -27,7 +27,7 @@ const ORPHANED_BY_SPAWN = `
   syncBuiltinESMExports();
 `;
 
-it.each([true, false])("a shell's end ends what runs below it: %s", { timeout: 30_000 }, async (endWithParent) => {
+it.each([true, false])("a shell's end ends what runs below it: %s", async (endWithParent) => {
   const { shell, pid } = await started(script(endWithParent));
   shell.kill("SIGKILL");
   if (endWithParent) await expect.poll(() => runs(pid)).toBe(false);
@@ -37,9 +37,9 @@ it.each([true, false])("a shell's end ends what runs below it: %s", { timeout: 3
   }
 });
 
-it("a shell's end is noticed when it comes before what runs below it", { timeout: 30_000 }, async () => {
+it("a shell's end is noticed when it comes before what runs below it", async () => {
   const { pid } = await started(script(true, ORPHANED_BY_SPAWN));
-  await expect.poll(() => runs(pid), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => runs(pid)).toBe(false);
 });
 
 async function started(text: string) {

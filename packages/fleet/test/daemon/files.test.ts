@@ -129,7 +129,7 @@ describe("writing", () => {
     // It is the caller's own error, and nobody else's business.
     await expect(files.upload(at("f"), broken())).rejects.toBe(failure);
     expect((await beside).stdout).toBe("fine\n");
-    await expect.poll(() => readdirSync(root), { timeout: 20_000 }).toEqual(["f"]);
+    await expect.poll(() => readdirSync(root)).toEqual(["f"]);
     expect(readFileSync(at("f"), "utf8")).toBe("before");
   });
 
@@ -144,7 +144,7 @@ describe("writing", () => {
       }
     }
     await expect(files.upload(root, endless())).rejects.toMatchObject({ code: "is_a_directory" });
-    await expect.poll(() => isOver, { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => isOver).toBe(true);
     expect(readdirSync(root)).toEqual([]);
   });
 

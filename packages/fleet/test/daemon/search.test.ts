@@ -56,7 +56,7 @@ describe("what is still being written", () => {
       at("target"),
       (async function* () {
         yield Buffer.alloc(2_000_000, "needle\n");
-        await expect.poll(() => readdirSync(root).length, { timeout: 20_000 }).toBe(2);
+        await expect.poll(() => readdirSync(root).length).toBe(2);
         expect(await seen()).toEqual(left);
         expect((await files.grep(root, "needle")).skippedFiles).toBe(0);
       })(),

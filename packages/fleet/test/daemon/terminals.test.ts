@@ -168,7 +168,7 @@ describe("a terminal", () => {
       await look.detach();
       await seen.over;
       return done && seen.droppedBytes > 3_000_000 && seen.text.length <= 1024 * 1024;
-    }, 20_000);
+    });
   });
 
   test("waits for a reader that does not read", async () => {

@@ -54,7 +54,7 @@ function fill(): void {
 test("has every entry, without anybody asking, for its own account only", async () => {
   const log = await open();
   for (const id of ["one", "two", "three"]) log.add(entry(id));
-  await expect.poll(() => requestsIn("audit.jsonl"), { timeout: 10_000 }).toEqual(["one", "two", "three"]);
+  await expect.poll(() => requestsIn("audit.jsonl")).toEqual(["one", "two", "three"]);
   log.add(entry("four"));
   await log.close();
   expect(requestsIn("audit.jsonl")).toEqual(["one", "two", "three", "four"]);
@@ -66,7 +66,7 @@ test("goes on in the next file when one is full", async () => {
   fill();
   const log = await open();
   log.add(entry("last"));
-  await expect.poll(() => statSync(file("audit.jsonl")).size, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => statSync(file("audit.jsonl")).size).toBe(0);
   log.add(entry("first"));
   await log.close();
   expect([requestsIn("audit.1.jsonl"), requestsIn("audit.jsonl")]).toEqual([["last"], ["first"]]);
@@ -78,9 +78,9 @@ test("says once that the file cannot be changed, and loses nothing when it can a
   const problems: unknown[] = [];
   const log = await open(problems);
   log.add(entry("one"));
-  await expect.poll(() => problems.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => problems.length).toBe(1);
   log.add(entry("two"));
-  await expect.poll(() => requestsIn("audit.jsonl"), { timeout: 10_000 }).toEqual(["one", "two"]);
+  await expect.poll(() => requestsIn("audit.jsonl")).toEqual(["one", "two"]);
   rmdirSync(file("audit.1.jsonl"));
   log.add(entry("three"));
   log.add(entry("four"));

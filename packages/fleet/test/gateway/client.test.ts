@@ -150,7 +150,7 @@ describe("the client", () => {
       await using _another = await operator.actingFor("suite").acquire({ thread: "eventful", purpose: "to be seen" });
       return seen;
     };
-    await expect.poll(asked, { timeout: 15_000 }).toBe("to be seen");
+    await expect.poll(asked).toBe("to be seen");
     await following;
     stop.abort();
     expect((await operator.listSandboxes()).length).toBeGreaterThan(0);

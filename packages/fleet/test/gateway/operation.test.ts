@@ -155,7 +155,7 @@ describe("a client that reads nothing", () => {
     );
     const printed = async () =>
       (await alice.ask<Execs>(200, "GET", "/v1/threads/slow/execs")).execs.map(({ stdoutBytes }) => stdoutBytes);
-    await expect.poll(printed, { timeout: 20_000 }).toEqual([FLOOD_BYTES]);
+    await expect.poll(printed).toEqual([FLOOD_BYTES]);
     return { alice, socket };
   }
 
@@ -187,7 +187,7 @@ describe("a client that reads nothing", () => {
     try {
       const { socket } = await flooded(stage);
       const state = async () => (await stage.fleet.list()).find(({ thread }) => thread === "slow")?.state;
-      await expect.poll(state, { timeout: 20_000 }).toBe("parked");
+      await expect.poll(state).toBe("parked");
       let received = "";
       const cut = new Promise<void>((resolve) => socket.once("close", () => resolve()));
       socket.on("error", () => undefined).on("data", (piece) => (received += piece));

@@ -14,12 +14,12 @@ test("a blank is ended by its id, and the pool makes another", async () => {
       const { sandboxes } = await stage.operator.ask<Listed>(200, "GET", "/v1/sandboxes");
       return sandboxes.filter(({ state }) => state === "blank").map(({ sandboxId }) => sandboxId);
     };
-    await expect.poll(blanks, { timeout: 20_000 }).toHaveLength(1);
+    await expect.poll(blanks).toHaveLength(1);
     const [first = ""] = await blanks();
     const ended = await stage.operator.ask(200, "DELETE", `/v1/sandboxes/${first}`);
     expect(ended).toEqual({ outcome: "stopped" });
     await stage.operator.ask(404, "DELETE", `/v1/sandboxes/${first}`);
-    await expect.poll(blanks, { timeout: 20_000 }).toEqual([expect.not.stringMatching(first)]);
+    await expect.poll(blanks).toEqual([expect.not.stringMatching(first)]);
   } finally {
     await stage.done();
   }
@@ -36,7 +36,7 @@ test("a short lease that is not renewed holds nothing soon after, and cannot be 
       return sandboxes.flatMap((sandbox) => sandbox.holders);
     };
     expect(await holders()).toContain(leaseId);
-    await expect.poll(holders, { timeout: 20_000 }).toEqual([]);
+    await expect.poll(holders).toEqual([]);
     await alice.ask(404, "PUT", `/v1/leases/${leaseId}`);
     await alice.ask(204, "DELETE", `/v1/leases/${leaseId}`);
   } finally {

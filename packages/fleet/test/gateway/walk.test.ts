@@ -38,7 +38,7 @@ describe("leases", () => {
   test("that are not renewed end by themselves", async () => {
     const { leaseId } = await alice.ask(201, "POST", "/v1/threads/lease-3/leases", { json: { ttlMs: 1_000 } });
     await expect
-      .poll(async () => JSON.stringify(await stage.operator.ask(200, "GET", "/v1/sandboxes")), { timeout: 20_000 })
+      .poll(async () => JSON.stringify(await stage.operator.ask(200, "GET", "/v1/sandboxes")))
       .not.toContain(leaseId);
     await alice.ask(404, "PUT", `/v1/leases/${leaseId}`);
   });

@@ -1,7 +1,7 @@
 /** The clients that agents use, in a sandbox, through the proxy's own process, by both ways to it. */
 
 import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -12,7 +12,8 @@ import { proxyDirectory, runInside } from "./stage/inside.ts";
 import { NetworkStage, type StagedProxy, stageProblem } from "./stage/stage.ts";
 
 const problem = stageProblem("bwrap", "curl", "git", "openssl", "python3", "npm");
-const SECRET = "s3cr3t-0123456789-abcdef";
+/** Made when the test runs: one that stands in a file would be found there, wherever the checkout lies. */
+const SECRET = `s3cr3t-${randomBytes(9).toString("base64url")}`;
 let files: string;
 /** Whether Node's own clients read proxy variables when `NODE_USE_ENV_PROXY` says so. */
 const READS_VARIABLES = process.allowedNodeEnvironmentFlags.has("--use-env-proxy");
@@ -166,7 +167,7 @@ describe.each(["namespace", "socket"] as const)("by the way %s", (way) => {
 
     it("loopback inside stays inside", async () => {
       const script =
-        "python3 -m http.server 8000 >/dev/null 2>&1 & sleep 1; curl -sS -o /dev/null -w '%{http_code}' http://localhost:8000/";
+        "python3 -m http.server 8000 >/dev/null 2>&1 & for i in $(seq 300); do curl -s -o /dev/null http://localhost:8000/ && break; sleep 0.1; done; curl -sS -o /dev/null -w '%{http_code}' http://localhost:8000/";
       expect((await inside(script)).stdout).toBe("200");
     });
 

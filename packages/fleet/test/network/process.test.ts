@@ -7,6 +7,7 @@ import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import type { NetworkPolicy } from "../../src/network/policy.ts";
@@ -15,6 +16,7 @@ import { type StartEgressOptions, startEgress, stopEgress } from "../../src/netw
 import type { Refusal } from "../../src/network/rules/decide.ts";
 import { sandboxNetwork } from "../../src/network/sandbox-side/sandbox-network.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import { asOrdinaryUser, ordinaryNode, seenByOrdinaryUser } from "../support/ordinary-user.ts";
 import { ask } from "./stage/clients.ts";
 import { proxyDirectory } from "./stage/inside.ts";
 import { stageProblem } from "./stage/stage.ts";
@@ -63,7 +65,7 @@ describe("a proxy's process", () => {
 
   it("outlives the process that started it", async () => {
     const at = place();
-    const file = new URL("./stage/starts-and-dies.ts", import.meta.url).pathname;
+    const file = fileURLToPath(new URL("./stage/starts-and-dies.ts", import.meta.url));
     const child = spawn(process.execPath, ["--conditions=sandlot-source", file], {
       stdio: ["pipe", "pipe", "inherit"],
     });
@@ -129,9 +131,7 @@ describe("a proxy's process", () => {
   it("is one in the end when several start it at once", async () => {
     const at = place();
     const started = await Promise.all([1, 2, 3].map(() => startEgress({ ...at, policy })));
-    await expect
-      .poll(() => new Set(started.filter(isRunning).map(({ identity }) => identity.pid)).size, { timeout: 10_000 })
-      .toBe(1);
+    await expect.poll(() => new Set(started.filter(isRunning).map(({ identity }) => identity.pid)).size).toBe(1);
     expect(await refusedBy(at.socketPath)).toBe(403);
     expect(readdirSync(join(at.directory, "inside"))).toEqual(["proxy.sock"]);
   });
@@ -146,14 +146,14 @@ describe("a proxy's process", () => {
     await sleep(2_500);
     expect(isRunning(egress)).toBe(true);
     sandbox.kill("SIGKILL");
-    await expect.poll(() => isRunning(egress), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isRunning(egress)).toBe(false);
   });
 
   it("ends when its directory is gone", async () => {
     const at = place();
     const egress = await startEgress({ ...at, policy });
     rmSync(at.directory, { recursive: true });
-    await expect.poll(() => isRunning(egress), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isRunning(egress)).toBe(false);
   });
 
   it("ends when nobody ever wanted it", async () => {
@@ -162,7 +162,7 @@ describe("a proxy's process", () => {
     await sleep(3_000);
     expect(isRunning(egress)).toBe(true);
     egress.detach();
-    await expect.poll(() => isRunning(egress), { timeout: 6_000 }).toBe(false);
+    await expect.poll(() => isRunning(egress)).toBe(false);
   });
 
   it("says why it could not start", async () => {
@@ -190,9 +190,11 @@ describe("a proxy's process", () => {
 
 describe("a sandbox's own network namespace", () => {
   const missing = stageProblem("bwrap", "curl", "setpriv");
-  const as: Record<string, readonly string[]> = {
-    "a root fleet": [],
-    "an ordinary user's fleet": ["setpriv", "--reuid=59998", "--regid=59998", "--clear-groups"],
+  const file = fileURLToPath(new URL("./stage/take-over.ts", import.meta.url));
+  const flags = "--conditions=sandlot-source";
+  const as: Record<string, () => readonly string[]> = {
+    "a root fleet": () => [process.execPath, flags, file],
+    "an ordinary user's fleet": () => asOrdinaryUser(ordinaryNode(), flags, seenByOrdinaryUser(file)),
   };
 
   beforeEach((context) => {
@@ -200,8 +202,7 @@ describe("a sandbox's own network namespace", () => {
   });
 
   it.each(Object.keys(as))("has its proxy back after that was killed, with %s", async (whose) => {
-    const file = new URL("./stage/take-over.ts", import.meta.url).pathname;
-    const [program = "", ...args] = [...as[whose]!, process.execPath, "--conditions=sandlot-source", file];
+    const [program = "", ...args] = as[whose]!();
     const { stdout } = await promisify(execFile)(program, args);
     expect(JSON.parse(stdout)).toEqual({
       inside: expect.stringMatching(/^links 1 CapEff:\s0+$/),

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { asOrdinaryUser, ordinaryNode, seenByOrdinaryUser } from "../support/ordinary-user.ts";
 
 const SCRIPT = fileURLToPath(new URL("./sqlite-child.ts", import.meta.url));
 
@@ -16,11 +17,19 @@ export interface Child {
   readonly ended: Promise<void>;
 }
 
-export function startChild(command: string, path: string, options: { argument?: string; uid?: number } = {}): Child {
+export function startChild(
+  command: string,
+  path: string,
+  options: { argument?: string; ordinary?: boolean } = {},
+): Child {
   const { NODE_EXTRA_CA_CERTS: _, ...env } = process.env;
-  const args = ["--conditions=sandlot-source", SCRIPT, command, path, options.argument ?? ""];
-  const as = options.uid === undefined ? {} : { uid: options.uid, gid: options.uid };
-  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"], ...as });
+  const node = (program: string, script: string) =>
+    [program, "--conditions=sandlot-source", script, command, path, options.argument ?? ""] as const;
+  const [program, ...args] =
+    options.ordinary === true
+      ? asOrdinaryUser(...node(ordinaryNode(), seenByOrdinaryUser(SCRIPT)))
+      : node(process.execPath, SCRIPT);
+  const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "inherit"] });
   const said: unknown[] = [];
   const lines = createInterface({ input: child.stdout });
   let wake = () => {};

@@ -221,7 +221,7 @@ describe("a cached row", () => {
 });
 
 describe("another process", () => {
-  it("holds and lets go at the same time, and neither overwrites the other", { timeout: 30_000 }, async () => {
+  it("holds and lets go at the same time, and neither overwrites the other", async () => {
     const { store } = await openWithRecord();
     await reserve(store, "t2");
     const record = await store.find(USER, THREAD);

@@ -36,7 +36,6 @@ import {
 import { temporaryDirectory } from "./stores.ts";
 
 const isRoot = process.getuid?.() === 0;
-const NOBODY = 65_534;
 
 useTemporaryHome();
 
@@ -161,7 +160,7 @@ describe("what the machine refuses", () => {
     await (await open()).close();
     chmodSync(here.home, 0o755);
     const ask = async (at: string) => {
-      const child = startChild("open", at, { uid: NOBODY });
+      const child = startChild("open", at, { ordinary: true });
       await child.ended;
       return child.said[0];
     };

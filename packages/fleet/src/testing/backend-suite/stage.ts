@@ -80,7 +80,7 @@ export interface Made {
 }
 
 /** How long something that the engine reports may take to arrive. */
-const EVENTUALLY_MS = 10_000;
+const EVENTUALLY_MS = 60_000;
 const world = systemWorld();
 
 export class BackendStage {

@@ -255,7 +255,7 @@ function describeAio(engine: TestEngine): void {
       blueprints: { default: { network: ALLOWED } },
     } as const;
     const fleet = await openFleet(config);
-    const eventually = (count: number) => expect.poll(() => doors().length, { timeout: 10_000 }).toBe(count);
+    const eventually = (count: number) => expect.poll(() => doors().length).toBe(count);
     try {
       const first = await fleet.acquire({ thread: "t1" });
       const second = await fleet.acquire({ thread: "t1" });

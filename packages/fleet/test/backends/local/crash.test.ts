@@ -6,13 +6,14 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, expect, it } from "vitest";
 import { PATIENCE } from "./limits/stage.ts";
 import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
 
 afterAll(removeDaemon);
 
-const PROGRAM = new URL("./crashing-fleet.ts", import.meta.url).pathname;
+const PROGRAM = fileURLToPath(new URL("./crashing-fleet.ts", import.meta.url));
 const KILLS = 16;
 /** From before the first sandbox is begun to after several are there. */
 const KILLED_WITHIN_MS = 600 * PATIENCE;

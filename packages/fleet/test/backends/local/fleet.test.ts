@@ -25,7 +25,7 @@ it("leaves nothing of a late-bound sandbox behind, once it is closed", { timeout
   try {
     const seen: string[] = [];
     fleet.events.on((event) => void seen.push(event.type === "lease-acquired" ? event.path : event.type));
-    await expect.poll(() => seen, { timeout: 30_000 }).toContain("sandbox-created");
+    await expect.poll(() => seen).toContain("sandbox-created");
     const lease = await fleet.acquire({ thread: "late" });
     expect(seen).toContain("blank");
     await lease.sandbox.files.write("/mnt/user-data/workspace/note", "kept");

@@ -8,26 +8,23 @@ import { chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { asOrdinaryUser, ORDINARY, ordinaryNode } from "../../support/ordinary-user.ts";
 import { isRoot } from "./local-harness.ts";
 
-/** Nobody's. */
-const ORDINARY = 59_998;
-const ROOT = new URL("../../../../../", import.meta.url).pathname;
+/** What an account that may do little changes. */
+const GROUPS = "lifecycle,attaching,workspaces,liveness,exec ending,files,ports";
 const SUITE = "packages/fleet/test/backends/local/suite.test.ts";
 
 it.skipIf(!isRoot)("an ordinary user's fleet passes the suite", { timeout: 900_000 }, async () => {
   const home = mkdtempSync(join(tmpdir(), "sl-user-"));
-  chownSync(home, ORDINARY, ORDINARY);
+  chownSync(home, ORDINARY.uid, ORDINARY.gid);
   chmodSync(home, 0o700);
   try {
     const { PATH = "" } = process.env;
-    const vitest = join(ROOT, "node_modules/vitest/vitest.mjs");
-    const args = [vitest, "run", "--configLoader=native", "--reporter=dot", SUITE];
-    const child = spawn(process.execPath, args, {
-      uid: ORDINARY,
-      gid: ORDINARY,
-      cwd: ROOT,
-      env: { PATH, HOME: home, TMPDIR: home, NO_COLOR: "1" },
+    const vitest = [ordinaryNode(), "node_modules/vitest/vitest.mjs", "run"];
+    const [program, ...args] = asOrdinaryUser(...vitest, "--configLoader=native", "--reporter=dot", SUITE);
+    const child = spawn(program, args, {
+      env: { PATH, HOME: home, TMPDIR: home, NO_COLOR: "1", SANDLOT_TEST_GROUPS: GROUPS },
       stdio: ["ignore", "pipe", "pipe"],
     });
     let said = "";

@@ -2,17 +2,21 @@
  * The `local` backend means what every backend means: as root's fleet and, started again as an ordinary user, as theirs.
  */
 
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { describeGroups, deviationsIn } from "../suite-groups.ts";
 import { blueprint, isRoot, openHarness, removeDaemon } from "./local-harness.ts";
 import { searchDeviations } from "./search-deviations.ts";
+
+/** Set by ordinary-user.test.ts, for which the others are no different. */
+const groups = process.env.SANDLOT_TEST_GROUPS?.split(",");
 
 afterAll(removeDaemon);
 
 describeBackend({
   name: `local, bubblewrap, ${isRoot ? "root's fleet" : "an ordinary user's fleet"}`,
-  tools: { describe, it, expect },
+  tools: { describe: describeGroups(groups), it, expect },
   blueprint,
   open: () => openHarness(),
-  deviations: searchDeviations,
+  deviations: groups === undefined ? searchDeviations : deviationsIn(groups, searchDeviations),
 });

@@ -2,19 +2,23 @@
  * `isolation: unsafe-process` means what every backend means, as far as that can be without namespaces.
  */
 
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { describeGroups, deviationsIn } from "../suite-groups.ts";
 import { blueprint, openHarness, removeDaemon } from "./local-harness.ts";
 import { searchDeviations } from "./search-deviations.ts";
+
+/** What paths, accounts and processes are without namespaces. */
+const GROUPS = ["lifecycle", "workspaces", "liveness", "exec", "exec ending", "files", "file search", "terminals"];
 
 afterAll(removeDaemon);
 
 describeBackend({
   name: "local, unsafe-process",
-  tools: { describe, it, expect },
+  tools: { describe: describeGroups(GROUPS), it, expect },
   blueprint,
   open: () => openHarness("unsafe-process"),
-  deviations: {
+  deviations: deviationsIn(GROUPS, {
     ...searchDeviations,
     "terminals: without a command it is a shell in the workspace": {
       reason: "a terminal shows what the host shows: its output is not rewritten as it comes",
@@ -27,5 +31,5 @@ describeBackend({
         expect(shown).toMatch(/\/homes\/[0-9a-f]{32}\/user-data\/workspace/);
       },
     },
-  },
+  }),
 });

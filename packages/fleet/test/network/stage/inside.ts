@@ -22,6 +22,11 @@ export function proxyDirectory(): { readonly path: string; remove(): void } {
 
 const CHECKOUT = fileURLToPath(new URL("../../../../../", import.meta.url));
 
+/** For a shell. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /** With what a proxy of the way `namespace` says to `enter`, the sandbox keeps the network that it finds there. */
 export function runInside(
   policy: NetworkPolicy,
@@ -49,7 +54,7 @@ export function runInside(
   const start =
     network.forwarder === null
       ? ""
-      : `${process.execPath} ${network.forwarder.join(" ")} >/tmp/listening & until test -s /tmp/listening; do kill -0 $! || exit 99; sleep 0.02; done\n`;
+      : `${quoted(process.execPath)} ${network.forwarder.join(" ")} >/tmp/listening & until test -s /tmp/listening; do kill -0 $! || exit 99; sleep 0.02; done\n`;
   return new Promise((resolve, reject) => {
     const [program = "", ...rest] = [...(enter ?? []), "bwrap", ...args, "sh", "-c", `${start}${script}`];
     const child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe"] });

@@ -149,13 +149,11 @@ describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
     });
     await sandbox.exec("rm -f f*");
     await expect
-      .poll(
-        () =>
-          sandbox.files.write("/mnt/user-data/workspace/more", "x").then(
-            () => true,
-            () => false,
-          ),
-        { timeout: 5_000 },
+      .poll(() =>
+        sandbox.files.write("/mnt/user-data/workspace/more", "x").then(
+          () => true,
+          () => false,
+        ),
       )
       .toBe(true);
     await survives();

@@ -4,20 +4,15 @@
 
 import { spawn } from "node:child_process";
 import { chownSync, mkdtempSync, rmSync } from "node:fs";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { expect, it } from "vitest";
-
-const ACCOUNT = { uid: 59_998, gid: 59_998 };
-const ROOT = fileURLToPath(new URL("../../../../../../", import.meta.url));
-const VITEST = join(dirname(createRequire(import.meta.url).resolve("vitest/package.json")), "vitest.mjs");
+import { asOrdinaryUser, ORDINARY, ordinaryNode } from "../../../support/ordinary-user.ts";
 
 it("holds for an ordinary user's fleet", { timeout: 120_000 }, async (context) => {
   if (process.getuid?.() !== 0) return context.skip("this is an ordinary user's fleet already");
   const home = mkdtempSync(join(tmpdir(), "sl-user-"));
-  chownSync(home, ACCOUNT.uid, ACCOUNT.gid);
+  chownSync(home, ORDINARY.uid, ORDINARY.gid);
   try {
     // The configuration is loaded as it is: an ordinary user cannot write a translated copy beside it.
     const args = [
@@ -28,12 +23,8 @@ it("holds for an ordinary user's fleet", { timeout: 120_000 }, async (context) =
       "packages/fleet/test/backends/local/escape/escape.test.ts",
     ];
     const env = { PATH: process.env.PATH, HOME: home, TMPDIR: home, NO_COLOR: "1" };
-    const child = spawn(process.execPath, [VITEST, ...args], {
-      ...ACCOUNT,
-      cwd: ROOT,
-      env,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    const [program, ...more] = asOrdinaryUser(ordinaryNode(), "node_modules/vitest/vitest.mjs", ...args);
+    const child = spawn(program, more, { env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => {

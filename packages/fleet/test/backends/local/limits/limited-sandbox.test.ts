@@ -45,7 +45,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     keeper = stage.start(group, ["/bin/sleep", "300"]).pid ?? 0;
     // It is in every tree of the group when it has become what it was started for.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
-    await expect.poll(program, { timeout: 10_000 }).toBe("sleep\n");
+    await expect.poll(program).toBe("sleep\n");
     expect(group.processes()).toEqual([keeper]);
     guard = new DiskGuard(watcher, {
       ...{ group, place: () => place, diskBytes: 32 * MEGABYTE, filesMax: 100, spare: [] },
@@ -202,14 +202,14 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     expect(result.stderr).toContain(`sandlot: disk_limit_exceeded: the workspace may hold ${32 * MEGABYTE} bytes`);
     // It is in every tree of the group when it has become what it was started for.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
-    await expect.poll(program, { timeout: 10_000 }).toBe("sleep\n");
-    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([keeper]);
+    await expect.poll(program).toBe("sleep\n");
+    await expect.poll(() => group.processes()).toEqual([keeper]);
   });
 
   it("finds one that hides among those that are spared", async () => {
     const hidden = exec("for i in $(seq 1000); do head -c 4M /dev/zero > f$i; sleep 0.01; done", 200);
     expect(await hidden).toMatchObject({ signal: "SIGKILL" });
-    await expect.poll(() => group.processes(), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => group.processes()).toEqual([]);
   });
 
   it("asks the daemon to end commands where there is no group to look into", async () => {

@@ -40,7 +40,7 @@ describe("a sandbox with limits", { timeout: 120_000 }, () => {
       expect(big.stderr).toContain("sandlot: disk_limit_exceeded: the workspace may hold 20971520 bytes");
       // Whoever comes while the transgression is found out is stopped for it too.
       const tidied = () => sandbox.exec("rm -f one; sleep 0.3").then(({ exitCode }) => exitCode);
-      await expect.poll(tidied, { timeout: 10_000 }).toBe(0);
+      await expect.poll(tidied).toBe(0);
 
       // An upload that does not fit is refused as what it is, and nobody else hears of it.
       const other = sandbox.exec("sleep 1; echo undisturbed");
@@ -55,7 +55,7 @@ describe("a sandbox with limits", { timeout: 120_000 }, () => {
       };
       // What came of the first one counts until the daemon has taken it away.
       const problem = () => sandbox.files.upload(`${HERE}/broken`, failing()).catch((error: Error) => error.message);
-      await expect.poll(problem, { timeout: 10_000 }).toBe("the caller's own");
+      await expect.poll(problem).toBe("the caller's own");
       expect((await sandbox.files.list(HERE)).entries).toEqual([]);
     });
   });

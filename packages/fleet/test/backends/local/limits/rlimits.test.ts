@@ -13,7 +13,7 @@ import { LimitStage } from "./stage.ts";
 const MEGABYTE = 1024 * 1024;
 const ACCOUNT = process.geteuid?.() === 0 ? { uid: 59_998, gid: 59_998 } : {};
 
-describe("limits of processes", { timeout: 30_000 }, () => {
+describe("limits of processes", () => {
   let stage: LimitStage;
   let directory: string;
   beforeEach(() => {
