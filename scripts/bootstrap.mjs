@@ -16,7 +16,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writ
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build, isBuilt } from "./build.mjs";
-import { installPackages } from "./debian-packages.mjs";
+import { installPackages, leavesSystemPackagesAlone } from "./debian-packages.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
 /** What the sandboxes of `npm start` take. */
@@ -110,7 +110,8 @@ function ensureSystemPackages(purpose) {
   if (missing.length === 0) return;
   for (const { name, neededBy } of missing) say(`missing system package ${name}, needed by ${neededBy}`);
   const names = missing.map(({ name }) => name);
-  if (process.getuid?.() === 0 && isInPath("apt-get")) {
+  if (process.getuid?.() === 0 && isInPath("apt-get") && !leavesSystemPackagesAlone()) {
+    say(`installing ${names.join(", ")} from Debian; SANDLOT_NO_SYSTEM_PACKAGES=1 goes on without`);
     if (installPackages(names, { stdio: "inherit" })) return;
   }
   say(`going on without; to install: sudo apt-get install -y ${names.join(" ")}`);

@@ -3,10 +3,11 @@
  * - exact versions everywhere, so that a checkout installs the same tomorrow (peers are ranges by nature);
  * - one version and one Node floor for all packages;
  * - no package that wants to run a script when it is installed, since package managers refuse to run them;
- * - a lockfile complete for every platform, and no file that says which registry packages came from.
+ * - a lockfile complete for every platform, with a hash for everything that this platform installs, and no file that says which registry packages came from.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { type LockEntry, unhashedProblems } from "./lockfile-hashes.ts";
 import { repositoryFiles } from "./repository-files.ts";
 import { NODE_FLOOR, ROOT } from "./runtime.mjs";
 
@@ -32,12 +33,6 @@ interface Manifest {
   readonly engines?: { readonly node?: string };
   readonly dependencies?: Record<string, string>;
   readonly devDependencies?: Record<string, string>;
-  readonly optionalDependencies?: Record<string, string>;
-}
-
-interface LockEntry {
-  readonly resolved?: string;
-  readonly hasInstallScript?: boolean;
   readonly optionalDependencies?: Record<string, string>;
 }
 
@@ -70,6 +65,7 @@ function* checkLockfile(): Generator<string> {
   const names = new Set(
     Object.keys(packages).map((path) => path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length)),
   );
+  yield* unhashedProblems(packages);
   for (const [path, entry] of Object.entries(packages)) {
     if (entry.resolved?.includes("://")) yield `package-lock.json: ${path} carries an address; run \`npm run lock\``;
     if (entry.hasInstallScript && !ALLOWED_INSTALL_SCRIPTS.includes(path)) {

@@ -1,7 +1,10 @@
 /**
  * Adds to package-lock.json the packages for other platforms that the registry in use does not carry. Without them
  * `npm ci` refuses the lockfile. Their versions are exact in the packages that want them; their hashes are not known,
- * so npm does not check those on the platforms concerned. Part of `npm run lock`.
+ * so npm does not check those on the platforms concerned.
+ *
+ * `--forget` takes them out again: npm then looks for them, and writes the hashes of those that the registry has got since.
+ * Both are parts of `npm run lock`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,21 +15,31 @@ const PLATFORM =
   /-(android|darwin|freebsd|linux|openharmony|wasm32|win32)-(arm64|arm|ia32|ppc64|riscv64|s390x|wasi|x64)/;
 
 const lock = JSON.parse(readFileSync(PATH, "utf8"));
-for (const entry of Object.values(lock.packages)) {
-  for (const [name, version] of Object.entries(entry.optionalDependencies ?? {})) {
-    const isThere = Object.keys(lock.packages).some((path) => path.endsWith(`node_modules/${name}`));
-    const [, os, cpu] = PLATFORM.exec(name) ?? [];
-    if (isThere || os === undefined || !/^\d+\.\d+\.\d+$/.test(version)) continue;
-    lock.packages[`node_modules/${name}`] = {
-      version,
-      cpu: [os === "wasm32" ? os : cpu],
-      dev: true,
-      ...(os === "linux" && { libc: [name.includes("musl") ? "musl" : "glibc"] }),
-      optional: true,
-      ...(os !== "wasm32" && { os: [os] }),
-    };
-    console.log(`added ${name}@${version}`);
-  }
-}
+if (process.argv.includes("--forget")) forget();
+else complete();
 lock.packages = Object.fromEntries(Object.entries(lock.packages).sort(([a], [b]) => (a < b ? -1 : 1)));
 writeFileSync(PATH, `${JSON.stringify(lock, null, 2)}\n`);
+
+function forget() {
+  for (const [path, { integrity, optional, os, cpu }] of Object.entries(lock.packages))
+    if (integrity === undefined && optional && (os ?? cpu) !== undefined) delete lock.packages[path];
+}
+
+function complete() {
+  for (const entry of Object.values(lock.packages)) {
+    for (const [name, version] of Object.entries(entry.optionalDependencies ?? {})) {
+      const isThere = Object.keys(lock.packages).some((path) => path.endsWith(`node_modules/${name}`));
+      const [, os, cpu] = PLATFORM.exec(name) ?? [];
+      if (isThere || os === undefined || !/^\d+\.\d+\.\d+$/.test(version)) continue;
+      lock.packages[`node_modules/${name}`] = {
+        version,
+        cpu: [os === "wasm32" ? os : cpu],
+        dev: true,
+        ...(os === "linux" && { libc: [name.includes("musl") ? "musl" : "glibc"] }),
+        optional: true,
+        ...(os !== "wasm32" && { os: [os] }),
+      };
+      console.log(`added ${name}@${version}`);
+    }
+  }
+}

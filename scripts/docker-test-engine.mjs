@@ -28,7 +28,7 @@ import {
 import { request } from "node:http";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { installPackages } from "./debian-packages.mjs";
+import { installPackages, leavesSystemPackagesAlone } from "./debian-packages.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const IMAGE_TAR = join(ROOT, ".cache", "docker-test-image.tar");
@@ -113,7 +113,7 @@ export function installed(program, debianPackages, suite) {
 
 function installFromBackports(debianPackage) {
   const release = /^VERSION_CODENAME=(\w+)$/m.exec(read("/etc/os-release"))?.[1];
-  if (release !== "bookworm" || process.getuid?.() !== 0) return;
+  if (release !== "bookworm" || process.getuid?.() !== 0 || leavesSystemPackagesAlone()) return;
   const suite = `${release}-backports`;
   const list = "/etc/apt/sources.list.d/sandlot-backports.list";
   if (!existsSync(list)) writeFileSync(list, `deb http://deb.debian.org/debian ${suite} main\n`);
