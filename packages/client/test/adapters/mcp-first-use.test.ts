@@ -8,7 +8,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
-import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type PackedProject, packedProject, whyNotPacked } from "../packed/packed-project.ts";
 import { connectMcp, GENERATIONS, type McpConnection, type McpGeneration, MODERN_VERSION } from "./mcp-clients.ts";
 
@@ -121,11 +121,11 @@ describe("the two lines of the README", () => {
     for (const command of commands) expect(readFileSync(GUIDE, "utf8")).toContain(`mcp add sandlot -- ${command}`);
   });
 
-  test.each(GENERATIONS)(
+  test.for(GENERATIONS)(
     "work in an empty project with the published packages, MCP %s",
     { timeout: 120_000 },
     async (generation, context) => {
-      if (project === null) return (context as unknown as TestContext).skip(reason ?? "");
+      if (project === null) return context.skip(reason ?? "");
       const [command = "", ...args] = (commands[0] ?? "").split(" ");
       const environment = {
         ...project.environment,

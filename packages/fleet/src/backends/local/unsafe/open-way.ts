@@ -12,15 +12,24 @@ import type { Account } from "../settings.ts";
 const OTHERS_MAY_PASS = 0o001;
 
 /** Throws `isolation_unavailable` with the first directory that the account cannot pass on its way to one of `paths`. */
-export function openWay(paths: readonly string[], home: string, { uid, gid }: Account): void {
+export function openWay(paths: readonly string[], home: string, account: Account): void {
   const own = realpathSync(home);
   for (const directory of new Set(paths.flatMap((path) => directoriesAbove(realpathSync(path))))) {
-    const found = statSync(directory);
-    const bit = found.uid === uid ? 0o100 : found.gid === gid ? 0o010 : OTHERS_MAY_PASS;
-    if ((found.mode & bit) !== 0) continue;
-    if (directory !== own) throw closed(directory, uid);
-    chmodSync(directory, (found.mode & 0o7777) | OTHERS_MAY_PASS);
+    if (mayPass(directory, account)) continue;
+    if (directory !== own) throw closed(directory, account.uid);
+    chmodSync(directory, (statSync(directory).mode & 0o7777) | OTHERS_MAY_PASS);
   }
+}
+
+/** The first directory that the account cannot pass on its way to the path. */
+export function closedDirectory(path: string, account: Account): string | null {
+  return directoriesAbove(realpathSync(path)).find((directory) => !mayPass(directory, account)) ?? null;
+}
+
+function mayPass(directory: string, { uid, gid }: Account): boolean {
+  const found = statSync(directory);
+  const bit = found.uid === uid ? 0o100 : found.gid === gid ? 0o010 : OTHERS_MAY_PASS;
+  return (found.mode & bit) !== 0;
 }
 
 /** From the top down. */

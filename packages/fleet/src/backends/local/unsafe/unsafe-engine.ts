@@ -15,6 +15,7 @@ import { FD } from "../engine/start.ts";
 import type { Binding } from "../mounts.ts";
 import { type Layout, type ObjectName, privatePath } from "../objects/layout.ts";
 import { INNER_ACCOUNT, type LocalSettings } from "../settings.ts";
+import { openDaemon } from "./open-daemon.ts";
 import { openWay } from "./open-way.ts";
 import { type Mapping, PathMap } from "./path-map.ts";
 
@@ -39,9 +40,13 @@ export class UnsafeEngine implements Engine {
   }
 
   plan({ name, spec, group, bindings }: Prepared): StartPlan {
-    const { account, nodePath, daemon, home } = this.#settings;
+    const { account, daemon, home } = this.#settings;
     const place = this.#makePrivate(name);
-    const needed = [place, nodePath, daemon.bundle, ...bindings.map(({ from }) => from)];
+    const { nodePath, bundle } =
+      account === null
+        ? { nodePath: this.#settings.nodePath, bundle: daemon.bundle }
+        : openDaemon(this.#settings, account, this.#layout.root);
+    const needed = [place, nodePath, bundle, ...bindings.map(({ from }) => from)];
     if (account !== null) openWay(needed, home, account);
     const map = new PathMap(mappingsOf(this.#layout, name, bindings));
     const runtime = join(place, "sandboxd-runtime");
@@ -55,7 +60,7 @@ export class UnsafeEngine implements Engine {
       ...spec.blueprint.environment,
       [OBJECT_VARIABLE]: name,
     };
-    const started = [runtime, ...SANDBOXD_NODE_FLAGS, daemon.bundle, "--config-fd", String(FD.config)];
+    const started = [runtime, ...SANDBOXD_NODE_FLAGS, bundle, "--config-fd", String(FD.config)];
     return {
       command: [...group.startPrefix, ...dropTo(account), ...started],
       environment: { TMPDIR: join(place, "daemon"), [OBJECT_VARIABLE]: name },
