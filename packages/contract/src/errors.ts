@@ -21,6 +21,15 @@ export type ErrorCode = keyof ErrorDetails;
 
 export const ERRORS: ErrorSpecs<ErrorDetails> = { ...FLEET_ERRORS, ...SANDBOX_ERRORS, ...REQUEST_ERRORS };
 
+/** What a daemon may answer with: errors of using a sandbox and of asking. Those of having one are the fleet's. */
+export const DAEMON_ERROR_CODES: ReadonlySet<ErrorCode> = new Set([
+  ...(Object.keys(SANDBOX_ERRORS) as ErrorCode[]),
+  ...(Object.keys(REQUEST_ERRORS) as ErrorCode[]),
+  "capability_missing",
+  "sandbox_unreachable",
+  "stale_generation",
+] as const);
+
 /** The one error class of Sandlot. `code` decides everything; `details` are the facts of this case. */
 export class SandlotError<Code extends ErrorCode = ErrorCode> extends Error {
   override readonly name = "SandlotError";

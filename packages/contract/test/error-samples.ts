@@ -81,5 +81,6 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   disk_limit_exceeded: { path: PATH },
   invalid_path: { path: "report.md", problem: "it is not absolute" },
   invalid_pattern: { pattern: "(", problem: "a group is not closed" },
+  bad_sandbox_response: { problem: "its status line is none" },
   internal: { problem: "a record has no actor" },
 };

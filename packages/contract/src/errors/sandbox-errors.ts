@@ -24,6 +24,7 @@ export interface SandboxErrorDetails {
   disk_limit_exceeded: { path: string };
   invalid_path: { path: string; problem: string };
   invalid_pattern: { pattern: string; problem: string };
+  bad_sandbox_response: { problem: string };
 }
 
 export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
@@ -147,5 +148,12 @@ export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
     retryable: false,
     message: ({ pattern, problem }) => `The pattern ${JSON.stringify(pattern)} is not usable: ${problem}.`,
     remedy: "Correct the pattern, or search literally.",
+  },
+  bad_sandbox_response: {
+    status: 502,
+    retryable: false,
+    message: ({ problem }) => `The sandbox sent a response that cannot be used: ${problem}.`,
+    remedy:
+      "A preview: look at the server on that port. Anything else: code inside may have replaced the sandbox's daemon; stop the sandbox and acquire again, the workspace is kept.",
   },
 };

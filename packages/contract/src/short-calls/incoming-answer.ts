@@ -33,6 +33,8 @@ export interface Expected {
   /** Of messages: "the daemon". */
   readonly peer: string;
   readonly maxBytes: number;
+  /** Of an answer with another status than 200. */
+  readonly refusalMaxBytes: number;
   /** Whether it was asked with HEAD. */
   readonly isHead: boolean;
   /** Whether an answer with 200 is a stream. */
@@ -132,13 +134,13 @@ export class IncomingAnswer {
   }
 
   #room(length: string | null, isCoded: boolean, rest: Buffer): Buffer {
-    const { isHead, maxBytes } = this.#expected;
+    const { isHead, maxBytes, refusalMaxBytes } = this.#expected;
     const isEmpty = isHead || this.status === 304 || (this.status === 204 && !isCoded);
     if (isEmpty) return rest.length === 0 ? rest : Buffer.alloc(0);
     if (isCoded || length === null || !LENGTH_PATTERN.test(length))
       throw this.#strange("sent something else than an answer");
     const size = Number(length);
-    if (size > maxBytes)
+    if (size > (this.status === 200 ? maxBytes : Math.min(maxBytes, refusalMaxBytes)))
       throw new StrangeAnswer(`${this.#expected.peer}'s answer is longer than any may be`, { isTooLong: true });
     return rest.length === size ? rest : Buffer.allocUnsafeSlow(size);
   }

@@ -10,6 +10,7 @@
  *   is closed and never used again.
  * - Nothing is asked twice here: whether it may be is the asker's to know (`ConnectionLost` says what there is to say).
  * - While it is asked a connection keeps the process alive, while it is idle it does not.
+ * - A question with deadlines ends by them: one until an answer begins, one from there to its end, however slowly it comes.
  */
 
 import type { connect as netConnect, Socket } from "node:net";
@@ -23,6 +24,12 @@ export interface Question {
   readonly head: string;
   readonly body: Uint8Array | undefined;
   readonly answerMaxBytes: number;
+  /** Of an answer with another status than 200, where that is less. */
+  readonly refusalMaxBytes?: number;
+  /** Until the first byte of the answer. Absent or `null`: however long that takes. */
+  readonly firstByteMs?: number | null;
+  /** From its first byte to its last. */
+  readonly bodyMs?: number;
   readonly signal: AbortSignal | undefined;
   /** On a connection that nobody has used. */
   readonly onNewLine?: boolean;
@@ -37,6 +44,12 @@ export interface KeptLinesOptions {
   readonly idleMax?: number;
   /** Where the peer closes idle connections: when not to use one any more. */
   readonly ageing?: Ageing;
+  /** For questions with deadlines. */
+  readonly timer?: (delayMs: number, fire: () => void) => Timer;
+}
+
+interface Timer {
+  cancel(): void;
 }
 
 export interface Ageing {
@@ -104,9 +117,9 @@ export class KeptLines {
   }
 
   #open(address: LineAddress): Line {
-    const { connect, peer } = this.#options;
+    const { connect } = this.#options;
     const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
-    const line: Line = new Line(socket, peer, {
+    const line: Line = new Line(socket, this.#options, {
       onIdle: (keptForMs) => {
         const lifeMs = this.#lifeMs(keptForMs);
         if (lifeMs <= 0 || this.#idle.length >= this.#idleMax) line.close();
@@ -136,6 +149,10 @@ interface Waiting {
   readonly resolve: (answer: Answer | Engaged) => void;
   readonly reject: (error: unknown) => void;
   readonly incoming: IncomingAnswer;
+  readonly bodyMs: number | undefined;
+  /** The deadline that runs. */
+  timer: Timer | undefined;
+  isGoingOn?: boolean;
   readonly stopListening: () => void;
 }
 
@@ -147,15 +164,15 @@ interface LineEvents {
 /** One connection. */
 class Line {
   readonly #socket: Socket;
-  readonly #peer: string;
+  readonly #options: KeptLinesOptions;
   readonly #events: LineEvents;
   #waiting: Waiting | null = null;
   #wasKept = false;
   usableUntilMs = 0;
 
-  constructor(socket: Socket, peer: string, events: LineEvents) {
+  constructor(socket: Socket, options: KeptLinesOptions, events: LineEvents) {
     this.#socket = socket;
-    this.#peer = peer;
+    this.#options = options;
     this.#events = events;
     socket.setNoDelay(true);
     // Over a network: a peer that went away without a word is noticed by the kernel, in its own time.
@@ -166,7 +183,8 @@ class Line {
     socket.on("close", this.#onEnd);
   }
 
-  ask({ head, body, answerMaxBytes, signal }: Question, engages: boolean): Promise<Answer | Engaged> {
+  ask(question: Question, engages: boolean): Promise<Answer | Engaged> {
+    const { head, body, answerMaxBytes: maxBytes, refusalMaxBytes = maxBytes, firstByteMs, bodyMs, signal } = question;
     return new Promise((resolve, reject) => {
       let stopListening = nothing;
       if (signal !== undefined) {
@@ -175,8 +193,10 @@ class Line {
         stopListening = () => signal.removeEventListener("abort", onAbort);
       }
       const isHead = head.startsWith("HEAD ");
-      const incoming = new IncomingAnswer({ peer: this.#peer, maxBytes: answerMaxBytes, isHead, engages });
-      this.#waiting = { resolve, reject, incoming, stopListening };
+      const { peer } = this.#options;
+      const incoming = new IncomingAnswer({ peer, maxBytes, refusalMaxBytes, isHead, engages });
+      const timer = this.#deadline(firstByteMs ?? undefined, "did not answer");
+      this.#waiting = { resolve, reject, incoming, bodyMs, timer, stopListening };
       this.#socket.ref();
       this.#send(head, body);
     });
@@ -207,11 +227,31 @@ class Line {
       this.#fail(error);
       return;
     }
-    if (taken === null) return;
+    if (taken === null) {
+      this.#goesOn(waiting);
+      return;
+    }
     this.#waiting = null;
+    waiting.timer?.cancel();
     waiting.stopListening();
     if ("first" in taken) this.#handOver(waiting, taken.first);
     else this.#answered(waiting, taken.body);
+  }
+
+  /** The deadline for the rest begins with the first piece, and no later one moves it. */
+  #goesOn(waiting: Waiting): void {
+    if (waiting.bodyMs === undefined || waiting.isGoingOn) return;
+    waiting.isGoingOn = true;
+    waiting.timer?.cancel();
+    waiting.timer = this.#deadline(waiting.bodyMs, "did not end its answer");
+  }
+
+  #deadline(delayMs: number | undefined, what: string): Timer | undefined {
+    if (delayMs === undefined) return undefined;
+    const { peer, timer } = this.#options;
+    // Something may have come or not: after a deadline nothing is asked again by itself.
+    const late = () => this.#fail(new ConnectionLost(`${peer} ${what} within ${delayMs} ms`, { hadBegun: true }));
+    return timer?.(delayMs, late);
   }
 
   #answered({ incoming, resolve }: Waiting, body: Buffer): void {
@@ -238,6 +278,7 @@ class Line {
     const waiting = this.#waiting;
     this.#waiting = null;
     this.close();
+    waiting?.timer?.cancel();
     waiting?.stopListening();
     waiting?.reject(error);
   }
