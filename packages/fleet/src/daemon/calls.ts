@@ -13,6 +13,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
+import type { DaemonPath } from "../untrusted/limits.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { ConnectionLost, Connections } from "./connections.ts";
@@ -47,12 +48,12 @@ export class Calls {
     this.#hold = hold;
   }
 
-  get<T>(schema: z.ZodType<T>, path: string, signal?: AbortSignal): Promise<T> {
+  get<T>(schema: z.ZodType<T>, path: DaemonPath, signal?: AbortSignal): Promise<T> {
     return this.attempt((wire) => wire.ask(schema, { method: "GET", path, ...(signal && { signal }) }), signal);
   }
 
-  post<T>(schema: z.ZodType<T>, path: string, fields: object, signal?: AbortSignal): Promise<T> {
-    return this.attempt((wire) => wire.post(schema, path, fields, signal), signal);
+  post<T>(schema: z.ZodType<T>, path: DaemonPath, fields: object, signal?: AbortSignal, waitsMs?: number): Promise<T> {
+    return this.attempt((wire) => wire.post(schema, path, fields, signal, waitsMs), signal);
   }
 
   async attempt<T>(work: (wire: Wire) => Promise<T>, signal?: AbortSignal): Promise<T> {
@@ -69,7 +70,7 @@ export class Calls {
     if (this.#hold.ended() === "no") return work(this.wire);
     const { error, restarted } = await this.#whyEnded();
     if (!restarted) throw error;
-    this.#afterRestart ??= new Wire(this.wire.target, new Connections({ keep: false }));
+    this.#afterRestart ??= this.#unkept();
     return work(this.#afterRestart);
   }
 
@@ -110,7 +111,7 @@ export class Calls {
 
   /** On connections of its own: a kept one may have belonged to a run that has ended. */
   async #ask(): Promise<{ run: string } | SandlotError | "nobody" | "late"> {
-    const wire = new Wire(this.wire.target, new Connections({ keep: false }));
+    const wire = this.#unkept();
     const until = this.world.monotonicMs() + RESTART_SHOWS_MS;
     while (this.world.monotonicMs() < until) {
       try {
@@ -122,6 +123,10 @@ export class Calls {
       }
     }
     return "late";
+  }
+
+  #unkept(): Wire {
+    return new Wire(this.wire.target, new Connections({ keep: false, timer: this.world.timer }));
   }
 
   async #within<T>(timeoutMs: number, work: Promise<T>): Promise<T | "late"> {

@@ -23,6 +23,8 @@ import {
   type Question,
   StrangeAnswer,
 } from "@sandlot/contract/short-calls";
+import { systemTimer } from "../world/system-world.ts";
+import type { World } from "../world/world.ts";
 
 export { ConnectionLost, type Engaged, type Question } from "@sandlot/contract/short-calls";
 
@@ -36,14 +38,22 @@ export interface Answer {
 /** Connections kept for later; each costs both sides a few kilobytes. */
 const IDLE_MAX = 16;
 
+export interface ConnectionsOptions {
+  /** With `false` each question has one of its own, and nobody has to close them. */
+  readonly keep?: boolean;
+  /** Of every deadline; default the machine's. */
+  readonly timer?: World["timer"];
+}
+
 export class Connections {
   readonly agent: Agent;
+  readonly timer: World["timer"];
   readonly #lines: KeptLines;
 
-  /** With `keep: false` each question has one of its own, and nobody has to close them. */
-  constructor({ keep } = { keep: true }) {
+  constructor({ keep = true, timer = systemTimer }: ConnectionsOptions = {}) {
+    this.timer = timer;
     this.agent = new Agent({ keepAlive: keep, maxFreeSockets: IDLE_MAX, scheduling: "lifo" });
-    this.#lines = new KeptLines({ connect, peer: "the daemon", idleMax: keep ? IDLE_MAX : 0 });
+    this.#lines = new KeptLines({ connect, peer: "the daemon", idleMax: keep ? IDLE_MAX : 0, timer });
   }
 
   /** Whether none is left of those that were kept. */
@@ -80,7 +90,8 @@ export class Connections {
 /** A daemon answers plainly. One that does not has lost its way, or somebody else is there. */
 function told(error: unknown): unknown {
   if (!(error instanceof StrangeAnswer)) return error;
-  return error.isTooLong ? new SandlotError("internal", { problem: error.message }) : lost(error, { hadBegun: true });
+  if (error.isTooLong) return new SandlotError("bad_sandbox_response", { problem: error.message });
+  return lost(error, { hadBegun: true });
 }
 
 export function lost(cause: Error, facts: { readonly hadBegun?: boolean } = {}): ConnectionLost {

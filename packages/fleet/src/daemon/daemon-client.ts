@@ -38,7 +38,7 @@ export class DaemonAttachment {
     signal?: AbortSignal,
     connections?: Connections,
   ): Promise<DaemonAttachment> {
-    const wire = new Wire(target, connections);
+    const wire = new Wire(target, connections ?? new Connections({ timer: world.timer }));
     try {
       return new DaemonAttachment(wire, await openHold(wire, signal), world);
     } catch (error) {
@@ -53,7 +53,7 @@ export class DaemonAttachment {
     to: DaemonTarget,
     world: World,
     signal?: AbortSignal,
-    connections: Connections = new Connections(),
+    connections: Connections = new Connections({ timer: world.timer }),
   ): Promise<DaemonAttachment> {
     const wire = new Wire(to, connections);
     const { generation, token } = to;
@@ -67,7 +67,7 @@ export class DaemonAttachment {
     } as const;
     try {
       const engaged = await new Wire(from, connections).engage(call);
-      return new DaemonAttachment(wire, await holdBy(engaged, generation, signal), world);
+      return new DaemonAttachment(wire, await holdBy(wire, engaged, generation, signal), world);
     } catch (error) {
       wire.close();
       throw known(to, error, signal);

@@ -11,6 +11,7 @@ import type {
   WaitForOutputOptions,
   WaitForOutputReply,
 } from "@sandlot/contract";
+import { UnitGuard } from "../untrusted/units.ts";
 import type { Calls } from "./calls.ts";
 import { ConnectionLost } from "./connections.ts";
 import { encode } from "./encoding.ts";
@@ -55,7 +56,7 @@ export class DaemonExecs implements SandboxExecs {
   waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply> {
     const { timeoutMs, literal, signal } = options;
     const fields = { execId, pattern, literal, timeoutMs };
-    return this.#calls.post(replies.waitForOutputReplySchema, "/sandlot/wait/output", fields, signal);
+    return this.#calls.post(replies.waitForOutputReplySchema, "/sandlot/wait/output", fields, signal, timeoutMs);
   }
 
   /** Connects again where a connection breaks, and repeats nothing. */
@@ -88,7 +89,8 @@ export class DaemonExecs implements SandboxExecs {
     const call = { method: "GET", path: "/sandlot/exec/follow", query, ...(signal && { signal }) } as const;
     const response = await this.#calls.raw((wire) => wire.open(call));
     try {
-      yield* readFrames(response, offsets);
+      const { timer } = this.#calls.world;
+      yield* readFrames(response, offsets, new UnitGuard(response, timer));
     } finally {
       response.destroy();
     }

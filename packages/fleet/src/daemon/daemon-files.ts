@@ -2,6 +2,7 @@
  * The files of a sandbox, through its daemon.
  */
 
+import type { IncomingMessage } from "node:http";
 import {
   type FileChange,
   type FileListing,
@@ -10,27 +11,22 @@ import {
   type GlobResult,
   type GrepOptions,
   type GrepResult,
-  SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
   type WatchOptions,
   type WriteOptions,
 } from "@sandlot/contract";
 import type { z } from "zod";
+import { readOn } from "../untrusted/download.ts";
+import { UnitGuard } from "../untrusted/units.ts";
 import type { Calls } from "./calls.ts";
+import { readChanges } from "./change-lines.ts";
 import { encode } from "./encoding.ts";
-import {
-  fileChangeSchema,
-  fileListingSchema,
-  fileStatSchema,
-  globResultSchema,
-  grepResultSchema,
-  nothingSchema,
-  parseReply,
-} from "./replies.ts";
+import { fileListingSchema, fileStatSchema, globResultSchema, grepResultSchema, nothingSchema } from "./replies.ts";
 import { Source, upload } from "./upload.ts";
 import type { Call } from "./wire.ts";
 
+type Named = "mkdir" | "rename" | "remove" | "stat" | "list" | "glob" | "grep";
 type Range = { readonly offset?: number; readonly length?: number };
 
 export class DaemonFiles implements SandboxFiles {
@@ -72,20 +68,17 @@ export class DaemonFiles implements SandboxFiles {
 
   async *download(path: string, range: Range = {}): AsyncGenerator<Uint8Array> {
     const query = { path: checked(path), offset: range.offset, length: range.length };
-    yield* this.#stream({ method: "GET", path: "/sandlot/files/download", query });
+    const { timer } = this.#calls.world;
+    const call = { method: "GET", path: "/sandlot/files/download", query } as const;
+    yield* this.#stream(call, (response) => readOn(response, timer));
   }
 
   async *watch(path: string, options: WatchOptions = {}): AsyncGenerator<FileChange> {
     const { recursive = true, signal } = options;
     const query = { path: checked(path), recursive: recursive ? 1 : 0 };
-    const lines = this.#stream({ method: "GET", path: "/sandlot/files/watch", query, ...(signal && { signal }) });
-    let held = "";
-    const decoder = new TextDecoder();
-    for await (const chunk of lines) {
-      const parts = (held + decoder.decode(chunk, { stream: true })).split("\n");
-      held = parts.pop() ?? "";
-      for (const line of parts) yield parseReply(fileChangeSchema, Buffer.from(line));
-    }
+    const call = { method: "GET", path: "/sandlot/files/watch", query, ...(signal && { signal }) } as const;
+    const { timer } = this.#calls.world;
+    yield* this.#stream(call, (response) => readChanges(response, new UnitGuard(response, timer)));
   }
 
   async mkdir(path: string): Promise<void> {
@@ -123,24 +116,25 @@ export class DaemonFiles implements SandboxFiles {
       path: "/sandlot/files/read",
       query: { ...query, path: checked(query.path) },
     } as const;
-    return this.#calls.attempt((wire) => wire.bytes(call, SANDBOX_LIMITS.readMaxBytes));
+    return this.#calls.attempt((wire) => wire.bytes(call));
   }
 
   async #send(
     method: "PUT" | "POST",
-    name: string,
+    name: "write" | "append",
     query: { path: string } & Record<string, string | number | undefined>,
     body: Uint8Array,
   ): Promise<void> {
-    const call = { method, path: `/sandlot/files/${name}`, query: { ...query, path: checked(query.path) }, body };
+    const path = `/sandlot/files/${name}` as const;
+    const call = { method, path, query: { ...query, path: checked(query.path) }, body };
     await this.#calls.attempt((wire) => wire.ask(nothingSchema, call));
   }
 
-  async *#stream(call: Call): AsyncGenerator<Uint8Array> {
+  async *#stream<T>(call: Call, read: (response: IncomingMessage) => AsyncIterable<T>): AsyncGenerator<T> {
     const { signal } = call;
     const response = await this.#calls.attempt((wire) => wire.open(call), signal);
     try {
-      for await (const chunk of response) yield chunk as Uint8Array;
+      yield* read(response);
     } catch (error) {
       signal?.throwIfAborted();
       throw (await this.#calls.explain(error)).error;
@@ -149,7 +143,7 @@ export class DaemonFiles implements SandboxFiles {
     }
   }
 
-  async #post<T>(schema: z.ZodType<T>, name: string, fields: object): Promise<T> {
+  async #post<T>(schema: z.ZodType<T>, name: Named, fields: object): Promise<T> {
     return this.#calls.post(schema, `/sandlot/files/${name}`, fields);
   }
 }

@@ -21,7 +21,6 @@ import {
   type Sandbox,
   type SandboxId,
   type SandboxPorts,
-  SandlotError,
   type SpawnedExec,
   type SpawnOptions,
   type WaitOptions,
@@ -35,11 +34,6 @@ import { DaemonTerminals } from "./daemon-terminals.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
-
-/** How long after a command's own time limit its result may take: the grace between TERM and KILL, and a busy machine. */
-const DAEMON_PATIENCE_MS = 30_000;
-/** As long as one timer can wait. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export class DaemonSandbox implements Sandbox {
   readonly id: SandboxId;
@@ -65,9 +59,10 @@ export class DaemonSandbox implements Sandbox {
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     const startedAt = this.#calls.world.monotonicMs();
-    const call = () => this.#call("/sandlot/exec", execResultSchema, command, execId, options);
     try {
-      return await this.#inTime(call, options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs);
+      // The daemon keeps the time. One that has not answered long after is not going to: something inside has stopped it.
+      const waitsMs = options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
+      return await this.#call("/sandlot/exec", execResultSchema, command, execId, options, waitsMs);
     } catch (error) {
       options.signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
@@ -98,31 +93,13 @@ export class DaemonSandbox implements Sandbox {
     return this.#calls.get(replies.usageSchema, "/sandlot/usage");
   }
 
-  /** The daemon keeps the time. One that has not answered long after is not going to: somebody inside has stopped it. */
-  async #inTime<T>(work: () => Promise<T>, timeoutMs: number): Promise<T> {
-    // 0 is no limit; what is no duration is for the daemon to refuse.
-    if (!(timeoutMs > 0)) return work();
-    let late = () => {};
-    const overdue = new Promise<never>((_, reject) => {
-      const problem = "its daemon does not keep time; something inside may have stopped it";
-      late = () =>
-        reject(new SandlotError("sandbox_unreachable", { sandboxId: this.id, problem, retryAfterMs: 1_000 }));
-    });
-    const patienceMs = Math.min(timeoutMs + DAEMON_PATIENCE_MS, TIMER_MAX_MS);
-    const timer = this.#calls.world.timer(patienceMs, () => late(), { background: true });
-    try {
-      return await Promise.race([work(), overdue]);
-    } finally {
-      timer.cancel();
-    }
-  }
-
   async #call<T>(
-    path: string,
+    path: "/sandlot/exec" | "/sandlot/spawn",
     schema: z.ZodType<T>,
     command: string | readonly string[],
     execId: string,
     options: SpawnOptions,
+    waitsMs = 0,
   ): Promise<T> {
     const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen, output } = options;
     signal?.throwIfAborted();
@@ -133,7 +110,7 @@ export class DaemonSandbox implements Sandbox {
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       return await this.#calls.raw((wire) =>
-        wire.ask(schema, { method: "POST", path, body, ...(signal && { signal }) }),
+        wire.ask(schema, { method: "POST", path, body, waitsMs, ...(signal && { signal }) }),
       );
     } finally {
       signal?.removeEventListener("abort", onAbort);
@@ -153,6 +130,6 @@ class DaemonPorts implements SandboxPorts {
   }
 
   async waitFor(port: number, { timeoutMs, signal }: WaitOptions): Promise<void> {
-    await this.#calls.post(replies.nothingSchema, "/sandlot/wait/port", { port, timeoutMs }, signal);
+    await this.#calls.post(replies.nothingSchema, "/sandlot/wait/port", { port, timeoutMs }, signal, timeoutMs);
   }
 }

@@ -2,17 +2,21 @@
  * The persistent shells of a sandbox, through its daemon.
  */
 
-import type {
-  SandboxSessions,
-  SessionExecOptions,
-  SessionExecResult,
-  SessionInfo,
-  SessionOptions,
+import {
+  SANDBOX_LIMITS,
+  type SandboxSessions,
+  type SessionExecOptions,
+  type SessionExecResult,
+  type SessionInfo,
+  type SessionOptions,
 } from "@sandlot/contract";
 import type { Calls } from "./calls.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
+
+/** A command waits for those before it in its session. Longer than this nobody does. */
+const TURN_MS = 3_600_000;
 
 export class DaemonSessions implements SandboxSessions {
   readonly #calls: Calls;
@@ -30,8 +34,9 @@ export class DaemonSessions implements SandboxSessions {
   async exec(sessionId: string, command: string, options: SessionExecOptions = {}): Promise<SessionExecResult> {
     const { stdin, timeoutMs, signal } = options;
     const startedAt = this.#calls.world.monotonicMs();
+    const waitsMs = timeoutMs === 0 ? 0 : (timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs) + TURN_MS;
     const body = encodeCall({ sessionId, command, timeoutMs, hasStdin: stdin !== undefined }, stdin);
-    const call = { method: "POST", path: "/sandlot/sessions/exec", body, ...(signal && { signal }) } as const;
+    const call = { method: "POST", path: "/sandlot/sessions/exec", body, waitsMs, ...(signal && { signal }) } as const;
     try {
       return await this.#calls.raw((wire) => wire.ask(replies.sessionExecResultSchema, call));
     } catch (error) {

@@ -1,19 +1,29 @@
 /**
  * One connection to a terminal: a WebSocket to the daemon, as the contract's `Terminal`.
  *
- * Invariant: output counts as read when its reader asks for the next piece. Until then the daemon sends no more than a
- * window ahead, and holds the terminal's programs back beyond that.
+ * Invariants
+ * - Output counts as read when its reader asks for the next piece. Until then the daemon sends no more than a window ahead,
+ *   and holds the terminal's programs back beyond that. The connection of a daemon that sends more is ended.
+ * - Nothing that a daemon sends is thrown where it arrives: it ends this connection, and its reader gets the error.
+ * - Neither what came nor what waits to be sent grows without limit.
  */
 
-import type { Terminal, TerminalOutput } from "@sandlot/contract";
+import { SandlotError, TERMINAL_WINDOW_BYTES, type Terminal, type TerminalOutput } from "@sandlot/contract";
 import type { RawData, WebSocket } from "ws";
+import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import { ConnectionLost } from "./connections.ts";
 import { encode } from "./encoding.ts";
-import { errorOf, parseReply, terminalNoticeSchema } from "./replies.ts";
+import { badResponse, errorOf, parseShort, terminalNoticeSchema } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
 /** A reader is told of progress this often at most; a fraction of the window, so that output never stops for it. */
 const ACKNOWLEDGE_BYTES = 32 * 1024;
+/** What a daemon sends beyond the window at most: its last message may begin just before the window's end. */
+const WAITING_MAX_BYTES = TERMINAL_WINDOW_BYTES + STREAM_LIMITS.terminalMessageMaxBytes;
+/** Only after a gap does a small piece wait by itself. */
+const WAITING_MAX = 1_024;
+/** Pieces up to this size are joined while they wait: each by itself costs more than its bytes. */
+const JOINED_MAX_BYTES = 16 * 1024;
 
 export async function connectTerminal(
   wire: Wire,
@@ -21,7 +31,7 @@ export async function connectTerminal(
   fromOffset: number | undefined,
 ): Promise<Terminal> {
   const socket = await openSocket(wire, { terminalId, fromOffset });
-  return new DaemonTerminal(socket, terminalId);
+  return new DaemonTerminal(socket, terminalId, wire.target.sandboxId);
 }
 
 async function openSocket(
@@ -30,51 +40,74 @@ async function openSocket(
 ): Promise<WebSocket> {
   const { WebSocket } = await import("ws");
   const { url, headers, createConnection } = wire.upgrade("/sandlot/terminals/attach", query);
-  const socket = new WebSocket(url, { headers, createConnection, perMessageDeflate: false });
-  return new Promise((resolve, reject) => {
-    socket.on("error", (error) => reject(new ConnectionLost(error.message, { cause: error })));
-    // Held until somebody listens: the first frames may come with the answer.
-    socket.once("open", () => {
-      socket.pause();
-      resolve(socket);
-    });
-    socket.once("unexpected-response", (request, response) => {
-      const parts: Buffer[] = [];
-      response.on("data", (part: Buffer) => parts.push(part));
-      response.on("close", () => {
-        request.destroy();
-        reject(errorOf(response.statusCode ?? 0, Buffer.concat(parts)));
+  const { terminalMessageMaxBytes: maxPayload, upgradeMs, refusalMaxBytes } = STREAM_LIMITS;
+  // Our daemon sends no pings; answers to those of another would wait here for as long as it reads nothing.
+  const options = { headers, createConnection, perMessageDeflate: false, maxPayload, autoPong: false };
+  const socket = new WebSocket(url, options);
+  let timer = { cancel: () => {} };
+  try {
+    return await new Promise((resolve, reject) => {
+      timer = wire.timer(upgradeMs, () => {
+        reject(new ConnectionLost(`the daemon did not answer within ${upgradeMs} ms`, { hadBegun: true }));
+        socket.terminate();
+      });
+      socket.on("error", (error) => reject(new ConnectionLost(error.message, { cause: error })));
+      socket.once("close", () => reject(new ConnectionLost("the daemon ended the connection")));
+      // Held until somebody listens: the first frames may come with the answer.
+      socket.once("open", () => {
+        socket.pause();
+        resolve(socket);
+      });
+      socket.once("unexpected-response", (request, response) => {
+        const parts: Buffer[] = [];
+        let size = 0;
+        response.on("data", (part: Buffer) => {
+          size += part.length;
+          if (size <= refusalMaxBytes) parts.push(part);
+          else request.destroy();
+        });
+        response.on("error", () => {});
+        response.on("close", () => {
+          request.destroy();
+          reject(errorOf(response.statusCode ?? 0, Buffer.concat(parts)));
+        });
       });
     });
-  });
+  } finally {
+    timer.cancel();
+  }
 }
 
 class DaemonTerminal implements Terminal {
   readonly terminalId: string;
   readonly ended: Terminal["ended"];
   readonly output: AsyncIterable<TerminalOutput>;
+  readonly #sandboxId: string;
   readonly #socket: WebSocket;
   readonly #waiting: TerminalOutput[] = [];
+  #waitingBytes = 0;
   #offset = 0;
   #dropped = 0;
   #acknowledged = 0;
   #isOver = false;
+  #failure: SandlotError | null = null;
   #wake: () => void = () => {};
 
-  constructor(socket: WebSocket, terminalId: string) {
+  constructor(socket: WebSocket, terminalId: string, sandboxId: string) {
     this.#socket = socket;
     this.terminalId = terminalId;
+    this.#sandboxId = sandboxId;
     this.output = { [Symbol.asyncIterator]: () => this.#read() };
     this.ended = this.#listen();
     socket.resume();
   }
 
   write(content: string | Uint8Array): void {
-    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(encode(content), { binary: true });
+    this.#send(encode(content), true);
   }
 
   resize(columns: number, rows: number): void {
-    this.#tell({ type: "resize", columns, rows });
+    this.#send(JSON.stringify({ type: "resize", columns, rows }), false);
   }
 
   async detach(): Promise<void> {
@@ -88,24 +121,46 @@ class DaemonTerminal implements Terminal {
     return new Promise((resolve) => {
       let end: Awaited<Terminal["ended"]> = null;
       this.#socket.on("message", (data, isBinary) => {
-        if (isBinary) return this.#received(bytesOf(data));
-        const notice = parseReply(terminalNoticeSchema, bytesOf(data));
-        if (notice.type === "exit") end = { exitCode: notice.exitCode, signal: notice.signal };
-        else {
-          this.#dropped += notice.droppedBytes;
-          this.#offset = notice.offset;
+        if (this.#failure !== null) return;
+        try {
+          end = this.#take(bytesOf(data), isBinary) ?? end;
+        } catch (error) {
+          this.#fail(error instanceof SandlotError ? error : badResponse(String(error)));
         }
       });
+      // A frame that is none, or one that is too long.
+      this.#socket.on("error", (error) =>
+        this.#fail(badResponse(`its terminal sent a broken frame: ${error.message}`)),
+      );
       this.#socket.on("close", () => {
         this.#isOver = true;
         this.#wake();
-        resolve(end);
+        resolve(this.#failure === null ? end : null);
       });
     });
   }
 
+  #take(bytes: Buffer, isBinary: boolean): Awaited<Terminal["ended"]> {
+    if (isBinary) {
+      this.#received(bytes);
+      return null;
+    }
+    const notice = parseShort(terminalNoticeSchema, bytes);
+    if (notice.type === "exit") return { exitCode: notice.exitCode, signal: notice.signal };
+    this.#dropped += notice.droppedBytes;
+    this.#offset = notice.offset;
+    return null;
+  }
+
   #received(bytes: Buffer): void {
-    this.#waiting.push({ offset: this.#offset, droppedBytes: this.#dropped, bytes });
+    this.#waitingBytes += bytes.length;
+    if (this.#waitingBytes > WAITING_MAX_BYTES || this.#waiting.length >= WAITING_MAX || bytes.length === 0)
+      throw badResponse("its terminal sent more than it may without being read");
+    const last = this.#waiting.at(-1);
+    const isNext = last !== undefined && this.#dropped === 0 && last.offset + last.bytes.length === this.#offset;
+    if (isNext && last.bytes.length + bytes.length <= JOINED_MAX_BYTES)
+      this.#waiting[this.#waiting.length - 1] = { ...last, bytes: Buffer.concat([last.bytes, bytes]) };
+    else this.#waiting.push({ offset: this.#offset, droppedBytes: this.#dropped, bytes });
     this.#offset += bytes.length;
     this.#dropped = 0;
     this.#wake();
@@ -116,8 +171,10 @@ class DaemonTerminal implements Terminal {
       const piece = this.#waiting.shift();
       if (piece !== undefined) {
         yield piece;
+        this.#waitingBytes -= piece.bytes.length;
         this.#acknowledge(piece.offset + piece.bytes.length);
-      } else if (this.#isOver) return;
+      } else if (this.#failure !== null) throw this.#failure;
+      else if (this.#isOver) return;
       else
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
@@ -128,11 +185,24 @@ class DaemonTerminal implements Terminal {
   #acknowledge(offset: number): void {
     if (this.#waiting.length > 0 && offset - this.#acknowledged < ACKNOWLEDGE_BYTES) return;
     this.#acknowledged = offset;
-    this.#tell({ type: "ack", offset });
+    this.#send(JSON.stringify({ type: "ack", offset }), false);
   }
 
-  #tell(request: object): void {
-    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(request));
+  /** Ends the connection, once. Whoever reads gets the error behind what has come. */
+  #fail(error: SandlotError): void {
+    this.#failure ??= error;
+    this.#socket.terminate();
+    this.#wake();
+  }
+
+  #send(content: string | Uint8Array, binary: boolean): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    // One long text is taken; what comes behind it waits no longer than this.
+    if (this.#socket.bufferedAmount <= STREAM_LIMITS.terminalUnsentMaxBytes) this.#socket.send(content, { binary });
+    else {
+      const problem = "its terminal takes no input";
+      this.#fail(new SandlotError("sandbox_unreachable", { sandboxId: this.#sandboxId, problem, retryAfterMs: 1_000 }));
+    }
   }
 }
 

@@ -1,47 +1,119 @@
 /**
  * The frames of a followed exec, as a reader gets them.
  *
- * Invariant: for each stream, the pieces of output and the gaps cover every byte once, in order.
+ * Invariants
+ * - For each stream, the pieces of output and the gaps cover every byte once, in order. What does not is an error.
+ * - Of a frame that is not complete no more is held than the frame may have, however small the pieces are that it comes in.
  */
 
-import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, SandlotError } from "@sandlot/contract";
-import { followEndSchema, parseReply } from "./replies.ts";
+import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, type SandlotError } from "@sandlot/contract";
+import { STREAM_LIMITS } from "../untrusted/limits.ts";
+import type { UnitGuard } from "../untrusted/units.ts";
+import { badResponse, followEndSchema, parseShort } from "./replies.ts";
 
 export interface Offsets {
   stdout: number;
   stderr: number;
 }
 
-/** No honest frame is longer. */
-const PAYLOAD_MAX_BYTES = 1024 * 1024;
-
 /** Reads frames until the end, and keeps `offsets` at what was delivered. */
-export async function* readFrames(chunks: AsyncIterable<Buffer>, offsets: Offsets): AsyncGenerator<FollowEvent> {
-  let held: Buffer = Buffer.alloc(0);
-  for await (const chunk of chunks) {
-    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
-    while (held.length >= FRAME_HEADER_BYTES) {
-      const length = held.readUInt32BE(9);
-      if (length > PAYLOAD_MAX_BYTES) throw new SandlotError("internal", { problem: "the daemon sent a broken frame" });
-      if (held.length < FRAME_HEADER_BYTES + length) break;
-      const payload = held.subarray(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + length);
-      const event = eventOf(held.readUInt8(0), Number(held.readBigUInt64BE(1)), payload, offsets);
-      held = held.subarray(FRAME_HEADER_BYTES + length);
-      yield event;
-      if (event.type === "end") return;
+export async function* readFrames(
+  chunks: AsyncIterable<Buffer>,
+  offsets: Offsets,
+  guard: UnitGuard,
+): AsyncGenerator<FollowEvent> {
+  const frames = new Frames();
+  try {
+    for await (const chunk of chunks) {
+      frames.add(chunk);
+      for (let frame = frames.next(); frame !== null; frame = frames.next()) {
+        const event = eventOf(frame, offsets);
+        yield event;
+        if (event.type === "end") return;
+        await guard.passed();
+      }
+      guard.waits(frames.hasPart);
     }
+  } finally {
+    guard.stop();
   }
 }
 
-function eventOf(type: number, offset: number, payload: Buffer, offsets: Offsets): FollowEvent {
-  if (type === FRAME.end) return { type: "end", end: parseReply(followEndSchema, payload) };
-  const stream = type === FRAME.stdout || type === FRAME.stdoutGap ? "stdout" : "stderr";
-  const fromOffset = offsets[stream];
-  if (type === FRAME.stdoutGap || type === FRAME.stderrGap) {
-    offsets[stream] = offset;
-    return { type: "gap", stream, fromOffset, toOffset: offset };
+/** Frames out of pieces. */
+class Frames {
+  /** What has come and is not part of `#partial`. */
+  #rest: Buffer = Buffer.alloc(0);
+  /** A frame whose length is known, as far as it has come. */
+  #partial: { readonly bytes: Buffer; filled: number } | null = null;
+
+  get hasPart(): boolean {
+    return this.#rest.length > 0 || this.#partial !== null;
   }
+
+  add(chunk: Buffer): void {
+    // What is left over is shorter than a header.
+    this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+  }
+
+  /** The next that is complete, with its header. */
+  next(): Buffer | null {
+    if (this.#partial === null) {
+      if (this.#rest.length < FRAME_HEADER_BYTES) return null;
+      const length = this.#rest.readUInt32BE(9);
+      if (length > STREAM_LIMITS.frameMaxBytes) throw broken();
+      const whole = FRAME_HEADER_BYTES + length;
+      if (this.#rest.length >= whole) return this.#cut(whole);
+      this.#partial = { bytes: Buffer.allocUnsafeSlow(whole), filled: 0 };
+    }
+    const { bytes, filled } = this.#partial;
+    const part = this.#cut(Math.min(bytes.length - filled, this.#rest.length));
+    part.copy(bytes, filled);
+    this.#partial.filled += part.length;
+    if (this.#partial.filled < bytes.length) return null;
+    this.#partial = null;
+    return bytes;
+  }
+
+  #cut(length: number): Buffer {
+    const part = this.#rest.subarray(0, length);
+    this.#rest = this.#rest.subarray(length);
+    return part;
+  }
+}
+
+function eventOf(frame: Buffer, offsets: Offsets): FollowEvent {
+  const type = frame.readUInt8(0);
+  const offset = Number(frame.readBigUInt64BE(1));
+  const payload = frame.subarray(FRAME_HEADER_BYTES);
+  switch (type) {
+    case FRAME.end:
+      return { type: "end", end: parseShort(followEndSchema, payload) };
+    case FRAME.stdout:
+      return outputOf("stdout", offset, payload, offsets);
+    case FRAME.stderr:
+      return outputOf("stderr", offset, payload, offsets);
+    case FRAME.stdoutGap:
+      return gapOf("stdout", offset, payload, offsets);
+    case FRAME.stderrGap:
+      return gapOf("stderr", offset, payload, offsets);
+    default:
+      throw broken();
+  }
+}
+
+function outputOf(stream: keyof Offsets, offset: number, payload: Buffer, offsets: Offsets): FollowEvent {
+  if (offset !== offsets[stream] || payload.length === 0) throw broken();
   offsets[stream] = offset + payload.length;
-  const bytes = new Uint8Array(payload.buffer, payload.byteOffset, payload.length);
-  return { type: "output", stream, offset, bytes };
+  return { type: "output", stream, offset, bytes: new Uint8Array(payload.buffer, payload.byteOffset, payload.length) };
+}
+
+function gapOf(stream: keyof Offsets, toOffset: number, payload: Buffer, offsets: Offsets): FollowEvent {
+  const fromOffset = offsets[stream];
+  if (!Number.isSafeInteger(toOffset) || toOffset <= fromOffset || payload.length > 0) throw broken();
+  offsets[stream] = toOffset;
+  return { type: "gap", stream, fromOffset, toOffset };
+}
+
+function broken(): SandlotError {
+  return badResponse("its daemon sent a broken frame");
 }

@@ -5,9 +5,10 @@
  * daemon's HTTP server.
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { readShortJson } from "../untrusted/json.ts";
+import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import { ConnectionLost, type Engaged } from "./connections.ts";
-import { holdGreetingSchema } from "./replies.ts";
+import { badResponse, holdGreetingSchema } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
 export interface Hold {
@@ -23,14 +24,16 @@ export interface Hold {
 }
 
 const GREETING_MAX_BYTES = 4_096;
+/** Behind its greeting a daemon is silent. The connection of one that is not is ended, before reading it costs anything. */
+const CHATTER_MAX_BYTES = 64 * 1024;
 
 export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
   const call = { method: "GET", path: "/sandlot/hold", repeatable: true, ...(signal && { signal }) } as const;
-  return holdBy(await wire.engage(call), wire.target.generation, signal);
+  return holdBy(wire, await wire.engage(call), wire.target.generation, signal);
 }
 
 /** The hold that an answer is: it greets, and does not end. Whatever goes wrong until it has greeted ends it. */
-export async function holdBy(engaged: Engaged, generation: number, signal?: AbortSignal): Promise<Hold> {
+export async function holdBy(wire: Wire, engaged: Engaged, generation: number, signal?: AbortSignal): Promise<Hold> {
   const { socket } = engaged;
   let ended: ReturnType<Hold["ended"]> = "no";
   const closed = new Promise<void>((resolve) => {
@@ -40,11 +43,12 @@ export async function holdBy(engaged: Engaged, generation: number, signal?: Abor
     });
   });
   socket.on("error", () => {});
-  const greeting = await firstLine(engaged, signal);
+  const timer = wire.timer(STREAM_LIMITS.unitMs, () => socket.destroy());
+  const greeting = await firstLine(engaged, signal).finally(() => timer.cancel());
   const parsed = holdGreetingSchema.safeParse(greeting);
   if (!parsed.success || parsed.data.generation !== generation) {
     socket.destroy();
-    throw new SandlotError("internal", { problem: "the daemon greeted with something else than its generation" });
+    throw badResponse("its daemon greeted with something else than its generation");
   }
   const close = (): void => {
     if (ended === "no") ended = "here";
@@ -59,14 +63,17 @@ function firstLine({ socket, first, headers }: Engaged, signal: AbortSignal | un
   return new Promise((resolve, reject) => {
     let text = "";
     let hasGreeted = false;
+    let chatterBytes = 0;
     const onData = (piece: Buffer): void => {
+      if (hasGreeted) chatterBytes += piece.length;
+      if (chatterBytes > CHATTER_MAX_BYTES) return void socket.destroy();
       const part = chunks === null ? piece.toString("latin1") : chunks.take(piece);
       if (!hasGreeted) text += part;
       if (chunks?.hasEnded === true) socket.destroy();
       if (hasGreeted || (!text.includes("\n") && text.length < GREETING_MAX_BYTES)) return;
       hasGreeted = true;
       stopWaiting();
-      resolve(tryJson(Buffer.from(text.split("\n", 1)[0] ?? "", "latin1").toString("utf8")));
+      resolve(readShortJson(Buffer.from(text.split("\n", 1)[0] ?? "", "latin1")));
     };
     const onClose = (): void => {
       stopWaiting();
@@ -132,13 +139,5 @@ class Chunks {
     }
     this.#left = Number.parseInt(CHUNK_SIZE_PATTERN.exec(line)?.[1] ?? "0", 16);
     this.hasEnded = this.#left === 0;
-  }
-}
-
-function tryJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

@@ -3,6 +3,7 @@
  */
 
 import { type ReadyLine, SandlotError } from "@sandlot/contract";
+import { readShortJson } from "../untrusted/json.ts";
 import { readyLineSchema } from "./replies.ts";
 
 const LINE_MAX_BYTES = 4_096;
@@ -21,7 +22,7 @@ export function readReadyLine(source: NodeJS.ReadableStream, signal?: AbortSigna
     const onData = (chunk: Buffer | string): void => {
       text += chunk.toString();
       const end = text.indexOf("\n");
-      if (end >= 0) finish(() => settleLine(text.slice(0, end), resolve, reject));
+      if (end >= 0 && end <= LINE_MAX_BYTES) finish(() => settleLine(text.slice(0, end), resolve, reject));
       else if (text.length > LINE_MAX_BYTES) finish(() => reject(broken()));
     };
     const onEnd = (): void => finish(() => reject(broken()));
@@ -37,7 +38,7 @@ export function readReadyLine(source: NodeJS.ReadableStream, signal?: AbortSigna
 
 function settleLine(line: string, resolve: (ready: ReadyLine) => void, reject: (error: unknown) => void): void {
   try {
-    resolve(readyLineSchema.parse(JSON.parse(line)));
+    resolve(readyLineSchema.parse(readShortJson(Buffer.from(line))));
   } catch {
     reject(broken());
   }

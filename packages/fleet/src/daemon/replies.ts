@@ -3,8 +3,16 @@
  * everything that comes from outside.
  */
 
-import { type ErrorCode, type ErrorDetails, errorBodySchema, execResultSchema, SandlotError } from "@sandlot/contract";
+import {
+  DAEMON_ERROR_CODES,
+  type ErrorCode,
+  type ErrorDetails,
+  errorBodySchema,
+  execResultSchema,
+  SandlotError,
+} from "@sandlot/contract";
 import { z } from "zod";
+import { checked, readJson, readShortJson } from "../untrusted/json.ts";
 
 export const fileStatSchema = z.object({
   path: z.string(),
@@ -38,10 +46,15 @@ export const spawnedExecSchema = z.object({ execId: z.string(), pid: z.int().nul
 
 export const foundSchema = z.object({ found: z.boolean() });
 
+/** In one look: a schema of a list explains each of its wrong entries. */
+function isCommand(value: unknown): boolean {
+  return typeof value === "string" || (Array.isArray(value) && value.every((part) => typeof part === "string"));
+}
+
 export const execsSchema = z.array(
   z.object({
     execId: z.string(),
-    command: z.union([z.string(), z.array(z.string())]),
+    command: z.custom<string | readonly string[]>(isCommand),
     status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
     exitCode: z.int().nullable(),
     pid: z.int().nullable(),
@@ -65,7 +78,7 @@ export const sessionExecResultSchema = execResultSchema.extend({ cwd: z.string()
 
 export const terminalInfoSchema = z.object({
   terminalId: z.string(),
-  command: z.array(z.string()),
+  command: z.custom<readonly string[]>((value) => typeof value !== "string" && isCommand(value)),
   columns: z.int(),
   rows: z.int(),
   createdAt: z.number(),
@@ -75,7 +88,7 @@ export const terminalInfoSchema = z.object({
 export const terminalsSchema = z.array(terminalInfoSchema);
 
 export const terminalNoticeSchema = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("position"), offset: z.int(), droppedBytes: z.int() }),
+  z.object({ type: z.literal("position"), offset: z.int().nonnegative(), droppedBytes: z.int().nonnegative() }),
   z.object({ type: z.literal("exit"), exitCode: z.int().nullable(), signal: z.string().nullable() }),
 ]);
 
@@ -133,29 +146,56 @@ export const usageSchema = z.object({
 
 /** The error that a daemon has sent. Its sentence is made here, from the code and the facts. */
 export function errorOf(status: number, body: Buffer): SandlotError {
-  const parsed = errorBodySchema.safeParse(tryJson(body));
-  if (!parsed.success)
-    return new SandlotError("internal", { problem: `the daemon answered ${status} without an error` });
-  const { code, details } = parsed.data.error;
-  return new SandlotError(code, details as unknown as ErrorDetails[ErrorCode]);
+  const parsed = errorBodySchema.safeParse(readShortJson(body));
+  const error = parsed.success ? errorWith(parsed.data.error.code, parsed.data.error.details) : null;
+  return error ?? badResponse(`its daemon answered ${status} without an error`);
 }
 
 /** The error in an answer that has no status; `null` when there is none. */
 export function thrownError(body: Buffer): SandlotError | null {
-  const content = tryJson(body);
+  const content = readShortJson(body);
   return typeof content === "object" && content !== null && "error" in content ? errorOf(0, body) : null;
 }
 
-export function parseReply<T>(schema: z.ZodType<T>, body: Buffer): T {
-  const parsed = schema.safeParse(tryJson(body));
-  if (parsed.success) return parsed.data;
-  throw new SandlotError("internal", { problem: "the daemon sent an answer that it should not" });
+/** An answer, by its schema. */
+export async function parseReply<T>(schema: z.ZodType<T>, body: Buffer, maxValues: number): Promise<T> {
+  const parsed = await checked(schema, await readJson(body, maxValues));
+  if (parsed !== undefined) return parsed;
+  throw badResponse("its daemon sent something else than what was asked for");
 }
 
-function tryJson(body: Buffer): unknown {
+/** The same for a line or a frame. */
+export function parseShort<T>(schema: z.ZodType<T>, body: Buffer): T {
+  const parsed = schema.safeParse(readShortJson(body));
+  if (parsed.success) return parsed.data;
+  throw badResponse("its daemon sent something else than what was asked for");
+}
+
+export function badResponse(problem: string): SandlotError {
+  return new SandlotError("bad_sandbox_response", { problem });
+}
+
+/** A text in an error of a daemon: a path with something to spare. */
+const FACT_MAX_CHARS = 8_192;
+/** A caller who is told to wait for longer would not come again. */
+const RETRY_AFTER_MAX_MS = 60_000;
+
+/** `null` for a code that is not a daemon's to send, and for facts that its sentence cannot be made from. */
+function errorWith(code: ErrorCode, given: Readonly<Record<string, unknown>>): SandlotError | null {
+  if (!DAEMON_ERROR_CODES.has(code)) return null;
+  const details: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value === "string") details[name] = value.slice(0, FACT_MAX_CHARS);
+    else if (value === null || typeof value === "number" || typeof value === "boolean") details[name] = value;
+  }
+  if ("retryAfterMs" in details) {
+    const { retryAfterMs } = details;
+    if (typeof retryAfterMs !== "number" || !(retryAfterMs >= 0)) return null;
+    details.retryAfterMs = Math.min(retryAfterMs, RETRY_AFTER_MAX_MS);
+  }
   try {
-    return JSON.parse(body.toString("utf8"));
+    return new SandlotError(code, details as unknown as ErrorDetails[ErrorCode]);
   } catch {
-    return undefined;
+    return null;
   }
 }

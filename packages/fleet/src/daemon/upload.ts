@@ -4,20 +4,19 @@
  */
 
 import type { Duplex } from "node:stream";
+import { DAEMON_LIMITS, type DaemonPath, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { ConnectionLost } from "./connections.ts";
-import { nothingSchema, parseReply, thrownError } from "./replies.ts";
+import { nothingSchema, parseShort, thrownError } from "./replies.ts";
 import type { Call, Wire } from "./wire.ts";
 
 const HEADER_BYTES = 4;
 /** How much may wait here for the daemon. */
 const WAITING_MAX_BYTES = 1024 * 1024;
-/** A refusal is short. */
-const ANSWER_MAX_BYTES = 64 * 1024;
 
 /** Rejects with the daemon's error, with what the content has thrown, or with `ConnectionLost`. */
 export async function upload(
   wire: Wire,
-  path: string,
+  path: DaemonPath,
   query: Call["query"],
   content: AsyncIterable<Uint8Array>,
 ): Promise<void> {
@@ -25,17 +24,18 @@ export async function upload(
   const answer = answerOf(socket);
   try {
     // Whoever is refused does not send the rest; content that fails is not waited for either.
-    const body = await Promise.race([answer, send(socket, content).then(() => answer)]);
+    const sent = send(wire, socket, content).then(() => inTime(wire, socket, answerMs(path), answer));
+    const body = await Promise.race([answer, sent]);
     const refusal = thrownError(body);
     if (refusal !== null) throw refusal;
-    parseReply(nothingSchema, body);
+    parseShort(nothingSchema, body);
   } finally {
     socket.destroy();
   }
 }
 
 /** Stops when the other side has closed the connection; what it has answered says why. */
-async function send(socket: Duplex, content: AsyncIterable<Uint8Array>): Promise<void> {
+async function send(wire: Wire, socket: Duplex, content: AsyncIterable<Uint8Array>): Promise<void> {
   for await (const chunk of content) {
     if (socket.destroyed || socket.readableEnded) return;
     if (chunk.length === 0) continue;
@@ -43,9 +43,24 @@ async function send(socket: Duplex, content: AsyncIterable<Uint8Array>): Promise
     socket.write(header(chunk.length));
     socket.write(chunk);
     socket.uncork();
-    if (socket.writableLength > WAITING_MAX_BYTES) await drained(socket);
+    if (socket.writableLength > WAITING_MAX_BYTES) await inTime(wire, socket, STREAM_LIMITS.unsentMs, drained(socket));
   }
   socket.write(header(0));
+}
+
+/** What takes longer ends the connection, and that ends whatever waits for it. */
+async function inTime<T>(wire: Wire, socket: Duplex, deadlineMs: number, work: Promise<T>): Promise<T> {
+  const late = () => socket.destroy(new Error(`the daemon did not take or answer it within ${deadlineMs} ms`));
+  const timer = wire.timer(deadlineMs, late);
+  try {
+    return await work;
+  } finally {
+    timer.cancel();
+  }
+}
+
+function answerMs(path: DaemonPath): number {
+  return DAEMON_LIMITS[path].firstByteMs ?? STREAM_LIMITS.unsentMs;
 }
 
 function header(length: number): Buffer {
@@ -71,7 +86,8 @@ function answerOf(socket: Duplex): Promise<Buffer> {
     let problem = "the daemon ended before it had answered";
     socket.on("data", (part: Buffer) => {
       size += part.length;
-      if (size <= ANSWER_MAX_BYTES) parts.push(part);
+      if (size <= STREAM_LIMITS.refusalMaxBytes) parts.push(part);
+      else socket.destroy();
     });
     socket.on("error", (error) => {
       problem = error.message;

@@ -3,13 +3,17 @@
  *
  * The daemon never closes a connection for being idle. So a connection that breaks means that one side has ended, or
  * that the network has: which of both is the caller's to find out (`ConnectionLost`).
+ *
+ * Invariant: every question has an entry in `DAEMON_LIMITS`. What is longer, or comes later, ends its connection.
  */
 
-import { type IncomingMessage, type RequestOptions, request } from "node:http";
+import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from "node:http";
 import { connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
+import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
+import type { Timer } from "../world/world.ts";
 import { ConnectionLost, Connections, type DaemonAddress, type Engaged, lost, type Question } from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
 
@@ -24,17 +28,18 @@ export interface DaemonTarget {
 
 export interface Call {
   readonly method: "GET" | "POST" | "PUT";
-  readonly path: string;
+  readonly path: DaemonPath;
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: Uint8Array;
   readonly signal?: AbortSignal;
+  /** How long the daemon was asked to wait before it answers, where `DAEMON_LIMITS` leaves that to the caller. */
+  readonly waitsMs?: number;
   /** Of `engage`. Asked twice it means the same: so it is, once, when a kept connection turns out to have ended. */
   readonly repeatable?: boolean;
 }
 
-/** Two full rings of output, each byte escaped, and something to spare. No honest answer is longer. */
-const REPLY_MAX_BYTES = 160 * 1024 * 1024;
-const REFUSAL_MAX_BYTES = 1024 * 1024;
+/** As long as one timer can wait. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
 const CRLF = "\r\n";
 
 export class Wire {
@@ -70,18 +75,19 @@ export class Wire {
 
   /** A question with a JSON answer. */
   async ask<T>(schema: z.ZodType<T>, call: Call): Promise<T> {
-    return parseReply(schema, await this.bytes(call));
+    return parseReply(schema, await this.bytes(call), limitOf(call).maxValues);
   }
 
   /** A JSON question with a JSON answer. */
-  post<T>(schema: z.ZodType<T>, path: string, fields: unknown, signal?: AbortSignal): Promise<T> {
+  post<T>(schema: z.ZodType<T>, path: DaemonPath, fields: object, signal?: AbortSignal, waitsMs?: number): Promise<T> {
     const body = Buffer.from(JSON.stringify(fields));
-    return this.ask(schema, { method: "POST", path, body, ...(signal && { signal }) });
+    const more = { ...(signal && { signal }), ...(waitsMs !== undefined && { waitsMs }) };
+    return this.ask(schema, { method: "POST", path, body, ...more });
   }
 
   /** A question whose answer is taken whole. */
-  async bytes(call: Call, maxBytes = REPLY_MAX_BYTES): Promise<Buffer> {
-    const question = this.#question(call, maxBytes);
+  async bytes(call: Call): Promise<Buffer> {
+    const question = this.#question(call);
     const answer = await this.#connections.ask(this.target.address, question);
     if (answer.status === 200) return answer.body;
     throw errorOf(answer.status, answer.body);
@@ -90,7 +96,7 @@ export class Wire {
   /** A question whose answer does not end. An error answer is thrown. */
   async engage(call: Call): Promise<Engaged> {
     const { address } = this.target;
-    const question = this.#question(call, REFUSAL_MAX_BYTES);
+    const question = this.#question(call);
     const answer = await this.#connections.engage(address, question).catch((error: unknown) => {
       if (call.repeatable !== true || !(error instanceof ConnectionLost && error.metClosedLine)) throw error;
       return this.#connections.engage(address, { ...question, onNewLine: true });
@@ -104,11 +110,11 @@ export class Wire {
     const response = await this.#send(call);
     const status = response.statusCode ?? 0;
     if (status === 200) return response;
-    throw errorOf(status, await collect(response));
+    throw errorOf(status, await this.#collect(response));
   }
 
   /** What a connection that becomes something else than HTTP begins with. */
-  upgrade(path: string, query: Call["query"]) {
+  upgrade(path: DaemonPath, query: Call["query"]) {
     const { address } = this.target;
     return {
       url: `ws://sandbox${path}${search(query)}`,
@@ -123,39 +129,45 @@ export class Wire {
   }
 
   /** A connection of its own that becomes something else than HTTP. */
-  takeOver(path: string, query: Call["query"], signal?: AbortSignal): Promise<Duplex> {
+  takeOver(path: DaemonPath, query: Call["query"], signal?: AbortSignal): Promise<Duplex> {
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const headers = { ...this.#where.headers, connection: "Upgrade", upgrade: TUNNEL_PROTOCOL };
       const target = { path: path + search(query), headers };
       const outgoing = request({ ...this.#where, agent: false, method: "GET", ...target });
-      const onAbort = () => {
-        outgoing.destroy();
-        reject(signal?.reason);
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
+      const settled = this.#bound(outgoing, STREAM_LIMITS.upgradeMs, signal, reject);
       outgoing.once("upgrade", (_response, socket, head) => {
+        settled();
+        // Whoever has it now listens for itself; an error between harms nothing.
+        socket.on("error", () => {});
         if (head.length > 0) socket.unshift(head);
         resolve(socket);
       });
       outgoing.once("response", (response) => {
-        collect(response).then((body) => reject(errorOf(response.statusCode ?? 0, body)), reject);
+        settled();
+        this.#collect(response).then((body) => reject(errorOf(response.statusCode ?? 0, body)), reject);
       });
-      outgoing.once("error", (error) => reject(lost(error)));
       outgoing.end();
     });
+  }
+
+  /** Deadlines of what is read from this daemon. */
+  timer(delayMs: number, fire: () => void): Timer {
+    return this.#connections.timer(delayMs, fire);
   }
 
   close(): void {
     this.#connections.destroy();
   }
 
-  #question({ method, path, query, body, signal }: Call, answerMaxBytes: number): Question {
+  #question(call: Call): Question {
+    const { method, path, query, body, signal } = call;
+    const { maxBytes: answerMaxBytes, firstByteMs, bodyMs } = limitOf(call);
+    const { refusalMaxBytes } = STREAM_LIMITS;
     signal?.throwIfAborted();
     const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;
     const head = `${method} ${path}${search(query)} HTTP/1.1${CRLF}${this.#head}${length}${CRLF}`;
-    return { head, body, answerMaxBytes, signal };
+    return { head, body, answerMaxBytes, refusalMaxBytes, firstByteMs, bodyMs, signal };
   }
 
   #send(call: Call): Promise<IncomingMessage> {
@@ -165,33 +177,70 @@ export class Wire {
       const length = body === undefined ? {} : { "content-length": body.length };
       const headers = { ...this.#where.headers, ...length };
       const outgoing = request({ ...this.#where, method, path: path + search(query), headers });
-      const onAbort = () => {
-        outgoing.destroy();
-        reject(signal?.reason);
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
-      outgoing.once("response", resolve);
-      outgoing.once("error", (error) => reject(lost(error)));
+      const settled = this.#bound(outgoing, limitOf(call).firstByteMs, signal, reject);
+      outgoing.once("response", (response) => {
+        settled();
+        // An error after the last reader has gone is no reader's any more.
+        response.on("error", () => {});
+        resolve(response);
+      });
       outgoing.end(body);
+    });
+  }
+
+  /** Ends a request by its deadline or its signal, until what is returned is called. The signal ends it even then. */
+  #bound(
+    outgoing: ClientRequest,
+    deadlineMs: number | null,
+    signal: AbortSignal | undefined,
+    reject: (error: unknown) => void,
+  ): () => void {
+    const end = (error: unknown) => {
+      outgoing.destroy();
+      reject(error);
+    };
+    const onAbort = () => end(signal?.reason);
+    const late = () => end(lost(new Error(`the daemon did not answer within ${deadlineMs} ms`), { hadBegun: true }));
+    const timer = deadlineMs === null ? undefined : this.timer(deadlineMs, late);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    // Our daemon has nothing to say before an answer, and could say it without end.
+    outgoing.once("information", () => end(lost(new Error("the daemon sent something else than an answer"))));
+    outgoing.once("close", () => {
+      timer?.cancel();
+      signal?.removeEventListener("abort", onAbort);
+      reject(lost(new Error("the connection ended")));
+    });
+    outgoing.on("error", (error) => reject(lost(error)));
+    return () => timer?.cancel();
+  }
+
+  /** A refusal, whole. */
+  #collect(response: IncomingMessage): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const parts: Buffer[] = [];
+      let size = 0;
+      const late = () => response.destroy(new Error("the daemon did not end its refusal in time"));
+      const timer = this.timer(STREAM_LIMITS.unitMs, late);
+      response.on("data", (chunk: Buffer) => {
+        parts.push(chunk);
+        size += chunk.length;
+        if (size > STREAM_LIMITS.refusalMaxBytes) response.destroy(new Error("the daemon's refusal has no end"));
+      });
+      response.on("end", () => resolve(Buffer.concat(parts, size)));
+      response.on("error", (error) => reject(lost(error)));
+      response.on("close", () => {
+        timer.cancel();
+        reject(lost(new Error("the answer was cut off")));
+      });
     });
   }
 }
 
-/** A refusal, whole. */
-function collect(response: IncomingMessage): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const parts: Buffer[] = [];
-    let size = 0;
-    response.on("data", (chunk: Buffer) => {
-      parts.push(chunk);
-      size += chunk.length;
-      if (size > REFUSAL_MAX_BYTES) response.destroy(new Error("the daemon's refusal has no end"));
-    });
-    response.on("end", () => resolve(Buffer.concat(parts, size)));
-    response.on("error", (error) => reject(lost(error)));
-    response.on("close", () => reject(lost(new Error("the answer was cut off"))));
-  });
+/** Where the caller decides how long an answer takes, its deadline begins where the daemon's own should have ended. */
+function limitOf({ path, waitsMs }: Call): ReplyLimit {
+  const limit: ReplyLimit = DAEMON_LIMITS[path];
+  if (limit.firstByteMs !== null || waitsMs === undefined || !(waitsMs > 0)) return limit;
+  return { ...limit, firstByteMs: Math.min(waitsMs + PATIENCE_MS, TIMER_MAX_MS) };
 }
 
 /** Ids and tokens are ours; a line break in one would make two headers of it. */

@@ -12,16 +12,23 @@ export function systemWorld(): World {
   return {
     wallMs: Date.now,
     monotonicMs: () => performance.now(),
-    timer(delayMs, fire, options) {
-      const timeout = setTimeout(fire, delayMs);
-      if (options?.background === true) timeout.unref();
-      return { cancel: () => clearTimeout(timeout) };
-    },
+    timer: systemTimer,
     random: Math.random,
     randomHex,
     identity,
     processLiveness: (other) => processLiveness(identity, other),
   };
+}
+
+export const systemTimer: World["timer"] = (delayMs, fire, options) => {
+  const timeout = setTimeout(fire, delayMs);
+  if (options?.background === true) timeout.unref();
+  return { cancel: () => clearTimeout(timeout) };
+};
+
+/** Lets everything else that waits have its turn: for work that is cut into pieces. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Drawn ahead, many ids at a time: each draw by itself is a call to the kernel. What was given out is wiped. */

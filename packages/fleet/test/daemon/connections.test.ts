@@ -135,7 +135,7 @@ describe("an answer", () => {
 
   it("that is longer than it may be is refused before it is held", async () => {
     onPiece = (_, socket) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100000000000\r\n\r\n");
-    await expect(ask()).rejects.toMatchObject({ code: "internal" });
+    await expect(ask()).rejects.toMatchObject({ code: "bad_sandbox_response" });
   });
 
   it("that nobody has asked for closes the connection", async () => {

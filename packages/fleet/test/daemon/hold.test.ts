@@ -75,7 +75,7 @@ describe("a greeting", () => {
     ["without an end", `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(5_000)}`],
   ])("%s is refused, and its connection ended", async (_, text) => {
     greeting(text);
-    await expect(openHold(wire)).rejects.toMatchObject({ code: "internal" });
+    await expect(openHold(wire)).rejects.toMatchObject({ code: "bad_sandbox_response" });
     await expect.poll(() => sockets[0]?.destroyed).toBe(true);
   });
 

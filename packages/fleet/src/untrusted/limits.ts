@@ -1,0 +1,123 @@
+/**
+ * How much a sandbox may answer, and how long that may take: one table for each kind of server inside.
+ *
+ * Code that nobody trusts runs beside the daemon and may have replaced it. So a call without an entry cannot be made
+ * (`DaemonPath`), or has the smallest limits (AIO). An answer that is too long or too late ends its connection.
+ *
+ *   maxBytes      what is held of one answer at most. Answers to calls that nobody waits for are kilobytes
+ *   maxValues     of JSON: checking a value costs a microsecond or two of the fleet's processor
+ *   firstByteMs   until an answer begins; `null` where the caller's own limit or signal decides (a command that runs)
+ *   bodyMs        from its first byte to its last, however slowly it comes
+ */
+
+import { SANDBOX_LIMITS } from "@sandlot/contract";
+
+export interface ReplyLimit {
+  readonly maxBytes: number;
+  readonly maxValues: number;
+  readonly firstByteMs: number | null;
+  readonly bodyMs: number;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** A few numbers and a path, each of its bytes escaped. */
+const SHORT: ReplyLimit = { maxBytes: 32 * KIB, maxValues: 256, firstByteMs: 30_000, bodyMs: 10_000 };
+/** The same, for what walks or writes files first. */
+const FILE_WORK: ReplyLimit = { ...SHORT, firstByteMs: 300_000 };
+/** Names and descriptions, as many as there are. */
+const LIST: ReplyLimit = { maxBytes: 2 * MIB, maxValues: 40_000, firstByteMs: 30_000, bodyMs: 30_000 };
+const FOUND_FILES: ReplyLimit = { maxBytes: 16 * MIB, maxValues: 80_000, firstByteMs: 300_000, bodyMs: 60_000 };
+/** Both streams of a command, each byte escaped. */
+const OUTPUT: ReplyLimit = {
+  maxBytes: 2 * 6 * SANDBOX_LIMITS.execOutputMaxBytes + 64 * KIB,
+  maxValues: 64,
+  firstByteMs: null,
+  bodyMs: 120_000,
+};
+/** Read as it comes; see `STREAM_LIMITS`. */
+const STREAM: ReplyLimit = { ...SHORT, bodyMs: 30_000 };
+
+export const DAEMON_LIMITS = {
+  "/sandlot/exec": OUTPUT,
+  "/sandlot/spawn": FILE_WORK,
+  "/sandlot/execs": { ...LIST, maxBytes: 16 * MIB },
+  "/sandlot/exec/kill": SHORT,
+  "/sandlot/exec/signal": SHORT,
+  "/sandlot/exec/stdin": FILE_WORK,
+  "/sandlot/exec/follow": STREAM,
+  "/sandlot/wait/port": { ...SHORT, firstByteMs: null },
+  "/sandlot/wait/output": { ...SHORT, maxBytes: 1 * MIB, firstByteMs: null },
+  "/sandlot/files/read": { maxBytes: SANDBOX_LIMITS.readMaxBytes, maxValues: 0, firstByteMs: 60_000, bodyMs: 300_000 },
+  "/sandlot/files/download": STREAM,
+  "/sandlot/files/watch": STREAM,
+  "/sandlot/files/upload": FILE_WORK,
+  "/sandlot/files/write": FILE_WORK,
+  "/sandlot/files/append": FILE_WORK,
+  "/sandlot/files/mkdir": FILE_WORK,
+  "/sandlot/files/rename": FILE_WORK,
+  "/sandlot/files/remove": { ...FILE_WORK, firstByteMs: 900_000 },
+  "/sandlot/files/stat": SHORT,
+  "/sandlot/files/list": FOUND_FILES,
+  "/sandlot/files/glob": FOUND_FILES,
+  "/sandlot/files/grep": FOUND_FILES,
+  "/sandlot/sessions": LIST,
+  "/sandlot/sessions/open": SHORT,
+  "/sandlot/sessions/exec": OUTPUT,
+  "/sandlot/sessions/close": SHORT,
+  "/sandlot/terminals": LIST,
+  "/sandlot/terminals/open": { ...SHORT, maxBytes: 256 * KIB },
+  "/sandlot/terminals/close": SHORT,
+  "/sandlot/terminals/attach": STREAM,
+  "/sandlot/connect": STREAM,
+  "/sandlot/hold": STREAM,
+  "/sandlot/rebind": SHORT,
+  "/sandlot/renew": SHORT,
+  "/sandlot/activity": SHORT,
+  "/sandlot/processes": LIST,
+  "/sandlot/ports": LIST,
+  "/sandlot/usage": SHORT,
+} as const satisfies Readonly<Record<string, ReplyLimit>>;
+
+export type DaemonPath = keyof typeof DAEMON_LIMITS;
+
+const AIO_LIMITS: Readonly<Record<string, ReplyLimit>> = {
+  "/v1/bash/exec": OUTPUT,
+  "/v1/bash/output": OUTPUT,
+  "/v1/bash/sessions": { ...LIST, maxBytes: 256 * KIB, maxValues: 4_000 },
+  "/v1/file/grep": FOUND_FILES,
+};
+
+/** What is not in the table is answered shortly. */
+export function aioLimit(path: string): ReplyLimit {
+  return AIO_LIMITS[path] ?? SHORT;
+}
+
+export const STREAM_LIMITS = {
+  /** An error that comes instead of an answer. */
+  refusalMaxBytes: 64 * KIB,
+  /** One frame of a followed command. The daemon sends 64 KiB at a time. */
+  frameMaxBytes: 1 * MIB,
+  /** One line of a watch: a path with each byte escaped, and a word. */
+  lineMaxBytes: 32 * KIB,
+  /** A frame or line that has begun comes to its end within this; between two there may be silence. */
+  unitMs: 30_000,
+  /** A download in which nothing comes while its reader waits. */
+  stallMs: 60_000,
+  /** A connection that becomes something else than HTTP. */
+  upgradeMs: 30_000,
+  /** The head of a previewed server's answer: it may compute for a while first. */
+  previewHeadMs: 300_000,
+  /** Content of ours that a server inside does not take. */
+  unsentMs: 60_000,
+  /** So many frames or lines, then others have their turn. */
+  unitsAtOnce: 128,
+  /** One WebSocket message of a terminal. The daemon sends 32 KiB at a time. */
+  terminalMessageMaxBytes: 256 * KIB,
+  /** Input to a terminal that its daemon has not taken. */
+  terminalUnsentMaxBytes: 4 * MIB,
+} as const;
+
+/** How long after a command's own time limit its result may take: the grace between TERM and KILL, and a busy machine. */
+export const PATIENCE_MS = 30_000;
