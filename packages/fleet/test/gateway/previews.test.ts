@@ -77,7 +77,7 @@ async function link(thread: string, to = port): Promise<URL> {
 }
 
 async function visit(url: URL): Promise<string> {
-  const { headers } = await ask(url);
+  const { headers } = await ask(url, { accept: "text/html" });
   return (headers["set-cookie"] ?? []).map((cookie) => cookie.split(";")[0]).join("; ");
 }
 
@@ -86,7 +86,7 @@ describe("a preview", () => {
     const url = await link("p");
     expect(url.host).toMatch(new RegExp(`^${port}--[0-9a-f]{24}\\.localhost:\\d+$`));
     expect(url.host).not.toBe(new URL(stage.gateway.url).host);
-    const first = await ask(new URL(`/app/page?a=1&${url.search.slice(1)}`, url));
+    const first = await ask(new URL(`/app/page?a=1&${url.search.slice(1)}`, url), { accept: "text/html" });
     expect([first.status, first.headers.location]).toEqual([302, "/app/page?a=1"]);
     expect(first.headers["set-cookie"]?.[0]).toMatch(/HttpOnly; SameSite=Lax/);
     const cookie = first.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
@@ -97,6 +97,21 @@ describe("a preview", () => {
     expect(answer.headers["set-cookie"]).toEqual(["own=1; Path=/"]);
     const posted = await ask(new URL("/form", url), { cookie }, "POST", "body text");
     expect([posted.status, posted.body]).toEqual([201, "body text"]);
+  });
+
+  test("takes a program's link with each request, in the address or in a header, under a name that resolves", async () => {
+    const url = await link("p");
+    const token = url.searchParams.get("sandlot-link") ?? "";
+    for (const method of ["GET", "POST"]) {
+      const inAddress = await ask(new URL(`/a?sandlot-link=${token}`, url), { accept: "*/*" }, method);
+      expect([inAddress.status, inAddress.headers["x-path"]]).toEqual([method === "POST" ? 201 : 200, "/a"]);
+    }
+    const answer = await fetch(`${stage.gateway.previewUrl}/a/b?c=1`, { headers: { "x-sandlot-link": token } });
+    expect([answer.status, await answer.text()]).toEqual([200, "you asked /a/b?c=1"]);
+    expect(Object.keys(seen)).not.toContain("x-sandlot-link");
+    for (const headers of [{ "x-sandlot-link": `${token}x` }, { cookie: `sandlot-link=${token}` }])
+      expect((await fetch(`${stage.gateway.previewUrl}/`, { headers })).status).toBe(401);
+    expect((await fetch(`${stage.gateway.previewUrl}/?sandlot-link=${token}`)).status).toBe(401);
   });
 
   test("carries a WebSocket", async () => {
@@ -185,7 +200,7 @@ test("a backend without previews says so", async () => {
           answer.on("end", () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body }));
         }).end();
       });
-    const first = await get(`/${at.search}`, { host: at.host });
+    const first = await get(`/${at.search}`, { host: at.host, accept: "text/html" });
     const cookie = first.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
     const answer = await get("/", { host: at.host, cookie });
     expect([answer.status, JSON.parse(answer.body).error.code]).toEqual([501, "capability_missing"]);
@@ -221,8 +236,10 @@ test("with a certificate the previews are encrypted too, and their cookie stays 
     const { url } = JSON.parse((await ask(at, { authorization }, "POST")).body) as { url: string };
     expect(url).toMatch(new RegExp(`^https://${port}--[0-9a-f]{24}\\.localhost:\\d+/`));
     const { host, search } = new URL(url);
-    const welcome = await ask(`${secured.gateway.previewUrl}/${search}`, { host });
-    expect(welcome.headers["set-cookie"]?.[0]).toMatch(/; Secure$/);
+    const welcome = await ask(`${secured.gateway.previewUrl}/${search}`, { host, accept: "text/html" });
+    expect(welcome.headers["set-cookie"]?.[0]).toMatch(/^__Host-sandlot-link=.*; Path=\/; .*; Secure$/);
+    const bare = (welcome.headers["set-cookie"]?.[0] ?? "").split(";")[0]?.replace("__Host-", "") ?? "";
+    expect((await ask(`${secured.gateway.previewUrl}/page`, { host, cookie: bare })).status).toBe(401);
     const cookie = welcome.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
     const shown = await ask(`${secured.gateway.previewUrl}/page`, { host, cookie });
     expect([shown.status, shown.body]).toEqual([200, "you asked /page"]);

@@ -1,7 +1,7 @@
 /** Headers on their way through a preview, in and out. Pure. */
 
 import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
-import { LINK_COOKIE, LINK_PARAMETER } from "./links.ts";
+import { LINK_COOKIES, LINK_HEADER, LINK_PARAMETER } from "./links.ts";
 
 /** About one connection, not about the message. */
 const HOP_BY_HOP = new Set([
@@ -15,12 +15,15 @@ const HOP_BY_HOP = new Set([
   "upgrade",
 ]);
 
+/** Passed on otherwise, or not at all. */
+const OWN = new Set(["cookie", LINK_HEADER]);
+
 /** What the server in the sandbox gets: as if it were asked directly, without what is the preview's own. */
 export function requestHeaders({ headers }: IncomingMessage, port: number): OutgoingHttpHeaders {
   const passed: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !HOP_BY_HOP.has(name) && name !== "cookie") passed[name] = value;
-  const cookie = withoutLink(headers.cookie);
+    if (value !== undefined && !HOP_BY_HOP.has(name) && !OWN.has(name)) passed[name] = value;
+  const cookie = withoutLinkCookie(headers.cookie);
   if (cookie !== "") passed.cookie = cookie;
   // Development servers check both against their own name.
   if (headers.origin !== undefined) passed.origin = `http://localhost:${port}`;
@@ -37,7 +40,7 @@ export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders
   for (const [name, value] of Object.entries(headers))
     if (value !== undefined && !HOP_BY_HOP.has(name) && name !== "set-cookie") passed[name] = value;
   const cookies = (headers["set-cookie"] ?? [])
-    .filter((cookie) => cookie.split("=")[0]?.trim() !== LINK_COOKIE)
+    .filter((cookie) => !LINK_COOKIES.has(cookie.split("=")[0]?.trim() ?? ""))
     .map((cookie) => cookie.replace(/;\s*domain=[^;]*/gi, ""));
   if (cookies.length > 0) passed["set-cookie"] = cookies;
   return passed;
@@ -48,12 +51,17 @@ export function linkInAddress(address: string): { readonly token: string; readon
   const [path = "/", query] = splitOnce(address, "?");
   if (query === undefined) return null;
   const parts = query.split("&");
-  const found = parts.find((part) => part.startsWith(`${LINK_PARAMETER}=`));
+  const isLink = (part: string) => part.startsWith(`${LINK_PARAMETER}=`);
+  const found = parts.find(isLink);
   if (found === undefined) return null;
-  const rest = parts.filter((part) => part !== found).join("&");
+  const rest = parts.filter((part) => !isLink(part)).join("&");
   // Two slashes would make it the address of another host.
   const local = `/${path.replace(/^[/\\]+/, "")}`;
   return { token: found.slice(LINK_PARAMETER.length + 1), rest: rest === "" ? local : `${local}?${rest}` };
+}
+
+export function withoutLink(address: string): string {
+  return linkInAddress(address)?.rest ?? address;
 }
 
 export function cookieOf(header: string | undefined, name: string): string | undefined {
@@ -64,11 +72,11 @@ export function cookieOf(header: string | undefined, name: string): string | und
   return undefined;
 }
 
-function withoutLink(header: string | undefined): string {
+function withoutLinkCookie(header: string | undefined): string {
   return (header ?? "")
     .split(";")
     .map((part) => part.trim())
-    .filter((part) => part !== "" && splitOnce(part, "=")[0] !== LINK_COOKIE)
+    .filter((part) => part !== "" && !LINK_COOKIES.has(splitOnce(part, "=")[0]))
     .join("; ");
 }
 

@@ -17,9 +17,17 @@ import type { World } from "../../world/world.ts";
 import { isMissing } from "../keys/api-keys.ts";
 import type { ThreadKey } from "../thread-use.ts";
 
-/** Where a link's token stands in the first request; after it a cookie of that host has it. */
+/** Where a link's token stands: in the address, in a header, or, after a browser's first visit, in a cookie of that host. */
 export const LINK_PARAMETER = "sandlot-link";
-export const LINK_COOKIE = "sandlot-link";
+export const LINK_HEADER = "x-sandlot-link";
+const LINK_COOKIE = "sandlot-link";
+/** A browser takes this name only encrypted, for the whole host and from that host: no other preview can set it. */
+const HOST_COOKIE = `__Host-${LINK_COOKIE}`;
+export const LINK_COOKIES: ReadonlySet<string> = new Set([LINK_COOKIE, HOST_COOKIE]);
+
+export function linkCookie(scheme: "http" | "https"): string {
+  return scheme === "https" ? HOST_COOKIE : LINK_COOKIE;
+}
 
 const claimsSchema = z.strictObject({ u: z.string(), t: z.string(), p: z.int().min(1).max(65_535), e: z.number() });
 
@@ -53,6 +61,7 @@ export class PreviewLinks {
     const expected = Buffer.from(this.#mac(`link\n${claims}`));
     const given = Buffer.from(mac);
     if (given.byteLength !== expected.byteLength || !timingSafeEqual(given, expected)) return null;
+    // Signed, so it is ours.
     const { u, t, p, e } = claimsSchema.parse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
     if (e <= this.#world.wallMs()) return null;
     return { user: parseUserId(u), thread: parseThreadId(t), port: p, expiresAt: e };

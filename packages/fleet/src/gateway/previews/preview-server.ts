@@ -2,8 +2,10 @@
  * Previews: HTTP and WebSocket into a sandbox, on a listener and under host names of their own.
  *
  *   {port}--{id}.{domain}   no link, a forged or an ended one ─ 401
- *                           a link in the address ─ a cookie of this host, then the same address without it
- *                           the cookie ─ a lease, a connection to the port, the request as it is
+ *                           a browser with a link in the address ─ a cookie of this host, then the address without it
+ *                           the cookie, or a program with a link in the address ─ a lease, a connection to the port,
+ *                           the request as it is
+ *   any name                a program with a link in the header `X-Sandlot-Link` ─ likewise
  *
  * Invariants
  * - Each port of each thread is a site of its own to a browser: cookies, storage and scripts of one reach no other, and
@@ -12,13 +14,7 @@
  * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it.
  */
 
-import {
-  createServer,
-  request as httpRequest,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -30,8 +26,9 @@ import { malformedHandler } from "../malformed.ts";
 import { type GatewaySettings, previewScheme } from "../settings.ts";
 import type { ThreadUse } from "../thread-use.ts";
 import type { Certificate } from "../tls.ts";
-import { answerHeaders, cookieOf, linkInAddress, requestHeaders } from "./headers.ts";
-import { LINK_COOKIE, type PreviewLinks, type PreviewTarget } from "./links.ts";
+import { forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
+import { cookieOf, linkInAddress } from "./headers.ts";
+import { LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "./links.ts";
 
 export interface PreviewParts {
   readonly links: PreviewLinks;
@@ -78,7 +75,7 @@ export class PreviewServer {
     const id = this.#parts.world.randomHex(8);
     try {
       const inAddress = linkInAddress(request.url ?? "/");
-      if (inAddress !== null && this.#targetOf(request, inAddress.token) !== null)
+      if (inAddress !== null && isVisit(request) && this.#targetOf(request, inAddress.token) !== null)
         return this.#welcome(response, inAddress.token, inAddress.rest);
       const target = this.#admit(request);
       await this.#proxy(request, response, target);
@@ -89,11 +86,12 @@ export class PreviewServer {
 
   /** The link becomes a cookie, so that it stands in no address, history or referrer any more. */
   #welcome(response: ServerResponse, token: string, rest: string): void {
-    const secure = previewScheme(this.#parts.settings) === "https" ? "; Secure" : "";
+    const scheme = previewScheme(this.#parts.settings);
+    const secure = scheme === "https" ? "; Secure" : "";
     response
       .writeHead(302, {
         location: rest,
-        "set-cookie": `${LINK_COOKIE}=${token}; Path=/; HttpOnly; SameSite=Lax${secure}`,
+        "set-cookie": `${linkCookie(scheme)}=${token}; Path=/; HttpOnly; SameSite=Lax${secure}`,
         "referrer-policy": "no-referrer",
         "cache-control": "no-store",
       })
@@ -103,28 +101,11 @@ export class PreviewServer {
   async #proxy(request: IncomingMessage, response: ServerResponse, target: PreviewTarget): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("the caller has gone away")));
-    const lease = await this.#parts.threads.acquire(target, "gateway: preview", gone.signal);
+    const { threads, world } = this.#parts;
+    const lease = await threads.acquire(target, "gateway: preview", gone.signal);
     try {
       const connection = await lease.connect(target.port, { signal: gone.signal });
-      const { method, url } = request;
-      const path = linkInAddress(url ?? "/")?.rest ?? url;
-      const headers = { ...requestHeaders(request, target.port), connection: "close" };
-      await new Promise<void>((resolve, reject) => {
-        const forwarded = httpRequest({ method, path, headers, createConnection: () => connection as never });
-        forwarded.once("error", reject);
-        forwarded.once("response", (answer) => {
-          response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answerHeaders(answer));
-          answer.pipe(response);
-          answer.once("error", () => response.destroy());
-          response.once("close", resolve);
-        });
-        const onGone = () => {
-          forwarded.destroy();
-          resolve();
-        };
-        gone.signal.addEventListener("abort", onGone, { once: true });
-        request.pipe(forwarded);
-      }).finally(() => connection.destroy());
+      await forwardRequest({ request, connection, port: target.port, world, gone: gone.signal }, response);
     } finally {
       await lease.release();
     }
@@ -135,53 +116,51 @@ export class PreviewServer {
     socket.once("close", () => this.#sockets.delete(socket));
     socket.on("error", () => socket.destroy());
     try {
-      const target = this.#admit(request);
-      const gone = new AbortController();
-      socket.once("close", () => gone.abort(new Error("the caller has gone away")));
-      const lease = await this.#parts.threads.acquire(target, "gateway: preview", gone.signal);
-      try {
-        await this.#join(request, socket, head, await lease.connect(target.port, { signal: gone.signal }), target);
-      } finally {
-        await lease.release();
-      }
-    } catch (error) {
-      const status = isSandlotError(error) ? error.status : 503;
-      socket.end(`HTTP/1.1 ${status} Refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+      await this.#join(request, socket, head, this.#admit(request));
+    } catch (thrown) {
+      const status = isSandlotError(thrown) ? thrown.status : 503;
+      socket.end(headOf(status, { connection: "close", "content-length": 0 }));
     }
   }
 
-  /** From here on bytes go both ways until one side ends, or the link does. */
-  #join(request: IncomingMessage, socket: Duplex, head: Buffer, inner: Duplex, target: PreviewTarget): Promise<void> {
-    const { world } = this.#parts;
-    const lines = Object.entries(requestHeaders(request, target.port)).flatMap(([name, value]) =>
-      [value].flat().map((one) => `${name}: ${one}`),
-    );
-    const upgrade = [`Connection: Upgrade`, `Upgrade: ${request.headers.upgrade ?? "websocket"}`];
-    inner.write(`${request.method} ${request.url} HTTP/1.1\r\n${[...lines, ...upgrade].join("\r\n")}\r\n\r\n`);
-    if (head.byteLength > 0) inner.write(head);
+  /** Until one side ends, or the link does. */
+  async #join(request: IncomingMessage, socket: Duplex, head: Buffer, target: PreviewTarget): Promise<void> {
+    const { threads, world } = this.#parts;
+    const { port } = target;
+    const gone = new AbortController();
+    socket.once("close", () => gone.abort(new Error("the caller has gone away")));
+    const lease = await threads.acquire(target, "gateway: preview", gone.signal);
     const leftMs = Math.min(target.expiresAt - world.wallMs(), 2_147_483_647);
     const timer = world.timer(leftMs, () => socket.destroy(), { background: true });
-    return new Promise((resolve) => {
-      const end = () => {
-        timer.cancel();
-        socket.destroy();
-        inner.destroy();
-        resolve();
-      };
-      for (const side of [socket, inner]) side.once("close", end).once("error", end);
-      socket.pipe(inner).pipe(socket);
-    });
+    try {
+      const connection = await lease.connect(port, { signal: gone.signal });
+      await forwardUpgrade({ request, connection, port, world, gone: gone.signal }, socket, head);
+    } finally {
+      timer.cancel();
+      await lease.release();
+    }
   }
 
   #admit(request: IncomingMessage): PreviewTarget {
-    const token = cookieOf(request.headers.cookie, LINK_COOKIE) ?? linkInAddress(request.url ?? "/")?.token;
-    const target = token === undefined ? null : this.#targetOf(request, token);
+    const target = this.#inHeader(request) ?? this.#inAddressOrCookie(request);
     if (target === null) throw new SandlotError("unauthorized", { problem: "a preview is reached through its link" });
     const { origin, host } = request.headers;
     const foreign = origin !== undefined && origin.replace(/^https?:\/\//, "") !== host;
     const reads = (request.method === "GET" || request.method === "HEAD") && request.headers.upgrade === undefined;
     if (foreign && !reads) throw new SandlotError("forbidden", { problem: "other sites may not use this preview" });
     return target;
+  }
+
+  /** No page of another site can send it without being asked about, so it is good under any name, also a bare address. */
+  #inHeader(request: IncomingMessage): PreviewTarget | null {
+    const token = request.headers[LINK_HEADER];
+    return typeof token === "string" ? this.#parts.links.verify(token) : null;
+  }
+
+  #inAddressOrCookie(request: IncomingMessage): PreviewTarget | null {
+    const name = linkCookie(previewScheme(this.#parts.settings));
+    const token = linkInAddress(request.url ?? "/")?.token ?? cookieOf(request.headers.cookie, name);
+    return token === undefined ? null : this.#targetOf(request, token);
   }
 
   /** A token is good for the one host name it was made for. */
@@ -209,4 +188,11 @@ export class PreviewServer {
       })
       .end(JSON.stringify(errorReply(error, id)));
   }
+}
+
+/** Whether a browser opens a page, and will keep a cookie. A program that has a link sends it each time. */
+function isVisit({ method, headers }: IncomingMessage): boolean {
+  const mode = headers["sec-fetch-mode"];
+  const reads = method === "GET" || method === "HEAD";
+  return reads && (mode === undefined ? (headers.accept ?? "").includes("text/html") : mode === "navigate");
 }

@@ -1,0 +1,160 @@
+/**
+ * One request, or one upgrade, into a port of a sandbox and its answer back.
+ *
+ * What answers is anybody's program. So the gateway chooses the status line itself, from a status that HTTP knows; a head
+ * that is none, comes too late or has no end is `bad_sandbox_response`; and nothing throws where an answer arrives.
+ */
+
+import {
+  type ClientRequest,
+  request as httpRequest,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type RequestOptions,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
+import type { Duplex } from "node:stream";
+import { SandlotError } from "@sandlot/contract";
+import { STREAM_LIMITS } from "../../untrusted/limits.ts";
+import type { World } from "../../world/world.ts";
+import { answerHeaders, requestHeaders, withoutLink } from "./headers.ts";
+
+export interface Forwarded {
+  readonly request: IncomingMessage;
+  /** To the port. */
+  readonly connection: Duplex;
+  readonly port: number;
+  readonly world: World;
+  /** The caller has gone away, or may no longer stay. */
+  readonly gone: AbortSignal;
+}
+
+/** Announcements before an answer (1xx) that are borne. */
+const EARLY_MAX = 16;
+
+/** Resolves when the answer has ended or the caller has gone. Rejects as long as nothing of it was passed on. */
+export async function forwardRequest(forwarded: Forwarded, response: ServerResponse): Promise<void> {
+  const { request, connection, gone } = forwarded;
+  response.on("error", () => response.destroy());
+  try {
+    const outgoing = ask(forwarded, { connection: "close" });
+    request.on("error", () => outgoing.destroy());
+    request.pipe(outgoing);
+    const { answer } = await answerTo(forwarded, outgoing);
+    if (gone.aborted) return;
+    await new Promise<void>((resolve) => {
+      response.once("close", resolve);
+      response.writeHead(answer.statusCode ?? 502, answerHeaders(answer));
+      answer.once("error", () => response.destroy());
+      answer.pipe(response);
+    });
+  } finally {
+    connection.destroy();
+  }
+}
+
+/** From the answer on bytes go both ways, until one side ends. */
+export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head: Buffer): Promise<void> {
+  const { request, connection } = forwarded;
+  try {
+    const protocol = request.headers.upgrade ?? "websocket";
+    const outgoing = ask(forwarded, { connection: "Upgrade", upgrade: protocol });
+    outgoing.end();
+    const { answer, inner, first } = await answerTo(forwarded, outgoing);
+    const status = answer.statusCode ?? 502;
+    const own = inner === undefined ? { connection: "close" } : { connection: "Upgrade", upgrade: protocol };
+    socket.write(headOf(status, { ...answerHeaders(answer), ...own }), "latin1");
+    if (inner === undefined) return await passedOn(answer, socket);
+    if (first !== undefined && first.length > 0) socket.write(first);
+    if (head.length > 0) inner.write(head);
+    await join(socket, inner);
+  } finally {
+    connection.destroy();
+  }
+}
+
+/** Bytes both ways until one side has ended. */
+export function join(socket: Duplex, inner: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      socket.destroy();
+      inner.destroy();
+      resolve();
+    };
+    for (const side of [socket, inner]) side.on("error", end).once("close", end);
+    // Gone before anything could listen.
+    if (socket.destroyed || inner.destroyed) return end();
+    socket.pipe(inner).pipe(socket);
+  });
+}
+
+function passedOn(answer: IncomingMessage, socket: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    socket.once("close", resolve);
+    answer.once("error", () => socket.destroy());
+    answer.pipe(socket);
+  });
+}
+
+function ask({ request, connection, port }: Forwarded, own: OutgoingHttpHeaders): ClientRequest {
+  const { method, url } = request;
+  const headers = { ...requestHeaders(request, port), ...own };
+  const options: RequestOptions = {
+    headers,
+    createConnection: () => connection as never,
+    path: withoutLink(url ?? "/"),
+  };
+  return httpRequest(method === undefined ? options : { ...options, method });
+}
+
+interface Answered {
+  readonly answer: IncomingMessage;
+  /** After a status of 101, with what came behind its head. */
+  readonly inner?: Duplex;
+  readonly first?: Buffer;
+}
+
+function answerTo({ world, gone, request }: Forwarded, outgoing: ClientRequest): Promise<Answered> {
+  return new Promise<Answered>((resolve, reject) => {
+    let early = 0;
+    const fail = (problem: string) => {
+      reject(new SandlotError("bad_sandbox_response", { problem }));
+      outgoing.destroy();
+    };
+    const onGone = () => fail("the caller has gone away");
+    const { previewHeadMs } = STREAM_LIMITS;
+    const timer = world.timer(previewHeadMs, () => fail(`the server did not answer within ${previewHeadMs} ms`));
+    gone.addEventListener("abort", onGone, { once: true });
+    outgoing.on("close", () => {
+      timer.cancel();
+      gone.removeEventListener("abort", onGone);
+      fail("the server ended the connection without an answer");
+    });
+    outgoing.on("error", (error) => fail(`the server's answer is no HTTP: ${error.message}`));
+    outgoing.on("information", () => ++early > EARLY_MAX && fail("the server announces its answer without end"));
+    outgoing.once("response", (answer) => {
+      timer.cancel();
+      answer.on("error", () => {});
+      const status = answer.statusCode ?? 0;
+      if (status >= 200 && status <= 599) resolve({ answer });
+      else fail(`${status} is no status`);
+    });
+    outgoing.once("upgrade", (answer, inner, first) => {
+      timer.cancel();
+      inner.on("error", () => inner.destroy());
+      if (request.headers.upgrade !== undefined && answer.statusCode === 101) return resolve({ answer, inner, first });
+      inner.destroy();
+      fail("the server switched to another protocol without being asked");
+    });
+    if (gone.aborted) onGone();
+  });
+}
+
+/** A head as it is written on a bare connection. What Node has parsed has no line breaks in it. */
+export function headOf(status: number, headers: OutgoingHttpHeaders): string {
+  const lines = Object.entries(headers).flatMap(([name, value]) =>
+    [value ?? []].flat().map((one) => `${name}: ${String(one).replace(/[\r\n\0]/g, " ")}`),
+  );
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Other"}\r\n${lines.join("\r\n")}\r\n\r\n`;
+}
