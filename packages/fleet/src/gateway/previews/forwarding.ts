@@ -75,7 +75,7 @@ export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head:
 }
 
 /** Bytes both ways until one side has ended. */
-export function join(socket: Duplex, inner: Duplex): Promise<void> {
+function join(socket: Duplex, inner: Duplex): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       socket.destroy();
