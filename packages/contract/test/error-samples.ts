@@ -81,6 +81,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   disk_limit_exceeded: { path: PATH },
   invalid_path: { path: "report.md", problem: "it is not absolute" },
   invalid_pattern: { pattern: "(", problem: "a group is not closed" },
+  malformed_request: { problem: "it has two Host headers" },
   bad_sandbox_response: { problem: "its status line is none" },
   internal: { problem: "a record has no actor" },
 };

@@ -16,6 +16,7 @@ export interface RequestErrorDetails {
   range_not_satisfiable: { path: string; sizeBytes: number };
   unsupported_media: { mediaType: string; problem: string };
   invalid_request: { field: string; problem: string };
+  malformed_request: { problem: string };
   internal: { problem: string };
 }
 
@@ -92,6 +93,12 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     retryable: false,
     message: ({ field, problem }) => `${field}: ${problem}.`,
     remedy: "Correct the named field and call again.",
+  },
+  malformed_request: {
+    status: 400,
+    retryable: false,
+    message: ({ problem }) => `The request is not well-formed: ${problem}.`,
+    remedy: "Send one Host header, and a path or an address with that same host.",
   },
   internal: {
     status: 500,

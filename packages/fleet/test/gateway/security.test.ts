@@ -125,6 +125,43 @@ describe("web pages", () => {
       expect(`${host} ${await raw({ host })}`).toBe(`${host} 403`);
   });
 
+  test("that name two hosts at once are malformed, at the gateway and at its previews", async () => {
+    const ask = (base: string, target: (host: string) => string, more: (host: string) => string) => {
+      const { port, hostname, host } = new URL(base);
+      const socket = connect(Number(port), hostname);
+      socket.write(`GET ${target(host)} HTTP/1.1\r\nHost: ${host}\r\n${more(host)}Connection: close\r\n\r\n`);
+      return new Promise<number>((resolve) => {
+        let text = "";
+        socket.on("data", (piece) => (text += piece));
+        socket.on("close", () => resolve(Number(text.split(" ")[1])));
+      });
+    };
+    for (const [base, well] of [
+      [stage.gateway.url, 200],
+      [stage.gateway.previewUrl, 401],
+    ] as const) {
+      const none = () => "";
+      expect(await ask(base, () => "/healthz", none)).toBe(well);
+      expect(await ask(base, (host) => `http://${host}/healthz`, none)).toBe(well);
+      expect(
+        await ask(
+          base,
+          () => "/healthz",
+          () => "Host: evil.example\r\n",
+        ),
+      ).toBe(400);
+      expect(
+        await ask(
+          base,
+          () => "/healthz",
+          (host) => `hOST: ${host}\r\n`,
+        ),
+      ).toBe(400);
+      expect(await ask(base, () => "http://evil.example/healthz", none)).toBe(400);
+      expect(await ask(base, (host) => `http://${host}@evil.example/healthz`, none)).toBe(400);
+    }
+  });
+
   test("of another origin get nothing, whatever they send", async () => {
     const { host, origin } = new URL(stage.gateway.url);
     const authorization = `Bearer ${alice.key}`;

@@ -10,6 +10,7 @@ import { isIP } from "node:net";
 import { SandlotError } from "@sandlot/contract";
 import type { FastifyRequest } from "fastify";
 import { type GatewaySettings, isLoopback } from "../settings.ts";
+import { checkTarget } from "./request-target.ts";
 
 export type WebPageGuard = (request: FastifyRequest) => void;
 
@@ -18,7 +19,8 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
   const origins = new Set(settings.allowedOrigins.map((origin) => new URL(origin).origin));
   /** The one that is asked for again and again. */
   let known = "";
-  return ({ headers, protocol }) => {
+  return ({ raw, headers, protocol }) => {
+    checkTarget(raw);
     const host = (headers[":authority"] ?? headers.host ?? "").toString().toLowerCase();
     if (host !== known || host === "") {
       if (!hostAllowed(host, settings, listensOn()))

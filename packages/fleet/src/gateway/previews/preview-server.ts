@@ -22,6 +22,7 @@ import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { FastifyBaseLogger } from "fastify";
 import type { World } from "../../world/world.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
+import { checkTarget } from "../guards/request-target.ts";
 import { malformedHandler } from "../malformed.ts";
 import { type GatewaySettings, previewScheme } from "../settings.ts";
 import type { ThreadUse } from "../thread-use.ts";
@@ -74,6 +75,7 @@ export class PreviewServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const id = this.#parts.world.randomHex(8);
     try {
+      checkTarget(request);
       const inAddress = linkInAddress(request.url ?? "/");
       if (inAddress !== null && isVisit(request) && this.#targetOf(request, inAddress.token) !== null)
         return this.#welcome(response, inAddress.token, inAddress.rest);
@@ -116,6 +118,7 @@ export class PreviewServer {
     socket.once("close", () => this.#sockets.delete(socket));
     socket.on("error", () => socket.destroy());
     try {
+      checkTarget(request);
       await this.#join(request, socket, head, this.#admit(request));
     } catch (thrown) {
       const status = isSandlotError(thrown) ? thrown.status : 503;
