@@ -4,10 +4,11 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AioRefusal, dataOf } from "./wire/answers.ts";
 import { anythingSchema, bashExecSchema, bashSessionsSchema, shellStatsSchema } from "./wire/schemas.ts";
-import type { AioCall, AioWire } from "./wire/wire.ts";
+import { type AioCall, type AioWire, NoAnswer } from "./wire/wire.ts";
 
 export interface AioActivity {
   readonly runningExecs: number;
@@ -20,6 +21,11 @@ export interface AioActivity {
 const TICKS = "cat /proc/[0-9]*/stat 2>/dev/null; true";
 const TICKS_PER_SECOND = 100;
 const SHORT_MS = 200;
+const LOOK_MS = 30_000;
+/** As many processes as a kernel has by default, each with as many fields as are looked at. */
+const PROCESSES_MAX = 32_768;
+const FIELDS_MAX = 13;
+const TEXT_MAX_CHARS = 4 * 1024 * 1024;
 
 interface Sample {
   readonly ticks: number;
@@ -35,7 +41,13 @@ export class ActivityReader {
     this.#world = world;
   }
 
-  async read(name: string, wire: AioWire, signal: AbortSignal): Promise<AioActivity> {
+  /** Rejects when it takes longer than a look may. */
+  read(name: string, wire: AioWire, signal: AbortSignal): Promise<AioActivity> {
+    const late = () => new NoAnswer(`no answer within ${LOOK_MS} ms`);
+    return within(this.#world, LOOK_MS, signal, late, (bounded) => this.#look(name, wire, bounded));
+  }
+
+  async #look(name: string, wire: AioWire, signal: AbortSignal): Promise<AioActivity> {
     const ask = async <T>(schema: Parameters<typeof dataOf<T>>[0], call: AioCall) =>
       dataOf(schema, await wire.ask({ ...call, signal }), call.path);
     const bash = await ask(bashSessionsSchema, { method: "GET", path: "/v1/bash/sessions" });
@@ -86,8 +98,9 @@ function withoutShell(error: unknown): { active_sessions: number } {
 /** Fields 14 and 15 of each line, counted after the name, which may hold anything but ends with the last bracket. */
 function ticksIn(text: string): number {
   return text
-    .split("\n")
-    .map((line) => line.slice(line.lastIndexOf(")") + 2).split(" "))
+    .slice(0, TEXT_MAX_CHARS)
+    .split("\n", PROCESSES_MAX)
+    .map((line) => line.slice(line.lastIndexOf(")") + 2).split(" ", FIELDS_MAX))
     .reduce((sum, fields) => sum + (Number(fields[11]) || 0) + (Number(fields[12]) || 0), 0);
 }
 

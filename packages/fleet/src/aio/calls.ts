@@ -95,12 +95,12 @@ export class AioCalls {
     if (!isBroken) return new SandlotError("internal", { problem: String(error) }, { cause: error });
     await this.#deathShows();
     this.#checkOpen();
-    return (await this.#knowledge.liveness()) === "dead" ? this.#lost() : this.#unreachable(error.message, error);
+    return (await this.#knowledge.liveness()) === "dead" ? this.#lost() : this.unreachable(error.message, error);
   }
 
   /** Idempotent. Everything under way rejects. */
   close(): void {
-    this.#finish(this.#unreachable("the attachment was closed"));
+    this.#finish(this.unreachable("the attachment was closed"));
   }
 
   /** The backend has heard that the sandbox is dead. */
@@ -123,7 +123,7 @@ export class AioCalls {
   async #ask<T>(schema: z.ZodType<T>, call: AioCall, more: Ask): Promise<T> {
     const reply = await this.attempt((signal) => this.#wire.ask({ ...call, signal }), more);
     try {
-      return dataOf(schema, reply, call.path);
+      return await dataOf(schema, reply, call.path);
     } catch (error) {
       if (error instanceof AioRefusal) throw more.onRefusal?.(error) ?? refused(call.path, error);
       throw await this.explain(error);
@@ -147,7 +147,7 @@ export class AioCalls {
     return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" });
   }
 
-  #unreachable(problem: string, cause?: unknown): SandlotError {
+  unreachable(problem: string, cause?: unknown): SandlotError {
     const details = { sandboxId: this.sandboxId, problem, retryAfterMs: RETRY_AFTER_MS };
     return new SandlotError("sandbox_unreachable", details, { cause });
   }

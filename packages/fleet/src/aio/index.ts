@@ -10,5 +10,5 @@
 
 export { ActivityReader } from "./activity.ts";
 export { AioAttachment } from "./attachment.ts";
-export { awaitServer, checkServer } from "./readiness.ts";
+export { awaitServer, checkServer, KeyIgnored } from "./readiness.ts";
 export { type AioAddress, AioWire } from "./wire/wire.ts";

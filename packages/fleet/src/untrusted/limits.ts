@@ -82,9 +82,14 @@ export const DAEMON_LIMITS = {
 
 export type DaemonPath = keyof typeof DAEMON_LIMITS;
 
+/** Two rings of output, half of their bytes escaped; more is asked for by offset. */
+const AIO_OUTPUT: ReplyLimit = { ...OUTPUT, maxBytes: 64 * MIB };
+
+/** Each of these is under a deadline of the call as a whole (`AioCalls`). */
 const AIO_LIMITS: Readonly<Record<string, ReplyLimit>> = {
-  "/v1/bash/exec": OUTPUT,
-  "/v1/bash/output": OUTPUT,
+  "/v1/sandbox": { ...LIST, maxBytes: 256 * KIB, maxValues: 4_000 },
+  "/v1/bash/exec": AIO_OUTPUT,
+  "/v1/bash/output": AIO_OUTPUT,
   "/v1/bash/sessions": { ...LIST, maxBytes: 256 * KIB, maxValues: 4_000 },
   "/v1/file/grep": FOUND_FILES,
 };

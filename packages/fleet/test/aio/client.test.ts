@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ActivityReader, AioWire, awaitServer, checkServer } from "../../src/aio/index.ts";
+import { ActivityReader, AioWire, awaitServer, checkServer, KeyIgnored } from "../../src/aio/index.ts";
 import { attach, NEVER, startStandIn, TARGET, world } from "./start-stand-in.ts";
 
 const codeOf = (promise: Promise<unknown>) =>
@@ -67,9 +67,9 @@ describe("results", () => {
     expect(error).toMatchObject({ code: "internal" });
     expect((error as Error).message).toContain("no room");
     const lacking = attach((await always(200, { success: true, data: { session_id: "s" } })).url);
-    expect(await codeOf(lacking.sandbox.execs.follow("x")[Symbol.asyncIterator]().next())).toBe("internal");
+    expect(await codeOf(lacking.sandbox.execs.follow("x")[Symbol.asyncIterator]().next())).toBe("bad_sandbox_response");
     const nonsense = attach((await always(200, "<html>")).url);
-    expect(await codeOf(nonsense.sandbox.exec("true"))).toBe("internal");
+    expect(await codeOf(nonsense.sandbox.exec("true"))).toBe("bad_sandbox_response");
   });
 
   it("are typed by what HTTP says", async () => {
@@ -202,7 +202,15 @@ describe("a server", () => {
     expect(await codeOf(awaitServer(wireTo(url), world, NEVER))).toBe("unauthorized");
     const old = await startStandIn({ STAND_IN_WITHOUT: "/v1/bash" });
     expect(await codeOf(awaitServer(wireTo(old.url), world, NEVER))).toBe("capability_missing");
-    expect(await codeOf(awaitServer(wireTo((await always(200, { hello: 1 })).url), world, NEVER))).toBe("internal");
+    expect(await codeOf(awaitServer(wireTo((await always(200, { hello: 1 })).url), world, NEVER))).toBe(
+      "bad_sandbox_response",
+    );
+  });
+
+  it("that was given a key and works without it is not used", async () => {
+    const { url } = await startStandIn();
+    await expect(awaitServer(wireTo(url, "the-key"), world, NEVER)).rejects.toBeInstanceOf(KeyIgnored);
+    await awaitServer(wireTo(url), world, NEVER);
   });
 
   it("tells what runs, and is not kept busy by being asked", async () => {

@@ -17,6 +17,8 @@ import {
   type WaitForOutputOptions,
   type WaitForOutputReply,
 } from "@sandlot/contract";
+import { nextTurn } from "../../world/system-world.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { AioCalls, Ask } from "../calls.ts";
 import { missing } from "../checks.ts";
 import { anythingSchema } from "../wire/schemas.ts";
@@ -51,10 +53,11 @@ export class AioExecs implements SandboxExecs {
     let [stdout, stderr] = [options.from?.stdout ?? 0, options.from?.stderr ?? 0];
     for (let wait = false; ; wait = true) {
       const next = await this.#read(execId, { stdout, stderr }, wait, { signal: options.signal });
-      if (next.stdout !== "") yield output("stdout", stdout, next.stdout);
-      if (next.stderr !== "") yield output("stderr", stderr, next.stderr);
+      yield* outputs("stdout", stdout, next.stdout);
+      yield* outputs("stderr", stderr, next.stderr);
       const isNews = next.stdoutEnd > stdout || next.stderrEnd > stderr;
       [stdout, stderr] = [next.stdoutEnd, next.stderrEnd];
+      if (wait && !isNews && next.outcome === null) await sleep(this.#calls.world, LOOK_MS, options.signal);
       if (next.outcome === null || isNews) continue;
       const durationMs = Math.max(0, this.#calls.world.wallMs() - startedAt);
       const end = { execId, ...next.outcome, stdoutBytes: stdout, stderrBytes: stderr, durationMs };
@@ -123,6 +126,7 @@ export class AioExecs implements SandboxExecs {
 }
 
 const LOOK_MS = 50;
+const PIECE_BYTES = 256 * 1024;
 
 function note(known: Remembered, { stdoutEnd, stderrEnd, outcome }: Progress): void {
   known.stdoutBytes = Math.max(known.stdoutBytes, stdoutEnd);
@@ -130,8 +134,13 @@ function note(known: Remembered, { stdoutEnd, stderrEnd, outcome }: Progress): v
   known.outcome = outcome;
 }
 
-function output(stream: "stdout" | "stderr", offset: number, text: string): FollowEvent {
-  return { type: "output", stream, offset, bytes: Buffer.from(text, "utf8") };
+/** Pieces of one text, and between two of them everybody else has a turn. */
+async function* outputs(stream: "stdout" | "stderr", offset: number, text: string): AsyncGenerator<FollowEvent> {
+  const bytes = Buffer.from(text, "utf8");
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    if (at > 0) await nextTurn();
+    yield { type: "output", stream, offset: offset + at, bytes: bytes.subarray(at, at + PIECE_BYTES) };
+  }
 }
 
 /** Input travels as text. */

@@ -2,10 +2,15 @@
  * Running a command to its end: one question in most cases, more where it takes long or prints much.
  */
 
+import { PATIENCE_MS } from "../../untrusted/limits.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { AioCalls, Ask } from "../calls.ts";
 import { type Progress, readOn, type Start, startCommand } from "./command.ts";
 import { keptFrom, Output } from "./output.ts";
 import type { Outcome } from "./script.ts";
+
+/** A server that comes back at once although it was to wait is asked again no sooner. */
+const PAUSE_MS = 50;
 
 export interface Finished {
   readonly outcome: Outcome;
@@ -14,6 +19,7 @@ export interface Finished {
 }
 
 export async function runCommand(calls: AioCalls, start: Omit<Start, "background">, ask: Ask = {}): Promise<Finished> {
+  const untilMs = deadlineOf(calls, start.timeoutMs);
   const first = await startCommand(calls, { ...start, background: false }, ask);
   const outputs = { stdout: new Output(), stderr: new Output() };
   if (first.outcome !== null && isWhole(first)) {
@@ -27,11 +33,18 @@ export async function runCommand(calls: AioCalls, start: Omit<Start, "background
     outputs.stdout.add(next.stdout, next.stdoutEnd);
     outputs.stderr.add(next.stderr, next.stderrEnd);
     const isNews = next.stdoutEnd > at.stdout || next.stderrEnd > at.stderr;
+    if (calls.world.monotonicMs() > untilMs) throw calls.unreachable("its server does not keep time");
+    if (wait && !isNews && next.outcome === null) await sleep(calls.world, PAUSE_MS, ask.signal);
     at.stdout = next.stdoutEnd;
     at.stderr = next.stderrEnd;
     // An end that comes with the last output may come before the last output is read.
     if (next.outcome !== null && !isNews) return { outcome: next.outcome, ...outputs };
   }
+}
+
+/** The server keeps the time. One that says long after that a command still runs is not going to end it. */
+function deadlineOf(calls: AioCalls, timeoutMs: number): number {
+  return timeoutMs > 0 ? calls.world.monotonicMs() + timeoutMs + PATIENCE_MS : Number.POSITIVE_INFINITY;
 }
 
 /** Nothing was left out: the offsets tell how much there was. */

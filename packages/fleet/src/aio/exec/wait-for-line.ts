@@ -15,6 +15,8 @@ export interface LineWish {
   readonly signal?: AbortSignal;
 }
 
+/** Here everybody waits for it, not only one sandbox. */
+const MATCH_MAX_CPU_MS = 40;
 /** Of a line that does not end, this much is looked at. */
 const LINE_MAX_CHARS = 16 * 1024;
 
@@ -32,7 +34,7 @@ export async function waitForLine(
     for await (const event of follow(bounded)) {
       if (event.type !== "output") continue;
       const lines = (partial[event.stream] + new TextDecoder().decode(event.bytes)).split("\n");
-      const line = guarded(pattern, () => lines.find(matches));
+      const line = guarded(pattern, () => lines.find(matches), MATCH_MAX_CPU_MS);
       if (line !== undefined) return { matched: true, stream: event.stream, line };
       partial[event.stream] = (lines.at(-1) ?? "").slice(-LINE_MAX_CHARS);
     }

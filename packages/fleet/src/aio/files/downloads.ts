@@ -3,17 +3,20 @@
  */
 
 import type { IncomingMessage } from "node:http";
-import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { readOn } from "../../untrusted/download.ts";
+import { STREAM_LIMITS } from "../../untrusted/limits.ts";
+import { within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
 import type { AioCalls } from "../calls.ts";
 import { checkCount, checkPath } from "../checks.ts";
-import { httpError, tryJson } from "../wire/answers.ts";
+import { httpError } from "../wire/answers.ts";
 import { collect, NoAnswer } from "../wire/wire.ts";
 import { LOOK_AT_FILE } from "./script-texts.ts";
 import type { Scripts } from "./scripts.ts";
 
 export type Range = { readonly offset?: number; readonly length?: number };
 
-const ERROR_MAX_BYTES = 1024 * 1024;
 const DOWNLOAD = "/v1/file/download";
 
 export class Downloads {
@@ -45,7 +48,7 @@ export class Downloads {
     const response = await this.#calls.open(DOWNLOAD, { path });
     try {
       if (response.statusCode !== 200) throw await this.#problem(path, response);
-      yield* cut(response, offset, length ?? Number.POSITIVE_INFINITY);
+      yield* cut(response, this.#calls.world.timer, offset, length ?? Number.POSITIVE_INFINITY);
     } catch (error) {
       throw await this.#calls.explain(error);
     } finally {
@@ -55,24 +58,31 @@ export class Downloads {
 
   /** A status says little; what the file is says more. */
   async #problem(path: string, response: IncomingMessage): Promise<Error> {
-    const reply = { status: response.statusCode ?? 0, body: await collect(response, ERROR_MAX_BYTES) };
+    const collected = () => collect(response, STREAM_LIMITS.refusalMaxBytes);
+    const late = () => new NoAnswer("the refusal did not end in time");
+    const body = await within(this.#calls.world, STREAM_LIMITS.unitMs, undefined, late, collected);
     await this.#scripts.run(LOOK_AT_FILE, { P: path }, path);
-    return httpError(reply, tryJson(reply.body), DOWNLOAD);
+    return httpError({ status: response.statusCode ?? 0, body }, DOWNLOAD);
   }
 }
 
-async function* cut(response: IncomingMessage, offset: number, length: number): AsyncGenerator<Uint8Array> {
+async function* cut(
+  response: IncomingMessage,
+  timer: World["timer"],
+  offset: number,
+  length: number,
+): AsyncGenerator<Uint8Array> {
   let at = 0;
   if (length === 0) return;
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
+    for await (const chunk of readOn(response, timer)) {
       const wanted = chunk.subarray(Math.max(0, offset - at), Math.max(0, offset + length - at));
       at += chunk.length;
       if (wanted.length > 0) yield wanted;
       if (at >= offset + length) return;
     }
   } catch (error) {
-    throw new NoAnswer((error as Error).message, { cause: error });
+    throw isSandlotError(error) ? error : new NoAnswer((error as Error).message, { cause: error });
   }
   if (!response.complete) throw new NoAnswer("the answer was cut off");
 }

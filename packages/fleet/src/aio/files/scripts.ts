@@ -57,7 +57,11 @@ export class Scripts {
   }
 }
 
-function failure(said: string, path: string): SandlotError {
+/** What a tool says at its end; more of it is not looked through. */
+const SAID_MAX_CHARS = 64 * 1024;
+
+function failure(all: string, path: string): SandlotError {
+  const said = all.slice(-SAID_MAX_CHARS);
   const [, version] = /^sandlot-version:(.*)$/m.exec(said) ?? [];
   if (version !== undefined)
     return new SandlotError("file_changed", { path, expected: null, actual: version === "" ? null : version });

@@ -13,10 +13,12 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import { pathPattern } from "@sandlot/sandboxd/patterns";
+import { nextTurn } from "../../world/system-world.ts";
 import type { AioCalls } from "../calls.ts";
 import { checkCount } from "../checks.ts";
 import { type AioRefusal, fileError } from "../wire/answers.ts";
 import { grepSchema } from "../wire/schemas.ts";
+import { FirstInOrder, orderOf } from "./first-in-order.ts";
 import { LARGE_TEXTS, LIST } from "./script-texts.ts";
 import type { Scripts } from "./scripts.ts";
 import { type ListedEntry, parseEntry } from "./stats.ts";
@@ -24,6 +26,9 @@ import { type ListedEntry, parseEntry } from "./stats.ts";
 /** More than anybody reads; what is filtered afterwards must have been found. */
 const GREP_LOOKED_AT_MAX = 10_000;
 const COMPLETE = "complete\n";
+/** A path, and what `find` prints before it. */
+const WORD_MAX_CHARS = 8_192;
+const WORDS_AT_ONCE = 1_000;
 
 export class Search {
   readonly #calls: AioCalls;
@@ -38,20 +43,17 @@ export class Search {
     const { depth = 1, maxResults } = options;
     checkCount(depth, "depth", 1);
     const max = limit(maxResults, SANDBOX_LIMITS.listMaxResults);
-    const { entries, complete } = await this.#entries(path, String(depth));
-    const kept = entries.slice(0, max).map(({ stat }) => stat);
-    return { entries: kept, truncated: entries.length > max || !complete };
+    const { entries, truncated } = await this.#entries(path, String(depth), max, () => true);
+    return { entries: entries.map(({ stat }) => stat), truncated };
   }
 
   async glob(path: string, pattern: string, options: GlobOptions): Promise<GlobResult> {
     const max = limit(options.maxResults, SANDBOX_LIMITS.globDefaultResults, SANDBOX_LIMITS.globMaxResults);
     const { matches } = pathPattern(pattern);
-    const { entries, complete } = await this.#entries(path, "");
-    const found = entries.filter(
-      ({ relative, stat }) => (stat.kind !== "directory" || options.includeDirectories === true) && matches(relative),
-    );
-    const paths = found.slice(0, max).map(({ stat }) => stat.path);
-    return { paths, truncated: found.length > max || !complete };
+    const isWanted = ({ relative, stat }: ListedEntry) =>
+      (stat.kind !== "directory" || options.includeDirectories === true) && matches(relative);
+    const { entries, truncated } = await this.#entries(path, "", max, isWanted);
+    return { paths: entries.map(({ stat }) => stat.path), truncated };
   }
 
   async grep(path: string, pattern: string, options: GrepOptions): Promise<GrepResult> {
@@ -72,25 +74,54 @@ export class Search {
     };
     const onRefusal = (refusal: AioRefusal) => grepError(refusal, path, pattern);
     const found = await this.#calls.post(grepSchema, "/v1/file/grep", fields, { onRefusal });
-    const wanted = found.matches
-      .map(({ file, line_number: lineNumber, line_content: line }) => ({ path: file, lineNumber, line: trimmed(line) }))
-      .filter(({ path: file }) => isWanted(file))
-      .sort((a, b) => order(a.path, b.path) || a.lineNumber - b.lineNumber);
-    const short = wanted.filter(({ line }) => line.length <= grepLineMaxChars);
-    return {
-      matches: short.slice(0, max).map((match) => ({ ...match, line: shorten(match.line) })),
-      truncated: found.truncated || short.length > max,
-      skippedFiles: large.split("\0").filter((file) => file !== "" && isWanted(file)).length,
-      skippedLines: wanted.length - short.length,
-    };
+    const first = new FirstInOrder<GrepResult["matches"][number]>(max);
+    let skippedLines = 0;
+    for (const { file, line_number: lineNumber, line_content } of found.matches) {
+      if (!isWanted(file)) continue;
+      const line = trimmed(line_content);
+      if (line.length > grepLineMaxChars) skippedLines++;
+      else first.add(lineOrder(file, lineNumber), { path: file, lineNumber, line: shorten(line) });
+    }
+    let skippedFiles = 0;
+    for await (const file of wordsOf(large)) if (file !== "" && isWanted(file)) skippedFiles++;
+    return { matches: first.values(), truncated: found.truncated || first.isCut, skippedFiles, skippedLines };
   }
 
-  async #entries(path: string, depth: string): Promise<{ entries: readonly ListedEntry[]; complete: boolean }> {
-    const lines = (await this.#scripts.run(LIST, { P: path, DEPTH: depth }, path)).split("\0");
-    const complete = lines.pop() === COMPLETE;
-    const entries = lines.map((line) => parseEntry(path, line)).sort((a, b) => order(a.relative, b.relative));
-    return { entries, complete };
+  /** The first that are wanted, and whether there are more, or may be. */
+  async #entries(
+    path: string,
+    depth: string,
+    max: number,
+    isWanted: (entry: ListedEntry) => boolean,
+  ): Promise<{ entries: readonly ListedEntry[]; truncated: boolean }> {
+    const text = await this.#scripts.run(LIST, { P: path, DEPTH: depth }, path);
+    const first = new FirstInOrder<ListedEntry>(max);
+    for await (const line of wordsOf(text)) {
+      const entry = parseEntry(path, line);
+      if (isWanted(entry)) first.add(orderOf(entry.relative), entry);
+    }
+    return { entries: first.values(), truncated: first.isCut || !isComplete(text) };
   }
+}
+
+/** The last word says so. */
+function isComplete(text: string): boolean {
+  return text.slice(text.lastIndexOf("\0") + 1) === COMPLETE;
+}
+
+/** What ends with a NUL byte, each. A tree has many; so between some of them everybody else has a turn. */
+async function* wordsOf(text: string): AsyncGenerator<string> {
+  let at = 0;
+  for (let end = text.indexOf("\0"), count = 1; end >= 0; end = text.indexOf("\0", at), count++) {
+    // A longer one is no path.
+    if (end - at <= WORD_MAX_CHARS) yield text.slice(at, end);
+    at = end + 1;
+    if (count % WORDS_AT_ONCE === 0) await nextTurn();
+  }
+}
+
+function lineOrder(path: string, lineNumber: number): string {
+  return `${orderOf(path)}\0\0${String(lineNumber).padStart(16, "0")}`;
 }
 
 /** A caller may ask for up to the limit, never for more. */
@@ -103,12 +134,6 @@ function limit(asked: number | undefined, standard: number, max = standard): num
 function grepError({ file, message }: AioRefusal, path: string, pattern: string): SandlotError {
   const isAboutPath = file !== null && file.error_type !== "invalid_path" && file.error_type !== "io_error";
   return isAboutPath ? fileError(file, path) : new SandlotError("invalid_pattern", { pattern, problem: message });
-}
-
-/** A directory before what is in it, names in the order of their characters. */
-function order(a: string, b: string): number {
-  const [left, right] = [a.replaceAll("/", "\0"), b.replaceAll("/", "\0")];
-  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 function relativeTo(root: string, file: string): string {

@@ -29,8 +29,9 @@ export interface ListedEntry {
 
 /** `%y %m %s %T@ %i %P` of `find`. */
 export function parseEntry(directory: string, line: string): ListedEntry {
-  const [letter = "", mode = "0", size = "0", time = "0", inode = "0", ...name] = line.split(" ");
-  const relative = name.join(" ");
+  const [letter = "", mode = "0", size = "0", time = "0", inode = "0"] = line.split(" ", 5);
+  // What is behind them is the name, whatever is in it.
+  const relative = line.slice([letter, mode, size, time, inode].join(" ").length + 1);
   const path = directory === "/" ? `/${relative}` : `${directory}/${relative}`;
   const stat = fileStat(path, LETTERS[letter] ?? "other", Number.parseInt(mode, 8), size, nanoseconds(time), inode);
   return { relative, stat };

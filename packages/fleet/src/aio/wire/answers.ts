@@ -7,7 +7,13 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { checked, readJson, readShortJson } from "../../untrusted/json.ts";
+import { aioLimit } from "../../untrusted/limits.ts";
+import { anythingSchema } from "./schemas.ts";
 import type { Reply } from "./wire.ts";
+
+/** What a server says goes into errors, and is cut there. */
+const SAID_MAX_CHARS = 1_000;
 
 const wrapperSchema = z.object({
   success: z.boolean().default(true),
@@ -44,20 +50,20 @@ export class AioRefusal extends Error {
 }
 
 /** The data of an operation that succeeded. Everything else is thrown. */
-export function dataOf<T>(schema: z.ZodType<T>, reply: Reply, called: string): T {
-  const value = tryJson(reply.body);
-  if (reply.status !== 200) throw httpError(reply, value, called);
+export async function dataOf<T>(schema: z.ZodType<T>, reply: Reply, called: string): Promise<T> {
+  if (reply.status !== 200) throw httpError(reply, called);
+  const value = await readJson(reply.body, aioLimit(called).maxValues);
   const wrapped = wrapperSchema.safeParse(value);
   if (!wrapped.success) throw unexpected(called);
   const { success, message, hint, data } = wrapped.data;
   if (!success) {
     const file = fileFailureSchema.safeParse(data);
     const said = [message, hint].filter((text) => text != null && text !== "").join(": ") || "it does not say why";
-    throw new AioRefusal(said, file.success ? file.data : null);
+    throw new AioRefusal(said.slice(0, SAID_MAX_CHARS), file.success ? file.data : null);
   }
-  const parsed = schema.safeParse(data);
-  if (!parsed.success) throw unexpected(called);
-  return parsed.data;
+  const parsed = await checked(schema, data);
+  if (parsed === undefined && schema !== (anythingSchema as z.ZodType)) throw unexpected(called);
+  return parsed as T;
 }
 
 /** Between the client and the server something may stand that answers for it while it is not there. */
@@ -67,16 +73,19 @@ export class ServerAway extends Error {
   override readonly name = "ServerAway";
 }
 
-export function httpError({ status }: Reply, value: unknown, called: string): Error {
+export function httpError({ status, body }: Reply, called: string): Error {
   if (NOBODY_BEHIND.has(status)) return new ServerAway(`${called} was answered with ${status}`);
   if (status === 401 || status === 403)
     return new SandlotError("unauthorized", { problem: "the sandbox's server does not take its key" });
   if (status === 404 || status === 405)
     return new SandlotError("capability_missing", { backend: "aio", capability: called, neededBy: "the call" });
-  const invalid = validationSchema.safeParse(value);
+  const invalid = validationSchema.safeParse(readShortJson(body));
   const [first] = invalid.success && status === 422 ? invalid.data.detail : [];
   if (first !== undefined)
-    return new SandlotError("invalid_request", { field: first.loc.slice(1).join("."), problem: first.msg });
+    return new SandlotError("invalid_request", {
+      field: first.loc.slice(1).join("."),
+      problem: first.msg.slice(0, SAID_MAX_CHARS),
+    });
   return new SandlotError("internal", { problem: `the sandbox's server answered ${called} with ${status}` });
 }
 
@@ -109,13 +118,5 @@ export function fileError(
 }
 
 function unexpected(called: string): SandlotError {
-  return new SandlotError("internal", { problem: `the sandbox's server answered ${called} with something else` });
-}
-
-export function tryJson(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString("utf8"));
-  } catch {
-    return undefined;
-  }
+  return new SandlotError("bad_sandbox_response", { problem: `its server answered ${called} with something else` });
 }

@@ -3,12 +3,14 @@
  *
  * Invariants
  * - `close` ends every connection, also those in use, and nothing is sent afterwards.
+ * - An answer is no longer than `aioLimit` allows.
  * - Nothing that is near goes through a proxy of the environment (`proxy-rule.ts`).
  */
 
 import { type IncomingMessage, type RequestOptions, request } from "node:http";
 import type { Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
+import { aioLimit, STREAM_LIMITS } from "../../untrusted/limits.ts";
 import { AioAgent } from "./agent.ts";
 import { proxyFor } from "./proxy-rule.ts";
 
@@ -31,6 +33,8 @@ export interface AioCall {
   readonly query?: Readonly<Record<string, string>>;
   readonly fields?: object;
   readonly signal?: AbortSignal | undefined;
+  /** Without the key. */
+  readonly anonymous?: boolean;
 }
 
 export interface Reply {
@@ -38,13 +42,13 @@ export interface Reply {
   readonly body: Buffer;
 }
 
+/** Announcements before an answer (1xx) that are borne. */
+const EARLY_MAX = 16;
+
 /** There was no answer. Says nothing about whether the request took effect. */
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
 }
-
-/** Two full rings of output, each byte escaped, and something to spare. */
-const REPLY_MAX_BYTES = 160 * 1024 * 1024;
 
 export class AioWire {
   readonly #agent: AioAgent;
@@ -52,6 +56,7 @@ export class AioWire {
   /** What is put before a path: the whole address, where a proxy is asked. */
   readonly #before: string;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #key: Readonly<Record<string, string>>;
   readonly #closeWay: () => void;
   #closed = false;
 
@@ -61,23 +66,31 @@ export class AioWire {
     const { where, before, headers } = "url" in address ? routeTo(address.url, environment) : DIRECT;
     this.#where = where;
     this.#before = before;
-    this.#headers = { ...headers, ...(apiKey !== null && { "x-aio-api-key": apiKey }) };
+    this.#headers = headers;
+    this.#key = apiKey === null ? {} : { "x-aio-api-key": apiKey };
+  }
+
+  get hasKey(): boolean {
+    return Object.keys(this.#key).length > 0;
   }
 
   /** A question whose answer is taken whole. */
   async ask(call: AioCall): Promise<Reply> {
     const response = await this.open(call);
-    return { status: response.statusCode ?? 0, body: await collect(response, REPLY_MAX_BYTES) };
+    const status = response.statusCode ?? 0;
+    const maxBytes = status === 200 ? aioLimit(call.path).maxBytes : STREAM_LIMITS.refusalMaxBytes;
+    return { status, body: await collect(response, maxBytes) };
   }
 
   /** A question whose answer is read as it comes. */
-  open({ method, path, query = {}, fields, signal }: AioCall): Promise<IncomingMessage> {
+  open({ method, path, query = {}, fields, signal, anonymous = false }: AioCall): Promise<IncomingMessage> {
     if (this.#closed) throw new NoAnswer("the connection was closed here");
     signal?.throwIfAborted();
     const body = fields === undefined ? undefined : Buffer.from(JSON.stringify(fields));
     const search = new URLSearchParams(query).toString();
     const headers = {
       ...this.#headers,
+      ...(!anonymous && this.#key),
       ...(body !== undefined && { "content-type": "application/json", "content-length": String(body.length) }),
     };
     return new Promise((resolve, reject) => {
@@ -88,9 +101,19 @@ export class AioWire {
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", onAbort, { once: true });
-      outgoing.once("close", () => signal?.removeEventListener("abort", onAbort));
-      outgoing.once("response", resolve);
-      outgoing.once("error", (error) => reject(new NoAnswer(error.message, { cause: error })));
+      outgoing.once("close", () => {
+        signal?.removeEventListener("abort", onAbort);
+        reject(new NoAnswer("the connection ended without an answer"));
+      });
+      let early = 0;
+      outgoing.on("information", () => ++early > EARLY_MAX && outgoing.destroy(new Error("it announces without end")));
+      outgoing.once("response", (response) => {
+        // An error after the last reader has gone is no reader's any more.
+        response.on("error", () => {});
+        resolve(response);
+      });
+      outgoing.once("upgrade", (_, socket) => socket.destroy());
+      outgoing.on("error", (error) => reject(new NoAnswer(error.message, { cause: error })));
       outgoing.end(body);
     });
   }
@@ -138,7 +161,7 @@ export function collect(response: IncomingMessage, maxBytes: number): Promise<Bu
       size += chunk.length;
       if (size > maxBytes)
         response.destroy(
-          new SandlotError("internal", { problem: "the sandbox's server sent more than any answer may have" }),
+          new SandlotError("bad_sandbox_response", { problem: "its server sent more than this answer may have" }),
         );
     });
     const cut = (error?: Error) =>

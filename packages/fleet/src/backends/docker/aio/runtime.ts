@@ -18,6 +18,7 @@ import {
   AioWire,
   awaitServer,
   checkServer,
+  KeyIgnored,
 } from "../../../aio/index.ts";
 import { ServerAway } from "../../../aio/wire/answers.ts";
 import { NoAnswer } from "../../../aio/wire/wire.ts";
@@ -81,6 +82,8 @@ export class AioRuntime {
     } catch (error) {
       if (isSandlotError(error, "capability_missing"))
         throw unusable(image, `its server has no ${error.details.capability}; AIO has it since 1.9.3`, error);
+      if (error instanceof KeyIgnored)
+        throw unusable(image, `its server works without SANDBOX_API_KEY (${error.message})`, error);
       throw error;
     } finally {
       wire.close();
