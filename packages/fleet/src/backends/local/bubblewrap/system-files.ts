@@ -4,6 +4,7 @@
  */
 
 import { lstatSync, readlinkSync } from "node:fs";
+import { PROC_MASKED } from "../masked-proc.ts";
 import { INNER_ACCOUNT } from "../settings.ts";
 
 /** Directories of programs at the top. On most systems they are links into `/usr`. */
@@ -32,25 +33,6 @@ const ETC_ALLOWED = [
   "timezone",
 ] as const;
 
-/** What tells about the host and its other users. Covered where it can be read without being root, which nobody is. */
-const PROC_MASKED = [
-  "acpi",
-  "asound",
-  "driver",
-  "fs",
-  "interrupts",
-  "kallsyms",
-  "kcore",
-  "key-users",
-  "keys",
-  "kmsg",
-  "latency_stats",
-  "sched_debug",
-  "scsi",
-  "timer_list",
-  "timer_stats",
-];
-
 /** Arguments of bubblewrap for programs, libraries and the host's part of `/etc`, as far as it is no plain file. */
 export function systemArguments(): readonly string[] {
   const places = [...PROGRAM_DIRECTORIES, ...ETC_ALLOWED.map((name) => `/etc/${name}`)];
@@ -62,7 +44,7 @@ export function systemFiles(): readonly string[] {
   return ETC_ALLOWED.map((name) => `/etc/${name}`).filter((path) => kindOf(path) === "file");
 }
 
-/** Arguments that put a fresh `/proc` there and cover what it would tell about the host. */
+/** Arguments that put a fresh `/proc` there and cover what it would tell about the host, where that can be read without being root. */
 export function procArguments(): readonly string[] {
   const masked = PROC_MASKED.map((name) => `/proc/${name}`).flatMap((path) => {
     const kind = isPublic(path) ? kindOf(path) : "absent";

@@ -57,7 +57,7 @@ function files({ field, otherUserData, otherSocket }: Aims): Record<string, Atte
     "the same through /proc/self/root": { perl: opens(`/proc/self/root${secret}`), ...absent },
     "the same through another process's root": {
       perl: `answer(open(my $file, '<', '/proc/' . getppid() . '/root${secret}'));`,
-      ...absent,
+      inside: "EACCES",
     },
     "the same with dots": { perl: opens(`/mnt/../../../..${secret}`), ...absent },
     "the host's password hashes": { perl: opens("/etc/shadow"), ...absent },
@@ -136,6 +136,15 @@ function kernel(field: Field): Record<string, Attempt> {
     "the host's control groups": {
       perl: "answer(-e '/sys/fs/cgroup' && opendir(my $d, '/sys/fs/cgroup'));",
       inside: "ENOENT",
+    },
+    "the kernel's command line": {
+      perl: "open(my $f, '<', '/proc/cmdline') or answer(0); some(grep { /\\S/ } scalar(<$f>) // '');",
+      inside: /^(none|EACCES)$/,
+    },
+    "the kernel's configuration": {
+      perl: "open(my $f, '<', '/proc/config.gz') or some(); some(grep { defined } scalar <$f>);",
+      inside: "none",
+      outside: /^(ok|none)$/,
     },
     "the kernel's memory map": {
       perl: "open(my $f, '<', '/proc/kallsyms') or answer(0); some(grep { defined } scalar <$f>);",
