@@ -20,6 +20,8 @@ export interface Startup {
   readonly config: HeldConfig;
   /** Where a supervisor keeps what the next run of the daemon must know. */
   readonly supervisorFd: number | null;
+  /** `/proc/self/coredump_filter`, opened for a daemon that cannot do it itself. */
+  readonly badgeFd: number | null;
   /** Another run of the daemon was here before, in the same sandbox. */
   readonly restarted: boolean;
 }
@@ -40,7 +42,8 @@ export function readStartup(args: readonly string[]): Startup {
     if (error instanceof ConfigProblem) throw error;
     throw new ConfigProblem(`descriptor ${configFd} holds no configuration: ${(error as Error).message}`);
   }
-  return { config: { ...config, ...rebound }, supervisorFd, restarted: args.includes("--restarted") };
+  const badgeFd = descriptor(args, "--badge-fd");
+  return { config: { ...config, ...rebound }, supervisorFd, badgeFd, restarted: args.includes("--restarted") };
 }
 
 function descriptor(args: readonly string[], name: string): number | null {

@@ -15,6 +15,7 @@ import { type AddressInfo, connect } from "node:net";
 import type { DaemonListen, ReadyLine } from "@sandlot/contract";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
+import { useBadgeDescriptor } from "./exec/badge.ts";
 import { ExecTable } from "./exec/exec-table.ts";
 import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
@@ -35,11 +36,12 @@ main().catch((error: unknown) => {
 });
 
 async function main(): Promise<void> {
-  const { config, supervisorFd, restarted } = readStartup(process.argv.slice(2));
+  const { config, supervisorFd, badgeFd, restarted } = readStartup(process.argv.slice(2));
   const given = [config.listen, config.ready, config.aioListen].flatMap((where) =>
     where && "fd" in where ? [where.fd] : [],
   );
-  closeInherited(supervisorFd === null ? given : [...given, supervisorFd]);
+  closeInherited([...given, ...[supervisorFd, badgeFd].filter((fd) => fd !== null)]);
+  if (badgeFd !== null) useBadgeDescriptor(badgeFd);
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
   if (restarted) removeRemains(temporaryDirectory);

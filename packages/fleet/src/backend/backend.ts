@@ -32,6 +32,7 @@ import type { Labels, Marker } from "./labels.ts";
 /** What a backend may declare. Asking for what is not declared is `capability_missing`. */
 export type Capability =
   | "late-binding"
+  | "closed-daemon"
   | "image"
   | "runtime"
   | "limits"

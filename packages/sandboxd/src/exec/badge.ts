@@ -6,6 +6,9 @@
  * dumps, so what is chosen means nothing. The daemon puts it on just before it starts something, so that there is no moment
  * at which the new process is without.
  *
+ * A process that is closed to its own account (see `supervisor.sh`) cannot open this file itself. What it came from has
+ * opened it then, and hands the descriptor on.
+ *
  * There are 512, and they are used again; `process-table.ts` deals with that.
  */
 
@@ -14,6 +17,11 @@ import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 const BADGES = 512;
 
 let fd: number | null | undefined;
+
+/** The file is open already. */
+export function useBadgeDescriptor(given: number): void {
+  fd = given;
+}
 
 /** Of the exec with this key. */
 export function badgeOf(key: string): number {

@@ -39,6 +39,7 @@ import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
 import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { Images } from "./container/images.ts";
+import { closingProblemWith } from "./container/isolation.ts";
 import { publishes, runtimeOf } from "./container/transport.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
@@ -164,7 +165,7 @@ class DockerBackend implements Backend {
     // Elsewhere a directory that was renamed here may be seen late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = this.#canHaveNetwork(engine);
-    this.capabilities = capabilitiesOf(engine, lateBinding, network, settings.speaksAio);
+    this.capabilities = capabilitiesOf(engine, lateBinding, network, settings);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
     this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
@@ -362,12 +363,13 @@ function capabilitiesOf(
   { facts }: Engine,
   lateBinding: boolean,
   network: boolean,
-  speaksAio: boolean,
+  { docker, speaksAio }: Pick<DockerSettings, "docker" | "speaksAio">,
 ): ReadonlySet<Capability> {
   const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
   const capabilities = new Set<Capability>(["image", "runtime", "limits", "mounts", ...daemons]);
   if (facts.canPause && !speaksAio) capabilities.add("pause");
   if (lateBinding) capabilities.add("late-binding");
   if (network) capabilities.add("network");
+  if (!speaksAio && closingProblemWith(docker, facts) === null) capabilities.add("closed-daemon");
   return capabilities;
 }

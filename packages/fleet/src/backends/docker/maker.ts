@@ -17,18 +17,18 @@ import type { World } from "../../world/world.ts";
 import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
 import { type Binding, checkMounts, misplaced, mountPointsOf } from "../local/mounts.ts";
 import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
+import { RuntimeKeeper, runtimeBindings } from "../local/runtime-directory.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { ANNOUNCE_FD, hearReady } from "./container/announcement.ts";
 import { makeAccounts, makeFrame } from "./container/frame.ts";
 import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
-import { INSIDE, RUNTIME } from "./container/inside.ts";
+import { INSIDE } from "./container/inside.ts";
 import { checkFilter, checkRuntime } from "./container/isolation.ts";
 import { findAstray, type SeenMount, seenMounts } from "./container/mount-check.ts";
 import { containerOptions } from "./container/options.ts";
 import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
-import { makeRuntimeDirectory, type RuntimeDirectory } from "./container/runtime-directory.ts";
 import {
   clearStart,
   isRelayed,
@@ -78,10 +78,14 @@ const NO_WAY_OUT: Blueprint["network"] = { mode: "none", allow: [] };
 
 export class Maker {
   readonly #parts: MakerParts;
-  #runtime: RuntimeDirectory | null = null;
+  readonly #runtime: RuntimeKeeper;
 
   constructor(parts: MakerParts) {
     this.#parts = parts;
+    const { settings, layout } = parts;
+    const parent = settings.runtimeDirectory ?? join(layout.root, "frames");
+    const seesNode = outsidePath(settings.nodePath, settings.docker.hostPaths) !== null;
+    this.#runtime = new RuntimeKeeper(parent, settings.nodePath, settings.daemon, seesNode);
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -237,9 +241,12 @@ export class Maker {
     if (settings.docker.network !== null) await checkNetwork(engine, settings.docker.network);
   }
 
-  #container({ name, spec, record, imageName, image, mounts }: Plan, bindings: readonly Binding[]): Promise<Claimed> {
+  async #container(
+    { name, spec, record, imageName, image, mounts }: Plan,
+    bindings: readonly Binding[],
+  ): Promise<Claimed> {
     const { settings, engine, layout } = this.#parts;
-    const runtime = this.#runtimeDirectory();
+    const runtime = await this.#runtime.get();
     const options = containerOptions({
       name: containerName(name),
       labels: containerLabels(spec.labels, placeOf(spec)),
@@ -250,7 +257,7 @@ export class Maker {
         ...bindings,
         ...mounts,
         ...this.#accounts(),
-        ...runtimeBindings(runtime),
+        ...runtimeBindings(runtime, INSIDE.runtime),
         { from: socketDirectory(layout, name), to: INSIDE.socketDirectory, readOnly: false },
       ],
       bringsNode: runtime.bringsNode,
@@ -359,17 +366,6 @@ export class Maker {
     const maker = this.#parts.world.identity;
     return { labels, place: placeOf(spec), credentials: { generation, token }, transport, maker };
   }
-
-  #runtimeDirectory(): RuntimeDirectory {
-    const { settings, layout } = this.#parts;
-    this.#runtime ??= makeRuntimeDirectory(
-      settings.runtimeDirectory ?? join(layout.root, "frames"),
-      settings.nodePath,
-      settings.daemon,
-      outsidePath(settings.nodePath, settings.docker.hostPaths) !== null,
-    );
-    return this.#runtime;
-  }
 }
 
 interface Plan {
@@ -384,10 +380,4 @@ interface Plan {
   readonly image: Readonly<Record<string, string>>;
   /** What there is to unmake. */
   readonly made: { containerId: string | null };
-}
-
-function runtimeBindings({ path, nodePath }: RuntimeDirectory): readonly Binding[] {
-  const directory = { from: path, to: INSIDE.runtime, readOnly: true };
-  if (nodePath === null) return [directory];
-  return [directory, { from: nodePath, to: `${INSIDE.runtime}/${RUNTIME.node}`, readOnly: true }];
 }

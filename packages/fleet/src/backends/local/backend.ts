@@ -49,6 +49,7 @@ import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
 import { QuotaWorkspaces } from "./quota-workspaces.ts";
 import { Remover } from "./remover.ts";
 import { Renewer } from "./renewer.ts";
+import { closingProblem } from "./runtime-directory.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
 import { Standby } from "./standby.ts";
 import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
@@ -350,5 +351,6 @@ function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean): ReadonlySet<Ca
   const always: Capability[] = ["mounts", "sessions", "terminal", "watch", "preview"];
   // Without namespaces nothing keeps a network policy or a slot.
   if (isUnsafe) return new Set(always);
-  return new Set([...always, "limits", "network", ...(lateBinding ? (["late-binding"] as const) : [])]);
+  const closed = closingProblem() === null ? (["closed-daemon"] as const) : [];
+  return new Set([...always, "limits", "network", ...closed, ...(lateBinding ? (["late-binding"] as const) : [])]);
 }

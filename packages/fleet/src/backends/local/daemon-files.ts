@@ -5,27 +5,20 @@
  * - No path that it is run by has `node` in it: `pkill -f node` inside means the agent's own programs.
  * - The first process inside is the supervisor. It ends when the process outside that waits for it does, so killing that
  *   one alone leaves nothing running.
+ * - Supervisor and daemon are closed to commands where the machine has a loader that makes them so (`runtime-directory.ts`).
  */
 
 import { existsSync } from "node:fs";
-import { nativeParts, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
+import { join } from "node:path";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./bubblewrap/arguments.ts";
 import type { Binding } from "./mounts.ts";
+import { closedSupervisor, RUNTIME, type RuntimeDirectory, runtimeBindings } from "./runtime-directory.ts";
 
-const RUNTIME = `${DAEMON_DIRECTORY}/sandboxd-runtime`;
-const BUNDLE = `${DAEMON_DIRECTORY}/sandboxd.cjs`;
-const SUPERVISOR = `${DAEMON_DIRECTORY}/supervisor.sh`;
+const DIRECTORY = `${DAEMON_DIRECTORY}/d`;
 
-export function daemonBindings(nodePath: string, daemon: SandboxdFiles): readonly Binding[] {
-  const readOnly = true;
-  const { bundle, supervisor } = daemon;
-  return [
-    { from: nodePath, to: RUNTIME, readOnly },
-    { from: bundle, to: BUNDLE, readOnly },
-    { from: supervisor, to: SUPERVISOR, readOnly },
-    // Beside the bundle, where it looks for them.
-    ...nativeParts(daemon).map(({ path, name }) => ({ from: path, to: `${DAEMON_DIRECTORY}/${name}`, readOnly })),
-  ];
+export function daemonBindings(runtime: RuntimeDirectory, nodePath: string): readonly Binding[] {
+  return runtimeBindings({ ...runtime, nodePath }, DIRECTORY);
 }
 
 /**
@@ -37,8 +30,14 @@ const SCRIPT = `exec 9>&2 2>>${LOG}; trap 'cat ${LOG} >&9' EXIT; . "$0"`;
 
 const SETPRIV = "/usr/bin/setpriv";
 
-export function daemonCommand(): readonly string[] {
+export function daemonCommand({ bringsNode }: RuntimeDirectory): readonly string[] {
   // Where there is no setpriv, a sandbox whose waiting process was killed is found by its own process, as ever.
   const endWithParent = existsSync(SETPRIV) ? [SETPRIV, "--pdeathsig", "KILL", "--"] : [];
-  return [...endWithParent, "/bin/sh", "-c", SCRIPT, SUPERVISOR, RUNTIME, ...SANDBOXD_NODE_FLAGS, BUNDLE];
+  return [...endWithParent, ...(bringsNode ? closedSupervisor(DIRECTORY, SCRIPT) : plainSupervisor())];
+}
+
+function plainSupervisor(): readonly string[] {
+  const at = (name: string) => join(DIRECTORY, name);
+  const daemon = [at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
+  return ["/bin/sh", "-c", SCRIPT, at(RUNTIME.supervisor), ...daemon];
 }

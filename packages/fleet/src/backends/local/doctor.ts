@@ -9,6 +9,7 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { isSandlotError } from "@sandlot/contract";
 import type { Finding } from "../../cli/doctor/finding.ts";
+import { closedDaemonFinding } from "../../cli/doctor/isolation-findings.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import { type BubblewrapFeatures, bubblewrapFeatures } from "./bubblewrap/features.ts";
 import { procArguments, systemArguments } from "./bubblewrap/system-files.ts";
@@ -16,6 +17,7 @@ import { explainStart, StartProblem } from "./engine/start-problem.ts";
 import { describeDisk } from "./limits/describe.ts";
 import { type Enforcement, openLimits, ProjectQuotas } from "./limits/index.ts";
 import { lookForQuotas } from "./limits/quota/trial.ts";
+import { closingProblem } from "./runtime-directory.ts";
 import { FILTER_ARCHITECTURES } from "./seccomp/index.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
 
@@ -34,6 +36,7 @@ export async function localFindings(configured: ConfiguredSettings): Promise<rea
     filterFinding(),
     toolsFinding(),
     daemonFinding(settings),
+    closedDaemonFinding(closingProblem()),
     lateBindingFinding(settings),
     ...limitFindings(settings),
     await diskFinding(settings),

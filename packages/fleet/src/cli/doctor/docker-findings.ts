@@ -3,6 +3,7 @@
 import { homedir } from "node:os";
 import { isSandlotError } from "@sandlot/contract";
 import { connectAppleEngine } from "../../backends/docker/apple/apple-engine.ts";
+import { closingProblemWith } from "../../backends/docker/container/isolation.ts";
 import { enginePlaces } from "../../backends/docker/engine/discovery.ts";
 import { connectEngine } from "../../backends/docker/engine/docker-engine.ts";
 import type { Engine } from "../../backends/docker/engine/engine.ts";
@@ -10,6 +11,7 @@ import type { Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import type { Finding } from "./finding.ts";
+import { closedDaemonFinding, remapFinding } from "./isolation-findings.ts";
 
 /** `containerProgram` is Apple's `container`, as it is run. */
 export async function dockerFindings(
@@ -30,7 +32,9 @@ export async function dockerFindings(
   }
   try {
     if (isApple) return [appleFinding(engine), MACHINES, await imageFinding(engine, docker, "container image pull")];
-    return [engineFinding(engine), seccompFinding(engine), await imageFinding(engine, docker, "docker pull")];
+    const closed = closedDaemonFinding(closingProblemWith(docker, engine.facts));
+    const isolation = [seccompFinding(engine), closed, ...remapFinding(engine.facts.remapsUsers)];
+    return [engineFinding(engine), ...isolation, await imageFinding(engine, docker, "docker pull")];
   } finally {
     engine.close();
   }

@@ -4,13 +4,15 @@ import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import type { Environment } from "../../config/variables.ts";
 import type { Finding } from "./finding.ts";
+import { processListFinding } from "./isolation-findings.ts";
 
 /** Programs that a network policy other than `none` needs, and the Debian package that has each. */
 const NETWORK_PROGRAMS = { ip: "iproute2", unshare: "util-linux", nsenter: "util-linux" } as const;
 const OPEN_PROGRAMS = { slirp4netns: "slirp4netns" } as const;
 
 export function localHostFindings(environment: Environment): readonly Finding[] {
-  return [controlGroupFinding(), networkFinding(environment), openNetworkFinding(environment)];
+  const hiding = process.platform === "linux" ? [processListFinding()] : [];
+  return [controlGroupFinding(), ...hiding, networkFinding(environment), openNetworkFinding(environment)];
 }
 
 function controlGroupFinding(): Finding {

@@ -27,6 +27,17 @@ export const attachingCases: readonly BackendCase[] = [
     },
   },
   {
+    name: "a token is of use for its own sandbox only, and attaching keeps it",
+    run: async (stage) => {
+      const [robbed, other] = [await stage.make(), await stage.make()];
+      const { token, generation } = robbed.target;
+      await stage.attach(robbed.target);
+      await stage.rejects(stage.attach({ ...other.target, token }), "stale_generation");
+      await stage.rejects(stage.attach({ ...other.target, token, generation }), "stale_generation");
+      await stage.attach(robbed.target);
+    },
+  },
+  {
     name: "two instances attach to one sandbox and see the same",
     run: async (stage) => {
       const { target } = await stage.make();

@@ -6,7 +6,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { makeRuntimeDirectory } from "../../../src/backends/docker/container/runtime-directory.ts";
+import { makeRuntimeDirectory } from "../../../src/backends/local/runtime-directory.ts";
 import { STAND_IN } from "../../aio/start-stand-in.ts";
 import { daemonFiles, type TestEngine } from "./docker-harness.ts";
 
@@ -48,7 +48,7 @@ let serial = 0;
 
 async function fill(place: string): Promise<void> {
   const daemon = await daemonFiles();
-  const runtime = makeRuntimeDirectory(dirname(daemon.bundle), process.execPath, daemon, true);
+  const runtime = await makeRuntimeDirectory(dirname(daemon.bundle), process.execPath, daemon, true);
   cpSync(runtime.path, place, { recursive: true });
   copyFileSync(process.execPath, join(place, "node"));
   chmodSync(join(place, "node"), 0o755);

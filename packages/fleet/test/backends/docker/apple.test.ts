@@ -36,7 +36,7 @@ function requestOf(more: Partial<Blueprint> = {}) {
       account: { uid: 501, gid: 20 },
       docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
     },
-    facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null },
+    facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null, defaultRuntime: "apple" },
   });
 }
 

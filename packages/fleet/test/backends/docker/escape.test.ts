@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { threadKeyOf } from "../../../src/backend/labels.ts";
+import { expectClosedDaemon } from "../closed-daemon.ts";
 import { type Aims, attempts } from "../local/escape/attempts.ts";
 import { Field, inside, outside } from "../local/escape/field.ts";
 import { describeOnEngine } from "./on-engine.ts";
@@ -33,6 +34,9 @@ const HYPERVISOR = "a socket to the hypervisor";
 const FILTERED_SINCE_API = 42;
 
 describeOnEngine("escapes from a container", (onEngine, { docker }) => {
+  it("find the daemon and the first process closed", () =>
+    onEngine(async (stage) => expectClosedDaemon(await stage.sandbox())));
+
   it("are answered with refusals, one by one", { timeout: 240_000 }, () =>
     onEngine(async (stage, harness) => {
       const directory = mkdtempSync(join(tmpdir(), "sl-docker-escape-"));

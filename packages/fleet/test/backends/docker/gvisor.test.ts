@@ -6,6 +6,7 @@
 import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
+import { whatOpens } from "../closed-daemon.ts";
 import { searchDeviations } from "../local/search-deviations.ts";
 import {
   blueprint,
@@ -50,6 +51,21 @@ usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
           const { sandbox } = await stage.attach(made.target);
           expect((await sandbox.exec("cat /proc/version")).stdout).toMatch(/^Linux version 4\.4\.0/);
           expect((await sandbox.exec("grep CapEff /proc/self/status")).stdout).toMatch(/:\s+0+\n/);
+        },
+        { docker: { runtime: SHOWS } },
+      ));
+
+    it("closes the memory of every process to all others, and shows what it shows of them all", () =>
+      onStage(
+        engine,
+        async (stage) => {
+          const lines = await whatOpens(await stage.sandbox());
+          const shown = ["environ", "maps", "oom_score_adj, for writing", "fd"];
+          const of = (whose: string) => shown.map((what) => `${whose} ${what}`);
+          expect(lines.filter((line) => !line.startsWith("seen "))).toEqual(
+            expect.arrayContaining([...of("own"), ...of("first"), ...of("daemon")]),
+          );
+          expect(lines.filter((line) => / mem/.test(line))).toEqual([]);
         },
         { docker: { runtime: SHOWS } },
       ));

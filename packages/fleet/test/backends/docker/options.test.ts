@@ -37,7 +37,7 @@ function shape(more: Partial<ContainerShape> = {}): ContainerShape {
       account: { uid: 59_999, gid: 59_998 },
       docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
     },
-    facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null },
+    facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null, defaultRuntime: "runc" },
     ...more,
   };
 }
@@ -64,7 +64,7 @@ describe("a container's options", () => {
   it("hold no secret, and nothing of the image's variables gets to the shell", () => {
     const options = containerOptions(shape());
     expect(JSON.stringify(options)).not.toContain("a-secret");
-    expect(options.Cmd?.[1]).toContain("unset NODE_OPTIONS\n");
+    expect(options.Cmd?.join("\n")).toContain("unset NODE_OPTIONS\n");
     expect(JSON.stringify(options)).not.toContain("rm -rf");
   });
 
@@ -78,11 +78,16 @@ describe("a container's options", () => {
 
   it("name the engine's root only where that is an ordinary user of the host", () => {
     expect(
-      containerOptions(shape({ facts: { isRootless: true, remapsUsers: false, isPodman: false, ceilings: null } }))
-        .User,
+      containerOptions(
+        shape({
+          facts: { isRootless: true, remapsUsers: false, isPodman: false, ceilings: null, defaultRuntime: "runc" },
+        }),
+      ).User,
     ).toBe("0:0");
     const remapped = containerOptions(
-      shape({ facts: { isRootless: false, remapsUsers: true, isPodman: false, ceilings: null } }),
+      shape({
+        facts: { isRootless: false, remapsUsers: true, isPodman: false, ceilings: null, defaultRuntime: "runc" },
+      }),
     );
     expect(remapped.HostConfig?.UsernsMode).toBe("host");
   });

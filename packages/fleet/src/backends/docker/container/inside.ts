@@ -2,15 +2,16 @@
  * Where things of ours are inside a container, and how its first process is started.
  *
  * Invariants
- * - The first process is the supervisor, run by the image's shell: it reaps, and starts the daemon again.
- * - The daemon's Node comes with its own loader and libraries, so that it runs in any image that has a shell, whatever C
- *   library the image has. Nothing of that is seen by commands.
+ * - The first process is the supervisor: it reaps, and starts the daemon again.
+ * - Its shell and the daemon's Node come with their own loader and libraries, so that they run in any image that has a shell,
+ *   whatever C library the image has, and are closed to commands (`runtime-directory.ts`).
  * - No path that it is run by has `node` in it: `pkill -f node` inside means the agent's own programs.
  * - What the image sets in its environment reaches commands, and neither the shell nor the daemon.
  */
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
+import { closedSupervisor, RUNTIME } from "../../local/runtime-directory.ts";
 import { ANNOUNCE_FD } from "./announcement.ts";
 
 const OURS = "/run/sandlot";
@@ -29,15 +30,6 @@ export const INSIDE = {
   temporary: `${OURS}/tmp`,
 } as const;
 
-/** Names in the runtime directory. */
-export const RUNTIME = {
-  node: "sandboxd-runtime",
-  bundle: "sandboxd.cjs",
-  supervisor: "supervisor.sh",
-  loader: "loader",
-  libraries: "lib",
-} as const;
-
 const at = (name: string) => `${INSIDE.runtime}/${name}`;
 
 /** Said when the image has nothing that could run the daemon. */
@@ -45,9 +37,14 @@ export const NO_RUNTIME = "sandlot: no Node that runs here";
 
 /**
  * `brought` is whether the runtime directory holds a Node with its loader; otherwise the image must have one.
- * `imageNames` are the variables that the image sets. `says` is whether the daemon announces itself in the container's output.
+ * `imageNames` are the variables that the image sets. `says` is whether the daemon announces itself in the container's output,
+ * `readsPrograms` whether the runtime may have to read a program to run it: then nothing is closed.
  */
-export function firstCommand(brought: boolean, imageNames: readonly string[], says = false): readonly string[] {
+export function firstCommand(
+  brought: boolean,
+  imageNames: readonly string[],
+  { says = false, readsPrograms = false } = {},
+): readonly string[] {
   const unset = imageNames.filter((name) => ENV_NAME_PATTERN.test(name) && !KEPT.has(name));
   const script = [
     ...(unset.length === 0 ? [] : [`unset ${unset.join(" ")}`]),
@@ -57,10 +54,9 @@ export function firstCommand(brought: boolean, imageNames: readonly string[], sa
     ...(says ? [`exec ${ANNOUNCE_FD}>&1`] : []),
     '. "$0"',
   ].join("\n");
-  const node = brought
-    ? [at(RUNTIME.loader), "--argv0", "sandboxd", "--library-path", at(RUNTIME.libraries), at(RUNTIME.node)]
-    : [`${INSIDE.temporary}/${RUNTIME.node}`];
-  return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), ...node, ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
+  if (brought) return closedSupervisor(INSIDE.runtime, script, readsPrograms);
+  const node = `${INSIDE.temporary}/${RUNTIME.node}`;
+  return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), node, ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
 }
 
 const PLAIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -4,8 +4,10 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import type { DockerSettings } from "../../../config/settings.ts";
+import { closingProblem } from "../../local/runtime-directory.ts";
 import type { Engine, EngineFacts } from "../engine/engine.ts";
-import { mayHideSockets } from "./transport.ts";
+import { mayHideSockets, mayReadPrograms } from "./transport.ts";
 
 /** Names of shims, which an engine finds without having been told of them. It refuses by itself what is not there. */
 const SHIM = /^(io\.containerd\.|\/)/;
@@ -26,6 +28,17 @@ export function checkFilter(facts: Pick<EngineFacts, "hasSeccomp" | "defaultRunt
   const fix =
     "give the engine a kernel with seccomp and its default profile, or name a runtime with a kernel of its own";
   throw new SandlotError("isolation_unavailable", { backend: "docker", problem, fix });
+}
+
+/** Why the daemon of a container is not closed to its commands; `null` where it is. */
+export function closingProblemWith(
+  { runtime, capabilities }: Pick<DockerSettings, "runtime" | "capabilities">,
+  facts: Pick<EngineFacts, "defaultRuntime">,
+): string | null {
+  if (mayReadPrograms(runtime, facts))
+    return `the runtime ${runtime ?? facts.defaultRuntime} may run only what it can read; gVisor closes memory by itself`;
+  if (capabilities.length > 0) return `docker.capabilities gives commands ${capabilities.join(", ")}`;
+  return closingProblem();
 }
 
 export function runtimeUnknown(runtime: string, known: readonly string[], cause?: unknown): SandlotError {

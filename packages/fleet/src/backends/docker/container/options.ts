@@ -12,13 +12,14 @@
 import type Docker from "dockerode";
 import type { Blueprint } from "../../../backend/blueprint.ts";
 import { memoryFileSystemBytes } from "../../local/limits/index.ts";
+import { PROC_MASKED } from "../../local/masked-proc.ts";
 import type { Binding } from "../../local/mounts.ts";
 import { INNER_ACCOUNT } from "../../local/settings.ts";
 import type { ContainerRequest, EngineFacts, SocketRelay } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";
 import { outsideBindings } from "./host-paths.ts";
 import { firstCommand, INSIDE } from "./inside.ts";
-import { DAEMON_PORT, runtimeOf, type Transport } from "./transport.ts";
+import { DAEMON_PORT, mayReadPrograms, runtimeOf, type Transport } from "./transport.ts";
 
 export interface ContainerShape {
   readonly name: string;
@@ -36,7 +37,7 @@ export interface ContainerShape {
   /** Where the engine carries the daemon's socket; `null` where it does not. */
   readonly relay: SocketRelay | null;
   readonly settings: Pick<DockerSettings, "account" | "docker">;
-  readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers" | "isPodman" | "ceilings">;
+  readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers" | "isPodman" | "ceilings" | "defaultRuntime">;
 }
 
 const MIB = 1024 * 1024;
@@ -45,19 +46,18 @@ const SHARED_MEMORY_BYTES = 64 * MIB;
 /** What is ended when memory is short: commands first, then the daemon, then everything of the host. */
 const OOM_SCORE_ADJUSTMENT = 200;
 const NANO = 1_000_000_000;
-/** What an engine covers by itself, and what tells of the host beyond that. What is not there is not covered. */
+/** What an engine covers by itself, and what tells of the host beyond that. */
 const MASKED_PATHS = [
-  ...["acpi", "asound", "config.gz", "driver", "fs", "interrupts", "kallsyms", "kcore", "key-users", "keys"],
-  ...["kmsg", "latency_stats", "modules", "sched_debug", "scsi", "timer_list", "timer_stats"],
-]
-  .map((name) => `/proc/${name}`)
-  .concat(["/sys/devices/virtual/powercap", "/sys/firmware"]);
+  ...PROC_MASKED.map((name) => `/proc/${name}`),
+  ...["/sys/devices/virtual/powercap", "/sys/firmware"],
+];
 
 export function containerOptions(shape: ContainerShape): ContainerRequest {
   const { labels, blueprint, settings } = shape;
-  const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames, shape.says);
-  const publishing = publishingOf(shape);
   const runtime = runtimeOf(blueprint, settings.docker);
+  const readsPrograms = mayReadPrograms(runtime, shape.facts);
+  const [shell = "", ...rest] = firstCommand(shape.bringsNode, shape.imageNames, { says: shape.says, readsPrograms });
+  const publishing = publishingOf(shape);
   return {
     name: shape.name,
     Image: shape.image,

@@ -67,6 +67,15 @@ export function mayHideSockets(
   return !PLAIN_RUNTIMES.has(runtime ?? defaultRuntime);
 }
 
+/** Whether the runtime may have to read a program to run it, as gVisor does. Kata's kernel is Linux. */
+export function mayReadPrograms(
+  runtime: string | null,
+  { defaultRuntime }: Pick<EngineFacts, "defaultRuntime">,
+): boolean {
+  const name = runtime ?? defaultRuntime;
+  return !PLAIN_RUNTIMES.has(name) && !/kata/i.test(name);
+}
+
 function publishProblem(network: string | null, { mode }: Blueprint["network"]): string | null {
   if (mode !== "open") return `network ${mode} where the engine cannot share a socket`;
   return network === null

@@ -2,11 +2,13 @@
  * Starting sandboxes with bubblewrap.
  */
 
-import { DEFAULT_CWD } from "@sandlot/contract";
+import { join } from "node:path";
+import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import { memoryFileSystemBytes } from "../limits/index.ts";
+import { type RuntimeDirectory, RuntimeKeeper } from "../runtime-directory.ts";
 import type { LocalSettings } from "../settings.ts";
 import { BASE_ENVIRONMENT, bubblewrapArguments } from "./arguments.ts";
 import { Bubblewrap } from "./bubblewrap.ts";
@@ -16,22 +18,28 @@ export class BubblewrapEngine implements Engine {
   readonly #settings: LocalSettings;
   readonly #root: string;
   readonly #bubblewrap: Bubblewrap;
+  readonly #keeper: RuntimeKeeper;
+  #runtime: RuntimeDirectory | null = null;
 
   /** `root` is the fleet's directory; `directory`, below it, keeps files that every sandbox gets a copy of. */
   constructor(settings: LocalSettings, root: string, directory: string) {
     this.#settings = settings;
     this.#root = root;
     this.#bubblewrap = new Bubblewrap(settings.bubblewrapPath, directory);
+    this.#keeper = new RuntimeKeeper(join(root, "frames"), settings.nodePath, settings.daemon);
   }
 
-  ready(): Promise<unknown> {
-    return this.#bubblewrap.ready();
+  async ready(): Promise<void> {
+    const [runtime] = await Promise.all([this.#keeper.get(), this.#bubblewrap.ready()]);
+    this.#runtime = runtime;
   }
 
   plan({ spec, group, egress, bindings }: Prepared): StartPlan {
-    const { account, nodePath, daemon, bubblewrapPath, local } = this.#settings;
+    const { account, nodePath, bubblewrapPath, local } = this.#settings;
     const { seccomp } = this.#bubblewrap;
-    const staged = stage([...bindings, ...daemonBindings(nodePath, daemon)], this.#root, account);
+    const runtime = this.#runtime;
+    if (runtime === null) throw new SandlotError("internal", { problem: "the daemon's files were not made yet" });
+    const staged = stage([...bindings, ...daemonBindings(runtime, nodePath)], this.#root, account);
     const files = this.#bubblewrap.openFiles();
     const args = bubblewrapArguments({
       ...this.#bubblewrap.shape(),
@@ -43,7 +51,7 @@ export class BubblewrapEngine implements Engine {
       homeBytes: local.homeBytes,
       statusFd: FD.status,
       seccompFd: seccomp === null ? null : FD.seccomp,
-      command: daemonCommand(),
+      command: daemonCommand(runtime),
     });
     const enter = [...staged.prefix, ...(egress?.enter ?? []), ...dropTo(account)];
     // Empty where the group itself is limited.

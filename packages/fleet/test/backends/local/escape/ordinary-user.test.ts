@@ -20,7 +20,7 @@ it("holds for an ordinary user's fleet", { timeout: 120_000 }, async (context) =
       "--configLoader",
       "runner",
       "--no-color",
-      "packages/fleet/test/backends/local/escape/escape.test.ts",
+      ...["escape", "closed-daemon"].map((name) => `packages/fleet/test/backends/local/escape/${name}.test.ts`),
     ];
     const env = { PATH: process.env.PATH, HOME: home, TMPDIR: home, NO_COLOR: "1" };
     const [program, ...more] = asOrdinaryUser(ordinaryNode(), "node_modules/vitest/vitest.mjs", ...args);
