@@ -3,7 +3,8 @@
  * type-checks and runs programs against them, among them those of the README, and starts the command line both on a Node
  * that can run it and on one that cannot.
  */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   existsSync,
   mkdtempSync,
@@ -75,6 +76,7 @@ try {
   checkCommandLine();
   checkProgram();
   await checkReadme();
+  await checkGateway();
   checkMissingPeers();
   console.log("packed: installs, type-checks, runs");
 } finally {
@@ -178,6 +180,57 @@ async function checkReadme(): Promise<void> {
       if (output !== expected) throw new Error(`${title} printed ${JSON.stringify(output)}, not what README.md says`);
     }
   }
+}
+
+/** A gateway of what was installed: its pages, a command in a sandbox whose network has a proxy, MCP. */
+async function checkGateway(): Promise<void> {
+  const home = join(project, "home-gateway");
+  const config = join(project, "sandlot.json");
+  const network = { mode: "allowlist", allow: [{ host: "example.com", ports: [80] }] };
+  writeFileSync(config, JSON.stringify({ home, blueprints: { default: { network } } }));
+  const launcher = join(project, "node_modules", "sandlot", "bin", "sandlot.mjs");
+  const env = childEnvironment({ SANDLOT_HOME: home });
+  const args = ["serve", "--port", "0", "--json", "--config", config];
+  const served = spawn(process.execPath, [launcher, ...args], {
+    cwd: project,
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(served, "close");
+  try {
+    const [line] = (await Promise.race([once(served.stdout, "data"), ended.then(() => ["{}"])])) as [Buffer];
+    const { listening } = JSON.parse(String(line)) as { listening?: string };
+    if (listening === undefined) throw new Error("the gateway did not start");
+    const key = readFileSync(join(home, "operator.key"), "utf8").trim();
+    const ask = async (path: string, body?: unknown): Promise<string> => {
+      const answer = await fetch(`${listening}${path}`, {
+        headers: {
+          authorization: `Bearer ${key}`,
+          accept: path.startsWith("/mcp") ? "application/json, text/event-stream" : "*/*",
+          ...(body !== undefined && { "content-type": "application/json" }),
+        },
+        ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
+      });
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(`${path}: ${answer.status} ${text}`);
+      return text;
+    };
+    expectIncludes(await ask("/docs/"), "swagger-ui");
+    expectIncludes(await ask("/docs/static/swagger-ui-bundle.js"), "SwaggerUIBundle");
+    expectIncludes(await ask("/openapi.json"), "/v1/threads/");
+    expectIncludes(await ask("/metrics"), "sandlot_");
+    // The proxy refuses in words, which come from the process beside the sandbox through the one inside it.
+    const command = "curl -sS http://refused.example/ || wget -qO- http://refused.example/";
+    expectIncludes(await ask("/v1/threads/t1/exec", { command }), "refused.example");
+    const initialize = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "check", version: "1" } };
+    const rpc = { jsonrpc: "2.0", id: 1, method: "initialize", params: initialize };
+    expectIncludes(await ask("/mcp/threads/t1", rpc), "serverInfo");
+  } finally {
+    served.kill("SIGTERM");
+    await ended;
+    step("end the gateway's sandbox", process.execPath, [launcher, "rm", "--thread", "t1", "--purge", "-c", config]);
+  }
+  console.log("serve: ok");
 }
 
 /** What is not installed is named, with the command that installs it. */

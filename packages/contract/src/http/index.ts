@@ -3,6 +3,7 @@
 export * from "./exec.ts";
 export * from "./files.ts";
 export * from "./headers.ts";
+export * from "./key-scopes.ts";
 export * from "./leases.ts";
 export * from "./operators.ts";
 export * from "./threads.ts";

@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { sandboxSummarySchema, userIdSchema } from "../schemas.ts";
+import { KEY_SCOPES } from "./key-scopes.ts";
 
 export const sandboxIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/);
 
@@ -72,9 +73,6 @@ export const readinessSchema = z
     checks: z.record(z.string(), z.string()),
   })
   .meta({ id: "Readiness" });
-
-export const KEY_SCOPES = ["user", "platform", "operator"] as const;
-export type KeyScope = (typeof KEY_SCOPES)[number];
 
 /** In `blueprints` of a key: every blueprint, also one that is configured later. */
 export const EVERY_BLUEPRINT = "*";

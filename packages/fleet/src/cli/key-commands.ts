@@ -4,7 +4,7 @@
 
 import type { KeyScope } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
-import { ApiKeys } from "../gateway/index.ts";
+import { ApiKeys } from "../gateway/keys/api-keys.ts";
 import { systemWorld } from "../world/system-world.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";

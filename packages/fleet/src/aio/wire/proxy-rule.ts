@@ -3,12 +3,12 @@
  * directly, whatever the variables say: a proxy could not reach it, or should not see what is said to it.
  */
 
-import { BlockList, isIP } from "node:net";
+import net, { isIP } from "node:net";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Loopback, link-local, and private: whatever is not reached from everywhere, also where it is only written about. */
-const NEAR = new BlockList();
+const NEAR = new net.BlockList();
 for (const [network, bits] of [
   ["0.0.0.0", 8],
   ["10.0.0.0", 8],

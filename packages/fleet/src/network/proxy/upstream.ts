@@ -8,7 +8,7 @@
 import { Agent, type ClientRequestArgs } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { connect as connectTls, rootCertificates, type TLSSocket } from "node:tls";
+import tls, { connect as connectTls, type TLSSocket } from "node:tls";
 import type { World } from "../../world/world.ts";
 import type { EgressLimits } from "../limits.ts";
 import { type Authority, writtenAuthority } from "../rules/host-name.ts";
@@ -80,7 +80,7 @@ class HostAgent extends Agent {
   #secure(target: Authority, socket: Socket): Promise<TLSSocket> {
     const { world, limits, extraCa } = this.#options;
     return new Promise((resolve, reject) => {
-      const ca = extraCa === undefined ? {} : { ca: [...rootCertificates, ...extraCa] };
+      const ca = extraCa === undefined ? {} : { ca: [...tls.rootCertificates, ...extraCa] };
       const secured = connectTls({ socket, servername: target.host.text, ALPNProtocols: ["http/1.1"], ...ca });
       const fail = (problem: string): void => {
         timer.cancel();

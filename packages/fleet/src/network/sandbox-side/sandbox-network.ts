@@ -8,7 +8,7 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { rootCertificates } from "node:tls";
+import tls from "node:tls";
 import { EGRESS_PORT } from "@sandlot/contract";
 import { programFile } from "../../package-files.ts";
 import { NAME_SERVER } from "../open/routes.ts";
@@ -112,5 +112,5 @@ const SYSTEM_BUNDLES = [
 
 function publicCertificates(): string {
   const found = SYSTEM_BUNDLES.find((path) => existsSync(path));
-  return found === undefined ? rootCertificates.join("\n") : readFileSync(found, "utf8");
+  return found === undefined ? tls.rootCertificates.join("\n") : readFileSync(found, "utf8");
 }
