@@ -27,6 +27,7 @@ import {
   newKeySchema,
   type PortLink,
   portLinkSchema,
+  refuseUnknownOptions,
   type SandboxSummary,
   sandboxListSchema,
   type ThreadSummary,
@@ -60,6 +61,8 @@ export interface ClientAcquireRequest {
   readonly signal?: AbortSignal;
 }
 
+const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "purpose", "ttlMs", "timeoutMs", "signal"] as const;
+
 export class SandlotClient {
   readonly #transport: Transport;
   readonly #options: TransportOptions;
@@ -75,6 +78,7 @@ export class SandlotClient {
   }
 
   async acquire(request: ClientAcquireRequest = {}): Promise<ClientLease> {
+    refuseUnknownOptions("acquire", request, ACQUIRE_OPTIONS);
     const { user, blueprint, purpose = "client", ttlMs = LEASE_TTL_DEFAULT_MS, timeoutMs, signal } = request;
     if (user !== undefined && user !== this.#options.user) {
       const { user: _, ...rest } = request;

@@ -12,7 +12,7 @@ import { REQUEST_ERRORS, type RequestErrorDetails } from "./errors/request-error
 import { SANDBOX_ERRORS, type SandboxErrorDetails } from "./errors/sandbox-errors.ts";
 import type { ErrorSpec, ErrorSpecs } from "./errors/spec.ts";
 
-export type { CapacityCounts, LossReason } from "./errors/fleet-errors.ts";
+export type { CapacityCounts, ConfigProblem, LossReason } from "./errors/fleet-errors.ts";
 
 /** The facts that each code carries. */
 export interface ErrorDetails extends FleetErrorDetails, SandboxErrorDetails, RequestErrorDetails {}

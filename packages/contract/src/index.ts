@@ -11,3 +11,4 @@ export * from "./ids.ts";
 export * from "./sandbox.ts";
 export * from "./sandbox-limits.ts";
 export * from "./schemas.ts";
+export * from "./suggest.ts";

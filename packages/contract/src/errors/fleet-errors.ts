@@ -15,11 +15,23 @@ export interface CapacityCounts {
   queued: number;
 }
 
+/** One thing that is wrong with a configuration; `line` and `column` where it came from a file. */
+export interface ConfigProblem {
+  readonly path: string;
+  /** Reads after the path, without a full stop. */
+  readonly problem: string;
+  readonly suggestion?: string;
+  readonly line?: number;
+  readonly column?: number;
+}
+
 /** The facts that each code carries. */
 export interface FleetErrorDetails {
   invalid_thread_id: { value: string; pattern: string };
   invalid_user_id: { value: string; pattern: string };
-  config_invalid: { path: string; problem: string; suggestion?: string };
+  /** The first problem, and all of them where there are several. */
+  config_invalid: { path: string; problem: string; suggestion?: string; problems?: readonly ConfigProblem[] };
+  config_unreadable: { file: string; problem: string };
   blueprint_unknown: { blueprint: string; known: readonly string[] };
   blueprint_mismatch: { thread: string; wanted: string; actual: string };
   capability_missing: { backend: string; capability: string; neededBy: string };
@@ -65,6 +77,12 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     message: ({ path, problem, suggestion }) =>
       `Configuration${path === "" ? "" : ` at ${path}`}: ${problem}.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
     remedy: "Correct the named key. `sandlot config schema` prints every key with its meaning.",
+  },
+  config_unreadable: {
+    status: 500,
+    retryable: false,
+    message: ({ file, problem }) => `The configuration file ${file} cannot be used: ${problem}.`,
+    remedy: "Check the path and who may read it; `sandlot config init FILE` writes a new one.",
   },
   blueprint_unknown: {
     status: 422,

@@ -54,9 +54,6 @@ export async function benchCommand(
       terminal,
       () => `Measuring: ${now}`,
       () => benchTarget(target, options, rounds, measure, signal),
-      {
-        json,
-      },
     );
   });
   if (json) return printJson(terminal, { rounds, figures });

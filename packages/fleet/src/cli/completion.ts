@@ -1,6 +1,6 @@
 /**
  * Completion for shells, written out of the commands themselves, so that it never names one that is not there. The script
- * is static: pressing Tab starts no Sandlot.
+ * is static, and pressing Tab starts no Sandlot, but for one case: after `-t` it asks for the names of threads.
  */
 
 import type { Command } from "commander";
@@ -8,12 +8,17 @@ import type { Command } from "commander";
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof SHELLS)[number];
 
+/** Asked when Tab is pressed where a thread belongs. What it cannot tell is nothing to complete. */
+const THREADS = "sandlot ps --threads --quiet 2>/dev/null";
+
 interface Node {
   /** The words that lead there; none for the program itself. */
   readonly path: readonly string[];
   readonly commands: readonly { readonly name: string; readonly description: string }[];
   /** What its arguments may be, where that is a list. */
   readonly choices: readonly string[];
+  /** Its argument is a thread, or a path inside one; never a file of this machine. */
+  readonly takesThread: boolean;
   readonly options: readonly Flag[];
 }
 
@@ -21,6 +26,7 @@ interface Flag {
   readonly flags: readonly string[];
   readonly description: string;
   readonly takesValue: boolean;
+  readonly isThread: boolean;
   readonly choices: readonly string[];
 }
 
@@ -35,14 +41,16 @@ function nodesOf(command: Command, path: readonly string[]): readonly Node[] {
     path,
     commands: command.commands.map((below) => ({ name: below.name(), description: below.description() })),
     choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
+    takesThread: command.name() === "ls",
     options: [
       ...command.options.map(({ short, long, description, required, optional, argChoices }) => ({
         flags: [short, long].filter((flag) => flag !== undefined),
         description,
         takesValue: required || optional,
+        isThread: long === "--thread",
         choices: argChoices ?? [],
       })),
-      { flags: ["-h", "--help"], description: "show help", takesValue: false, choices: [] },
+      { flags: ["-h", "--help"], description: "show help", takesValue: false, isThread: false, choices: [] },
     ],
   };
   return [node, ...command.commands.flatMap((below) => nodesOf(below, [...path, below.name()]))];
@@ -53,30 +61,34 @@ function nodesOf(command: Command, path: readonly string[]): readonly Node[] {
  * options where a hyphen was typed, otherwise commands and arguments; and files where nothing is known.
  */
 function bashScript(nodes: readonly Node[]): string {
-  const cases = nodes.map(({ path, commands, choices, options }) => {
+  const cases = nodes.map(({ path, commands, choices, options, takesThread }) => {
     const words = [...commands.map(({ name }) => name), ...choices].join(" ");
-    return `    ${quoted(path.join(" "))}) words=${quoted(words)} options=${quoted(longFlags(options).join(" "))} ;;`;
+    const offered = takesThread ? `"$(${THREADS})" files=""` : quoted(words);
+    return `    ${quoted(path.join(" "))}) words=${offered} options=${quoted(longFlags(options).join(" "))} ;;`;
   });
   return `# bash completion for sandlot: sandlot completion bash > /etc/bash_completion.d/sandlot
 _sandlot() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" route="" word words="" options=""
+  local current="\${COMP_WORDS[COMP_CWORD]}" route="" word words="" options="" files=1
   local index
 ${walk(nodes, { first: 1, end: "COMP_CWORD", words: "COMP_WORDS" })}
   case "\${route//\\// }" in
 ${cases.join("\n")}
   esac
   case "\${route//\\// } \${COMP_WORDS[COMP_CWORD - 1]}" in
-${valueCases(nodes, (choices) => `words=${quoted(choices.join(" "))}`)}
+${valueCases(nodes, ({ isThread, choices }) => (isThread ? `words="$(${THREADS})" files=""` : `words=${quoted(choices.join(" "))}`))}
     *) [[ "\${current}" == -* ]] && words="\${options}" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "\${words}" -- "\${current}")
-  if [[ \${#COMPREPLY[@]} -eq 0 && "\${current}" != -* ]]; then
+  if [[ -n "\${files}" && \${#COMPREPLY[@]} -eq 0 && "\${current}" != -* ]]; then
     mapfile -t COMPREPLY < <(compgen -f -- "\${current}")
   fi
 }
 complete -o filenames -F _sandlot sandlot
 `;
 }
+
+/** One name in a line. */
+const ZSH_THREADS = `compadd -- \${(f)"$(${THREADS})"}`;
 
 /**
  * The same walk, and descriptions beside the words. `path` is a name of its own in zsh, so ours is `route`. As a file of
@@ -103,10 +115,18 @@ ${walk(nodes, { first: 2, end: "CURRENT", words: "words" })}
 ${cases.join("\n")}
   esac
   case "\${route//\\// } \${words[CURRENT - 1]}" in
-${valueCases(nodes, (choices) => (choices.length === 0 ? "_files; return" : `compadd -- ${choices.join(" ")}; return`))}
+${valueCases(nodes, ({ isThread, choices }) => {
+  if (isThread) return `${ZSH_THREADS}; return`;
+  return choices.length === 0 ? "_files; return" : `compadd -- ${choices.join(" ")}; return`;
+})}
   esac
   if [[ "\${words[CURRENT]}" == -* ]]; then
     _describe 'option' flags
+  elif [[ " ${nodes
+    .filter(({ takesThread }) => takesThread)
+    .map(({ path }) => path.join("/"))
+    .join(" ")} " == *" \${route} "* ]]; then
+    ${ZSH_THREADS}
   else
     (( \${#entries} )) && _describe 'sandlot' entries || _files
   fi
@@ -126,21 +146,21 @@ function walk(nodes: readonly Node[], line: { readonly first: number; readonly e
 }
 
 /** One line for each option of each command that takes a value: what follows it is no command. */
-function valueCases(nodes: readonly Node[], offer: (choices: readonly string[]) => string): string {
+function valueCases(nodes: readonly Node[], offer: (flag: Flag) => string): string {
   return nodes
     .flatMap(({ path, options }) =>
       options
         .filter(({ takesValue }) => takesValue)
-        .map(({ flags, choices }) => {
-          const patterns = flags.map((flag) => quoted([...path, flag].join(" "))).join(" | ");
-          return `    ${patterns}) ${offer(choices)} ;;`;
+        .map((option) => {
+          const patterns = option.flags.map((flag) => quoted([...path, flag].join(" "))).join(" | ");
+          return `    ${patterns}) ${offer(option)} ;;`;
         }),
     )
     .join("\n");
 }
 
 function fishScript(nodes: readonly Node[]): string {
-  const lines = nodes.flatMap(({ path, commands, choices, options }) => {
+  const lines = nodes.flatMap(({ path, commands, choices, options, takesThread }) => {
     const names = commands.map(({ name }) => name).join(" ");
     const seen = path.map((word) => `__fish_seen_subcommand_from ${word}`);
     const here = commands.length === 0 ? seen : [...seen, `not __fish_seen_subcommand_from ${names}`];
@@ -150,17 +170,20 @@ function fishScript(nodes: readonly Node[]): string {
         ({ name, description }) => `complete -c sandlot -f${condition} -a ${name} -d ${quoted(description)}`,
       ),
       ...choices.map((choice) => `complete -c sandlot -f${condition} -a ${choice}`),
+      ...(takesThread ? [`complete -c sandlot -f${condition} -a '(${THREADS})'`] : []),
       ...options.map((option) => `complete -c sandlot${condition}${fishFlag(option)}`),
     ];
   });
   return `# fish completion for sandlot: sandlot completion fish > ~/.config/fish/completions/sandlot.fish\n${lines.join("\n")}\n`;
 }
 
-function fishFlag({ flags, description, takesValue, choices }: Flag): string {
+function fishFlag({ flags, description, takesValue, isThread, choices }: Flag): string {
   const short = flags.find((flag) => /^-[^-]/.test(flag));
   const [long] = longFlags([{ flags }]);
   const named = `${short === undefined ? "" : ` -s ${short.slice(1)}`}${long === undefined ? "" : ` -l ${long.slice(2)}`}`;
-  const value = choices.length > 0 ? ` -x -a ${quoted(choices.join(" "))}` : takesValue ? " -r" : "";
+  const known = isThread ? ` -x -a '(${THREADS})'` : null;
+  const value =
+    known !== null ? known : choices.length > 0 ? ` -x -a ${quoted(choices.join(" "))}` : takesValue ? " -r" : "";
   return `${named}${value} -d ${quoted(description)}`;
 }
 

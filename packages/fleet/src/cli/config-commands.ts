@@ -1,18 +1,67 @@
 /**
- * `sandlot config schema` and `sandlot config check`: what can be configured, and what a configuration comes to.
+ * `sandlot config init`, `schema` and `check`: a configuration to begin with, what can be configured, and what one comes to.
  *
  * Values of environment variables are never printed: they are where secrets are.
  */
 
+import { writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { CONFIG_FILE_NAME } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { Settings } from "../config/settings.ts";
 import { resolveGatewaySettings } from "../gateway/settings.ts";
+import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";
 import { printJson, type Terminal } from "./terminal.ts";
+import { makeUsable } from "./usable-home.ts";
 
 export function printSchema(terminal: Terminal): void {
   printJson(terminal, fleetConfigJsonSchema());
+}
+
+/** Every line that does something is a comment: what is written by itself is the default. */
+const STARTER = `# Configuration of Sandlot. Every key is optional; \`sandlot config schema\` prints all of them with their meaning,
+# \`sandlot config check\` what a file comes to. Durations are written 500ms, 30s, 10m, 1h; sizes 512MiB, 2GiB.
+
+# backend: local            # local (Linux namespaces), docker, or memory (no isolation, for tests)
+# idleTimeoutMs: 10m        # a sandbox that nobody uses ends after this long; its files stay
+# maxLifetimeMs: 1d
+
+# limits:
+#   max: 50                 # sandboxes of the whole fleet
+#   maxPerUser: 5
+
+# blueprints:
+#   default:                # what a sandbox is made from when nothing else is asked for
+#     limits:
+#       memoryBytes: 2GiB
+#       diskBytes: 10GiB
+#     network:
+#       mode: none          # none, allowlist, or open
+#   net:
+#     network:
+#       mode: allowlist
+#       allow:
+#         - { host: pypi.org, ports: [443] }
+#         - { host: "*.pythonhosted.org", ports: [443] }
+
+# gateway:                  # \`sandlot serve\`
+#   port: 8750
+`;
+
+export async function initConfig(
+  terminal: Terminal,
+  options: { file: string | undefined; json: boolean },
+): Promise<void> {
+  const { home } = resolveSettings({}, terminal.environment);
+  const path = resolve(options.file ?? join(home, CONFIG_FILE_NAME));
+  if (options.file === undefined) await makeUsable(home);
+  await onThisMachine("file", path, () => writeFile(path, STARTER, { flag: "wx", mode: 0o600 }));
+  if (options.json) return printJson(terminal, { file: path });
+  terminal.out(
+    `Written to ${path}. Change it, then \`sandlot config check${options.file === undefined ? "" : ` ${options.file}`}\`.\n`,
+  );
 }
 
 export async function checkConfig(

@@ -6,7 +6,7 @@
  *   had; otherwise to the very name that was given.
  * - A file of this machine is replaced whole or not at all. In the sandbox, writing is atomic by itself.
  * - What is neither file nor directory inside a directory (links, sockets, devices) is left out and told, so nothing is followed
- *   out of the directory that was named.
+ *   out of the directory that was named. A copy that left something out is not a success.
  * - Names that come from a sandbox lead nowhere but below the directory that the copy goes to.
  */
 
@@ -18,6 +18,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type FileStat, type Sandbox, SandlotError } from "@sandlot/contract";
 import { onThisMachine } from "./host-trouble.ts";
+import type { Terminal } from "./terminal.ts";
 
 /** A copy under way, and in the end what came of it. */
 export interface Copy {
@@ -54,6 +55,38 @@ export async function copyIn(sandbox: Sandbox, copy: Copy, signal: AbortSignal):
   const name = basename(await onThisMachine("from", copy.from, () => realpath(copy.from)));
   copy.to = isInto ? posix.join(target, name) : target;
   await putIn(sandbox, copy, copy.from, copy.to, signal);
+}
+
+/** One file, from what is piped in. */
+export async function copyFromStream(
+  sandbox: Sandbox,
+  copy: Copy,
+  stdin: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): Promise<void> {
+  if (copy.to.endsWith("/")) {
+    const problem = "standard input has no name; write the name of the file";
+    throw new SandlotError("invalid_request", { field: "to", problem });
+  }
+  await sandbox.files.upload(copy.to, counted(stdin, copy, signal));
+  copy.files += 1;
+}
+
+/** One file, to standard output. Who stops reading ends the copy, as in a pipe. */
+export async function copyToStream(
+  sandbox: Sandbox,
+  copy: Copy,
+  terminal: Pick<Terminal, "write">,
+  signal: AbortSignal,
+): Promise<void> {
+  const found = await sandbox.files.stat(copy.from);
+  if (found.kind === "directory") {
+    const problem = `${copy.from} is a directory; use \`sandlot exec -- tar c\` to stream one`;
+    throw new SandlotError("invalid_request", { field: "from", problem });
+  }
+  for await (const piece of counted(sandbox.files.download(copy.from), copy, signal))
+    if (!(await terminal.write("stdout", piece))) return;
+  copy.files += 1;
 }
 
 async function putIn(sandbox: Sandbox, copy: Copy, from: string, to: string, signal: AbortSignal): Promise<void> {

@@ -5,13 +5,15 @@
 
 import { constants } from "node:os";
 import type { ExecResult, FollowEnd, Sandbox } from "@sandlot/contract";
+import { showDuration } from "../config/units.ts";
 import { Interruption } from "./interruption.ts";
 import { withProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
 
 export interface ExecCommandOptions extends TargetOptions {
-  readonly thread: string;
+  /** Without one: a sandbox of its own, which goes with the command, files and all. */
+  readonly thread?: string;
   readonly user?: string;
   readonly blueprint?: string;
   readonly cwd?: string;
@@ -28,12 +30,11 @@ export async function execCommand(
   signal: AbortSignal,
 ): Promise<number> {
   const { thread, user, blueprint } = options;
+  const label = thread === undefined ? "Waiting for a sandbox" : `Waiting for the sandbox of thread ${thread}`;
   try {
     return await withTarget(terminal, options, async (target) => {
       const acquire = () => target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
-      await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire, {
-        onlyWatched: true,
-      });
+      await using lease = await withProgress(terminal, label, acquire);
       if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
         terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);
@@ -100,13 +101,22 @@ async function runLive(
         lostBytes += count;
         terminal.error(`[${count} bytes of ${event.stream} are lost here]\n`);
       } else if (signal.aborted) return EXIT_CODES.interrupted;
-      else return lostBytes > 0 ? withLoss(terminal, event.end, lostBytes) : exitCodeOf(event.end);
+      else {
+        if (event.end.status === "timed_out") sayTimedOut(terminal, options);
+        return lostBytes > 0 ? withLoss(terminal, event.end, lostBytes) : exitCodeOf(event.end);
+      }
     }
     return EXIT_CODES.sandlotFailed;
   } finally {
     signal.removeEventListener("abort", onAbort);
     input?.stop();
   }
+}
+
+/** The exit code alone could be the command's own. */
+function sayTimedOut(terminal: Terminal, { timeout }: ExecCommandOptions): void {
+  const after = timeout === undefined ? "" : ` after ${showDuration(timeout)}`;
+  terminal.error(`The command ran out of time${after} and was ended; --timeout gives it more.\n`);
 }
 
 /** Output that is not whole is a failure, also of a command that succeeded. */

@@ -1,6 +1,8 @@
 /**
- * `sandlot ls` and `sandlot cp`: a thread's files, listed and copied. On the sandbox's side a path is written
- * `THREAD:PATH`; a relative path is below the thread's workspace.
+ * `sandlot ls` and `sandlot cp`: a thread's files, listed and copied. The thread is named with `-t`; `cp` then writes the
+ * sandbox's side `:PATH`. Both also take `THREAD:PATH`. A relative path is below the thread's workspace.
+ *
+ * Looking at, and copying from, a thread that is not there is refused and makes nothing.
  */
 
 import { posix } from "node:path";
@@ -13,13 +15,25 @@ import {
   WORKSPACE_DIRECTORIES,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
-import { beginCopy, type Copy, checkDestination, checkSource, copyIn, copyOut, withoutSlash } from "./copying.ts";
+import {
+  beginCopy,
+  type Copy,
+  checkDestination,
+  checkSource,
+  copyFromStream,
+  copyIn,
+  copyOut,
+  copyToStream,
+  withoutSlash,
+} from "./copying.ts";
+import { namedThread } from "./named-thread.ts";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
-import { type TargetOptions, withTarget } from "./target.ts";
+import { requireThread, type TargetOptions, withTarget } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 interface FileCommandOptions extends TargetOptions {
+  readonly thread?: string;
   readonly user?: string;
   readonly json: boolean;
 }
@@ -31,18 +45,19 @@ interface Place {
 
 export async function filesCommand(
   terminal: Terminal,
-  where: string,
+  where: string | undefined,
   options: FileCommandOptions & { readonly depth?: number },
   signal: AbortSignal,
 ): Promise<void> {
-  const { thread, path: given } = placeOf(where) ?? { thread: where, path: DEFAULT_CWD };
+  const { thread, path: given } = whereOf(where, options.thread);
   const path = withoutSlash(given);
   const list = () =>
     withTarget(terminal, options, async (target) => {
+      await requireThread(target, { thread, user: options.user });
       await using lease = await target.acquire({ thread, user: options.user }, "sandlot ls", signal);
       return await listing(lease.sandbox, path, options.depth ?? 1);
     });
-  const found = await withProgress(terminal, `Looking into thread ${thread}`, list, options);
+  const found = await withProgress(terminal, `Looking into thread ${thread}`, list);
   if (options.json) return printJson(terminal, found);
   printTable(
     terminal,
@@ -52,6 +67,13 @@ export async function filesCommand(
     ]),
   );
   if (found.truncated) terminal.error("There is more; ask for a directory below.\n");
+}
+
+/** `-t THREAD [PATH]`, `THREAD` or `THREAD:PATH`. */
+function whereOf(where: string | undefined, thread: string | undefined): Place {
+  if (thread !== undefined) return { thread, path: where === undefined ? DEFAULT_CWD : pathInside(where) };
+  if (where !== undefined) return placeOf(where, undefined) ?? { thread: where, path: DEFAULT_CWD };
+  return { thread: namedThread({ thread }), path: DEFAULT_CWD };
 }
 
 /** Of a file, the file itself, as people know it from `ls`. */
@@ -64,31 +86,46 @@ async function listing({ files }: Sandbox, path: string, depth: number): Promise
   }
 }
 
+/** Resolves with whether everything was copied. `-` is standard output, or standard input. */
 export async function copyCommand(
   terminal: Terminal,
   from: string,
   to: string,
   options: FileCommandOptions,
   signal: AbortSignal,
-): Promise<void> {
-  const [source, destination] = [placeOf(from), placeOf(to)];
+): Promise<boolean> {
+  const [source, destination] = [placeOf(from, options.thread), placeOf(to, options.thread)];
   const { thread } = source ?? destination ?? { thread: "" };
   if ((source === null) === (destination === null)) {
-    const problem = "one side is THREAD:PATH in a sandbox, the other a path of this machine";
+    const problem =
+      "one side is in a sandbox (THREAD:PATH, or :PATH with -t), the other a path of this machine, or - for standard input and output";
     throw new SandlotError("invalid_request", { field: "command line", problem });
   }
-  await (source === null ? checkSource(from) : checkDestination(to));
+  const streamed = (source === null ? from : to) === "-";
+  if (!streamed) await (source === null ? checkSource(from) : checkDestination(to));
   const copied = beginCopy(source?.path ?? from, destination?.path ?? to);
+  const name = { thread, user: options.user };
   const copy = () =>
     withTarget(terminal, options, async (target) => {
-      await using lease = await target.acquire({ thread, user: options.user }, "sandlot cp", signal);
-      if (source !== null) await copyOut(lease.sandbox, withoutSlash(source.path), copied, signal);
+      if (source !== null) await requireThread(target, name);
+      await using lease = await target.acquire(name, "sandlot cp", signal);
+      if (source !== null && streamed) await copyToStream(lease.sandbox, copied, terminal, signal);
+      else if (source !== null) await copyOut(lease.sandbox, withoutSlash(source.path), copied, signal);
+      else if (streamed) await copyFromStream(lease.sandbox, copied, terminal.stdin, signal);
       else await copyIn(lease.sandbox, copied, signal);
     });
-  await withProgress(terminal, () => howFar(from, copied), copy, options);
-  if (options.json) return printJson(terminal, copied);
+  // What is on its way to standard output must not be mixed with a line about it.
+  await (streamed && source !== null ? copy() : withProgress(terminal, () => howFar(from, copied), copy));
+  const isWhole = copied.leftOut.length === 0;
+  if (streamed && source !== null) return isWhole;
+  if (options.json) {
+    printJson(terminal, copied);
+    return isWhole;
+  }
   for (const path of copied.leftOut) terminal.error(`left out, neither file nor directory: ${path}\n`);
   terminal.error(`${withoutSlash(copied.from)} -> ${copied.to} (${extentOf(copied)})\n`);
+  if (!isWhole) terminal.error(`Error: ${copied.leftOut.length} left out; pack them with tar to copy links.\n`);
+  return isWhole;
 }
 
 function howFar(name: string, copied: Copy): string {
@@ -101,14 +138,22 @@ function extentOf({ files, sizeBytes }: Copy): string {
   return files === 1 ? `${sizeBytes} bytes` : `${files} files, ${sizeBytes} bytes`;
 }
 
-/**
- * `THREAD:PATH`. A drive letter or a path with a slash before the colon is none. A path that begins with one of the thread's
- * own directories (`uploads/a.pdf`) is below that, any other in its workspace. A slash at the end says that it is a directory.
- */
-function placeOf(text: string): Place | null {
+/** `THREAD:PATH`, and `:PATH` with a thread named beside. A drive letter or a path with a slash before the colon is none. */
+function placeOf(text: string, named: string | undefined): Place | null {
+  if (named !== undefined && text.startsWith(":")) return { thread: named, path: pathInside(text.slice(1)) };
   const [, thread, path] = /^([A-Za-z0-9_-]{1,64}):(.*)$/s.exec(text) ?? [];
   if (thread === undefined || path === undefined) return null;
+  if (named === undefined || named === thread) return { thread, path: pathInside(path) };
+  const problem = `-t names thread ${named}, and ${text} thread ${thread}; write :${path}`;
+  throw new SandlotError("invalid_request", { field: "command line", problem });
+}
+
+/**
+ * A path that begins with one of the thread's own directories (`uploads/a.pdf`) is below that, any other in its workspace. A
+ * slash at the end says that it is a directory.
+ */
+function pathInside(path: string): string {
   const isNamed = WORKSPACE_DIRECTORIES.some((name) => path === name || path.startsWith(`${name}/`));
   const whole = posix.resolve(isNamed ? WORKSPACE_ROOT : DEFAULT_CWD, path);
-  return { thread, path: path.endsWith("/") && whole !== "/" ? `${whole}/` : whole };
+  return path.endsWith("/") && whole !== "/" ? `${whole}/` : whole;
 }

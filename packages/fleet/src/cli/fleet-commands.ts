@@ -1,21 +1,28 @@
 /**
- * `sandlot ps`, `rm`, `explain` and `audit`: what there is, ending it, and why things are as they are.
+ * `sandlot ps`, `rm`, `prune`, `explain` and `audit`: what there is, ending it, and why things are as they are.
  */
 
-import { type SandboxSummary, SandlotError } from "@sandlot/contract";
+import { isSandlotError, type SandboxSummary, SandlotError, type ThreadSummary } from "@sandlot/contract";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
-import { type TargetOptions, withTarget } from "./target.ts";
+import { requireThread, type Target, type TargetOptions, type Whose, withTarget } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-export async function listCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<void> {
-  const sandboxes = await withProgress(
-    terminal,
-    "Looking",
-    () => withTarget(terminal, options, (target) => target.list()),
-    options,
-  );
+export interface ListCommandOptions extends TargetOptions, Whose {
+  /** Threads, also those that have files and no sandbox. */
+  readonly threads?: boolean;
+  /** Names only, one in a line. */
+  readonly quiet?: boolean;
+  readonly json: boolean;
+}
+
+export async function listCommand(terminal: Terminal, options: ListCommandOptions): Promise<void> {
+  const ask = <T>(work: (target: Target) => Promise<T>) =>
+    withProgress(terminal, "Looking", () => withTarget(terminal, options, work));
+  if (options.threads === true) return printThreads(terminal, await ask((target) => target.threads(options)), options);
+  const sandboxes = await ask((target) => target.list(options));
   if (options.json) return printJson(terminal, { sandboxes });
+  if (options.quiet === true) return terminal.out(sandboxes.map(({ sandboxId }) => `${sandboxId}\n`).join(""));
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
   const now = Date.now();
   printTable(
@@ -23,6 +30,18 @@ export async function listCommand(terminal: Terminal, options: TargetOptions & {
     ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"],
     sandboxes.map((sandbox) => row(sandbox, now)),
   );
+}
+
+function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], options: ListCommandOptions): void {
+  if (options.json) printJson(terminal, { threads });
+  else if (options.quiet === true) terminal.out(threads.map(({ thread }) => `${thread}\n`).join(""));
+  else if (threads.length === 0) terminal.error("There are no threads.\n");
+  else {
+    const rows = threads.map(({ user, thread, sandbox }) => [
+      ...[thread, user, sandbox?.state ?? "files only", sandbox?.sandboxId.slice(0, 12) ?? "-"],
+    ]);
+    printTable(terminal, ["THREAD", "USER", "STATE", "SANDBOX"], rows);
+  }
 }
 
 function row(sandbox: SandboxSummary, now: number): readonly string[] {
@@ -38,47 +57,113 @@ function age(ms: number): string {
   return seconds < 172_800 ? `${Math.floor(seconds / 3_600)}h` : `${Math.floor(seconds / 86_400)}d`;
 }
 
-export interface RemoveCommandOptions extends TargetOptions {
-  readonly thread: string;
-  readonly user?: string;
+export interface RemoveCommandOptions extends TargetOptions, Whose {
+  readonly thread?: string;
+  /** Every thread of the user instead of one. */
+  readonly all?: boolean;
   readonly force?: boolean;
   readonly purge?: boolean;
   readonly json: boolean;
 }
 
+type Outcome = "absent" | "stopped" | "stopping" | "in-use";
+
+interface Ended {
+  readonly user: string;
+  readonly thread: string;
+  readonly outcome: Outcome;
+}
+
+/** Resolves with whether everything that was asked for was ended. */
 export async function removeCommand(
   terminal: Terminal,
   options: RemoveCommandOptions,
   signal: AbortSignal,
-): Promise<void> {
-  const { thread, user, force = false, purge = false } = options;
+): Promise<boolean> {
+  const { thread, user, force = false, purge = false, all = false } = options;
+  if ((thread === undefined) === !all) {
+    const problem = "name a thread with -t, or every thread with --all";
+    throw new SandlotError("invalid_request", { field: "command line", problem });
+  }
+  if (thread === undefined) return removeAll(terminal, options, () => true, signal);
   const destroy = () =>
-    withTarget(terminal, options, (target) => target.destroy({ thread, user }, { force, purge }, signal));
-  const outcome = await withProgress(terminal, `Ending the sandbox of thread ${thread}`, destroy, options);
-  if (options.json) return printJson(terminal, { thread, outcome, purged: purge });
-  const said = {
+    withTarget(terminal, options, async (target) => {
+      await requireThread(target, { thread, user });
+      return target.destroy({ thread, user }, { force, purge }, signal);
+    });
+  const outcome = await withProgress(terminal, `Ending the sandbox of thread ${thread}`, destroy);
+  if (options.json) printJson(terminal, { thread, outcome, purged: purge });
+  else terminal.out(`${sentence(thread, outcome)}; its files are ${purge ? "removed" : "kept"}.\n`);
+  return true;
+}
+
+/** `prune`: ends what nobody uses. With `purge` the files of those threads go too. */
+export function pruneCommand(terminal: Terminal, options: RemoveCommandOptions, signal: AbortSignal): Promise<boolean> {
+  return removeAll(terminal, { ...options, force: false }, ({ sandbox }) => sandbox?.state === "parked", signal);
+}
+
+/** One after the other: each is confirmed by the engine, and what is in use is told and left alone. */
+async function removeAll(
+  terminal: Terminal,
+  options: RemoveCommandOptions,
+  isMeant: (thread: ThreadSummary) => boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { force = false, purge = false } = options;
+  const ended: Ended[] = [];
+  const work = () =>
+    withTarget(terminal, options, async (target) => {
+      const meant = (await target.threads(options)).filter((one) => isMeant(one) && (purge || one.sandbox !== null));
+      for (const { user, thread } of meant) {
+        signal.throwIfAborted();
+        const outcome = await target.destroy({ user, thread }, { force, purge }, signal).catch((error: unknown) => {
+          if (isSandlotError(error, "sandbox_in_use")) return "in-use" as const;
+          throw error;
+        });
+        ended.push({ user, thread, outcome });
+      }
+    });
+  await withProgress(terminal, () => `Ending sandboxes: ${ended.length}`, work);
+  const isDone = ended.every(({ outcome }) => outcome !== "in-use");
+  if (options.json) {
+    printJson(terminal, { ended, purged: purge });
+    return isDone;
+  }
+  for (const { thread, outcome } of ended)
+    terminal.out(
+      `${sentence(thread, outcome)}${outcome === "in-use" ? "" : `; its files are ${purge ? "removed" : "kept"}`}.\n`,
+    );
+  if (ended.length === 0) terminal.error("There is nothing to end.\n");
+  return isDone;
+}
+
+function sentence(thread: string, outcome: Outcome): string {
+  return {
     absent: `Thread ${thread} has no sandbox`,
     stopped: `The sandbox of thread ${thread} has ended`,
     stopping: `The sandbox of thread ${thread} is being ended; the engine has not confirmed yet`,
+    "in-use": `The sandbox of thread ${thread} is in use and goes on; --force ends it`,
   }[outcome];
-  terminal.out(`${said}; its workspace is ${purge ? "removed" : "kept"}.\n`);
+}
+
+export interface ExplainCommandOptions extends TargetOptions, Whose {
+  readonly thread?: string;
+  readonly json: boolean;
 }
 
 export async function explainCommand(
   terminal: Terminal,
-  sandbox: string,
-  options: TargetOptions & { json: boolean },
+  sandbox: string | undefined,
+  options: ExplainCommandOptions,
 ): Promise<void> {
-  const explain = () =>
-    withTarget(terminal, options, async (target) => {
-      const known = (await target.list()).map(({ sandboxId }) => sandboxId);
-      // What `ps` shows is the beginning of an id.
-      const [first = sandbox, ...others] = known.filter((id) => id.startsWith(sandbox));
-      if (others.length === 0 || first === sandbox) return target.explain(first);
-      const problem = `${sandbox} is the beginning of ${[first, ...others].join(", ")}`;
-      throw new SandlotError("invalid_request", { field: "sandbox", problem });
-    });
-  const explanation = await withProgress(terminal, "Looking", explain, options);
+  const { thread, user } = options;
+  if ((sandbox === undefined) === (thread === undefined)) {
+    const problem = "name a sandbox by its id, or a thread with -t";
+    throw new SandlotError("invalid_request", { field: "command line", problem });
+  }
+  const asked = sandbox ?? { thread: thread ?? "", user };
+  const explain = () => withTarget(terminal, options, (target) => target.explain(asked));
+  const explanation = await withProgress(terminal, "Looking", explain);
   if (options.json) return printJson(terminal, explanation);
   terminal.out(`${explanation.summary}\n`);
   for (const { who, purpose, since } of explanation.holders)
@@ -93,7 +178,7 @@ export async function explainCommand(
 /** Resolves with whether everything fits together. */
 export async function auditCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<boolean> {
   const compare = () => withTarget(terminal, options, (target) => target.audit());
-  const findings = await withProgress(terminal, "Comparing engine and store", compare, options);
+  const findings = await withProgress(terminal, "Comparing engine and store", compare);
   const consistent = findings === null ? null : findings.length === 0;
   if (options.json) printJson(terminal, { consistent, findings: findings ?? [] });
   else if (findings === null) terminal.out("Engine and store could not be compared.\n");

@@ -10,7 +10,7 @@ import { packageVersion } from "../package-files.ts";
 import type { Around, Ending } from "./program/around.ts";
 import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
-import { addFileCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
+import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
 import { addServiceCommands } from "./program/service-commands.ts";
 import { EXIT_CODES, printFailure, type Terminal } from "./terminal.ts";
 
@@ -20,12 +20,15 @@ Examples:
   sandlot exec --thread t1 -- python3 -c 'print(6 * 7)'
   sandlot shell --thread t1           a terminal in the same sandbox
   sandlot ps                          what there is
+  sandlot exec -- uname -a            in a sandbox of its own, gone afterwards
   sandlot rm --thread t1              end it; the files stay for the next time
+  sandlot explain --thread t1         why it is alive, or why it ended
   sandlot cp report.pdf t1:uploads/   copy files in and out
   sandlot serve                       the same over HTTP, for several people
   sandlot doctor                      is this machine ready, and what does it lack?
   sandlot bench                       how fast is it here?
   sandlot demo                        see in a few seconds what Sandlot does
+  sandlot config init                 write a configuration to begin with
   sandlot config schema > sandlot.schema.json
   sandlot config check sandlot.yaml   is this configuration right, and what does it come to?
   sandlot config check --json         the same for the defaults, for programs
@@ -43,8 +46,8 @@ Exit codes:
 Environment:
   SANDLOT_HOME    where all state is kept
   SANDLOT_CONFIG  the configuration file, where none is named
-  SANDLOT_URL     the gateway that commands ask; without it they use a fleet of their own
-  SANDLOT_API_KEY the key for it; default the operator's key in SANDLOT_HOME
+  SANDLOT_URL     the gateway that commands ask (or sandlot login); without it, or with local, a fleet of their own
+  SANDLOT_API_KEY the key for it; default the one of sandlot login, then the operator's key in SANDLOT_HOME
   SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
   SANDLOT_ALLOWED_HOSTS, SANDLOT_ALLOWED_ORIGINS, SANDLOT_PREVIEW_PORT, SANDLOT_PREVIEW_DOMAIN
                   stand for keys of the file and win over it; flags win over both`;
@@ -80,17 +83,18 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
       writeErr: (text) => terminal.error(text),
       ...(json && { outputError: () => {} }),
     })
-    .showHelpAfterError(json ? false : "Run `sandlot --help` to see every command.")
     .addHelpText("after", EPILOGUE)
     .exitOverride();
 
   const around: Around = { terminal, signal, json, ending };
   addSandboxCommands(program, around);
   addFileCommands(program, around);
+  addInsideCommands(program, around);
   addOperatorCommands(program, around);
   addServiceCommands(program, around);
   addOtherCommands(program, around);
   takeJsonEverywhere(program);
+  if (!json) pointToHelp(program, "sandlot");
   return program;
 }
 
@@ -100,4 +104,12 @@ function takeJsonEverywhere(command: Command): void {
     below.addOption(new Option("--json", "print one JSON document, also for errors"));
     takeJsonEverywhere(below);
   }
+}
+
+/** An error of a command leads to the help of that command. */
+function pointToHelp(command: Command, name: string): void {
+  command.showHelpAfterError(
+    `Run \`${name} --help\` to see ${command.commands.length > 0 ? "every command" : "its options"}.`,
+  );
+  for (const below of command.commands) pointToHelp(below, `${name} ${below.name()}`);
 }

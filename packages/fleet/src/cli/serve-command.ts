@@ -38,7 +38,7 @@ export async function serveCommand(
   await makeUsable(home);
   const open = () =>
     serve({ openFleet: () => openFleetAndHost(config), home, gateway: settings, world: systemWorld(), logger });
-  const served = await withProgress(terminal, "Opening the fleet", open, options);
+  const served = await withProgress(terminal, "Opening the fleet", open);
   try {
     tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);
     await aborted(signal);

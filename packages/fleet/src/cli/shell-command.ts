@@ -1,15 +1,16 @@
 /**
  * `sandlot shell`: a terminal in a thread's sandbox, joined to this one. Every key goes inside, Ctrl-C included; it ends
- * with the shell (`exit`, Ctrl-D).
+ * with the shell (`exit`, Ctrl-D) or with this terminal: there is nothing to detach from.
  */
 
 import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
+import { namedThread } from "./named-thread.ts";
 import { withProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, type Terminal } from "./terminal.ts";
 
 export interface ShellCommandOptions extends TargetOptions {
-  readonly thread: string;
+  readonly thread?: string;
   readonly user?: string;
 }
 
@@ -25,19 +26,28 @@ export async function shellCommand(
     const problem = "a shell needs a terminal; use `sandlot exec` in scripts";
     throw new SandlotError("invalid_request", { field: "stdin", problem });
   }
-  const { thread, user } = options;
+  const { user } = options;
+  const thread = namedThread(options);
   return withTarget(terminal, options, async (target) => {
     const acquire = () => target.acquire({ thread, user }, "sandlot shell", signal);
-    await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire, {
-      onlyWatched: true,
-    });
-    const opened = await lease.sandbox.terminals.open({ ...FALLBACK_SIZE, ...terminal.size() });
+    await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire);
+    const size = { ...FALLBACK_SIZE, ...terminal.size() };
+    const opened = await lease.sandbox.terminals.open({ ...size, env: promptOf(thread) });
     try {
       return await join(terminal, opened, signal);
     } finally {
       await lease.sandbox.terminals.close(opened.terminalId);
     }
   });
+}
+
+/**
+ * A prompt that cannot be taken for the host's. Bash's own start-up files may set another, so it is set once more, when the
+ * first prompt comes; after that it is the user's. The name of a thread needs no quoting.
+ */
+function promptOf(thread: string): Readonly<Record<string, string>> {
+  const prompt = `[sandlot ${thread}] \\w\\$ `;
+  return { PS1: prompt, PROMPT_COMMAND: `PS1='${prompt}'; unset PROMPT_COMMAND` };
 }
 
 async function join(terminal: Terminal, opened: SandboxTerminal, signal: AbortSignal): Promise<number> {

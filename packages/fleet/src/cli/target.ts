@@ -1,30 +1,27 @@
 /**
- * What a command works on: a gateway (`--url`, `$SANDLOT_URL`), or without one a fleet of its own for the length of the
- * command. Nothing keeps running that was not there before.
+ * What a command works on: a gateway (`--url`, `$SANDLOT_URL`, `sandlot login`), or without one a fleet of its own for the
+ * length of the command. Nothing keeps running that was not there before.
  */
 
-import { SandlotClient } from "@sandlot/client";
+import type { Duplex } from "node:stream";
+import type { SandlotClient } from "@sandlot/client";
 import {
   type AuditFinding,
-  DEFAULT_USER,
   type ExplanationReply,
   explanationSchema,
-  isSandlotError,
+  type FleetEvent,
   type Recovery,
   type Sandbox,
   type SandboxSummary,
   SandlotError,
+  type ThreadSummary,
 } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import type { FleetConfig } from "../config/schema.ts";
-import type { DestroyOutcome } from "../fleet.ts";
-import { readOperatorKey } from "../gateway/keys/operator-key.ts";
-import { livingSandboxes } from "../observe/living.ts";
-import { openFleet } from "../open-fleet.ts";
-import { systemWorld } from "../world/system-world.ts";
+import type { DestroyOutcome, Fleet } from "../fleet.ts";
 import { loadSettings } from "./load-settings.ts";
+import { readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
-import { makeUsable } from "./usable-home.ts";
 
 export interface TargetOptions {
   /** The configuration file; without one, what the environment names. */
@@ -38,21 +35,42 @@ export interface ThreadName {
   readonly user?: string | undefined;
 }
 
+/** Without a thread: a sandbox of its own, which goes with the lease. */
+export interface AcquireName {
+  readonly thread?: string | undefined;
+  readonly user?: string | undefined;
+  readonly blueprint?: string | undefined;
+}
+
 export interface TargetLease extends AsyncDisposable {
   readonly sandbox: Sandbox;
   readonly recovery: Recovery;
+  /** A connection to what listens inside; absent through a gateway, which gives links instead. */
+  readonly connect?: (port: number) => Promise<Duplex>;
+}
+
+/** `user` absent: everybody's for an operator or a fleet of one's own, otherwise what the key may see. */
+export interface Whose {
+  readonly user?: string | undefined;
 }
 
 export interface Target {
-  acquire(
-    name: ThreadName & { readonly blueprint?: string | undefined },
-    purpose: string,
-    signal: AbortSignal,
-  ): Promise<TargetLease>;
-  list(): Promise<readonly SandboxSummary[]>;
+  acquire(name: AcquireName, purpose: string, signal: AbortSignal): Promise<TargetLease>;
+  list(whose: Whose): Promise<readonly SandboxSummary[]>;
+  threads(whose: Whose): Promise<readonly ThreadSummary[]>;
+  /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
+  findThread(name: ThreadName): Promise<ThreadSummary | null>;
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyOutcome>;
-  explain(sandboxId: string): Promise<ExplanationReply>;
+  explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   audit(): Promise<readonly AuditFinding[] | null>;
+  /** `null` where some were missed. */
+  events(signal: AbortSignal): AsyncIterable<FleetEvent | null>;
+  /** A link to a port; `null` where there is no gateway to make one. */
+  linkPort(
+    name: ThreadName,
+    port: number,
+    ttlMs: number | undefined,
+  ): Promise<{ url: string; expiresAt: number } | null>;
 }
 
 export interface DestroyWish {
@@ -68,66 +86,121 @@ export async function withTarget<T>(
 ): Promise<T> {
   const { gateway, config } = await findGateway(terminal, options);
   if (gateway !== null) return work(gatewayTarget(gateway));
+  const { makeUsable } = await import("./usable-home.ts");
+  const { openFleet } = await import("../open-fleet.ts");
   await makeUsable(resolveSettings(config, terminal.environment).home);
   // Blanks that are made ready for others would only make this one command wait.
   await using fleet = await openFleet({ ...config, pool: {} });
-  return await work({
-    acquire: ({ thread, user, blueprint }, purpose, signal) =>
-      fleet.acquire({ thread, purpose, signal, ...(user && { user }), ...(blueprint && { blueprint }) }),
-    list: () => livingSandboxes(fleet, systemWorld()),
-    destroy: ({ thread, user }, wish, signal) => fleet.destroy({ thread, ...(user && { user }) }, { ...wish, signal }),
-    explain: async (sandboxId) => explanationSchema.parse(await fleet.explain(sandboxId)),
-    audit: () => fleet.audit(),
-  });
+  return await work(await fleetTarget(fleet));
+}
+
+/** Refuses a thread that is not there, before anything is made for it. */
+export async function requireThread(target: Target, name: ThreadName): Promise<ThreadSummary> {
+  const found = await target.findThread(name);
+  if (found === null) throw new SandlotError("thread_not_found", { thread: name.thread });
+  return found;
 }
 
 /** The gateway that is to be asked, with a key where there is one; `null` when a fleet of one's own is meant. */
 export async function findGateway(
-  { environment }: Terminal,
+  terminal: Terminal,
   options: TargetOptions,
 ): Promise<{ readonly gateway: SandlotClient | null; readonly config: FleetConfig }> {
+  const { environment } = terminal;
   const { config } = await loadSettings(options.config, environment);
   // An empty variable is an unset one, as shells have it.
-  const url = options.url ?? (environment.SANDLOT_URL || undefined);
+  const named = options.url ?? (environment.SANDLOT_URL || undefined);
+  if (named === LOCAL) return { gateway: null, config };
+  const login = await readLogin(environment);
+  const url = named ?? login?.url;
   if (url === undefined) return { gateway: null, config };
   checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
   const { home } = resolveSettings(config, environment);
-  const apiKey = environment.SANDLOT_API_KEY || (await readOperatorKey(home)) || undefined;
-  return { gateway: new SandlotClient(apiKey === undefined ? { url } : { url, apiKey }), config };
+  const { readOperatorKey } = await import("../gateway/keys/operator-key.ts");
+  const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
+  const apiKey = environment.SANDLOT_API_KEY || remembered || (await readOperatorKey(home)) || undefined;
+  const { SandlotClient: Client } = await import("@sandlot/client");
+  return { gateway: new Client(apiKey === undefined ? { url } : { url, apiKey }), config };
 }
 
+/** In place of an address: no gateway, although one is configured. */
+const LOCAL = "local";
+
 /** Otherwise it would be a gateway that does not answer, and trying again would be the advice. */
-function checkUrl(url: string, field: string): void {
+export function checkUrl(url: string, field: string): void {
   const isAddress = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
   if (isAddress) return;
   const problem = `${url} is not the address of a gateway, such as http://127.0.0.1:8750`;
   throw new SandlotError("invalid_request", { field, problem });
 }
 
+async function fleetTarget(fleet: Fleet): Promise<Target> {
+  const { livingSandboxes, livingThreads } = await import("../observe/living.ts");
+  const { systemWorld } = await import("../world/system-world.ts");
+  const world = systemWorld();
+  const keyOf = ({ thread, user }: ThreadName) => ({ thread, ...(user && { user }) });
+  return {
+    async acquire({ thread, user, blueprint }, purpose, signal) {
+      const wish = { ...(thread && { thread }), ...(user && { user }), ...(blueprint && { blueprint }) };
+      const lease = await fleet.acquire({ ...wish, purpose, signal });
+      return {
+        sandbox: lease.sandbox,
+        recovery: lease.recovery,
+        connect: (port) => lease.connect(port),
+        [Symbol.asyncDispose]: () => lease.release(),
+      };
+    },
+    list: async ({ user }) =>
+      (await livingSandboxes(fleet, world)).filter((sandbox) => user === undefined || sandbox.user === user),
+    threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
+    findThread: (name) => fleet.findThread(keyOf(name)),
+    destroy: (name, wish, signal) => fleet.destroy(keyOf(name), { ...wish, signal }),
+    explain: async (asked) =>
+      // This fleet ends with the command: what holds is what happens without it.
+      explanationSchema.parse(await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true })),
+    audit: () => fleet.audit(),
+    events: (signal) => fleetEvents(fleet, signal),
+    linkPort: async () => null,
+  };
+}
+
+async function* fleetEvents(fleet: Fleet, signal: AbortSignal): AsyncGenerator<FleetEvent> {
+  const aborted = new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null), { once: true }));
+  const events = fleet.events[Symbol.asyncIterator]();
+  try {
+    while (!signal.aborted) {
+      const next = await Promise.race([events.next(), aborted]);
+      if (next === null || next.done === true) return;
+      yield next.value;
+    }
+  } finally {
+    // It ends with the fleet; waiting for it here would be waiting for another event.
+    void events.return?.();
+  }
+}
+
 function gatewayTarget(gateway: SandlotClient): Target {
-  const actingFor = (user: string | undefined) => (user === undefined ? gateway : gateway.actingFor(user));
+  const actingFor = ({ user }: Whose) => (user === undefined ? gateway : gateway.actingFor(user));
   return {
     acquire: ({ thread, user, blueprint }, purpose, signal) =>
-      actingFor(user).acquire({ thread, purpose, signal, ...(blueprint && { blueprint }) }),
-    list: () => gateway.listSandboxes(),
-    destroy: async ({ thread, user }, { force, purge }) => {
-      if (purge) return (await actingFor(user).deleteThread(thread, { force })).outcome;
-      // A thread of the same name may be somebody else's.
-      const found = (await gateway.listSandboxes()).find(
-        (sandbox) => sandbox.thread === thread && sandbox.user === (user ?? DEFAULT_USER),
-      );
-      if (found === undefined) return "absent";
-      try {
-        return (await gateway.destroySandbox(found.sandboxId, { force })).outcome;
-      } catch (error) {
-        if (isSandlotError(error, "sandbox_not_found")) return "absent";
-        throw error;
-      }
+      actingFor({ user }).acquire({ purpose, signal, ...(thread && { thread }), ...(blueprint && { blueprint }) }),
+    list: (whose) => actingFor(whose).listSandboxes(),
+    threads: (whose) => actingFor(whose).listThreads(),
+    findThread: (name) => actingFor(name).findThread(name.thread),
+    destroy: async (name, { force, purge }) => {
+      const client = actingFor(name);
+      const { outcome } = purge
+        ? await client.deleteThread(name.thread, { force })
+        : await client.stopThread(name.thread, { force });
+      return outcome;
     },
-    explain: (sandboxId) => gateway.explain(sandboxId),
+    explain: (asked) =>
+      typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
     audit: async () => {
       const { consistent, findings } = await gateway.audit();
       return consistent === null ? null : findings;
     },
+    events: (signal) => gateway.events({ signal }),
+    linkPort: (name, port, ttlMs) => actingFor(name).linkPort(name.thread, port, ttlMs === undefined ? {} : { ttlMs }),
   };
 }

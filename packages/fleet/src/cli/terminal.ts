@@ -8,7 +8,7 @@
  * - An error is printed once: its code, its message, and what to do about it.
  */
 
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { type ConfigProblem, isSandlotError, SandlotError } from "@sandlot/contract";
 import { CommanderError } from "commander";
 import type { Environment } from "../config/variables.ts";
 import { Interruption } from "./interruption.ts";
@@ -57,10 +57,27 @@ export function printFailure(terminal: Terminal, failure: unknown, json: boolean
   if (failure instanceof CommanderError) return printUsage(terminal, failure, json);
   const error = isSandlotError(failure) ? failure : unexpected(failure);
   if (json) printJson(terminal, { error });
-  else terminal.error(`error ${error.code}: ${error.message}\n  What to do: ${error.remedy}\n`);
+  else terminal.error(`error ${error.code}: ${error.message}\n${listed(error)}  What to do: ${remedyOf(error)}\n`);
   // A stack helps with what should not happen, and is noise on what can.
   if (error.code === "internal" && failure instanceof Error) terminal.error(`${failure.stack}\n`);
   return EXIT_CODES.failed;
+}
+
+/** Where the facts of the case say what to do, that is more than the general advice. */
+function remedyOf({ details, remedy }: SandlotError): string {
+  return "fix" in details && typeof details.fix === "string" && details.fix !== "" ? details.fix : remedy;
+}
+
+/** A configuration can be wrong in several places, and all of them are told. */
+function listed(error: SandlotError): string {
+  const problems = isSandlotError(error, "config_invalid") ? (error.details.problems ?? []) : [];
+  return problems.length < 2 ? "" : problems.map((problem) => `  - ${showProblem(problem)}\n`).join("");
+}
+
+function showProblem({ path, problem, suggestion, line, column }: ConfigProblem): string {
+  const where = line === undefined ? "" : `line ${line}, column ${column}: `;
+  const meant = suggestion === undefined ? "" : `; did you mean ${suggestion}?`;
+  return `${where}${path === "" ? "" : `${path} `}${problem}${meant}`;
 }
 
 /** Commander has printed its own message already, or the help that was asked for. */

@@ -8,15 +8,26 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
-import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import {
+  type Document,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  type YAMLParseError,
+} from "yaml";
 import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
-import { UNKNOWN_KEY } from "./problems.ts";
+import { errnoOf } from "../workspace/disk/trouble.ts";
+import { type Problem, problemsFrom, refuse, UNKNOWN_KEY } from "./problems.ts";
 import { resolveSettings } from "./resolve-settings.ts";
 import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
 
 /** Looked for in the fleet's home when no file is named. */
-const CONFIG_FILE_NAME = "sandlot.yaml";
+export const CONFIG_FILE_NAME = "sandlot.yaml";
 
 export interface LoadedConfig {
   /** The file it came from; `null` for the defaults. */
@@ -43,19 +54,25 @@ export async function loadConfig(named: string | undefined, environment: Environ
 
 async function readConfig(file: string, environment: Environment): Promise<LoadedConfig> {
   const text = await readFile(file, "utf8").catch((cause: unknown) => {
-    throw fileProblem(`the file ${file} cannot be read: ${(cause as Error).message}`, cause);
+    const missing = errnoOf(cause) === "ENOENT";
+    const problem = missing ? "it does not exist" : `it cannot be read: ${(cause as Error).message}`;
+    throw new SandlotError("config_unreadable", { file, problem }, { cause });
   });
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true });
-  const [broken] = document.errors;
-  if (broken !== undefined) throw fileProblem(`${file}: ${broken.message.replace(/\s+/g, " ").trim()}`, broken);
+  refuse(
+    document.errors.map((broken) => brokenYaml(broken, lines)),
+    file,
+  );
   const { gateway = {}, config } = sections(document.toJS() ?? {});
-  try {
-    resolveSettings(config, environment);
-    resolveGatewaySettings(gateway as GatewayConfig);
-  } catch (error) {
-    throw placed(error, file, document, lines);
-  }
+  const problems = [
+    ...problemsFrom(() => resolveSettings(config, environment)),
+    ...problemsFrom(() => resolveGatewaySettings(gateway as GatewayConfig)),
+  ];
+  refuse(
+    problems.map((problem) => placed(problem, document, lines)),
+    file,
+  );
   return { file, config: config as FleetConfig, gateway: gateway as GatewayConfig };
 }
 
@@ -66,15 +83,19 @@ function sections(whole: unknown): { readonly config: unknown; readonly gateway?
   return gateway === undefined ? { config } : { config, gateway };
 }
 
-/** The same refusal, with where in the file it is about. */
-function placed(error: unknown, file: string, document: Document, lines: LineCounter): unknown {
-  if (!isSandlotError(error, "config_invalid")) return error;
-  const { path, problem, suggestion } = error.details;
-  const node = deepest(document.contents, path, problem.startsWith(UNKNOWN_KEY));
-  if (node?.range === undefined || node.range === null) return error;
-  const { line, col } = lines.linePos(node.range[0]);
-  const details = { path, problem: `${problem} (${file}, line ${line}, column ${col})` };
-  return new SandlotError("config_invalid", suggestion === undefined ? details : { ...details, suggestion });
+function brokenYaml({ message, pos }: YAMLParseError, lines: LineCounter): Problem {
+  const { line, col: column } = lines.linePos(pos[0]);
+  // The first line says what; the others draw a picture of where.
+  const [what = message] = message.split("\n");
+  return { path: "", problem: what.replace(/ at line \d+, column \d+:?$/, ""), line, column };
+}
+
+/** The same problem, with where in the file it is. */
+function placed(problem: Problem, document: Document, lines: LineCounter): Problem {
+  const node = deepest(document.contents, problem.path, problem.problem.startsWith(UNKNOWN_KEY));
+  if (node?.range === undefined || node.range === null) return problem;
+  const { line, col: column } = lines.linePos(node.range[0]);
+  return { ...problem, line, column };
 }
 
 /**
@@ -98,9 +119,5 @@ function deepest(root: unknown, path: string, isKey: boolean): Node | undefined 
 }
 
 function isMissing(error: unknown): boolean {
-  return isSandlotError(error) && (error.cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
-}
-
-function fileProblem(problem: string, cause: unknown): SandlotError {
-  return new SandlotError("config_invalid", { path: "", problem }, { cause });
+  return isSandlotError(error, "config_unreadable") && errnoOf(error.cause) === "ENOENT";
 }

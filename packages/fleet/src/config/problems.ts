@@ -1,31 +1,44 @@
 /**
  * What is wrong with a configuration, in words a person can act on: where, what, and what was probably meant.
- * The first problem is reported precisely, with the number of others, so that nobody reads a wall to find one typo.
+ * The message tells the first problem precisely, with the number of others; the details have all of them.
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { type ConfigProblem, isSandlotError, nearest, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { nearest } from "./suggest.ts";
 
-export interface Problem {
-  readonly path: string;
-  /** Reads after "Configuration at limits.max:", without a full stop. */
-  readonly problem: string;
-  readonly suggestion?: string;
-}
+export type Problem = ConfigProblem;
 
 /** What is said of a key that nobody knows. Not its value is wrong then, but the key itself. */
 export const UNKNOWN_KEY = "this key does not exist";
 
 type Path = readonly PropertyKey[];
 
-/** Throws `config_invalid` for the first problem, if there is one. */
-export function refuse(problems: readonly Problem[]): void {
+/** Throws `config_invalid` with all problems, if there are any. */
+export function refuse(problems: readonly Problem[], file?: string): void {
   const [first, ...others] = problems;
   if (first === undefined) return;
+  const { path, problem, suggestion, line, column } = first;
+  const at = line === undefined ? "" : ` (${file}, line ${line}, column ${column})`;
   const more =
     others.length === 0 ? "" : ` (and ${others.length} more ${others.length === 1 ? "problem" : "problems"})`;
-  throw new SandlotError("config_invalid", { ...first, problem: `${first.problem}${more}` });
+  throw new SandlotError("config_invalid", {
+    path,
+    problem: `${problem}${at}${more}`,
+    ...(suggestion === undefined ? {} : { suggestion }),
+    ...(others.length === 0 && line === undefined ? {} : { problems }),
+  });
+}
+
+/** All that `check` finds wrong. What is no problem of a configuration is thrown on. */
+export function problemsFrom(check: () => unknown): readonly Problem[] {
+  try {
+    check();
+    return [];
+  } catch (error) {
+    if (!isSandlotError(error, "config_invalid")) throw error;
+    const { path, problem, suggestion, problems } = error.details;
+    return problems ?? [{ path, problem, ...(suggestion === undefined ? {} : { suggestion }) }];
+  }
 }
 
 /** One problem per wrong thing. Unknown keys come first: a mistyped key is often why another one is missing. */

@@ -4,12 +4,11 @@
  */
 
 import { posix } from "node:path";
-import { isSandlotError } from "@sandlot/contract";
+import { isSandlotError, nearest } from "@sandlot/contract";
 import { compilePolicy } from "../network/policy.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
-import { nearest } from "./suggest.ts";
 
 /** How often housekeeping looks in a session's lifetime, so that what a dead instance left does not wait for long. */
 const LOOKS_PER_LIFETIME = 3;

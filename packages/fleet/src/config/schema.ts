@@ -12,7 +12,7 @@
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { gatewayConfigSchema } from "../gateway/settings.ts";
-import { COUNT_MAX, count, durationOrOff, durationOverZero } from "./amounts.ts";
+import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, limitSize } from "./amounts.ts";
 import { dockerSchema, localSchema } from "./backend-schemas.ts";
 import { DEFAULTS } from "./defaults.ts";
 
@@ -136,14 +136,14 @@ const blueprintSchema = z
       ),
     limits: z
       .strictObject({
-        memoryBytes: amount.describe("Memory of one sandbox."),
+        memoryBytes: limitSize.optional().describe("Memory of one sandbox."),
         cpuCount: z
           .number()
           .positive("must be more than 0; leave the key out for no limit")
           .optional()
           .describe("Processors of one sandbox; 0.5 is half of one."),
         pidsMax: amount.describe("Processes and threads of one sandbox."),
-        diskBytes: amount.describe("Disk space of the workspace."),
+        diskBytes: limitSize.optional().describe("Disk space of the workspace."),
         filesMax: amount.describe("Files and directories in the workspace."),
       })
       .prefault({})
@@ -280,5 +280,8 @@ type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReado
 /** The schema in the form that editors and other languages understand. */
 export function fleetConfigJsonSchema(): Record<string, unknown> {
   const file = fleetConfigSchema.extend({ gateway: gatewayConfigSchema.optional() });
-  return { ...z.toJSONSchema(file, { io: "input" }), title: "Sandlot configuration" };
+  return {
+    ...z.toJSONSchema(file, { io: "input", unrepresentable: "any", override: describeWritten }),
+    title: "Sandlot configuration",
+  };
 }

@@ -9,12 +9,13 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { durationOverZero, size } from "../config/amounts.ts";
 import { problemsOf, refuse } from "../config/problems.ts";
 
 const MEBIBYTE = 1024 * 1024;
-const bytes = z.int().min(1).max(Number.MAX_SAFE_INTEGER);
+const bytes = size;
 const port = z.int().min(0, "must be a port, 0 to 65535").max(65_535, "must be a port, 0 to 65535");
-const duration = z.int().min(1).max(2_147_483_647);
+const duration = durationOverZero("nothing is done in no time");
 const count = z.int().min(1).max(1_000_000);
 
 const uploadsSchema = z

@@ -2,7 +2,15 @@
  * What a caller asked for, checked. Everything after this point can rely on it.
  */
 
-import { DEFAULT_USER, parseThreadId, parseUserId, SandlotError, type ThreadId, type UserId } from "@sandlot/contract";
+import {
+  DEFAULT_USER,
+  parseThreadId,
+  parseUserId,
+  refuseUnknownOptions,
+  SandlotError,
+  type ThreadId,
+  type UserId,
+} from "@sandlot/contract";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { AcquireRequest } from "../fleet.ts";
 
@@ -23,8 +31,11 @@ export function parseUser(user: string | undefined): UserId {
   return user === undefined ? DEFAULT_USER : parseUserId(user);
 }
 
+const REQUEST_KEYS = ["user", "thread", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
+
 /** `anonymous` makes up the key of a request without a thread, or refuses it. */
 export function parseWish(request: AcquireRequest, settings: Settings, anonymous: () => ThreadId): Wish {
+  refuseUnknownOptions("acquire", request, REQUEST_KEYS);
   const user = parseUser(request.user);
   const thread = request.thread === undefined ? anonymous() : parseThreadId(request.thread);
   const blueprint = request.blueprint === undefined ? null : blueprintNamed(settings, request.blueprint);

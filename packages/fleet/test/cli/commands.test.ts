@@ -47,7 +47,7 @@ describe("a wrong command line", () => {
     const { code, stdout, stderr } = await runCli(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr.split(message)).toHaveLength(2);
-    expect(stderr).toContain("sandlot --help");
+    expect(stderr).toMatch(/Run `sandlot[ a-z]* --help`/);
   });
 
   it.each([
@@ -107,6 +107,53 @@ describe("config check", () => {
     );
   });
 
+  it("names every problem of a file with its line and column, also those of the gateway", async () => {
+    const path = file(
+      "five.yaml",
+      "backend: dockr\nlimits: { maxx: 3 }\nidleTimeoutMs: soon\npool: { default: -1 }\ngateway: { prt: 1 }\n",
+    );
+    const { code, stderr } = await runCli(["config", "check", path]);
+    expect(code).toBe(1);
+    const told = stderr.split("\n").filter((line) => line.startsWith("  - "));
+    expect(told).toEqual([
+      "  - line 2, column 11: limits.maxx this key does not exist; did you mean max?",
+      expect.stringMatching(/^ {2}- line 1, column 10: backend must be one of .*; did you mean docker\?$/),
+      expect.stringMatching(/^ {2}- line 4, column 18: pool.default must not be negative/),
+      expect.stringMatching(/^ {2}- line 3, column 16: idleTimeoutMs must be a duration/),
+      "  - line 5, column 12: gateway.prt this key does not exist; did you mean port?",
+    ]);
+    const { stdout } = await runCli(["config", "check", path, "--json"]);
+    const { error } = JSON.parse(stdout) as { error: { details: { problems: { line: number }[] } } };
+    expect(error.details.problems.map(({ line }) => line)).toEqual([2, 1, 4, 3, 5]);
+  });
+
+  it("reads durations and sizes as people write them", async () => {
+    const path = file(
+      "units.yaml",
+      "idleTimeoutMs: 10m\nmaxLifetimeMs: 1.5h\nlocal: { tmpBytes: 2GiB, homeBytes: 500MB }\ngateway: { drainMs: 5s }\n",
+    );
+    const { stdout } = await runCli(["config", "check", path, "--json"]);
+    expect(JSON.parse(stdout)).toMatchObject({
+      settings: {
+        idleTimeoutMs: 600_000,
+        maxLifetimeMs: 5_400_000,
+        local: { tmpBytes: 2_147_483_648, homeBytes: 500_000_000 },
+      },
+    });
+  });
+
+  it("init writes a file that is right, and never over another", async () => {
+    const path = join(folder, "begun.yaml");
+    expect((await runCli(["config", "init", path])).code).toBe(0);
+    expect((await runCli(["config", "check", path])).stdout).toContain("is right");
+    const again = await runCli(["config", "init", path]);
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("exists already and is left alone") });
+    // The comments are right too.
+    const lines = readFileSync(path, "utf8").split("\n").slice(3);
+    const uncommented = lines.map((line) => line.replace(/^# /, "")).join("\n");
+    expect((await runCli(["config", "check", file("uncommented.yaml", uncommented)])).stderr).toBe("");
+  });
+
   it("gives an error as JSON on stdout", async () => {
     const path = file("wrong2.json", '{ "limits": { "max": 0 } }');
     const { code, stdout, stderr } = await runCli(["--json", "config", "check", path]);
@@ -116,14 +163,18 @@ describe("config check", () => {
         code: "config_invalid",
         message: expect.stringContaining("limits.max"),
         retryable: false,
-        details: { path: "limits.max", problem: expect.any(String) },
+        details: {
+          path: "limits.max",
+          problem: expect.any(String),
+          problems: [{ path: "limits.max", problem: expect.any(String), line: 1, column: 22 }],
+        },
         remedy: expect.any(String),
       },
     });
   });
 
   it.each([
-    ["is missing", () => join(folder, "none.json"), "cannot be read"],
+    ["is missing", () => join(folder, "none.json"), "it does not exist"],
     ["is a directory", () => folder, "cannot be read"],
     ["is neither YAML nor JSON", () => file("broken.json", "{ a: [1 }"), "line 1, column"],
     ["has a key twice", () => file("twice.yaml", "home: /a\nhome: /b\n"), "line 2, column 1"],

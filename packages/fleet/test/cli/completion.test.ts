@@ -42,6 +42,20 @@ describe("completion in bash", () => {
     expect(offered("sandlot", "completion", "")).toEqual(["bash", "zsh", "fish"]);
   });
 
+  it("offers threads where one belongs, and no files of this machine", () => {
+    const asked = script;
+    script = `sandlot() { [[ "$*" == "ps --threads --quiet" ]] && printf 'alpha\\nbeta\\n'; }\n${asked}`;
+    try {
+      expect(offered("sandlot", "exec", "-t", "")).toEqual(["alpha", "beta"]);
+      expect(offered("sandlot", "shell", "--thread", "b")).toEqual(["beta"]);
+      expect(offered("sandlot", "ls", "")).toEqual(["alpha", "beta"]);
+      expect(offered("sandlot", "ls", "shar")).toEqual([]);
+      expect(offered("sandlot", "rm", "--thread", "shar")).toEqual([]);
+    } finally {
+      script = asked;
+    }
+  });
+
   it("offers files where no word fits", () => {
     expect(offered("sandlot", "cp", "")).toContain("share");
     expect(offered("sandlot", "cp", "shar")).toEqual(["share"]);

@@ -58,15 +58,42 @@ describe("cp", () => {
 
   it("takes whole directories in and out, whatever the names are, and tells of what it leaves out", async () => {
     const put = await cli("cp", tree, "t1:copy");
-    expect(put).toMatchObject({ code: 0, stdout: "" });
+    // Whoever copies for a backup must not take a part for the whole.
+    expect(put).toMatchObject({ code: 1, stdout: "" });
     expect(put.stderr).toContain(`left out, neither file nor directory: ${join(tree, "link")}\n`);
-    expect(put.stderr).toMatch(/-> \/mnt\/user-data\/workspace\/copy \(10 files, \d+ bytes\)\n$/);
+    expect(put.stderr).toMatch(/-> \/mnt\/user-data\/workspace\/copy \(10 files, \d+ bytes\)\n/);
+    expect(put.stderr).toMatch(/^Error: 1 left out/m);
     const back = join(root, "back");
     expect((await cli("cp", "t1:copy", back)).code).toBe(0);
     expect(readdirSync(join(back, "deep")).sort()).toEqual([...ODD, "empty"].sort());
     for (const name of ODD) expect(readFileSync(join(back, "deep", name), "utf8")).toBe(`content of ${name}`);
     expect(readFileSync(join(back, "bytes"))).toEqual(readFileSync(join(tree, "bytes")));
     expect(statSync(join(back, "run.sh")).mode & 0o777).toBe(0o755);
+  });
+
+  it("takes -t with :PATH as it takes THREAD:PATH, and - as standard output", async () => {
+    expect((await cli("cp", "-t", "t9", join(tree, "run.sh"), ":in/run.sh")).code).toBe(0);
+    expect(await cli("cp", "-t", "t9", ":in/run.sh", "-")).toEqual({ code: 0, stdout: "#!/bin/sh\n", stderr: "" });
+    expect((await cli("cp", "t9:in/run.sh", "-")).stdout).toBe("#!/bin/sh\n");
+    expect(existsSync("-")).toBe(false);
+    expect((await cli("cp", "-t", "t9", "t8:x", ".")).stderr).toContain("-t names thread t9");
+    expect((await cli("ls", "-t", "t9", "in")).stdout).toContain("/mnt/user-data/workspace/in/run.sh");
+    expect((await cli("cp", "t9:in", "-")).stderr).toContain("is a directory");
+  });
+
+  it("does not make a thread by looking for one", async () => {
+    for (const args of [
+      ["ls", "nothread"],
+      ["ls", "-t", "nothread"],
+      ["cp", "nothread:x", "-"],
+      ["rm", "-t", "nothread"],
+    ])
+      expect(await cli(...args)).toMatchObject({
+        code: 1,
+        stdout: "",
+        stderr: expect.stringContaining("thread_not_found: There is no thread nothread"),
+      });
+    expect((await cli("ps", "--threads", "-q")).stdout).not.toContain("nothread");
   });
 
   it("goes into what is a directory, under the name it had", async () => {
@@ -99,7 +126,7 @@ describe("cp", () => {
     ["a source that is no file", ["/dev/null", "never:x"], "/dev/null is neither a file nor a directory"],
     ["a directory that is missing", ["t2:new/bytes", join(root, "none", "such")], "none does not exist"],
     ["a path through a file", ["t2:new/bytes", join(tree, "bytes", "x")], "x leads through something that is not"],
-    ["two places of this machine", ["a", "b"], "one side is THREAD:PATH"],
+    ["two places of this machine", ["a", "b"], "one side is in a sandbox (THREAD:PATH"],
   ])("refuses %s in one line", async (_, args, words) => {
     const { code, stdout, stderr } = await cli("cp", ...args);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
@@ -124,7 +151,7 @@ describe("ls, rm and explain", () => {
 
   it("rm without a user leaves the threads of others alone", async () => {
     await cli("cp", join(root, "tree", "bytes"), "shared:bytes", "-u", "ann");
-    expect((await cli("rm", "-t", "shared")).stdout).toContain("Thread shared has no sandbox");
+    expect((await cli("rm", "-t", "shared")).stderr).toContain("There is no thread shared");
     const { sandboxes } = JSON.parse((await cli("ps", "--json")).stdout) as { sandboxes: SandboxSummary[] };
     expect(sandboxes).toContainEqual(expect.objectContaining({ user: "ann", thread: "shared" }));
     expect((await cli("rm", "-t", "shared", "-u", "ann")).stdout).toContain("has ended");
@@ -134,7 +161,12 @@ describe("ls, rm and explain", () => {
     const { sandboxes } = JSON.parse((await cli("ps", "--json")).stdout) as { sandboxes: SandboxSummary[] };
     const [{ sandboxId = "" } = {}] = sandboxes;
     expect((await cli("explain", sandboxId.slice(0, 12))).code).toBe(0);
-    expect((await cli("explain", "")).stderr).toMatch(/sandbox: .*is the beginning of [0-9a-f]+, [0-9a-f]+/);
+    // 17 ids have at least two with the same first digit.
+    for (let count = 0; count < 17; count += 1) await served.fleet.warm({ thread: `many-${count}` });
+    const ids = (await served.fleet.list()).map((one) => one.sandboxId);
+    const shared = ids.map((id) => id.slice(0, 1)).find((digit, index, all) => all.indexOf(digit) !== index) ?? "";
+    expect((await cli("explain", shared)).stderr).toMatch(/sandbox: .*is the beginning of [0-9a-f]+, [0-9a-f]+/);
+    expect((await cli("explain", "zz")).stderr).toContain("sandbox_not_found");
   });
 
   it("an address that is none is not a gateway that does not answer", async () => {

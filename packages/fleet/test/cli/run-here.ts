@@ -19,7 +19,12 @@ export async function runHere(
     error: (text: string) => {
       stderr += text;
     },
-    write: async () => true,
+    write: async (stream: "stdout" | "stderr", bytes: Uint8Array) => {
+      if (stream === "stdout") stdout += Buffer.from(bytes).toString("utf8");
+      else stderr += Buffer.from(bytes).toString("utf8");
+      if (until?.test(stdout) === true) stop.abort();
+      return true;
+    },
     isWatched: false,
     stdin: process.stdin,
     size: () => ({ columns: 80, rows: 24 }),

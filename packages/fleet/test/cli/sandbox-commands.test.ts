@@ -50,7 +50,7 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
 
   it("exec says with its exit code why there is no result", async () => {
     const late = await cli("exec", "-t", "t1", "--timeout", "300", "--", "sleep 30");
-    expect(late.code).toBe(124);
+    expect(late).toMatchObject({ code: 124, stderr: expect.stringContaining("ran out of time after 300ms") });
     const wrong = await cli("exec", "-t", "no thread!", "--", "true");
     expect(wrong).toMatchObject({ code: 125, stdout: "" });
     expect(wrong.stderr).toContain("invalid_thread_id");
@@ -107,9 +107,9 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     // A thread's own directories go by their names, and what ends with a slash is a directory.
     expect((await cli("cp", file, "t1:uploads/")).stderr).toContain("-> /mnt/user-data/uploads/local.bin (4 bytes)");
     expect((await cli("ls", "t1:uploads/")).stdout).toContain("/mnt/user-data/uploads/local.bin");
-    expect((await cli("rm", "-t", "t1")).stdout).toContain("its workspace is kept");
+    expect((await cli("rm", "-t", "t1")).stdout).toContain("its files are kept");
     expect((await cli("exec", "-t", "t1", "--", "cat note")).stdout).toBe("kept\n");
-    expect((await cli("rm", "-t", "t1", "--purge")).stdout).toContain("its workspace is removed");
+    expect((await cli("rm", "-t", "t1", "--purge")).stdout).toContain("its files are removed");
     expect((await cli("exec", "-t", "t1", "--", "ls")).stdout).toBe("");
   }, 120_000);
 
@@ -128,6 +128,71 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect(JSON.parse(audit.stdout)).toMatchObject({ consistent: false, findings: [{ kind: "gone", sandboxId }] });
     expect((await cli("exec", "-t", "t2", "--", "cat note")).stdout).toBe("kept\n");
   }, 90_000);
+
+  it("exec without a thread has a sandbox of its own, which goes with the command", async () => {
+    const once = await cli("exec", "--", "pwd; echo x > left; ls");
+    expect(once).toMatchObject({ code: 0, stdout: "/mnt/user-data/workspace\nleft\n" });
+    expect((await cli("exec", "--", "ls")).stdout).toBe("");
+    expect((await cli("ps", "--threads", "-q")).stdout).not.toContain("~");
+    expect((await cli("ps", "--json")).stdout).not.toContain('"thread": "~');
+  }, 60_000);
+
+  it("explain without a server tells the time that holds without one", async () => {
+    await cli("exec", "-t", "t2", "--", "true");
+    const before = Date.now();
+    const { ends, summary } = JSON.parse((await cli("explain", "-t", "t2", "--json")).stdout) as {
+      ends: { reason: string; at: number };
+      summary: string;
+    };
+    expect(ends.reason).toBe("orphaned");
+    expect(ends.at - before).toBeGreaterThan(60_000);
+    expect(ends.at - before).toBeLessThan(180_000);
+    expect(summary).toContain("no other Sandlot process runs");
+  }, 60_000);
+
+  it("port without a server leads to the port inside until it is interrupted", async () => {
+    const child = spawn(
+      process.execPath,
+      ["--conditions=sandlot-source", MAIN, "exec", "-t", "t2", "--", "python3 -m http.server 8123"],
+      {
+        env: { ...process.env, ...environment },
+        stdio: "ignore",
+      },
+    );
+    try {
+      await expect.poll(async () => (await cli("port", "-t", "t2")).stdout, { timeout: 30_000 }).toMatch(/^8123 /m);
+      let answered: Promise<string> | null = null;
+      const ended = await runScript(MAIN, ["port", "-t", "t2", "8123"], {
+        environment,
+        onOutput: (stdout, kill) => {
+          const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(stdout) ?? [];
+          if (url === undefined || answered !== null) return;
+          answered = fetch(url).then((response) => response.text());
+          void answered.finally(() => kill("SIGINT")).catch(() => undefined);
+        },
+      });
+      expect(ended.stdout).toContain("leads to port 8123");
+      expect(await answered).toContain("Directory listing");
+    } finally {
+      child.kill("SIGINT");
+      await once(child, "close");
+    }
+  }, 90_000);
+
+  it("the prompt of a shell names the thread", async () => {
+    const line = `"$0" --conditions=sandlot-source "$1" shell -t t2`;
+    const child = spawn("script", ["-qec", `bash -c '${line}' '${process.execPath}' '${MAIN}'`, "/dev/null"], {
+      env: { ...process.env, ...environment },
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    let shown = "";
+    child.stdout.on("data", (piece) => {
+      shown += String(piece);
+      if (shown.includes("[sandlot t2]")) child.stdin.write("exit\n");
+    });
+    await once(child, "close");
+    expect(shown).toMatch(/\[sandlot t2\] \S+\$ /);
+  }, 60_000);
 
   it("a shell needs a terminal, and says so", async () => {
     const { code, stderr } = await cli("shell", "-t", "t1");
@@ -180,7 +245,7 @@ describe.skipIf(!hasBubblewrap)("a gateway from the command line (skipped where 
     const { id, key } = JSON.parse(made.stdout) as { id: string; key: string };
     const headers = { authorization: `Bearer ${key}` };
     expect((await fetch(`${url}/v1/threads/mine/files/list?path=/mnt/user-data`, { headers })).status).toBe(200);
-    expect((await fetch(`${url}/v1/sandboxes`, { headers })).status).toBe(403);
+    expect((await fetch(`${url}/v1/audit`, { headers })).status).toBe(403);
     expect((await runCli(["keys", "revoke", id], served)).stdout).toContain("is revoked");
     expect((await runCli(["keys", "list"], served)).stdout).not.toContain(id);
   }, 60_000);

@@ -1,6 +1,6 @@
+import { editDistance, nearest } from "@sandlot/contract";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { editDistance, nearest } from "../../src/config/suggest.ts";
 import { refusalOf } from "./refusal.ts";
 
 describe("an unknown key", () => {
@@ -34,7 +34,7 @@ describe("an unknown key", () => {
       { hostpath: "/b", sandboxPath: "/b" },
     ];
     // The key that is missing because of the typo is counted, not reported in its stead.
-    expect(refusalOf({ blueprints: { a: { mounts } } })).toEqual({
+    expect(refusalOf({ blueprints: { a: { mounts } } })).toMatchObject({
       path: "blueprints.a.mounts[1].hostpath",
       problem: "this key does not exist (and 1 more problem)",
       suggestion: "hostPath",

@@ -14,7 +14,7 @@ import type { Finding } from "./finding.ts";
 import { hostFindings } from "./host-findings.ts";
 
 export async function doctorCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<number> {
-  const findings = await withProgress(terminal, "Looking", () => allFindings(terminal, options), options);
+  const findings = await withProgress(terminal, "Looking", () => allFindings(terminal, options));
   const failed = findings.some(({ status }) => status === "fail");
   if (options.json) printJson(terminal, { ready: !failed, findings });
   else print(terminal, findings);

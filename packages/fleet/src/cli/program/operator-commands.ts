@@ -1,26 +1,41 @@
-/** The commands of whoever looks after a fleet: `ps`, `explain`, `audit`, `bench` and `doctor`. */
+/** The commands that look after sandboxes: `ps`, `explain`, `events`, `audit`, `bench` and `doctor`. */
 
 import type { Command } from "commander";
 import type { BenchCommandOptions } from "../bench-command.ts";
+import type { ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type Around, examples, targeted, wholeNumber } from "./around.ts";
+import { type Around, examples, targeted, threaded, wholeNumber } from "./around.ts";
 
 export function addOperatorCommands(program: Command, { terminal, signal, json, ending }: Around): void {
   targeted(program.command("ps"))
-    .description("list the sandboxes of the fleet")
-    .addHelpText("after", examples("sandlot ps", "sandlot ps --json --url http://127.0.0.1:8750"))
-    .action(async (options: TargetOptions) => {
+    .description("list sandboxes: those of the key's user, or of the fleet")
+    .option("-u, --user <id>", "only this user's")
+    .option("--threads", "list threads, also those that have files and no sandbox")
+    .option("-q, --quiet", "names only")
+    .addHelpText(
+      "after",
+      examples("sandlot ps", "sandlot ps --threads", "sandlot ps --json --url http://127.0.0.1:8750"),
+    )
+    .action(async (options: Omit<ListCommandOptions, "json">) => {
       const { listCommand } = await import("../fleet-commands.ts");
       await listCommand(terminal, { ...options, json });
     });
-  targeted(program.command("explain"))
-    .description("why a sandbox is alive, who holds it, and what will end it")
-    .argument("<sandbox>", "its id, or the beginning of it")
-    .addHelpText("after", examples("sandlot explain 3f2a91    as `sandlot ps` shows it"))
-    .action(async (sandbox: string, options: TargetOptions) => {
+  threaded(targeted(program.command("explain")), "the conversation, instead of a sandbox's id")
+    .description("why a sandbox is alive, who holds it, and what will end it; or why it ended")
+    .argument("[sandbox]", "its id, or the beginning of it")
+    .addHelpText("after", examples("sandlot explain -t t1", "sandlot explain 3f2a91    as `sandlot ps` shows it"))
+    .action(async (sandbox: string | undefined, options: Omit<ExplainCommandOptions, "json">) => {
       const { explainCommand } = await import("../fleet-commands.ts");
       await explainCommand(terminal, sandbox, { ...options, json });
+    });
+  targeted(program.command("events"))
+    .description("what happens to sandboxes, as it happens, until interrupted")
+    .option("-f, --follow", "the same: events are always followed")
+    .addHelpText("after", examples("sandlot events -f", "sandlot events --json"))
+    .action(async (options: TargetOptions) => {
+      const { eventsCommand } = await import("../events-command.ts");
+      await eventsCommand(terminal, { ...options, json }, signal);
     });
   targeted(program.command("audit"))
     .description("compare the engine with the store; ends with 1 when they disagree")

@@ -14,7 +14,7 @@ export function addOtherCommands(program: Command, { terminal, signal, json }: A
       await runDemo(terminal, { json, signal });
     });
 
-  const config = program.command("config").description("look at configuration");
+  const config = program.command("config").description("look at configuration, or begin one");
   config
     .command("schema")
     .description("print every configuration key with its meaning and default, as JSON Schema")
@@ -22,6 +22,15 @@ export function addOtherCommands(program: Command, { terminal, signal, json }: A
     .action(async () => {
       const { printSchema } = await import("../config-commands.ts");
       printSchema(terminal);
+    });
+  config
+    .command("init")
+    .description("write a configuration to begin with; an existing file is left alone")
+    .argument("[file]", "where; default sandlot.yaml in $SANDLOT_HOME, where every command finds it")
+    .addHelpText("after", examples("sandlot config init", "sandlot config init sandlot.yaml"))
+    .action(async (file: string | undefined) => {
+      const { initConfig } = await import("../config-commands.ts");
+      await initConfig(terminal, { file, json });
     });
   config
     .command("check")

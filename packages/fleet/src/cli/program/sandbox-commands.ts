@@ -1,30 +1,31 @@
-/** The commands that work in one thread's sandbox: `exec`, `shell`, `rm`, `ls` and `cp`. */
+/** The commands that work in one thread's sandbox: `exec`, `shell`, `rm`, `prune`, `ls`, `cp`, `logs`, `stats` and `port`. */
 
 import { type Command, InvalidArgumentError } from "commander";
 import type { ExecCommandOptions } from "../exec-command.ts";
 import type { RemoveCommandOptions } from "../fleet-commands.ts";
+import type { LogsCommandOptions, PortCommandOptions } from "../inside-commands.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
 import type { TargetOptions } from "../target.ts";
-import { type Around, examples, targeted, wholeNumber } from "./around.ts";
+import { EXIT_CODES } from "../terminal.ts";
+import { type Around, duration, examples, portNumber, targeted, threaded, wholeNumber } from "./around.ts";
 
 export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: Around): void {
-  targeted(program.command("exec"))
+  threaded(targeted(program.command("exec")), "the conversation; without one, a sandbox that goes with the command")
     .description(
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",
     )
-    .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
-    .option("-u, --user <id>", "whose conversation")
     .option("-b, --blueprint <name>", "what a new sandbox is made from")
     .option("-C, --cwd <path>", "where to run; default /mnt/user-data/workspace")
     .option("-e, --env <name=value>", "an environment variable; may be repeated", collectVariable)
-    .option("--timeout <ms>", "end the command after this long", wholeNumber)
+    .option("--timeout <duration>", "end the command after this long, such as 5s or 10m; a bare number is ms", duration)
     .argument("<command...>", "what to run; put -- before it")
     .passThroughOptions()
     .addHelpText(
       "after",
       examples(
         "sandlot exec -t t1 -- 'echo hello > note.txt; ls -l'",
-        "sandlot exec -t t1 --timeout 5000 -- python3 -c 'print(6 * 7)'",
+        "sandlot exec -t t1 --timeout 5s -- python3 -c 'print(6 * 7)'",
+        "sandlot exec -- uname -a             in a sandbox of its own, gone afterwards",
         "cat data.csv | sandlot exec -t t1 -- wc -l",
       ),
     )
@@ -32,19 +33,21 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
       const { execCommand } = await import("../exec-command.ts");
       ending.exitCode = await execCommand(terminal, words, { ...options, json }, signal);
     });
-  targeted(program.command("shell"))
+  threaded(targeted(program.command("shell")))
     .description("a terminal in a thread's sandbox")
-    .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
-    .option("-u, --user <id>", "whose conversation")
     .addHelpText("after", examples("sandlot shell -t t1", "sandlot shell -t t1 --url http://127.0.0.1:8750"))
+    .addHelpText(
+      "after",
+      "\nIt ends with `exit` or Ctrl-D, and when this terminal is closed; the files stay. There is no detaching: to leave work\n" +
+        "running and come back to it, run it in tmux inside, or start it with `sandlot exec -t t1 -- 'command &'`.\n",
+    )
     .action(async (options: ShellCommandOptions) => {
       const { shellCommand } = await import("../shell-command.ts");
       ending.exitCode = await shellCommand(terminal, options, signal);
     });
-  targeted(program.command("rm"))
-    .description("end a thread's sandbox; its workspace is kept unless --purge")
-    .requiredOption("-t, --thread <id>", "the conversation whose sandbox it is")
-    .option("-u, --user <id>", "whose conversation")
+  threaded(targeted(program.command("rm")))
+    .description("end a thread's sandbox; its files are kept unless --purge")
+    .option("-a, --all", "every thread of the user instead of one")
     .option("-f, --force", "also when somebody uses it")
     .option("--purge", "remove its files too")
     .addHelpText(
@@ -52,37 +55,88 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
       examples(
         "sandlot rm -t t1           the files stay for the next time",
         "sandlot rm -t t1 --purge   the files go too",
+        "sandlot rm --all -u alice  every sandbox of alice",
       ),
     )
     .action(async (options: Omit<RemoveCommandOptions, "json">) => {
       const { removeCommand } = await import("../fleet-commands.ts");
-      await removeCommand(terminal, { ...options, json }, signal);
+      const isDone = await removeCommand(terminal, { ...options, json }, signal);
+      ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
+    });
+  targeted(program.command("prune"))
+    .description("end every sandbox that nobody uses; files are kept unless --purge")
+    .option("-u, --user <id>", "only this user's")
+    .option("--purge", "remove the files of those threads too")
+    .addHelpText("after", examples("sandlot prune", "sandlot prune -u alice --json"))
+    .action(async (options: Omit<RemoveCommandOptions, "json">) => {
+      const { pruneCommand } = await import("../fleet-commands.ts");
+      const isDone = await pruneCommand(terminal, { ...options, json }, signal);
+      ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
 }
 
-export function addFileCommands(program: Command, { terminal, signal, json }: Around): void {
-  targeted(program.command("ls"))
-    .description("list files of a thread: THREAD or THREAD:PATH")
-    .option("-u, --user <id>", "whose conversation")
+export function addFileCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+  threaded(targeted(program.command("ls")))
+    .description("list files of a thread")
     .option("--depth <levels>", "how many levels deep", wholeNumber)
-    .argument("<where>", "such as t1, or t1:outputs")
-    .addHelpText("after", examples("sandlot ls t1", "sandlot ls t1:outputs --depth 3"))
-    .action(async (where: string, options: TargetOptions & { user?: string; depth?: number }) => {
+    .argument("[path]", "where; default its workspace. Without -t: THREAD or THREAD:PATH")
+    .addHelpText("after", examples("sandlot ls -t t1", "sandlot ls -t t1 outputs --depth 3", "sandlot ls t1:outputs"))
+    .action(async (path: string | undefined, options: TargetOptions & { user?: string; depth?: number }) => {
       const { filesCommand } = await import("../file-commands.ts");
-      await filesCommand(terminal, where, { ...options, json }, signal);
+      await filesCommand(terminal, path, { ...options, json }, signal);
     });
-  targeted(program.command("cp"))
-    .description("copy a file or a directory into or out of a thread's sandbox")
-    .option("-u, --user <id>", "whose conversation")
-    .argument("<from>", "a file or directory, or THREAD:PATH")
-    .argument("<to>", "a file or directory, or THREAD:PATH")
+  threaded(targeted(program.command("cp")))
+    .description(
+      "copy a file or a directory into or out of a thread's sandbox; ends with 1 when something was left out",
+    )
+    .argument("<from>", "a file or directory, THREAD:PATH (or :PATH with -t), or - for standard input")
+    .argument("<to>", "a file or directory, THREAD:PATH (or :PATH with -t), or - for standard output")
     .addHelpText(
       "after",
-      examples("sandlot cp report.pdf t1:uploads/", "sandlot cp t1:outputs/report.md .", "sandlot cp site t1:"),
+      examples(
+        "sandlot cp report.pdf t1:uploads/",
+        "sandlot cp -t t1 :outputs/report.md .",
+        "sandlot cp site t1:",
+        "sandlot cp t1:notes.txt - | less",
+      ),
     )
     .action(async (from: string, to: string, options: TargetOptions & { user?: string }) => {
       const { copyCommand } = await import("../file-commands.ts");
-      await copyCommand(terminal, from, to, { ...options, json }, signal);
+      const isWhole = await copyCommand(terminal, from, to, { ...options, json }, signal);
+      ending.exitCode = isWhole ? EXIT_CODES.ok : EXIT_CODES.failed;
+    });
+}
+
+/** What goes on inside sandboxes that are there. */
+export function addInsideCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+  threaded(targeted(program.command("logs")))
+    .description("what a command printed, as far as it is still held; without an id, the last one")
+    .argument("[exec]", "its id, as --list shows it")
+    .option("-f, --follow", "go on until it ends")
+    .option("-l, --list", "list commands instead")
+    .addHelpText("after", examples("sandlot logs -t t1", "sandlot logs -t t1 --list", "sandlot logs -t t1 -f build"))
+    .action(async (exec: string | undefined, options: Omit<LogsCommandOptions, "json">) => {
+      const { logsCommand } = await import("../inside-commands.ts");
+      ending.exitCode = await logsCommand(terminal, exec, { ...options, json }, signal);
+    });
+  threaded(targeted(program.command("stats")), "only this conversation")
+    .description("memory, processes and processor time of sandboxes; counts as a use of each")
+    .addHelpText("after", examples("sandlot stats", "sandlot stats -t t1 --json"))
+    .action(async (options: TargetOptions & { thread?: string; user?: string }) => {
+      const { statsCommand } = await import("../inside-commands.ts");
+      await statsCommand(terminal, { ...options, json }, signal);
+    });
+  threaded(targeted(program.command("port")))
+    .description(
+      "ports on which something listens; of one port a link, or without a gateway a local port that leads there",
+    )
+    .argument("[port]", "the port inside", portNumber)
+    .option("--ttl <duration>", "how long a gateway's link is good; default 1h", duration)
+    .option("--listen <port>", "the port of this machine, without a gateway; default any free", portNumber)
+    .addHelpText("after", examples("sandlot port -t t1", "sandlot port -t t1 8000 --ttl 10m"))
+    .action(async (port: number | undefined, options: Omit<PortCommandOptions, "json">) => {
+      const { portCommand } = await import("../inside-commands.ts");
+      await portCommand(terminal, port, { ...options, json }, signal);
     });
 }
 

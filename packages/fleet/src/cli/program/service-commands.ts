@@ -1,12 +1,13 @@
-/** The commands that serve others: `serve`, `mcp`, and `keys` for whoever may ask. */
+/** The commands that serve others: `serve`, `mcp`, `keys` for who may ask, and `login` to ask. */
 
 import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
 import { type Command, Option } from "commander";
 import { packageVersion } from "../../package-files.ts";
 import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
+import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type Around, examples, wholeNumber } from "./around.ts";
+import { type Around, examples, targeted, wholeNumber } from "./around.ts";
 
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 
@@ -43,11 +44,27 @@ export function addServiceCommands(program: Command, around: Around): void {
       await mcpCommand(terminal, packageVersion(), options, signal);
     });
   addKeyCommands(program.command("keys").description("who may ask a gateway"), around);
+  program
+    .command("login")
+    .description("remember a gateway and a key for later commands; the key is typed, piped in, or $SANDLOT_API_KEY")
+    .argument("<url>", "the gateway's address")
+    .addHelpText("after", examples("sandlot login https://sandboxes.example.org", "sandlot login URL < key.txt"))
+    .action(async (url: string) => {
+      const { loginCommand } = await import("../login-command.ts");
+      await loginCommand(terminal, url, { json });
+    });
+  program
+    .command("logout")
+    .description("forget that gateway and its key")
+    .addHelpText("after", examples("sandlot logout"))
+    .action(async () => {
+      const { logoutCommand } = await import("../login-command.ts");
+      await logoutCommand(terminal, { json });
+    });
 }
 
 function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void {
-  keys
-    .command("create")
+  targeted(keys.command("create"))
     .description("make a key; it is shown this once")
     .addOption(
       new Option("--scope <scope>", "user (one user's threads), platform (acts for users), operator (everything)")
@@ -57,7 +74,6 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void
     .option("--user <id>", "whose threads a key of scope user reaches")
     .option("--label <text>", "what lists call it")
     .option("--blueprint <name>", "a blueprint that it may name; may be repeated; '*' is every one", collect)
-    .option("-c, --config <file>", "the configuration file")
     .addHelpText(
       "after",
       examples(
@@ -77,22 +93,18 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void
         await createKey(terminal, { ...options, json });
       },
     );
-  keys
-    .command("list")
+  targeted(keys.command("list"))
     .description("list keys, never their values")
-    .option("-c, --config <file>", "the configuration file")
     .addHelpText("after", examples("sandlot keys list"))
-    .action(async (options: { config?: string }) => {
+    .action(async (options: TargetOptions) => {
       const { listKeys } = await import("../key-commands.ts");
       await listKeys(terminal, { ...options, json });
     });
-  keys
-    .command("revoke")
+  targeted(keys.command("revoke"))
     .description("end a key")
     .argument("<id>", "as `keys list` shows it")
-    .option("-c, --config <file>", "the configuration file")
     .addHelpText("after", examples("sandlot keys revoke 0368792c1285"))
-    .action(async (id: string, options: { config?: string }) => {
+    .action(async (id: string, options: TargetOptions) => {
       const { revokeKey } = await import("../key-commands.ts");
       ending.exitCode = (await revokeKey(terminal, id, { ...options, json })) ? EXIT_CODES.ok : EXIT_CODES.failed;
     });

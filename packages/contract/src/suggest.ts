@@ -3,6 +3,18 @@
  * A wrong suggestion is worse than none, so distance is bounded by the length of the word.
  */
 
+import { SandlotError } from "./errors.ts";
+
+/** Refuses an option that does not exist: a mistyped `thread` would otherwise mean something else without a word. */
+export function refuseUnknownOptions(operation: string, given: object, known: readonly string[]): void {
+  for (const key of Object.keys(given)) {
+    if (known.includes(key)) continue;
+    const meant = nearest(key, known);
+    const problem = `${operation} has no such option${meant === undefined ? `; it has ${known.join(", ")}` : `; perhaps ${meant} was meant`}`;
+    throw new SandlotError("invalid_request", { field: key.slice(0, 80), problem });
+  }
+}
+
 /** Case, hyphens and underscores are how people misremember a key, so they do not count as a difference. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
   const wanted = plain(word);

@@ -1,0 +1,41 @@
+/** `sandlot events`: what happens to sandboxes, a line for each event, until interrupted. With `--json`, a line of JSON. */
+
+import type { FleetEvent } from "@sandlot/contract";
+import { findGateway, type TargetOptions, withTarget } from "./target.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** What a line already has elsewhere, or nobody reads. */
+const SHOWN_ELSEWHERE = new Set(["type", "at", "user", "thread", "sandboxId", "instance", "generation"]);
+
+export async function eventsCommand(
+  terminal: Terminal,
+  options: TargetOptions & { readonly json: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  const { gateway } = await findGateway(terminal, options);
+  if (gateway === null)
+    terminal.error("No gateway is named: these are the events of this process alone (see `sandlot serve`).\n");
+  await withTarget(terminal, options, async (target) => {
+    try {
+      for await (const event of target.events(signal)) print(terminal, event, options.json);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  });
+}
+
+function print(terminal: Terminal, event: FleetEvent | null, json: boolean): void {
+  if (json) terminal.out(`${JSON.stringify(event ?? { type: "gap" })}\n`);
+  else if (event === null) terminal.error("[some events were missed]\n");
+  else terminal.out(`${line(event)}\n`);
+}
+
+function line(event: FleetEvent): string {
+  const { at, type, ...facts } = event;
+  const about =
+    "sandboxId" in event ? `${event.user ?? "-"}/${event.thread ?? "-"} ${event.sandboxId.slice(0, 12)}` : "";
+  const rest = Object.entries(facts)
+    .filter(([name, value]) => !SHOWN_ELSEWHERE.has(name) && value !== null)
+    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return [new Date(at).toISOString(), type, about, ...rest].filter((part) => part !== "").join("  ");
+}

@@ -1,0 +1,11 @@
+/** The thread that `-t` names. Not commander's own check: that would come before it has told of a mistyped option. */
+
+import { SandlotError } from "@sandlot/contract";
+
+export function namedThread({ thread }: { readonly thread?: string | undefined }): string {
+  if (thread !== undefined) return thread;
+  throw new SandlotError("invalid_request", {
+    field: "command line",
+    problem: "name the thread with -t, such as -t t1",
+  });
+}

@@ -1,0 +1,22 @@
+/** A mistyped option is refused with what was probably meant, and makes nothing. */
+
+import { SandlotClient } from "@sandlot/client";
+import { expect, test } from "vitest";
+import type { AcquireRequest } from "../../src/fleet.ts";
+import { newStage } from "../support/stage.ts";
+
+test("acquire({ tread }) is refused instead of giving a sandbox without a thread", async () => {
+  const stage = newStage();
+  const { fleet } = await stage.open();
+  const mistyped = { tread: "x" } as AcquireRequest;
+  const refusal = {
+    code: "invalid_request",
+    details: { field: "tread", problem: "acquire has no such option; perhaps thread was meant" },
+  };
+  await expect(fleet.acquire(mistyped)).rejects.toMatchObject(refusal);
+  await expect(fleet.warm({ thread: "t", blueprnt: "x" } as never)).rejects.toMatchObject({ code: "invalid_request" });
+  expect(await fleet.list()).toEqual([]);
+  // Nothing listens there: it is refused before anybody is asked.
+  const client = new SandlotClient({ url: "http://127.0.0.1:1", retriesMax: 0 });
+  await expect(client.acquire(mistyped)).rejects.toMatchObject(refusal);
+});
