@@ -243,10 +243,23 @@ export class Membership {
       this.#epoch = answer.epoch;
       this.#recovering = true;
     }
+    const sentAt = this.#world.monotonicMs();
     const registered = await this.#send(true);
     if (registered.kind !== "ok") return this.#settle(registered, tries - 1);
+    if (answer.kind === "new-epoch") this.#moveClock(registered.now, sentAt);
     await this.#rejoin(before, answer.kind === "new-epoch");
     return this.#settle(await this.#send(false), tries - 1);
+  }
+
+  /** A store that begins anew has a clock of its own: what we remember keeps its age. */
+  #moveClock(now: number, sentAt: number): void {
+    const byMs = now - this.storeNow();
+    for (const slot of this.#slots.held()) slot.clockMoved(byMs);
+    this.#readClock(now, sentAt);
+  }
+
+  #readClock(now: number, sentAt: number): void {
+    this.#storeClock = { least: now - this.#world.monotonicMs(), most: now - sentAt };
   }
 
   /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
@@ -312,7 +325,7 @@ export class Membership {
     this.#recovering = answer.recovering;
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
-    this.#storeClock = { least: answer.now - this.#world.monotonicMs(), most: answer.now - sentAt };
+    this.#readClock(answer.now, sentAt);
     // Only what was heard of before it was sent: in one and the same moment the beat may have been sent without it.
     for (const ask of this.#asking.values())
       if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);

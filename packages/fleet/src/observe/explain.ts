@@ -119,7 +119,10 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
       ? `It has ended by itself; the files of thread ${thread} are kept.`
       : sentence(record, holders, ends),
     holders,
-    stopped: reason === null || actor === null ? null : { reason, by: actor, at: began?.at ?? null },
+    stopped:
+      record.state !== "stopping" || reason === null || actor === null
+        ? null
+        : { reason, by: actor, at: began?.at ?? null },
     ends,
     history,
   };
@@ -173,7 +176,10 @@ function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: 
   const until = ends === null ? "" : ` It ends at ${new Date(ends.at).toISOString()} (${why}) unless it is used.`;
   switch (stateOf(record)) {
     case "creating":
-      return `It is being made by ${actor} for thread ${thread ?? "(none: it will be a blank)"}.`;
+      return (
+        `It is being made by ${actor} for thread ${thread ?? "(none: it will be a blank)"}` +
+        (reason === null ? "." : `, and ends as soon as it is made (${reason}).`)
+      );
     case "stopping":
       return `It is being stopped by ${actor} (${reason}); the engine has not yet confirmed that nothing is left.`;
     case "blank":

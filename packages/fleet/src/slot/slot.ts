@@ -44,7 +44,7 @@ export class Slot {
   /** The connection ended and the engine has not yet said whether the sandbox lives. */
   disconnected = false;
   /** On the store's clock: from then on no new leases. `Infinity` where there is no maximum lifetime. */
-  readonly expiresAt: number;
+  expiresAt: number;
   readonly leases = new Set<LeaseHandle>();
   readonly #onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   #state: SlotState = "open";
@@ -121,6 +121,12 @@ export class Slot {
     this.#seq = seq;
     this.#record = record;
     this.#epoch = epoch;
+  }
+
+  /** The store's clock is another one, ahead of the former by this much. */
+  clockMoved(byMs: number): void {
+    this.expiresAt += byMs;
+    this.#record = { ...this.#record, createdAt: this.#record.createdAt + byMs };
   }
 
   reattached(attachment: Attachment): void {

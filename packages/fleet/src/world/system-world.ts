@@ -7,11 +7,14 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { performance } from "node:perf_hooks";
 import type { Liveness, ProcessIdentity, World } from "./world.ts";
 
+/** `performance.now` counts from the start of the process on the clock that `hrtime` shows as it is. */
+const MONOTONIC_ORIGIN_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+
 export function systemWorld(): World {
   const identity = ownIdentity();
   return {
     wallMs: Date.now,
-    monotonicMs: () => performance.now(),
+    monotonicMs: () => MONOTONIC_ORIGIN_MS + performance.now(),
     timer: systemTimer,
     random: Math.random,
     randomHex,

@@ -24,7 +24,10 @@ export interface ProcessIdentity {
 export interface World {
   /** Milliseconds since 1970. May jump. */
   wallMs(): number;
-  /** Milliseconds since some moment. Never goes back. */
+  /**
+   * Milliseconds since some moment. Never goes back, and stands still while the host sleeps. All processes of one boot
+   * of a host read the same, so that a moment can be passed on between them.
+   */
   monotonicMs(): number;
   /** Calls `fire` once, later. A `background` timer does not keep the process alive. */
   timer(delayMs: number, fire: () => void, options?: { readonly background?: boolean }): Timer;

@@ -46,8 +46,8 @@ describe("memory and sqlite", () => {
 });
 
 async function runBoth(steps: readonly Step[]): Promise<void> {
-  let wall = 1_800_000_000_000;
-  const world = { ...systemWorld(), wallMs: () => wall };
+  let passedMs = 0;
+  const world = { ...systemWorld(), wallMs: () => 1_800_000_000_000 + passedMs, monotonicMs: () => passedMs };
   const harnesses: StoreHarness[] = [await openMemory(world), await openSqlite(world)];
   const [memory, sqlite] = harnesses.map(({ store }) => store) as [Store, Store];
   try {
@@ -55,7 +55,7 @@ async function runBoth(steps: readonly Step[]): Promise<void> {
     for (const name of ["a", "b", "c"]) await both(memory, sqlite, (store) => beat(store, name, 1, true, []));
     await both(memory, sqlite, async (store) => store.endRecovery((await store.meta()).epoch));
     for (const [n, step] of steps.entries()) {
-      wall += step.passMs;
+      passedMs += step.passMs;
       const records = [...(await memory.list())].sort((x, y) => (x.sandboxId < y.sandboxId ? -1 : 1));
       const sessions = await memory.sessions();
       const beats = new Map(sessions.map(({ instance, beat }) => [instance as string, beat]));

@@ -120,7 +120,7 @@ describe("the schema", () => {
     const parked = { ...record, sandboxId: "parked", thread: "t3", state: "ready" };
     const db = new DatabaseSync(here.path);
     db.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA journal_mode = WAL; BEGIN`);
-    expect(migrate(db, 1)).toBe(true);
+    expect(migrate(db, 1)).toBe("current");
     db.exec("INSERT INTO meta VALUES (1, 'the-epoch', 0, 5); INSERT INTO holders VALUES ('a', 'held')");
     for (const body of [held, parked]) {
       db.prepare("INSERT INTO records VALUES (?, 'u', ?, 'ready', 'h', ?)").run(
@@ -144,12 +144,28 @@ describe("the schema", () => {
     check.close();
   });
 
-  it("of a newer file is refused, at open and when it happens under us", async () => {
+  it("of a newer file that this version can live with is used as it is, at open and when it happens under us", async () => {
     const { store } = await openWithRecord();
     const db = new DatabaseSync(here.path);
-    db.exec(`PRAGMA user_version = ${SCHEMA_VERSION + 1}`);
+    db.exec(`CREATE INDEX later ON records (user); PRAGMA user_version = ${SCHEMA_VERSION + 1}`);
     db.close();
-    const newer = { ...corrupt, message: expect.stringContaining("newer version") };
+    await expect(beat(store, 2)).resolves.toMatchObject({ kind: "ok" });
+    const again = await open();
+    await expect(again.find(USER, THREAD)).resolves.toMatchObject({ state: "creating" });
+    const check = new DatabaseSync(here.path);
+    expect(check.prepare("PRAGMA user_version").get()).toEqual({ user_version: SCHEMA_VERSION + 1 });
+    check.close();
+  });
+
+  it("of a newer file that it cannot read is refused with the remedy, at open and when it happens under us", async () => {
+    const { store } = await openWithRecord();
+    const db = new DatabaseSync(here.path);
+    db.exec(`UPDATE meta SET min_reader = ${SCHEMA_VERSION + 1}; PRAGMA user_version = ${SCHEMA_VERSION + 1}`);
+    db.close();
+    const newer = {
+      code: "store_unavailable",
+      message: expect.stringContaining("restart this process with that version"),
+    };
     await expect(beat(store, 2)).rejects.toMatchObject(newer);
     await expect(open()).rejects.toMatchObject(newer);
   });

@@ -2,7 +2,7 @@
  * A stage: one engine, one store and one virtual time, on which instances of a fleet are opened, crashed and watched.
  */
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -52,14 +52,25 @@ export class Stage {
   readonly engineWorld = this.time.newWorld();
   readonly engine = new MemoryEngine({ world: this.engineWorld });
   readonly #openStore: (world: World) => Promise<Store>;
+  readonly #loseStore: (world: World) => Promise<void>;
   readonly #config: FleetConfig;
   readonly #instances: Instance[] = [];
   readonly #crashed = new Set<Instance>();
   #eyes: Promise<Store> | null = null;
 
-  constructor(config: FleetConfig, openStore: (world: World) => Promise<Store>) {
+  constructor(
+    config: FleetConfig,
+    openStore: (world: World) => Promise<Store>,
+    loseStore: (world: World) => Promise<void>,
+  ) {
     this.#config = config;
     this.#openStore = openStore;
+    this.#loseStore = loseStore;
+  }
+
+  /** The store loses everything, as when its file is replaced by an empty one. */
+  loseStore(): Promise<void> {
+    return this.#loseStore(this.engineWorld);
   }
 
   /** Opens an instance. What `config` says replaces what the stage says. */
@@ -168,10 +179,11 @@ afterEach(async () => {
 /** A stage over the memory store. `tables` is what the store is made of, for emptying it. */
 export function newStage(config: FleetConfig = {}): Stage & { readonly tables: MemoryTables } {
   const holder: { tables?: MemoryTables } = {};
-  const stage = new Stage(config, async (world) => {
+  const open = async (world: World) => {
     holder.tables ??= newMemoryTables(world);
     return new MemoryStore(holder.tables);
-  });
+  };
+  const stage = new Stage(config, open, async () => holder.tables?.empty());
   cleanups.push(() => stage.close());
   return Object.defineProperty(stage, "tables", { get: () => holder.tables }) as Stage & { tables: MemoryTables };
 }
@@ -179,7 +191,16 @@ export function newStage(config: FleetConfig = {}): Stage & { readonly tables: M
 export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
   if (kind === "memory") return newStage(config);
   const directory = mkdtempSync(join(tmpdir(), "sandlot-stage-"));
-  const stage = new Stage(config, (world) => openSqliteStore({ path: join(directory, "fleet.db"), world }));
+  const path = join(directory, "fleet.db");
+  const stage = new Stage(
+    config,
+    (world) => openSqliteStore({ path, world }),
+    async (world) => {
+      const other = join(directory, "other.db");
+      await (await openSqliteStore({ path: other, world })).close();
+      renameSync(other, path);
+    },
+  );
   cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
   cleanups.push(() => stage.close());
   return stage;

@@ -7,6 +7,7 @@
 
 import { type Epoch, SandlotError } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import { clockOfBoot, readClock } from "../store-clock.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { MemoryTables } from "./memory-tables.ts";
@@ -47,9 +48,10 @@ export class MemoryStore extends TransactionalStore {
   }
 }
 
-export function newMemoryTables(world: Pick<World, "wallMs" | "randomHex">): MemoryTables {
+export function newMemoryTables(world: Pick<World, "wallMs" | "monotonicMs" | "identity" | "randomHex">): MemoryTables {
+  const clock = clockOfBoot(world, null, 0);
   return new MemoryTables(
-    () => world.wallMs(),
+    () => readClock(world, clock),
     () => world.randomHex(16) as Epoch,
   );
 }

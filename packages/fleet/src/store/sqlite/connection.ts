@@ -7,7 +7,7 @@ import type { DatabaseSync } from "node:sqlite";
 import type { Epoch } from "@sandlot/contract";
 import type { Tables } from "../tables.ts";
 import { type FileIdentity, identify } from "./file.ts";
-import { userVersion } from "./schema.ts";
+import { isReadable } from "./schema.ts";
 import { SqliteTables } from "./sqlite-tables.ts";
 
 /** What SQLite keeps beside the file, by name. */
@@ -87,8 +87,8 @@ export class Connection {
     return (this.#sql.dataVersion.get() as readonly unknown[] | undefined)?.[0];
   }
 
-  schemaVersion(): number {
-    return userVersion(this.#db);
+  isReadable(): boolean {
+    return isReadable(this.#db);
   }
 
   /** The files beside the database that belong to this connection's file, however they are called by now. */

@@ -26,6 +26,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { type Epoch, SandlotError } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import { type ClockRow, clockOfBoot, readClock } from "../store-clock.ts";
 import { Connection } from "./connection.ts";
 import { type Patience, RETRY_AFTER_MS, whenFree } from "./contention.ts";
 import { CorruptRow, openDatabase, troubleOf } from "./driver.ts";
@@ -39,7 +40,7 @@ import {
   syncDirectory,
   writeMarker,
 } from "./file.ts";
-import { toMeta } from "./rows.ts";
+import { toClock, toMeta } from "./rows.ts";
 import { APPLICATION_ID, migrate, SCHEMA_VERSION, tablesOf } from "./schema.ts";
 
 /**
@@ -70,8 +71,8 @@ export async function openFile(path: string, patience: Patience, known: Epoch | 
       await whenFree(patience, () => requireOurs(db, path));
       await whenFree(patience, () => configure(db, path));
       await whenFree(patience, () => check(db, path));
-      const epoch = await whenFree(patience, () => settle(db, path, file, known, world));
-      return new Connection({ db, path, file, epoch, now: () => world.wallMs() });
+      const { epoch, clock } = await whenFree(patience, () => settle(db, path, file, known, patience));
+      return new Connection({ db, path, file, epoch, now: () => readClock(world, clock) });
     } catch (error) {
       db.close();
       throw error;
@@ -103,6 +104,12 @@ export function unavailable(operation: string, problem: string, cause?: unknown)
 
 export function absent(path: string, operation: string): SandlotError {
   const problem = `${path} was deleted. Put the file back, or stop every process that uses it before starting anew`;
+  return unavailable(operation, problem);
+}
+
+export function tooNew(path: string, operation: string): SandlotError {
+  const remedy = `restart this process with that version, or give it another store.path`;
+  const problem = `a newer version of Sandlot has migrated ${path} beyond schema version ${SCHEMA_VERSION}; ${remedy}`;
   return unavailable(operation, problem);
 }
 
@@ -227,14 +234,12 @@ function check(db: DatabaseSync, path: string): void {
 }
 
 /** A file whose tables are not those of its version was changed by somebody else. */
-function bringUpToDate(db: DatabaseSync, path: string): void {
+function bringUpToDate(db: DatabaseSync, path: string, operation: string): void {
   const corrupt = (problem: string, cause?: unknown) => new SandlotError("store_corrupt", { path, problem }, { cause });
   try {
-    if (!migrate(db)) {
-      throw corrupt(
-        `a newer version of Sandlot has written it; this one knows its schema up to version ${SCHEMA_VERSION}`,
-      );
-    }
+    const version = migrate(db);
+    if (version === "unreadable") throw tooNew(path, operation);
+    if (version === "newer") return;
   } catch (error) {
     const trouble = troubleOf(error);
     if (trouble?.kind !== "bug") throw error;
@@ -256,11 +261,38 @@ function tablesOfThisVersion(): string {
   }
 }
 
+/** The clock of this boot, which the first process to open the file in it has begun. */
+function settleClock(db: DatabaseSync, world: World): ClockRow {
+  const kept = toClock(db.prepare("SELECT clock_boot, clock_base FROM meta").get());
+  const latest = db.prepare(LATEST).get()?.latest;
+  const clock = clockOfBoot(world, kept, typeof latest === "number" && latest <= LATEST_MAX_MS ? latest : 0);
+  if (clock !== kept) db.prepare("UPDATE meta SET clock_boot = ?, clock_base = ?").run(clock.boot, clock.baseMs);
+  return clock;
+}
+
+/** The latest time that was ever written. What cannot be read here is found, and told, by whoever reads the row. */
+const LATEST = `
+  SELECT max(
+    coalesce((SELECT max(last_beat_at) FROM sessions), 0),
+    coalesce((SELECT max(CAST(body ->> 'createdAt' AS INTEGER)) FROM records WHERE json_valid(body)), 0),
+    coalesce((SELECT max(CAST(body ->> 'parkedAt' AS INTEGER)) FROM records WHERE json_valid(body)), 0),
+    coalesce((SELECT max(CAST(body ->> 'stoppedAt' AS INTEGER)) FROM obituaries WHERE json_valid(body)), 0)
+  ) AS latest`;
+/** The last moment that a date can have: more was not written by us. */
+const LATEST_MAX_MS = 8.64e15;
+
 /** Migrates and decides on the epoch, in one transaction, so that several openers agree. */
-function settle(db: DatabaseSync, path: string, file: FileIdentity, known: Epoch | null, world: World): Epoch {
+function settle(
+  db: DatabaseSync,
+  path: string,
+  file: FileIdentity,
+  known: Epoch | null,
+  { world, operation }: Patience,
+): { readonly epoch: Epoch; readonly clock: ClockRow } {
   db.exec("BEGIN IMMEDIATE");
   try {
-    bringUpToDate(db, path);
+    bringUpToDate(db, path, operation);
+    const clock = settleClock(db, world);
     const meta = toMeta(db.prepare("SELECT epoch, recovering, generation FROM meta").get());
     const marker = readMarker(path);
     const isAsMarked =
@@ -276,7 +308,7 @@ function settle(db: DatabaseSync, path: string, file: FileIdentity, known: Epoch
     // fail, the next opener finds a marker that does not fit, which costs one more recovery and nothing else.
     if (!isAsMarked || isStrange) writeMarker(path, markerOf(epoch, file), world.randomHex(8));
     db.exec("COMMIT");
-    return epoch;
+    return { epoch, clock };
   } catch (error) {
     if (db.isTransaction) db.exec("ROLLBACK");
     throw error;

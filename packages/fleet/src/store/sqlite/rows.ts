@@ -6,6 +6,7 @@
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { Obituary, SandboxRecord } from "../record.ts";
 import type { Session } from "../store.ts";
+import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
 import { CorruptRow } from "./driver.ts";
 
@@ -18,6 +19,12 @@ export function toMeta(row: Row | undefined): MetaRow {
     throw new CorruptRow("the row `meta` is damaged");
   }
   return { epoch: epoch as MetaRow["epoch"], recovering: recovering !== 0, generation };
+}
+
+export function toClock(row: Row | undefined): ClockRow {
+  const { clock_boot: boot, clock_base: baseMs } = row ?? {};
+  if (typeof boot !== "string" || typeof baseMs !== "number") throw new CorruptRow("the row `meta` is damaged");
+  return { boot, baseMs };
 }
 
 export function toSession(row: Row): Session {

@@ -5,6 +5,8 @@
  *   read; the columns are written from it, in the same statement.
  * - `leases` repeats, as an index, what stands in the JSON: which record has a lease.
  * - A migration only ever sees files of the version before it, and runs in the transaction that raises `user_version`.
+ * - `meta.min_reader` is the lowest version whose code can use the file. A migration that older code can live with (a
+ *   new index, a column with a default) leaves it as it is, so that a rolling upgrade, and a way back, are possible.
  */
 
 import type { DatabaseSync } from "node:sqlite";
@@ -41,17 +43,33 @@ const MIGRATIONS: readonly string[] = [
   `,
   // Whether a sandbox was used before cannot be told from an older record. Most were.
   "UPDATE records SET body = json_set(body, '$.arrival', NULL)",
+  // The store's clock (`store-clock.ts`), and who can read the file. Code before this version reads no newer file at all.
+  `
+  ALTER TABLE meta ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 4;
+  ALTER TABLE meta ADD COLUMN clock_boot TEXT NOT NULL DEFAULT '';
+  ALTER TABLE meta ADD COLUMN clock_base INTEGER NOT NULL DEFAULT 0;
+  `,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;
 
-/** Brings a file to `target`. Call it inside a write transaction. False: the file is newer than this program. */
-export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): boolean {
+/**
+ * Brings a file to `target`. Call it inside a write transaction. `newer`: a later version of this program has migrated
+ * it, and this one can use it as it is; `unreadable`: it cannot.
+ */
+export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): "current" | "newer" | "unreadable" {
   const version = userVersion(db);
-  if (version > SCHEMA_VERSION) return false;
+  if (version > SCHEMA_VERSION) return isReadable(db) ? "newer" : "unreadable";
   for (const sql of MIGRATIONS.slice(version, target)) db.exec(sql);
   if (version < target) db.exec(`PRAGMA user_version = ${target}`);
-  return true;
+  return "current";
+}
+
+/** Whether this program can use the file, whoever has migrated it. */
+export function isReadable(db: DatabaseSync): boolean {
+  if (userVersion(db) <= SCHEMA_VERSION) return true;
+  const reader = db.prepare("SELECT min_reader FROM meta").get()?.min_reader;
+  return typeof reader === "number" && reader <= SCHEMA_VERSION;
 }
 
 /** What tables and indexes there are, as they were made. */

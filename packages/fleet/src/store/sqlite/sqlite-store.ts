@@ -25,8 +25,7 @@ import type { Connection } from "./connection.ts";
 import { type Patience, pause } from "./contention.ts";
 import { troubleOf } from "./driver.ts";
 import { identify, isSameOpenFile } from "./file.ts";
-import { absent, openFile, translate, unavailable } from "./opening.ts";
-import { SCHEMA_VERSION } from "./schema.ts";
+import { absent, openFile, tooNew, translate, unavailable } from "./opening.ts";
 import { ChangeWatch } from "./watching.ts";
 
 export interface SqliteStoreOptions {
@@ -182,8 +181,7 @@ export class SqliteStore extends TransactionalStore {
         return await this.#reopening;
       }
       if (file.sizeBytes === 0n) throw this.#corrupt("the file was cut down to nothing while it was open");
-      if (this.#connection.schemaVersion() > SCHEMA_VERSION)
-        throw this.#corrupt("a newer version of Sandlot has migrated it");
+      if (!this.#connection.isReadable()) throw tooNew(this.path, operation);
       this.#trouble = null;
     } catch (error) {
       // A lock says nothing about which file it is.
