@@ -49,6 +49,8 @@ export const FAULT_KINDS = [
   "close-destroy",
   "clock-forward",
   "clock-back",
+  "host-asleep",
+  "host-frozen",
   "liveness-unknown",
   // Sandboxes and those who use them.
   "sandbox-crash",

@@ -75,6 +75,7 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   trace.add("----", "heal");
   faults.healed = true;
   outage.until = 0;
+  simulation.wake(simulation.hosts);
   for (const instance of simulation.instances) {
     instance.process.ambush = null;
     simulation.resume(instance);

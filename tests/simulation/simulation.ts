@@ -16,9 +16,10 @@ import { EngineLedger } from "./engine/ledger.ts";
 import { type EngineParts, SimBackend } from "./engine/sim-backend.ts";
 import { Faults } from "./faults.ts";
 import { Calls } from "./process/calls.ts";
+import { Host } from "./process/host.ts";
 import { Instance } from "./process/instance.ts";
 import { Process } from "./process/process.ts";
-import { EPOCH_MS, type Host, SimWorld } from "./process/sim-world.ts";
+import { SimWorld } from "./process/sim-world.ts";
 import { Random } from "./schedule/random.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
 import { Trace } from "./schedule/trace.ts";
@@ -57,12 +58,13 @@ export class Simulation {
     this.settings = drawSettings(random);
     this.faults = new Faults(random);
     const names = random.chance(0.2) ? ["north"] : [...new Set(HOSTS)];
-    this.hosts = names.map((name) => ({ name, clockErrorMs: random.between(-500, 500), steppedAt: 0 }));
+    this.hosts = names.map((name) => {
+      const clocks = { clockErrorMs: random.between(-500, 500), drift: random.between(-1_000, 1_000) / 1_000 };
+      return new Host({ name, scheduler: this.scheduler, ...clocks, bootedMs: random.between(0, 1_000_000_000) });
+    });
     const tableRandom = new Random(seed, 2);
-    const tables = new WatchedTables(
-      () => EPOCH_MS + this.scheduler.now,
-      () => tableRandom.hex(16),
-    );
+    // The store is on the first host.
+    const tables = new WatchedTables(this.hosts[0] as Host, () => tableRandom.hex(16));
     const ledger = new EngineLedger(now);
     this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings });
     const { findings, faults, scheduler, trace, truth, settings } = this;
@@ -91,7 +93,7 @@ export class Simulation {
     const name = `i${number}`;
     const { scheduler, faults } = this;
     const identity: ProcessIdentity = {
-      bootId: `boot-${host.name}`,
+      bootId: host.identity.bootId,
       pidNamespace: host.name,
       pid: 1_000 + number,
       startTime: String(scheduler.now),
@@ -113,6 +115,7 @@ export class Simulation {
     this.#connections.set(instance, store);
     const backend = new SimBackend(instance, this.#engine);
     this.trace.add(name, "start", () => `on ${host.name}`);
+    if (host.isAsleep) process.pause();
     void assembleFleet({ settings: this.settings, world, store, backend, instanceId: instance.id }).then(
       (fleet) => {
         instance.fleet = fleet;
@@ -149,15 +152,39 @@ export class Simulation {
   }
 
   resume(instance: Instance): void {
-    if (!instance.process.paused) return;
+    if (!instance.process.paused || instance.host.isAsleep) return;
     this.trace.add(instance.name, "resumed");
     instance.process.resume();
   }
 
   stepClock(host: Host, byMs: number): void {
     this.trace.add(host.name, "clock stepped", () => `by ${byMs} ms`);
-    host.clockErrorMs += byMs;
-    host.steppedAt = this.scheduler.now;
+    host.step(byMs);
+  }
+
+  /** Machines fall asleep, and everything on them; the store with its own. Frozen ones do not notice. */
+  sleep(hosts: readonly Host[], forMs: number, frozen: boolean): void {
+    const { scheduler, trace, outage } = this;
+    for (const host of hosts) {
+      trace.add(host.name, frozen ? "frozen" : "asleep", () => `for ${forMs} ms`);
+      host.sleep(frozen);
+    }
+    for (const instance of this.instances)
+      if (instance.host.isAsleep && instance.process.alive) instance.process.pause();
+    if (hosts.includes(this.truth.tables.host)) {
+      outage.of = null;
+      outage.until = Math.max(outage.until, scheduler.now + forMs);
+    }
+    scheduler.after(forMs, () => this.wake(hosts));
+  }
+
+  wake(hosts: readonly Host[]): void {
+    for (const host of hosts) {
+      if (!host.isAsleep) continue;
+      this.trace.add(host.name, "awake");
+      host.wake();
+      for (const instance of this.instances) if (instance.host === host) this.resume(instance);
+    }
   }
 
   /** Instances that can be asked for something. */

@@ -12,9 +12,10 @@ import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { EngineLedger, type SimObject } from "../engine/ledger.ts";
 import { Calls } from "../process/calls.ts";
+import { EPOCH_MS, Host } from "../process/host.ts";
 import { Instance } from "../process/instance.ts";
 import { Process } from "../process/process.ts";
-import { EPOCH_MS, SimWorld } from "../process/sim-world.ts";
+import { SimWorld } from "../process/sim-world.ts";
 import { Random } from "../schedule/random.ts";
 import { Scheduler } from "../schedule/scheduler.ts";
 import { WatchedTables } from "../store/watched-tables.ts";
@@ -37,10 +38,7 @@ export const TOKEN = "token" as Token;
 
 export class Bench {
   readonly scheduler = new Scheduler(() => undefined);
-  readonly tables = new WatchedTables(
-    () => EPOCH_MS + this.scheduler.now,
-    () => "epoch",
-  );
+  readonly tables = new WatchedTables(new Host({ name: "store", scheduler: this.scheduler }), () => "epoch");
   readonly ledger = new EngineLedger(() => this.scheduler.now);
   readonly settings: Settings;
   readonly truth: Truth;
@@ -79,7 +77,7 @@ export class Bench {
     const { scheduler } = this;
     const identity = { bootId: name, pidNamespace: name, pid: 1, startTime: "0" };
     const process = new Process(name, identity, scheduler);
-    const host = { name, clockErrorMs: 0, steppedAt: -1 };
+    const host = new Host({ name, scheduler });
     const random = new Random(1);
     const world = new SimWorld({ process, host, scheduler, random, lookUp: () => "unknown" });
     const ignore = () => undefined;
@@ -102,7 +100,7 @@ export class Bench {
     change: (tables: WatchedTables) => void,
     result?: unknown,
   ): this {
-    const step = { by, method, args, sentAt: this.scheduler.now, clockErrorMs: by.host.clockErrorMs };
+    const step = { by, method, args, sentAt: this.scheduler.now, skewMs: by.host.skewMs };
     this.store.began(step);
     change(this.tables);
     this.store.ended(step, result ?? null);

@@ -12,7 +12,7 @@ import {
 } from "@sandlot/contract";
 import type { WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import { EPOCH_MS } from "../process/sim-world.ts";
+import { EPOCH_MS } from "../process/host.ts";
 import { type Bench, BOX, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./bench.ts";
 import type { Invariant } from "./invariants.ts";
 

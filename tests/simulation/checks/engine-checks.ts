@@ -10,6 +10,7 @@ import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../pa
 import { threadKeyOf } from "../../../packages/fleet/src/backend/labels.ts";
 import type { EngineAudit } from "../engine/audit.ts";
 import { nameOf, type SimObject, type Workspace } from "../engine/ledger.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
 import { hasHolder } from "./hold-checks.ts";
@@ -210,8 +211,8 @@ export class EngineChecks implements EngineAudit {
 
   /** It was buried, or the store was lost, and no beat of it has been answered since. */
   #couldNotKnow(by: Instance): boolean {
-    const { now, settings, emptiedAt } = this.#truth;
-    const renewedMs = now - by.beatConfirmedSentAt;
+    const { settings, emptiedAt } = this.#truth;
+    const renewedMs = by.host.awakeMs(by.beatConfirmedSentAt) * (1 - DRIFT_MARGIN);
     if (renewedMs > settings.sessionLifetimeMs / 2) return false;
     return by.sessionSince === null || emptiedAt > by.beatConfirmedSentAt || by.sessionSince > by.beatConfirmedSentAt;
   }

@@ -4,6 +4,7 @@
 
 import type { InstanceId, LeaseId, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import { ownerOf, type Truth } from "./truth.ts";
@@ -132,7 +133,7 @@ export class HoldChecks {
     const right =
       after.state === "stopping" ||
       (step.method === "releaseLease" && (remote.releaseAsked || !this.#wasHandedOut(id))) ||
-      (step.method === "expireLease" && silentMs >= remote.ttlMs);
+      (step.method === "expireLease" && silentMs >= remote.ttlMs * (1 - DRIFT_MARGIN));
     this.#findings.check(
       "remote-lease-ends-in-time",
       right,
@@ -164,7 +165,8 @@ export class HoldChecks {
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
     this.#findings.check(
       "parked-since-is-true",
-      Math.abs(claimed - since) < 1,
+      // The store's clock is read in whole milliseconds.
+      Math.abs(this.#truth.awakeMs(claimed, since)) < 2,
       () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
     );
   }

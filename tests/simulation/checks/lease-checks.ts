@@ -3,6 +3,7 @@
  */
 
 import { isSandlotError, type LossReason } from "@sandlot/contract";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
 import { type HeldLease, ownerOf, type RemoteTruth, type Truth } from "./truth.ts";
@@ -76,14 +77,14 @@ export class LeaseChecks {
 
   #checkHeld(held: HeldLease): void {
     const { instance, sandboxId, generation } = held;
-    const { now, settings, emptiedAt, tables } = this.#truth;
+    const { settings, emptiedAt, tables } = this.#truth;
     if (this.#truth.hasHold(instance, sandboxId, generation) && tables.record(sandboxId)?.state === "ready") {
       this.#findings.check("lease-is-held", true, () => "");
       return;
     }
     // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
     const { beatConfirmedSentAt } = instance;
-    const recent = now - beatConfirmedSentAt <= settings.sessionLifetimeMs / 2;
+    const recent = instance.host.awakeMs(beatConfirmedSentAt) * (1 - DRIFT_MARGIN) <= settings.sessionLifetimeMs / 2;
     // A hold that was heard of after the last beat was sent, that beat could not ask about.
     const heardAt = instance.holdsHeardAt.get(`${sandboxId} ${generation}`) ?? Number.NEGATIVE_INFINITY;
     const asked = heardAt < beatConfirmedSentAt;
@@ -103,11 +104,11 @@ export class LeaseChecks {
     const { settings, tables } = this.#truth;
     const record = tables.record(held.sandboxId);
     if (settings.maxLifetimeMs === 0 || record === null) return;
-    const endsAt = this.#truth.fromStoreClock(record.createdAt) + settings.maxLifetimeMs;
+    const ageMs = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt), asked.at);
     this.#findings.check(
       "no-lease-after-lifetime",
-      asked.at <= endsAt + STORE_PATIENCE_MS,
-      () => `${held.sandboxId} ended at ${endsAt}, asked at ${asked.at}`,
+      ageMs <= settings.maxLifetimeMs + STORE_PATIENCE_MS,
+      () => `${held.sandboxId} was ${ageMs} ms old when it was asked for`,
     );
   }
 

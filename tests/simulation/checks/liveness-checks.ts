@@ -129,10 +129,10 @@ export class LivenessChecks {
 
   /** What has been due for longer than anybody doubts itself has been ended. */
   #checkDue(): void {
-    const { tables, now, settings } = this.#truth;
+    const { tables, settings } = this.#truth;
     const { idleTimeoutMs, maxLifetimeMs, sessionLifetimeMs } = settings;
     const isLate = (since: number, afterMs: number) =>
-      afterMs > 0 && now - this.#truth.fromStoreClock(since) > afterMs + 3 * sessionLifetimeMs;
+      afterMs > 0 && this.#truth.awakeMs(this.#truth.fromStoreClock(since)) > afterMs + 3 * sessionLifetimeMs;
     const overdue = tables.records().filter((record) => {
       if (record.state !== "ready" || hasHolder(record)) return false;
       if (isLate(record.createdAt, maxLifetimeMs)) return true;

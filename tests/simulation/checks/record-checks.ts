@@ -26,10 +26,13 @@ const STEPS: Readonly<Record<string, MoveName>> = {
   "confirmBound ready→ready": "confirm-bound",
 };
 
+/** What lands while the engine is being asked could not be seen. */
+const SEEN_MS = 2_000;
+
 export class RecordChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
-  /** The latest generation that was ever given, by any store this fleet had. */
+  /** The latest generation that the present store has given, and that anything had when it began to serve. */
   #given = 0;
 
   constructor(truth: Truth, findings: Findings) {
@@ -50,6 +53,20 @@ export class RecordChecks {
 
   ended(step: StoreStep, result: unknown): void {
     if (step.method === "nextGeneration" && typeof result === "number") this.#checkGiven(result as Generation);
+  }
+
+  /** Another store, which may count from lower, because the wall clock was stepped back meanwhile. */
+  emptied(): void {
+    if (this.#truth.tables.host.wallMs() <= this.#given) this.#given = 0;
+  }
+
+  /** From now on nothing is given that anything carries already. What lands later could not be known. */
+  recovered(sentAt: number): void {
+    const { ledger, settings } = this.#truth;
+    for (const { labels, generation, landedAt } of ledger.objects.values()) {
+      if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)
+        this.#given = Math.max(this.#given, generation, labels.generation);
+    }
   }
 
   #checkMove(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
@@ -113,8 +130,15 @@ export class RecordChecks {
     // A generation counts from when somebody had a lease on it; one that was only intended leaves no trace.
     const { latestLeased } = this.#truth.thread(owner);
     const returned = step.method !== "reserve" && step.method !== "bind";
+    const { sandboxId, user, thread } = after;
+    const refused =
+      user !== null &&
+      thread !== null &&
+      this.#truth.ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
     const grows =
       generation > latestLeased ||
+      // A store that was lost may count from too low; then the engine refuses it, and the store learns.
+      (!returned && this.#truth.emptiedAt > 0 && refused) ||
       (returned && generation === latestLeased) ||
       // What is only being cleaned up serves nobody, and neither does what is dead, whatever its generation.
       after.state === "stopping" ||

@@ -2,6 +2,7 @@
 
 import type { BeatAnswer, Session } from "../../../packages/fleet/src/store/store.ts";
 import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
@@ -47,10 +48,10 @@ export class SessionChecks {
     if (step.method !== "beat") return;
     const { by, sentAt } = step;
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
-    if (sentAt - by.beatConfirmedSentAt > lifetimeMs / 2) by.sightBrokenAt = sentAt;
+    if (by.host.awakeMs(by.beatConfirmedSentAt, sentAt) > lifetimeMs / 2) by.sightBrokenAt = sentAt;
     // A clock that jumped and jumped back between two beats cannot be noticed.
-    if (Math.abs(step.clockErrorMs - by.beatClockErrorMs) > CLOCK_JUMP_MS) by.sightBrokenAt = sentAt;
-    by.beatClockErrorMs = step.clockErrorMs;
+    if (Math.abs(step.skewMs - by.beatSkewMs) > CLOCK_JUMP_MS) by.sightBrokenAt = sentAt;
+    by.beatSkewMs = step.skewMs;
     if ((result as BeatAnswer).kind === "ok") by.beatConfirmedSentAt = Math.max(by.beatConfirmedSentAt, sentAt);
     else by.sightBrokenAt = this.#truth.now;
   }
@@ -74,7 +75,7 @@ export class SessionChecks {
     const lasted = now - this.#recoveringSince;
     this.#findings.check(
       "recovery-lasts-a-lifetime",
-      before.epoch === after.epoch && (lasted >= settings.sessionLifetimeMs || objects === 0),
+      before.epoch === after.epoch && (lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0),
       () => `it lasted ${lasted} ms, with ${objects} objects in the engine`,
     );
   }
@@ -111,7 +112,8 @@ export class SessionChecks {
 
   #checkBurial(peer: Instance, step: StoreStep): void {
     const { by, sentAt } = step;
-    const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
+    // By the clock of whoever buries.
+    const lifetimeMs = this.#truth.settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
     // On the same host a dead process is known at once; then no sight of the store is needed.
     const known = by.toldDead.has(peer.id);
     const silentMs = this.#truth.now - peer.beatLandedAt;

@@ -5,6 +5,7 @@
 import type { InstanceId, LeaseId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { AdoptRequest, StopAnswer, StopRequest } from "../../../packages/fleet/src/store/store.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import { type HoldChecks, hasHolder } from "./hold-checks.ts";
@@ -179,16 +180,16 @@ export class StopChecks {
   #checkIdle(record: SandboxRecord, step: StoreStep): void {
     const { now, settings } = this.#truth;
     const { sandboxId } = record;
-    const since = this.#holds.parkedSince(sandboxId) ?? now;
+    const parkedMs = this.#truth.awakeMs(this.#holds.parkedSince(sandboxId) ?? now);
     this.#findings.check(
       "idle-only-after-timeout",
-      settings.idleTimeoutMs > 0 && now - since >= settings.idleTimeoutMs,
-      () => `${sandboxId} was parked for ${now - since} of ${settings.idleTimeoutMs} ms`,
+      settings.idleTimeoutMs > 0 && parkedMs >= settings.idleTimeoutMs * (1 - DRIFT_MARGIN),
+      () => `${sandboxId} was parked for ${parkedMs} of ${settings.idleTimeoutMs} ms`,
     );
     const busySince = this.#truth.objectOf(record)?.busySince ?? null;
     // Work that began while the reaper was deciding could not be seen.
     const seen = busySince !== null && step.sentAt - busySince > 2 * settings.housekeepingIntervalMs;
-    const age = now - this.#truth.fromStoreClock(record.createdAt);
+    const age = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt));
     const overdue = settings.maxLifetimeMs > 0 && age >= settings.maxLifetimeMs;
     this.#findings.check("idle-not-while-busy", !seen || overdue, () => `${sandboxId} was busy since ${busySince}`);
   }
@@ -197,7 +198,7 @@ export class StopChecks {
     const { now, settings } = this.#truth;
     // What was adopted has a young record; who remembers it from before knows how old it is.
     const madeAt = this.#truth.objectOf(record)?.landedAt ?? now;
-    const age = now - Math.min(madeAt, this.#truth.fromStoreClock(record.createdAt));
+    const age = this.#truth.awakeMs(Math.min(madeAt, this.#truth.fromStoreClock(record.createdAt)));
     this.#findings.check(
       "expired-only-after-lifetime",
       age >= settings.maxLifetimeMs - STORE_DELAY_MS,
@@ -277,12 +278,13 @@ export class StopChecks {
     const { sandboxId } = after;
     const objects = [...this.#truth.objectsOf(sandboxId)];
     const own = objects.every(({ madeBy }) => madeBy === step.by.name);
-    const past = objects.every(({ landedAt }) => now - landedAt >= settings.orphanTimeoutMs);
+    const graceMs = settings.orphanTimeoutMs * (1 - DRIFT_MARGIN);
+    const past = objects.every(({ landedAt }) => now - landedAt >= graceMs);
     const superseded = objects.every((object) => this.#isSuperseded(object.ref, step));
     // Holders have a lifetime to come back; what nobody has claimed by then is sorted out before recovery ends.
     // Several may sort things out at once, and one of them be a little later than the end of recovery.
     const sinceLoss = now - Math.max(0, this.#truth.emptiedAt);
-    const waited = sinceLoss >= settings.sessionLifetimeMs;
+    const waited = sinceLoss >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
     const sorting = waited && sinceLoss < 3 * settings.sessionLifetimeMs;
     const { recovering } = tables.meta();
     this.#findings.check(

@@ -69,9 +69,11 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   metaPut(before: MetaRow, after: MetaRow): void {
     this.#sessions.metaPut(before, after, this.#step);
+    if (before.recovering && !after.recovering && this.#step !== null) this.#records.recovered(this.#step.sentAt);
   }
 
   emptied(): void {
+    this.#records.emptied();
     this.#sessions.emptied();
     this.#holds.emptied();
   }

@@ -10,7 +10,6 @@ import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { EngineLedger, SimObject } from "../engine/ledger.ts";
 import type { Instance } from "../process/instance.ts";
-import { EPOCH_MS } from "../process/sim-world.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { WatchedTables } from "../store/watched-tables.ts";
 
@@ -138,9 +137,19 @@ export class Truth {
     return this.scheduler.now;
   }
 
-  /** A moment on the store's clock, which is never stepped, as a moment of the simulation. */
+  /** A moment on the store's clock as a moment of the simulation: the last one that it can be, if its host slept. */
   fromStoreClock(at: number): number {
-    return at - EPOCH_MS;
+    const { host } = this.tables;
+    const agoMs = host.agoMs(host.monotonicMs() - (this.tables.now() - at));
+    let from = this.now - agoMs;
+    // Sleep adds to how long ago it was.
+    for (let rest = agoMs - host.awakeMs(from); rest > 1e-6; rest = agoMs - host.awakeMs(from)) from -= rest;
+    return from;
+  }
+
+  /** How long the store's host was awake in between: what its clock counts. */
+  awakeMs(since: number, until = this.now): number {
+    return this.tables.host.awakeMs(since, until);
   }
 
   thread(owner: string): ThreadTruth {

@@ -79,6 +79,8 @@ export class EngineLedger {
   readonly departed = new Map<EngineRef, Departed>();
   /** The latest generation that has used a thread's workspace. */
   readonly fences = new Map<string, Generation>();
+  /** By which sandbox, in that generation. */
+  readonly #fencedBy = new Map<string, SandboxId>();
   /** Destroyed objects that wait for their workspace to leave. */
   readonly #remains = new Set<EngineRef>();
   readonly #now: () => number;
@@ -93,8 +95,10 @@ export class EngineLedger {
     this.#diedListeners.add(listener);
   }
 
-  create(spec: CreateSpec, madeBy: string): Created {
+  /** `refused`: another had used the workspace when it was asked for. */
+  create(spec: CreateSpec, madeBy: string, refused = false): Created {
     const { labels, marker, generation, token } = spec;
+    if (refused && marker !== null) throw staleGeneration(labels.sandboxId, generation, this.#fence(nameOf(marker)));
     this.#refs += 1;
     const ref = `engine-${this.#refs}` as EngineRef;
     const place: Place = marker === null ? `slot:${labels.sandboxId}-${generation}` : "home";
@@ -106,10 +110,10 @@ export class EngineLedger {
       const owner = nameOf(marker);
       workspace = this.homes.has(owner) ? "existing" : "new";
       // A create that lands late makes its container, but not a second home for a workspace that has moved on.
-      if (this.#fence(owner) <= generation) {
+      if (!this.isStale({ ...marker, place })) {
         mount = this.homes.get(owner) ?? { owner, tokens: new Set() };
         this.homes.set(owner, mount);
-        this.fences.set(owner, generation);
+        this.#use(owner, marker);
       }
     }
     this.objects.set(ref, {
@@ -188,8 +192,20 @@ export class EngineLedger {
 
   // --- Workspaces
 
+  /** A later generation has used the workspace, or another sandbox in the same one. */
+  isStale(spot: WorkspaceSpot): boolean {
+    const owner = nameOf(spot);
+    const fence = this.#fence(owner);
+    return fence === spot.generation ? this.#fencedBy.get(owner) !== spot.sandboxId : fence > spot.generation;
+  }
+
+  #use(owner: string, { sandboxId, generation }: Pick<WorkspaceSpot, "sandboxId" | "generation">): void {
+    this.fences.set(owner, generation);
+    this.#fencedBy.set(owner, sandboxId);
+  }
+
   look(spot: WorkspaceSpot): WorkspaceSight {
-    const stale = this.#fence(nameOf(spot)) > spot.generation;
+    const stale = this.isStale(spot);
     return { home: this.homes.has(nameOf(spot)), slot: this.#slotOf(spot)?.workspace?.owner === nameOf(spot), stale };
   }
 
@@ -210,7 +226,7 @@ export class EngineLedger {
     if (slot.workspace !== null) throw conflict(spot);
     slot.workspace = home;
     this.homes.delete(owner);
-    this.fences.set(owner, spot.generation);
+    this.#use(owner, spot);
   }
 
   makeIn(spot: WorkspaceSpot): void {
@@ -219,7 +235,7 @@ export class EngineLedger {
     if (slot === undefined) throw new SandlotError("file_not_found", { path: spot.place });
     if (slot.workspace !== null || this.homes.has(owner)) throw new SandlotError("file_exists", { path: spot.place });
     slot.workspace = { owner, tokens: new Set() };
-    this.fences.set(owner, spot.generation);
+    this.#use(owner, spot);
   }
 
   moveHome(spot: WorkspaceSpot): void {
@@ -229,14 +245,14 @@ export class EngineLedger {
     if (this.homes.has(owner)) throw conflict(spot);
     this.homes.set(owner, slot.workspace);
     slot.workspace = null;
-    this.fences.set(owner, spot.generation);
+    this.#use(owner, spot);
     this.#tidySandbox(spot.sandboxId);
   }
 
   /** What was removed. */
   purge(spot: WorkspaceSpot): readonly Workspace[] {
     const owner = nameOf(spot);
-    if (this.#fence(owner) > spot.generation) return [];
+    if (this.isStale(spot)) return [];
     const removed: Workspace[] = [];
     const home = this.homes.get(owner);
     if (home !== undefined) removed.push(home);
@@ -246,7 +262,7 @@ export class EngineLedger {
       removed.push(slot.workspace);
       slot.workspace = null;
     }
-    this.fences.set(owner, spot.generation);
+    this.#use(owner, spot);
     this.#tidySandbox(spot.sandboxId);
     return removed;
   }
@@ -306,13 +322,8 @@ export class EngineLedger {
 
   #fenced(spot: WorkspaceSpot): string {
     const owner = nameOf(spot);
-    const current = this.#fence(owner);
-    if (current <= spot.generation) return owner;
-    throw new SandlotError("stale_generation", {
-      sandboxId: spot.sandboxId,
-      generation: spot.generation,
-      current,
-    });
+    if (!this.isStale(spot)) return owner;
+    throw staleGeneration(spot.sandboxId, spot.generation, this.#fence(owner));
   }
 
   #fence(owner: string): number {
@@ -327,6 +338,10 @@ export class EngineLedger {
 
 export function nameOf(of: { readonly user: string; readonly thread: string }): string {
   return `${of.user}/${of.thread}`;
+}
+
+function staleGeneration(sandboxId: SandboxId, generation: number, current: number): SandlotError {
+  return new SandlotError("stale_generation", { sandboxId, generation, current });
 }
 
 function conflict(spot: WorkspaceSpot): SandlotError {

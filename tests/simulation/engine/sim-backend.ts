@@ -78,7 +78,9 @@ export class SimBackend implements Backend {
       const answerMs = random.chance(0.5) ? random.between(50, 3_000) : null;
       plan = { effectMs: sessionLifetimeMs + random.between(0, 3 * sessionLifetimeMs), answerMs, error: failed() };
     }
-    return this.#call("created", plan, () => ledger.create(spec, this.#instance.name), signal);
+    const { marker } = spec;
+    const refused = marker !== null && ledger.isStale({ ...marker, place: "home" });
+    return this.#call("created", plan, () => ledger.create(spec, this.#instance.name, refused), signal);
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {

@@ -6,8 +6,9 @@
 import type { InstanceId, SandboxId } from "@sandlot/contract";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import type { Calls } from "./calls.ts";
+import type { Host } from "./host.ts";
 import type { Process } from "./process.ts";
-import type { Host, SimWorld } from "./sim-world.ts";
+import type { SimWorld } from "./sim-world.ts";
 
 export class Instance {
   readonly id: InstanceId;
@@ -34,8 +35,8 @@ export class Instance {
   readonly holdsHeardAt = new Map<string, number>();
   /** Sandboxes of which it heard that a stop of its own has begun. */
   readonly stopped = new Set<SandboxId>();
-  /** How wrong its wall clock was at its last beat. */
-  beatClockErrorMs: number;
+  /** How far its wall clock was from its monotonic one at its last beat. */
+  beatSkewMs: number;
   /** When the store last failed to answer anything. */
   storeFailedAt = Number.NEGATIVE_INFINITY;
   /** When the store failed to answer a beat, latest last. */
@@ -49,7 +50,7 @@ export class Instance {
     this.id = parts.id;
     this.process = parts.process;
     this.host = parts.host;
-    this.beatClockErrorMs = parts.host.clockErrorMs;
+    this.beatSkewMs = parts.host.skewMs;
     this.world = parts.world;
     this.calls = parts.calls;
   }

@@ -1,25 +1,18 @@
 /**
  * The world of one instance: the simulation's time, chance from the seed, and a machine with other processes on it.
  *
- * The monotonic clock runs on while the process is paused, as CLOCK_BOOTTIME does; the wall clock belongs to the host
- * and can be stepped.
+ * Clocks are the host's. They run on while a process is paused; a timer is one of the host's monotonic clock, so it
+ * waits while the host sleeps.
  */
 
 import type { Liveness, ProcessIdentity, Timer, World } from "../../../packages/fleet/src/world/world.ts";
 import type { Random } from "../schedule/random.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
+import type { Host } from "./host.ts";
 import type { Process } from "./process.ts";
 
-/** Wall-clock time at the beginning of every run. */
-export const EPOCH_MS = 1_800_000_000_000;
-
-export interface Host {
-  readonly name: string;
-  /** How far its wall clock is from the truth. */
-  clockErrorMs: number;
-  /** When it was last stepped. */
-  steppedAt: number;
-}
+/** What sums of fractions of milliseconds may be off. */
+const ROUNDING_MS = 1e-3;
 
 export class SimWorld implements World {
   readonly identity: ProcessIdentity;
@@ -45,20 +38,27 @@ export class SimWorld implements World {
   }
 
   wallMs(): number {
-    return EPOCH_MS + this.#scheduler.now + this.#host.clockErrorMs;
+    return this.#host.wallMs();
   }
 
   monotonicMs(): number {
-    return this.#scheduler.now;
+    return this.#host.monotonicMs();
   }
 
   timer(delayMs: number, fire: () => void): Timer {
+    const due = this.#host.monotonicMs() + Math.max(0, delayMs);
     let cancelled = false;
-    const scheduled = this.#scheduler.after(delayMs, () => {
-      this.#process.deliver(() => {
-        if (!cancelled) fire();
-      });
-    });
+    let scheduled = this.#scheduler.after(this.#host.trueMs(delayMs), () => arrive());
+    const arrive = () => {
+      const leftMs = due - this.#host.monotonicMs();
+      // It has slept meanwhile.
+      if (leftMs > ROUNDING_MS) scheduled = this.#scheduler.after(Math.max(1, this.#host.trueMs(leftMs)), arrive);
+      else {
+        this.#process.deliver(() => {
+          if (!cancelled) fire();
+        });
+      }
+    };
     return {
       cancel: () => {
         cancelled = true;

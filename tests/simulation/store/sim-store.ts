@@ -20,8 +20,8 @@ export interface StoreStep {
   readonly method: string;
   readonly args: readonly unknown[];
   readonly sentAt: number;
-  /** How wrong the sender's wall clock was when it sent it. */
-  readonly clockErrorMs: number;
+  /** How far the sender's wall clock was from its monotonic one when it sent it. */
+  readonly skewMs: number;
 }
 
 export interface StoreAudit {
@@ -90,13 +90,13 @@ export class SimStore extends TransactionalStore {
 
   protected run<T>(operation: string, _access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
     const { tables, audit, trace, scheduler } = this.#parts;
-    const { clockErrorMs } = this.#instance.host;
+    const { skewMs } = this.#instance.host;
     const told: StoreStep = {
       by: this.#instance,
       method: operation,
       args: this.#args,
       sentAt: scheduler.now,
-      clockErrorMs,
+      skewMs,
     };
     if (this.#closed) return Promise.reject(unavailable(operation, "it is closed"));
     const effect = () => {

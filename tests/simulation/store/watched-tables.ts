@@ -7,7 +7,9 @@ import type { Epoch, InstanceId, SandboxId } from "@sandlot/contract";
 import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-tables.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Session } from "../../../packages/fleet/src/store/store.ts";
+import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
+import type { Host } from "../process/host.ts";
 
 export interface TablesAudit {
   recordPut(before: SandboxRecord | null, after: SandboxRecord): void;
@@ -20,16 +22,28 @@ export interface TablesAudit {
 
 export class WatchedTables extends MemoryTables {
   #audit: TablesAudit | null = null;
+  readonly #clock: { row: ClockRow };
 
-  constructor(now: () => number, newEpoch: () => string) {
-    super(now, () => newEpoch() as Epoch);
+  /** The machine that the store is on: its clock is that one's. */
+  readonly host: Host;
+
+  constructor(host: Host, newEpoch: () => string) {
+    const clock = { row: clockOfBoot(host, null, 0) };
+    super(
+      () => readClock(host, clock.row),
+      () => newEpoch() as Epoch,
+    );
+    this.host = host;
+    this.#clock = clock;
   }
 
   watchedBy(audit: TablesAudit): void {
     this.#audit = audit;
   }
 
+  /** Another store is in its place: it knows nothing, not even what time the former took it to be. */
   override empty(): void {
+    this.#clock.row = clockOfBoot(this.host, null, 0);
     super.empty();
     this.#audit?.emptied();
   }

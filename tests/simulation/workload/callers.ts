@@ -344,7 +344,7 @@ export class Callers {
       const record = truth.tables.record(held.sandboxId);
       const ends = settings.maxLifetimeMs === 0 ? Number.POSITIVE_INFINITY : settings.maxLifetimeMs - 5_000;
       const madeAt = record === null ? 0 : (truth.objectOf(record)?.landedAt ?? 0);
-      if (record !== null && scheduler.now - Math.min(madeAt, truth.fromStoreClock(record.createdAt)) < ends)
+      if (record !== null && truth.awakeMs(Math.min(madeAt, truth.fromStoreClock(record.createdAt))) < ends)
         return true;
     }
     return false;

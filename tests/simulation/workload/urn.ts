@@ -33,6 +33,8 @@ const WEIGHTS = {
   close: 1.5,
   closeDestroy: 1.5,
   clockStep: 3,
+  sleep: 1,
+  freeze: 1,
   outage: 3,
   empty: 1,
 } as const;

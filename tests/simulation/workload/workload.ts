@@ -233,6 +233,22 @@ export class Workload {
     this.#simulation.stepClock(this.#random.pick(this.#simulation.hosts), byMs);
   }
 
+  protected _sleep(): void {
+    const { hosts, faults, settings } = this.#simulation;
+    const host = this.#random.pick(hosts);
+    if (hosts.some(({ isAsleep }) => isAsleep)) return;
+    faults.count("host-asleep");
+    this.#simulation.sleep([host], this.#random.between(100, 4 * settings.sessionLifetimeMs), false);
+  }
+
+  /** All of them: a machine that was frozen alone cannot know that its peers have gone on without it. */
+  protected _freeze(): void {
+    const { hosts, faults, settings } = this.#simulation;
+    if (hosts.some(({ isAsleep }) => isAsleep)) return;
+    faults.count("host-frozen");
+    this.#simulation.sleep(hosts, this.#random.between(100, 4 * settings.sessionLifetimeMs), true);
+  }
+
   protected _outage(): void {
     const { outage, scheduler, faults, trace } = this.#simulation;
     if (scheduler.now < outage.until) return;

@@ -98,6 +98,9 @@ export class Peers {
     const waited = (seen.get("recovery") ?? 0) >= lifetimeMs;
     if (waited ? !(await reconciler.recover()) : !(await this.#engineIsEmpty())) return;
     if (!membership.trusted() || membership.epoch !== epoch) return;
+    // Nothing new is given before the store's counter is past every generation that the engine shows.
+    await membership.renew();
+    if (!membership.trusted() || membership.epoch !== epoch) return;
     await store.endRecovery(epoch);
     await membership.renew();
   }

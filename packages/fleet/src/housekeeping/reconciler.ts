@@ -89,6 +89,7 @@ export class Reconciler {
     const judgement = this.#judge(() => membership.trusted());
     if (judgement === null) return false;
     const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
+    for (const { labels } of objects) membership.sawGeneration(labels.generation);
     const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
     const unknown = objects.filter(({ labels }) => !known.has(labels.sandboxId));
     return this.#sort(unknown, { ...judgement, early: true });
@@ -99,13 +100,16 @@ export class Reconciler {
    * the newest cannot be asked, the others of its thread wait. False when something is left to do.
    */
   async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
-    const { workspaces } = this.#parts.backend;
+    const { membership, backend } = this.#parts;
+    const { workspaces } = backend;
     const claims: { object: EngineObject; markers: readonly Marker[]; generation: number }[] = [];
     for (const object of objects) {
       const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
         (a, b) => b.generation - a.generation,
       );
-      claims.push({ object, markers, generation: markers[0]?.generation ?? object.labels.generation });
+      const generation = markers[0]?.generation ?? object.labels.generation;
+      membership.sawGeneration(generation);
+      claims.push({ object, markers, generation });
     }
     const waiting = new Set<string>();
     for (const { object, markers } of claims.sort((a, b) => b.generation - a.generation)) {

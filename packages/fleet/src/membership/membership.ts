@@ -149,8 +149,11 @@ export class Membership {
     this.#slotOf(hold)?.lose(reason);
   }
 
-  sawGeneration(generation: number): void {
-    if (generation > this.#generationFloor) this.#generationFloor = generation;
+  /** The next beat lets the store's counter not fall behind it. True when it is the latest we have seen. */
+  sawGeneration(generation: number): boolean {
+    if (generation <= this.#generationFloor) return false;
+    this.#generationFloor = generation;
+    return true;
   }
 
   /** In memory only: whether what the slots say can be relied on without asking. */

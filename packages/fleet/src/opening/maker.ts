@@ -111,9 +111,16 @@ export class Maker {
     } catch (error) {
       await retirement.unmake({ ...record, ref: null });
       // The engine knows a later generation of the thread: this create was overtaken, so look again.
-      if (isSandlotError(error, "stale_generation")) return null;
-      throw error;
+      if (!isSandlotError(error, "stale_generation")) throw error;
+      await this.#learn(error.details.current);
+      return null;
     }
+  }
+
+  /** A store that was lost while the wall clock was wrong may count from too low. */
+  async #learn(generation: number | null): Promise<void> {
+    const { membership } = this.#parts;
+    if (generation !== null && membership.sawGeneration(generation)) await membership.renew();
   }
 
   /** `null`: the reservation is no longer ours, so the engine must not be asked. */

@@ -5,13 +5,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { InstanceId } from "@sandlot/contract";
+import { type InstanceId, SandlotError } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
 import { clockOfBoot, readClock } from "../../src/store/store-clock.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
-import { newStageOn, STORE_KINDS } from "../support/stage.ts";
+import { newStage, newStageOn, STORE_KINDS } from "../support/stage.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -68,6 +68,22 @@ describe.each(STORE_KINDS)("a step of the host's wall clock, over the %s store,"
     await stage.advance(2 * HOUR_MS);
     expect(stage.objects()).toEqual([]);
   });
+});
+
+test("a store that begins anew with a wall clock that was set back learns the generations that the engine knows", async () => {
+  const stage = newStage({ sessionLifetimeMs: 15_000 });
+  const { fleet, backend } = await stage.open();
+  const current = stage.time.now + 4_000_000_000_000;
+  let refused = 0;
+  // As the workspaces on disk refuse a generation that is older than the last one that has used them.
+  backend.on("create", (proceed, { labels, generation }) => {
+    if (generation > current) return proceed();
+    refused += 1;
+    return Promise.reject(new SandlotError("stale_generation", { sandboxId: labels.sandboxId, generation, current }));
+  });
+  await using lease = await stage.until(fleet.acquire({ thread: "t1" }));
+  expect(lease.generation).toBeGreaterThan(current);
+  expect(refused).toBe(1);
 });
 
 describe("the clock of a boot", () => {

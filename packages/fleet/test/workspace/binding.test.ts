@@ -188,8 +188,8 @@ async function stage({ home, slot }: { home: boolean; slot: boolean }) {
   const spot: WorkspaceSpot = { ...key, sandboxId: "blank" as SandboxId, generation, place };
   if (slot) await backend.workspaces.makeIn(spot);
   if (home) {
-    // A sandbox of the same generation, which is the only way to have both without one being stale.
-    const other = await make(backend, "other", key, generation);
+    // The same sandbox in the same generation: the only way to have both without one being stale.
+    const other = await make(backend, "blank", key, generation);
     await backend.destroy(other.ref, signal);
   } else if (!slot) {
     // So that the workspace has been used by this generation in every case.

@@ -42,11 +42,21 @@ export interface Leftovers {
   readonly quarantined: number;
 }
 
+/** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
+interface Use {
+  readonly sandboxId: SandboxId;
+  readonly generation: Generation;
+}
+
+function useOf({ sandboxId, generation }: Use): Use {
+  return { sandboxId, generation };
+}
+
 export class EngineWorkspaces {
   readonly #now: () => number;
   readonly #homes = new Map<string, DirectoryNode>();
   readonly #slots = new Map<string, Slot>();
-  readonly #stamps = new Map<string, Generation>();
+  readonly #stamps = new Map<string, Use>();
   readonly #markers = new Map<string, Map<Generation, Marker>>();
   readonly #quarantine = new Map<string, DirectoryNode>();
 
@@ -62,11 +72,11 @@ export class EngineWorkspaces {
     const key = workspaceKey(fleet, marker);
     const existing = this.#homes.get(key);
     const mnt = this.#makeMount();
-    if (this.#isStale(key, marker.generation)) mnt.entries.set(USER_DATA, makeWorkspace(this.#now()));
+    if (this.#isStale(key, marker)) mnt.entries.set(USER_DATA, makeWorkspace(this.#now()));
     else {
       const home = existing ?? makeWorkspace(this.#now());
       this.#homes.set(key, home);
-      this.#stamps.set(key, marker.generation);
+      this.#stamps.set(key, useOf(marker));
       mnt.entries.set(USER_DATA, home);
     }
     return { mnt, workspace: existing === undefined ? "new" : "existing" };
@@ -91,7 +101,7 @@ export class EngineWorkspaces {
 
   look(fleet: FleetId, spot: WorkspaceSpot): WorkspaceSight {
     const key = workspaceKey(fleet, spot);
-    const stale = this.#isStale(key, spot.generation);
+    const stale = this.#isStale(key, spot);
     return { home: this.#homes.has(key), slot: this.#inSlot(fleet, spot.place, key) !== undefined, stale };
   }
 
@@ -116,7 +126,7 @@ export class EngineWorkspaces {
     this.#homes.delete(key);
     slot.directory.entries.set(USER_DATA, home);
     slot.tenant = key;
-    this.#stamps.set(key, spot.generation);
+    this.#stamps.set(key, useOf(spot));
   }
 
   makeIn(fleet: FleetId, spot: WorkspaceSpot): void {
@@ -126,7 +136,7 @@ export class EngineWorkspaces {
     if (this.#homes.has(key)) throw new SandlotError("file_exists", { path: homePath(spot) });
     slot.directory.entries.set(USER_DATA, makeWorkspace(this.#now()));
     slot.tenant = key;
-    this.#stamps.set(key, spot.generation);
+    this.#stamps.set(key, useOf(spot));
   }
 
   moveHome(fleet: FleetId, spot: WorkspaceSpot): void {
@@ -138,7 +148,7 @@ export class EngineWorkspaces {
     if (this.#homes.has(key)) throw new SandlotError("workspace_conflict", { user, thread, sandboxId });
     this.#vacate(fleet, sandboxId, place);
     this.#homes.set(key, workspace);
-    this.#stamps.set(key, spot.generation);
+    this.#stamps.set(key, useOf(spot));
   }
 
   quarantine(fleet: FleetId, { sandboxId, place }: WorkspaceSpot): void {
@@ -154,7 +164,7 @@ export class EngineWorkspaces {
     const inSlot = this.#inSlot(fleet, spot.place, key) !== undefined;
     if (inSlot && spot.place !== "home") this.#vacate(fleet, spot.sandboxId, spot.place);
     this.#homes.delete(key);
-    this.#stamps.set(key, spot.generation);
+    this.#stamps.set(key, useOf(spot));
   }
 
   writeMarker(fleet: FleetId, marker: Marker): void {
@@ -185,15 +195,18 @@ export class EngineWorkspaces {
     return { homes, slots: this.#slots.size, markers: this.#markers.size, quarantined: this.#quarantine.size };
   }
 
-  /** Whether a later generation has used the workspace. */
-  #isStale(key: string, generation: Generation): boolean {
-    return (this.#stamps.get(key) ?? 0) > generation;
+  /** Whether another sandbox has used the workspace in this generation, or one in a later. */
+  #isStale(key: string, { sandboxId, generation }: Use): boolean {
+    const last = this.#stamps.get(key);
+    if (last === undefined || last.generation < generation) return false;
+    return last.generation > generation || last.sandboxId !== sandboxId;
   }
 
   /** Refuses a stale generation. The stamp is set by the step that succeeds. */
-  #checkFence(key: string, { sandboxId, generation }: { sandboxId: SandboxId; generation: Generation }): void {
-    const current = this.#stamps.get(key) ?? null;
-    if (this.#isStale(key, generation)) throw new SandlotError("stale_generation", { sandboxId, generation, current });
+  #checkFence(key: string, { sandboxId, generation }: Use): void {
+    const current = this.#stamps.get(key)?.generation ?? null;
+    if (this.#isStale(key, { sandboxId, generation }))
+      throw new SandlotError("stale_generation", { sandboxId, generation, current });
   }
 
   #freeSlot(fleet: FleetId, { place }: WorkspaceSpot): Slot {

@@ -78,6 +78,6 @@ export function tablesOf(db: DatabaseSync): string {
   return JSON.stringify(rows);
 }
 
-export function userVersion(db: DatabaseSync): number {
+function userVersion(db: DatabaseSync): number {
   return Number(db.prepare("PRAGMA user_version").get()?.user_version);
 }

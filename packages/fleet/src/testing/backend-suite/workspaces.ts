@@ -138,20 +138,26 @@ export const workspaceCases: readonly BackendCase[] = [
     },
   },
   {
-    name: "moveHome never goes over an existing home",
+    name: "another sandbox in the same generation reaches nothing of the workspace",
     run: async (stage) => {
       const key = stage.newKey();
+      const { workspaces } = stage.backend;
       const { bound, spot } = await bind(stage, key, "makeIn");
       await (await stage.attach(bound.target)).sandbox.files.write(NOTE, "slot");
-      const { generation } = spot;
-      const twin = await stage.make(key, { generation });
-      await (await stage.attach(twin.target)).sandbox.files.write(NOTE, "home");
-      await stage.destroy(twin);
+      const twin = await stage.make(key, { generation: spot.generation }).catch((error: unknown) => {
+        stage.expect(isSandlotError(error, "stale_generation")).toBe(true);
+        return null;
+      });
+      if (twin !== null) {
+        await stage.rejects((await stage.attach(twin.target)).sandbox.files.readText(NOTE), "file_not_found");
+        await stage.destroy(twin);
+      }
+      const other = { ...spot, sandboxId: (await stage.make(null)).target.sandboxId };
+      stage.expect(await workspaces.look(other)).toMatchObject({ stale: true });
+      await stage.rejects(workspaces.purge(other), "stale_generation");
       await stage.destroy(bound);
-      await stage.rejects(stage.backend.workspaces.moveHome(spot), "workspace_conflict");
-      await stage.rejects(settleWorkspace(stage.backend.workspaces, spot, false), "workspace_conflict");
-      stage.expect(await stage.backend.workspaces.look(spot)).toEqual(seen(true, true));
-      stage.expect(await (await stage.sandbox(key)).files.readText(NOTE)).toBe("home");
+      await workspaces.moveHome(spot);
+      stage.expect(await (await stage.sandbox(key)).files.readText(NOTE)).toBe("slot");
     },
   },
   {

@@ -88,7 +88,7 @@ export class DiskWorkspaces implements Workspaces {
     return this.#step(spot, (thread, slot) => ({
       home: homes.has(thread),
       slot: this.#moves.tenancy(slot, thread) !== null,
-      stale: homes.isStale(thread, spot.generation),
+      stale: homes.isStale(thread, spot),
     }));
   }
 
@@ -99,7 +99,7 @@ export class DiskWorkspaces implements Workspaces {
       const free = this.#moves.freeSlot(slot);
       const workspace = homes.ready(thread);
       if (workspace === undefined) throw new SandlotError("file_not_found", { path: `home:${thread}` });
-      this.#moves.putIn(thread, spot.generation, free, workspace);
+      this.#moves.putIn(thread, spot, free, workspace);
     });
   }
 
@@ -110,20 +110,20 @@ export class DiskWorkspaces implements Workspaces {
       const free = this.#moves.freeSlot(slot);
       if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
       homes.open(thread, spot, free);
-      this.#moves.putIn(thread, spot.generation, free, homes.spare(free) ?? homes.draft(thread));
+      this.#moves.putIn(thread, spot, free, homes.spare(free) ?? homes.draft(thread));
     });
   }
 
   async moveHome(spot: WorkspaceSpot): Promise<void> {
     const { homes, trash } = this.#parts;
-    const { user, thread: name, sandboxId, generation, place } = spot;
+    const { user, thread: name, sandboxId, place } = spot;
     const left = await this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
       const tenant = this.#moves.tenancy(slot, thread);
       if (slot === null || tenant === null) throw new SandlotError("file_not_found", { path: place });
       if (homes.has(thread)) throw new SandlotError("workspace_conflict", { user, thread: name, sandboxId });
       this.#moves.checkReleased(slot);
-      this.#moves.bringHome(thread, generation, slot, tenant);
+      this.#moves.bringHome(thread, spot, slot, tenant);
       this.#moves.dropIfOver(slot);
       return { thread, slot };
     });
@@ -151,7 +151,7 @@ export class DiskWorkspaces implements Workspaces {
       homes.checkFence(thread, spot);
       this.#moves.throwAway(thread, slot);
       homes.open(thread, null);
-      homes.fence(thread, spot.generation, "none");
+      homes.fence(thread, spot, "none");
       if (slot !== null) this.#moves.dropIfOver(slot);
       return { thread, slot };
     });
@@ -195,7 +195,7 @@ export class DiskWorkspaces implements Workspaces {
       try {
         markers.write(marker);
         homes.open(thread, marker);
-        const existing = this.#moves.haveHome(thread, marker.generation);
+        const existing = this.#moves.haveHome(thread, marker);
         return { userDataPath: layout.userData(thread), existing };
       } catch (error) {
         markers.close(marker.sandboxId);
@@ -281,7 +281,7 @@ export class DiskWorkspaces implements Workspaces {
       if (slot !== null && tenant !== null) return slots.reach(slot, tenant, (path) => openSync(path, OPEN_DIRECTORY));
       if (owner !== null && !homes.has(thread)) {
         homes.open(thread, owner);
-        this.#moves.haveHome(thread, homes.generation(thread));
+        this.#moves.haveHome(thread, homes.lastUse(thread));
       }
       return homes.descriptor(thread);
     });
@@ -311,7 +311,7 @@ export class DiskWorkspaces implements Workspaces {
         source === null ? NOTHING_COPIED : await source.copyTo(aside, limits).finally(() => source.close());
       await this.#locked([thread], `home:${thread}`, () => {
         checkFree();
-        homes.fence(thread, homes.generation(thread), "home");
+        homes.fence(thread, homes.lastUse(thread), "home");
         moveTree(aside, layout.userData(thread));
       });
       await homes.sync(thread);

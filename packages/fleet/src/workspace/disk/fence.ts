@@ -1,7 +1,7 @@
 /**
  * Two records whose whole content is the name of an empty file:
  *
- *   homes/<threadKey>/fence.<generation>.<at>                         at: home, none, or a slot's name
+ *   homes/<threadKey>/fence.<generation>.<at>.<sandboxId>             at: home, none, or a slot's name
  *   slots/<slot>/tenant.<threadKey>.<generation>.<device>.<inode>     the workspace that was put into this slot
  *
  * A name is changed by one rename(2), so a record is always whole. And a name is metadata: a journalling filesystem
@@ -19,12 +19,18 @@
 
 import { readdirSync, renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
-import type { Generation, ThreadKey } from "@sandlot/contract";
+import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
 import { makeAhead } from "./made-ahead.ts";
 import { statIfThere, unlessMissing } from "./trouble.ts";
 
-export interface Fence {
+/** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
+export interface Use {
   readonly generation: Generation;
+  /** `null` when nobody has, or in what an earlier version has written. */
+  readonly sandboxId: SandboxId | null;
+}
+
+export interface Fence extends Use {
   /** Where the workspace was put last: `home`, `none` after a purge, or a slot's name. */
   readonly at: string;
 }
@@ -48,9 +54,13 @@ interface NameRecord<Value> {
 
 export const FENCE: NameRecord<Fence> = nameRecord({
   prefix: "fence.",
-  format: ({ generation, at }) => `${generation}.${at}`,
-  pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)$/,
-  parse: ([generation = "", at = ""]) => ({ generation: Number(generation) as Generation, at }),
+  format: ({ generation, at, sandboxId }) => `${generation}.${at}${sandboxId === null ? "" : `.${sandboxId}`}`,
+  pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)(?:\.([A-Za-z0-9_-]+))?$/,
+  parse: ([generation = "", at = "", sandboxId]) => ({
+    generation: Number(generation) as Generation,
+    at,
+    sandboxId: (sandboxId ?? null) as SandboxId | null,
+  }),
 });
 
 export const TENANT: NameRecord<Tenant> = nameRecord({
@@ -69,12 +79,12 @@ interface NameRecordKind<Value> {
   readonly prefix: string;
   readonly format: (value: Value) => string;
   readonly pattern: RegExp;
-  readonly parse: (parts: readonly string[]) => Value;
+  readonly parse: (parts: readonly (string | undefined)[]) => Value;
 }
 
 function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
   const nameless = `${prefix}-`;
-  const current = (names: readonly string[]): { name: string; parts: readonly string[] } | null => {
+  const current = (names: readonly string[]): { name: string; parts: readonly (string | undefined)[] } | null => {
     for (const name of names) {
       const match = name.startsWith(prefix) ? pattern.exec(name.slice(prefix.length)) : null;
       if (match !== null) return { name, parts: match.slice(1) };

@@ -26,7 +26,7 @@ import {
 import { z } from "zod";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
-import { FENCE, TENANT } from "./fence.ts";
+import { FENCE, TENANT, type Use } from "./fence.ts";
 import type { Layout } from "./layout.ts";
 import { fillAhead, makeAhead } from "./made-ahead.ts";
 import type { Trash } from "./trash.ts";
@@ -69,24 +69,27 @@ export class Homes {
     return statIfThere(this.#layout.userData(thread)) !== undefined;
   }
 
-  isStale(thread: ThreadKey, generation: Generation): boolean {
-    return this.generation(thread) > generation;
+  /** Whether another sandbox has used the workspace in this generation, or one in a later. */
+  isStale(thread: ThreadKey, { generation, sandboxId }: Use): boolean {
+    const last = this.lastUse(thread);
+    if (last.generation !== generation) return last.generation > generation;
+    return last.sandboxId !== null && last.sandboxId !== sandboxId;
   }
 
   /** Refuses a generation that a later one has overtaken. */
   checkFence(thread: ThreadKey, { sandboxId, generation }: { sandboxId: SandboxId; generation: Generation }): void {
-    if (!this.isStale(thread, generation)) return;
-    throw new SandlotError("stale_generation", { sandboxId, generation, current: this.generation(thread) });
+    if (!this.isStale(thread, { sandboxId, generation })) return;
+    throw new SandlotError("stale_generation", { sandboxId, generation, current: this.lastUse(thread).generation });
   }
 
   /** Writes down who uses the workspace now, and where. Before it is moved there. */
-  fence(thread: ThreadKey, generation: Generation, at: string): void {
-    FENCE.write(this.#layout.home(thread), { generation, at });
+  fence(thread: ThreadKey, { generation, sandboxId }: Use, at: string): void {
+    FENCE.write(this.#layout.home(thread), { generation, sandboxId, at });
   }
 
-  /** The newest generation that has used the workspace; 0 when none has. */
-  generation(thread: ThreadKey): Generation {
-    return FENCE.read(this.#layout.home(thread))?.generation ?? (0 as Generation);
+  /** Generation 0 when nobody has used it. */
+  lastUse(thread: ThreadKey): Use {
+    return FENCE.read(this.#layout.home(thread)) ?? { generation: 0 as Generation, sandboxId: null };
   }
 
   /** The slot that the workspace was put into last; `null` when it was put home, or nowhere. */

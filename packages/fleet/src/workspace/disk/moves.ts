@@ -5,8 +5,8 @@
 
 import { lstatSync } from "node:fs";
 import { join } from "node:path";
-import { type Generation, SandlotError, type ThreadKey } from "@sandlot/contract";
-import { TENANT, type Tenant } from "./fence.ts";
+import { SandlotError, type ThreadKey } from "@sandlot/contract";
+import { TENANT, type Tenant, type Use } from "./fence.ts";
 import type { Identified } from "./homes.ts";
 import { parseSlotName, USER_DATA } from "./layout.ts";
 import type { DiskParts } from "./parts.ts";
@@ -41,15 +41,15 @@ export class Moves {
   }
 
   /** Puts a workspace into a free slot: written down first, in the slot and at home, then moved. */
-  putIn(thread: ThreadKey, generation: Generation, slot: string, { path, device, inode }: Identified): void {
+  putIn(thread: ThreadKey, use: Use, slot: string, { path, device, inode }: Identified): void {
     const { homes, layout } = this.#parts;
-    TENANT.write(layout.slot(slot), { thread, generation, device, inode });
-    homes.fence(thread, generation, slot);
+    TENANT.write(layout.slot(slot), { thread, generation: use.generation, device, inode });
+    homes.fence(thread, use, slot);
     moveTree(path, join(layout.mnt(slot), USER_DATA));
   }
 
   /** Brings a tenant's workspace home, where nothing is. */
-  bringHome(thread: ThreadKey, generation: Generation, slot: string, tenant: Tenant): void {
+  bringHome(thread: ThreadKey, use: Use, slot: string, tenant: Tenant): void {
     const { homes, layout, slots } = this.#parts;
     const home = layout.userData(thread);
     slots.reach(slot, tenant, (path) => moveTree(path, home));
@@ -59,22 +59,22 @@ export class Moves {
       throw new SandlotError("file_not_found", { path: `slot:${slot}` });
     }
     // The slot keeps its record of whom it had, for whatever else is found in it.
-    homes.fence(thread, generation, "home");
+    homes.fence(thread, use, "home");
   }
 
   /** Sees to it that the workspace is at home, for a sandbox that mounts it from there. Whether there was one. */
-  haveHome(thread: ThreadKey, generation: Generation): boolean {
+  haveHome(thread: ThreadKey, use: Use): boolean {
     const { homes, layout, slots } = this.#parts;
     const existing = homes.ready(thread) !== undefined;
     const slot = existing ? null : homes.slotOf(thread);
     const tenant = this.tenancy(slot, thread);
     if (slot !== null && tenant !== null && slots.isReleased(slot)) {
       // Its sandbox is gone and nobody has brought it home yet: better now than to begin with an empty one.
-      this.bringHome(thread, generation, slot, tenant);
+      this.bringHome(thread, use, slot, tenant);
       return homes.ready(thread) !== undefined;
     }
     const made = existing ? null : homes.draft(thread);
-    homes.fence(thread, generation, "home");
+    homes.fence(thread, use, "home");
     if (made !== null) moveTree(made.path, layout.userData(thread));
     return existing;
   }

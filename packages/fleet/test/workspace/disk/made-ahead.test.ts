@@ -180,7 +180,7 @@ describe("binding a thread that is new", () => {
     const inodes = [join(spare, "names.json"), join(spare, "fence.-"), join(slot, "tenant.-")].map(inodeOf);
     expect([FENCE.read(spare), TENANT.read(slot)]).toEqual([null, null]);
     await ensureBound(ground.workspaces, spot);
-    expect(FENCE.read(home)).toEqual({ generation: spot.generation, at: slotOf(spot) });
+    expect(FENCE.read(home)).toEqual({ generation: spot.generation, at: slotOf(spot), sandboxId: spot.sandboxId });
     expect(TENANT.read(slot)).toMatchObject({ generation: spot.generation });
     const named = [join(home, "names.json"), only(home, "fence."), only(slot, "tenant.")];
     expect(named.map(inodeOf)).toEqual(inodes);

@@ -136,7 +136,7 @@ it("a purged thread is forgotten after a week, and its fence until then is not",
   const spot = await homeAnd(() => {});
   await ground.workspaces.purge(spot);
   const home = ground.layout.home(threadKeyOf(spot.user, spot.thread));
-  expect(readdirSync(home)).toEqual([`fence.${spot.generation}.none`]);
+  expect(readdirSync(home)).toEqual([`fence.${spot.generation}.none.${spot.sandboxId}`]);
   const old = { ...spot, generation: (spot.generation - 1) as typeof spot.generation };
   expect(await outcomeOf(ground.workspaces.purge(old))).toBe("stale_generation");
   const later = (days: number) =>
