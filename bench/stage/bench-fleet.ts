@@ -28,6 +28,7 @@ export function openBenchFleet(opening: Opening = {}): Promise<Fleet> {
     {
       // Nothing is written there: the store is given, and the backend has no files.
       home: tmpdir(),
+      backend: "memory",
       sessionLifetimeMs: 4 * HOUR_MS,
       housekeepingIntervalMs: HOUR_MS,
       orphanTimeoutMs: 4 * HOUR_MS,

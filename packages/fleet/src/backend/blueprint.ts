@@ -16,6 +16,8 @@ export interface Blueprint {
   readonly limits: {
     readonly memoryBytes?: number | undefined;
     readonly cpuCount?: number | undefined;
+    /** Its share of busy processors, beside an ordinary service's 100. */
+    readonly cpuWeight?: number | undefined;
     readonly pidsMax?: number | undefined;
     readonly diskBytes?: number | undefined;
     readonly filesMax?: number | undefined;

@@ -11,6 +11,7 @@ import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { Settings } from "../config/settings.ts";
 import { resolveGatewaySettings } from "../gateway/settings.ts";
+import { blueprintText, unlimitedText } from "./blueprint-text.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";
 import { printJson, type Terminal } from "./terminal.ts";
@@ -84,7 +85,7 @@ function summary(settings: Settings, listens: string): string {
     ["fleet", fleetId],
     ["backend", backend],
     ["store", store.type === "sqlite" ? `sqlite at ${store.path}` : "memory"],
-    ["blueprints", Object.keys(blueprints).join(", ")],
+    ...Object.values(blueprints).map(({ name, blueprint }) => [`blueprint ${name}`, blueprintText(blueprint)] as const),
     ["kept ready", blanks.join(", ") || "none"],
     [
       "limit",
@@ -94,7 +95,14 @@ function summary(settings: Settings, listens: string): string {
     ["maximum lifetime", rest.maxLifetimeMs === 0 ? "none" : `${rest.maxLifetimeMs} ms`],
     ["gateway", listens],
   ];
-  return lines.map(([name, value]) => `  ${name.padEnd(18)}${value}\n`).join("");
+  const width = Math.max(18, ...lines.map(([name]) => name.length + 2));
+  const warnings = Object.values(blueprints).flatMap(({ name, blueprint }) => {
+    const unlimited = unlimitedText(blueprint);
+    return unlimited === null
+      ? []
+      : [`  warning: sandboxes of blueprint ${name} may take the machine: no limit on ${unlimited}\n`];
+  });
+  return [...lines.map(([name, value]) => `  ${name.padEnd(width)}${value}\n`), ...warnings].join("");
 }
 
 function withoutValues(settings: Settings): unknown {

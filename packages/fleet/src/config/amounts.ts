@@ -52,8 +52,6 @@ function bare(schema: z.core.$ZodType): z.core.$ZodType {
 
 const duration = z.int().max(DURATION_MAX_MS, `must be at most ${DURATION_MAX_MS} ms (24.8 days)`);
 export const size = written(z.int().min(1, "must be at least 1 byte"), "size");
-/** The same, for a limit that may be left out. */
-export const limitSize = written(z.int().min(1, "must be at least 1; leave the key out for no limit"), "size");
 export const count = z.int().max(COUNT_MAX, `must be at most ${COUNT_MAX}`);
 
 /** A duration that can be switched off. */

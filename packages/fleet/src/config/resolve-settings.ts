@@ -9,6 +9,7 @@
 
 import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
 import type { BoundSecret } from "../network/policy.ts";
+import { type Machine, resolveLimits, thisMachine } from "./default-limits.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem, resolvePlaces } from "./places.ts";
 import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
@@ -22,7 +23,8 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
   const completed = completeConfig(config);
   const problems: Problem[] = [];
   const places = resolvePlaces(completed, environment, problems);
-  const blueprints = resolveBlueprints(completed, environment, problems);
+  const machine = canLimit(completed) ? thisMachine(places.home) : null;
+  const blueprints = resolveBlueprints(completed, machine, environment, problems);
   const skillsPath = completed.skills?.hostPath ?? null;
   const wrongSkills = skillsPath === null ? undefined : pathProblem(skillsPath, environment);
   if (wrongSkills !== undefined) problems.push({ ...wrongSkills, path: "skills.hostPath" });
@@ -72,8 +74,14 @@ function completeConfig(config: unknown): CompletedConfig {
   throw parsed.error; // A failed parse has at least one issue.
 }
 
+/** Whether sandboxes of this backend can be limited at all. */
+function canLimit({ backend, local }: CompletedConfig): boolean {
+  return backend === "docker" || (backend === "local" && local.isolation === "bubblewrap");
+}
+
 function resolveBlueprints(
   completed: CompletedConfig,
+  machine: Machine | null,
   environment: Environment,
   problems: Problem[],
 ): Readonly<Record<string, NamedBlueprint>> {
@@ -91,6 +99,7 @@ function resolveBlueprints(
       }
       const blueprint: Blueprint = {
         ...given,
+        limits: resolveLimits(given.limits, machine),
         environment: resolveVariables(name, given.environment, environment, problems),
         network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
       };

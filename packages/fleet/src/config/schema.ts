@@ -12,8 +12,9 @@
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { gatewayConfigSchema } from "../gateway/settings.ts";
-import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, limitSize } from "./amounts.ts";
+import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "./amounts.ts";
 import { dockerSchema, localSchema } from "./backend-schemas.ts";
+import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 
 /** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
@@ -112,7 +113,11 @@ const networkSchema = z
   .prefault({})
   .describe("What sandboxes can reach.");
 
-const amount = z.int().min(1, "must be at least 1; leave the key out for no limit").optional();
+/** What is left out has a limit that fits the machine (`default-limits.ts`). */
+const orUnlimited = <T extends z.ZodType>(limit: T, what: string) =>
+  z.union([z.literal(UNLIMITED), limit], { error: `must be ${what}, or "${UNLIMITED}"` }).optional();
+const amount = orUnlimited(z.int().min(1, `must be a whole number from 1, or "${UNLIMITED}"`), "a whole number from 1");
+const sizeLimit = orUnlimited(size, "a size of at least 1 byte such as 512MiB, 2GiB or 500MB");
 
 const blueprintSchema = z
   .strictObject({
@@ -136,18 +141,27 @@ const blueprintSchema = z
       ),
     limits: z
       .strictObject({
-        memoryBytes: limitSize.optional().describe("Memory of one sandbox."),
+        memoryBytes: sizeLimit.describe("Memory of one sandbox."),
         cpuCount: z
           .number()
           .positive("must be more than 0; leave the key out for no limit")
           .optional()
-          .describe("Processors of one sandbox; 0.5 is half of one."),
+          .describe("Processors of one sandbox; 0.5 is half of one. Default: no limit but `cpuWeight`."),
+        cpuWeight: z
+          .int()
+          .min(1, "must be from 1 to 10000")
+          .max(10_000, "must be from 1 to 10000")
+          .optional()
+          .describe("Its share of the processors when they are busy; an ordinary service has 100."),
         pidsMax: amount.describe("Processes and threads of one sandbox."),
-        diskBytes: limitSize.optional().describe("Disk space of the workspace."),
+        diskBytes: sizeLimit.describe("Disk space of the workspace."),
         filesMax: amount.describe("Files and directories in the workspace."),
       })
       .prefault({})
-      .describe("What one sandbox may use. A key that is left out is not limited."),
+      .describe(
+        "What one sandbox may use. A key that is left out has a default that fits the machine (`sandlot config check` prints it); " +
+          `"${UNLIMITED}" is no limit.`,
+      ),
     mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
     network: networkSchema,
   })

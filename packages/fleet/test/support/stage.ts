@@ -76,7 +76,10 @@ export class Stage {
   /** Opens an instance. What `config` says replaces what the stage says. */
   async open(config: FleetConfig = {}, prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined) {
     const world = this.time.newWorld();
-    const settings = resolveSettings({ fleetId: "stage", store: { type: "memory" }, ...this.#config, ...config }, HOME);
+    const settings = resolveSettings(
+      { fleetId: "stage", backend: "memory", store: { type: "memory" }, ...this.#config, ...config },
+      HOME,
+    );
     const store = new Interception<Store>(await this.#openStore(world));
     const attachments = new Attachments();
     const inner = createMemoryBackend({ fleetId: settings.fleetId, engine: this.engine, world });

@@ -4,8 +4,9 @@
 
 import { isSandlotError } from "@sandlot/contract";
 import { resolveSettings } from "../../config/resolve-settings.ts";
-import type { Settings } from "../../config/settings.ts";
+import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
+import { blueprintText, unlimitedText } from "../blueprint-text.ts";
 import { loadSettings } from "../load-settings.ts";
 import { withProgress } from "../progress.ts";
 import type { TargetOptions } from "../target.ts";
@@ -29,7 +30,17 @@ async function allFindings(terminal: Terminal, options: TargetOptions): Promise<
     if (!isSandlotError(error)) throw error;
     return [{ name: "configuration", status: "fail", detail: error.message, fix: error.remedy }];
   }
-  return [...hostFindings(settings), ...(await backendFindings(settings, terminal.environment))];
+  const blueprints = Object.values(settings.blueprints).map(blueprintFinding);
+  return [...hostFindings(settings), ...blueprints, ...(await backendFindings(settings, terminal.environment))];
+}
+
+/** What is in force, where the finding of a limit says only how it would be held. */
+export function blueprintFinding({ name, blueprint }: NamedBlueprint): Finding {
+  const detail = blueprintText(blueprint);
+  const unlimited = unlimitedText(blueprint);
+  if (unlimited === null) return { name: `blueprint ${name}`, status: "ok", detail };
+  const fix = `set limits in blueprints.${name} (sandlot config schema), or leave the keys out for the default`;
+  return { name: `blueprint ${name}`, status: "warn", detail: `a sandbox may take the machine: ${detail}`, fix };
 }
 
 async function backendFindings(settings: Settings, environment: Environment): Promise<readonly Finding[]> {

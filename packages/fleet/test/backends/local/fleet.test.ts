@@ -3,7 +3,7 @@
  */
 
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import type { FleetEvent, FleetId } from "@sandlot/contract";
 import { expect, it, onTestFinished } from "vitest";
@@ -49,6 +49,22 @@ it("tells of a limit that was hit, and whose sandbox it was", { timeout: 60_000 
     await sandbox.exec(`perl -e 'my $x = "a" x (300 << 20)'`);
     const { id: sandboxId, generation } = sandbox;
     expect(heard).toMatchObject([{ sandboxId, generation, limit: "memory", thread: "hungry", user: "somebody" }]);
+  } finally {
+    await fleet.close({ destroy: true });
+  }
+});
+
+it("limits a sandbox that nobody has configured, and shows the limits", { timeout: 60_000 }, async (context) => {
+  if (!isRoot) return context.skip("control groups take root");
+  const fleet = await openFleet({ home: place(), backend: "local" });
+  try {
+    const { sandbox } = await fleet.acquire({ thread: "plain" });
+    const { memoryMaxBytes, processMax } = await sandbox.usage();
+    console.log(`by default: ${memoryMaxBytes} bytes of memory, ${processMax} processes`);
+    expect(memoryMaxBytes).toBeLessThanOrEqual(Math.max(totalmem() / 2, 512 * 1024 * 1024));
+    expect(processMax).toBeLessThanOrEqual(4_096);
+    // The kernel's own word, from inside: no file beyond the disk budget.
+    expect((await sandbox.exec("ulimit -f")).stdout).toMatch(/^\d+$/m);
   } finally {
     await fleet.close({ destroy: true });
   }

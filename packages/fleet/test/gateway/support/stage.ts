@@ -101,7 +101,10 @@ export class Caller {
 export async function openStage({ settings, fleet: config, more, enrich }: StageOptions = {}): Promise<Stage> {
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
-  const resolved = resolveSettings({ home, store: { type: "memory" }, housekeepingIntervalMs: 200, ...config }, {});
+  const resolved = resolveSettings(
+    { home, backend: "memory", store: { type: "memory" }, housekeepingIntervalMs: 200, ...config },
+    {},
+  );
   const engine = new MemoryEngine({ world });
   const backend = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
   const fleet = await assembleFleet({

@@ -11,7 +11,7 @@
 
 import type Docker from "dockerode";
 import type { Blueprint } from "../../../backend/blueprint.ts";
-import { memoryFileSystemBytes } from "../../local/limits/index.ts";
+import { cpuShares, memoryFileSystemBytes } from "../../local/limits/index.ts";
 import { PROC_MASKED } from "../../local/masked-proc.ts";
 import type { Binding } from "../../local/mounts.ts";
 import { INNER_ACCOUNT } from "../../local/settings.ts";
@@ -119,7 +119,7 @@ function userOf({ settings, facts }: ContainerShape): string {
 }
 
 function limitsOf(
-  { memoryBytes, cpuCount, pidsMax, diskBytes }: Blueprint["limits"],
+  { memoryBytes, cpuCount, cpuWeight, pidsMax, diskBytes }: Blueprint["limits"],
   ceilings: EngineFacts["ceilings"],
 ): Docker.HostConfig {
   const named = Object.entries(ceilings ?? {}).map(([Name, most]: [string, number]) => ({
@@ -131,6 +131,7 @@ function limitsOf(
   return {
     ...(memoryBytes === undefined ? {} : { Memory: memoryBytes, MemorySwap: memoryBytes }),
     ...(cpuCount === undefined ? {} : { NanoCpus: Math.round(cpuCount * NANO) }),
+    ...(cpuWeight === undefined ? {} : { CpuShares: cpuShares(cpuWeight) }),
     ...(pidsMax === undefined ? {} : { PidsLimit: pidsMax }),
     ShmSize: memoryFileSystemBytes(SHARED_MEMORY_BYTES, memoryBytes),
     Ulimits: [{ Name: "core", Soft: 0, Hard: 0 }, ...files, ...named],

@@ -238,6 +238,7 @@ function settable(wish: LimitWish, controllers: ReadonlySet<Controller>) {
   return {
     ...(controllers.has("memory") && wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
     ...(controllers.has("cpu") && wish.cpuCount !== undefined && { cpuCount: wish.cpuCount }),
+    ...(controllers.has("cpu") && wish.cpuWeight !== undefined && { cpuWeight: wish.cpuWeight }),
     ...(controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
   };
 }

@@ -13,7 +13,10 @@ export interface Dialect {
   directoriesOf(group: string): readonly string[];
   /** Makes the directories above a group usable for groups. */
   prepare(parent: string): void;
-  setLimits(group: string, wish: { memoryBytes?: number; cpuCount?: number; pidsMax?: number | "max" }): void;
+  setLimits(
+    group: string,
+    wish: { memoryBytes?: number; cpuCount?: number; cpuWeight?: number; pidsMax?: number | "max" },
+  ): void;
   /** The directory to ask about a controller, or `null` where this dialect does not have it. */
   directoryFor(group: string, controller: "memory" | "cpu" | "pids" | "cpuacct"): string | null;
 }
@@ -23,6 +26,11 @@ export const CPU_PERIOD_US = 100_000;
 /** The kernel refuses quotas below a millisecond. */
 export function cpuQuotaUs(cpuCount: number): number {
   return Math.max(1_000, Math.round(cpuCount * CPU_PERIOD_US));
+}
+
+/** A weight of 100 is what groups of version 1 call 1024 shares; so do engines. */
+export function cpuShares(cpuWeight: number): number {
+  return Math.max(2, Math.round((cpuWeight * 1_024) / 100));
 }
 
 export function makeDirectory(path: string): void {

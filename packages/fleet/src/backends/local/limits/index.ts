@@ -30,6 +30,7 @@ export { DiskBudget } from "./disk/budget.ts";
 export { DiskGuard } from "./disk/guard.ts";
 export type { DiskKeeper } from "./disk/keeper.ts";
 export { DiskWatcher } from "./disk/watcher.ts";
+export { cpuShares } from "./group-files.ts";
 export { LimitWatch } from "./limit-watch.ts";
 export { limitedSandbox } from "./limited-sandbox.ts";
 export { type Enforcement, type LimitGroup, type Limits, limitHit } from "./limits.ts";

@@ -19,6 +19,7 @@ import type { ResourceUsage } from "@sandlot/contract";
 export interface LimitWish {
   readonly memoryBytes?: number | undefined;
   readonly cpuCount?: number | undefined;
+  readonly cpuWeight?: number | undefined;
   readonly pidsMax?: number | undefined;
   /** No single file grows beyond this: what the kernel can hold of a disk budget everywhere. */
   readonly fileMaxBytes?: number | undefined;

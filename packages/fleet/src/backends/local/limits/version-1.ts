@@ -3,7 +3,15 @@
  */
 
 import { join } from "node:path";
-import { CPU_PERIOD_US, cpuQuotaUs, type Dialect, makeDirectory, write, writeIfThere } from "./group-files.ts";
+import {
+  CPU_PERIOD_US,
+  cpuQuotaUs,
+  cpuShares,
+  type Dialect,
+  makeDirectory,
+  write,
+  writeIfThere,
+} from "./group-files.ts";
 import type { Tree } from "./hierarchy.ts";
 
 export function versionOne(trees: Readonly<Partial<Record<Tree, string>>>): Dialect {
@@ -18,7 +26,7 @@ export function versionOne(trees: Readonly<Partial<Record<Tree, string>>>): Dial
     prepare(parent) {
       for (const mountPoint of mountPoints) makeDirectory(join(mountPoint, parent));
     },
-    setLimits(group, { memoryBytes, cpuCount, pidsMax }) {
+    setLimits(group, { memoryBytes, cpuCount, cpuWeight, pidsMax }) {
       const memory = directoryFor(group, "memory");
       if (memory !== null && memoryBytes !== undefined) setMemory(memory, memoryBytes);
       const cpu = directoryFor(group, "cpu");
@@ -26,6 +34,7 @@ export function versionOne(trees: Readonly<Partial<Record<Tree, string>>>): Dial
         write(cpu, "cpu.cfs_period_us", CPU_PERIOD_US);
         write(cpu, "cpu.cfs_quota_us", cpuQuotaUs(cpuCount));
       }
+      if (cpu !== null && cpuWeight !== undefined) writeIfThere(cpu, "cpu.shares", cpuShares(cpuWeight));
       const pids = directoryFor(group, "pids");
       if (pids !== null && pidsMax !== undefined) write(pids, "pids.max", pidsMax);
     },

@@ -43,13 +43,14 @@ export function versionTwo(place: VersionTwoPlace): Dialect {
         handDown(directoryOf(path), place);
       }
     },
-    setLimits(group, { memoryBytes, cpuCount, pidsMax }) {
+    setLimits(group, { memoryBytes, cpuCount, cpuWeight, pidsMax }) {
       const directory = directoryOf(group);
       if (memoryBytes !== undefined) {
         write(directory, "memory.max", memoryBytes);
         writeIfThere(directory, "memory.swap.max", 0);
       }
       if (cpuCount !== undefined) write(directory, "cpu.max", `${cpuQuotaUs(cpuCount)} ${CPU_PERIOD_US}`);
+      if (cpuWeight !== undefined) writeIfThere(directory, "cpu.weight", cpuWeight);
       if (pidsMax !== undefined) write(directory, "pids.max", pidsMax);
     },
     directoryFor: (group) => directoryOf(group),

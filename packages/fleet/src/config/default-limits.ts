@@ -1,0 +1,100 @@
+/**
+ * What one sandbox may use when its blueprint does not say: enough for a coding agent that builds and tests a project, and
+ * never so much that one sandbox takes the machine.
+ *
+ * Invariants
+ * - Where the backend can limit, every blueprint has these limits unless it says another value or `unlimited`.
+ * - The same machine gives the same limits, rounded so that a reboot does not change them: they are part of a blueprint's hash.
+ */
+
+import { readFileSync, statfsSync } from "node:fs";
+import { availableParallelism, totalmem } from "node:os";
+import { dirname } from "node:path";
+import type { Blueprint } from "../backend/blueprint.ts";
+
+export const UNLIMITED = "unlimited";
+
+/** What a limit is chosen by. `0`: not known. */
+export interface Machine {
+  readonly memoryBytes: number;
+  readonly processors: number;
+  readonly pidMax: number;
+  readonly diskBytes: number;
+  readonly diskFiles: number;
+}
+
+type Limits = Blueprint["limits"];
+type LimitName = keyof Limits;
+export type GivenLimits = { readonly [Name in LimitName]?: number | typeof UNLIMITED | undefined };
+
+const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
+
+/** Compilers and test runners take some gigabytes. Half of a machine leaves the other half to everybody else. */
+const MEMORY = { most: 8 * GIB, least: 512 * MIB, share: 0.5, step: 256 * MIB } as const;
+/** Threads count too, and build tools start many for each processor. The machine's own numbers must not run out. */
+const PROCESSES = { perProcessor: 256, least: 1_024, most: 4_096, shareOfPids: 1 / 8 } as const;
+/** Packages, a few builds and data. A tenth of a disk is left to the sandbox that takes most. */
+const DISK = { most: 10 * GIB, share: 0.1, least: 256 * MIB, step: 64 * MIB } as const;
+/** Several large dependency trees. */
+const FILES = { most: 500_000, share: 0.1, least: 10_000 } as const;
+/** Equal among sandboxes. On an engine it is half of what other containers get; a local fleet as a whole weighs as much as a service. */
+const CPU_WEIGHT = 50;
+
+/** The limits that hold by default; `cpuCount` is none of them, since an idle processor is of no use to anybody. */
+export const DEFAULT_LIMIT_NAMES = ["memoryBytes", "pidsMax", "cpuWeight", "diskBytes", "filesMax"] as const;
+
+export function defaultLimits(machine: Machine): Required<Pick<Limits, (typeof DEFAULT_LIMIT_NAMES)[number]>> {
+  const share = (
+    of: number,
+    { most, least, share, step = 1 }: { most: number; least: number; share: number; step?: number },
+  ) => (of === 0 ? most : Math.max(least, Math.min(most, Math.floor((of * share) / step) * step)));
+  const wanted = Math.max(PROCESSES.least, Math.min(PROCESSES.most, machine.processors * PROCESSES.perProcessor));
+  const pids = machine.pidMax === 0 ? wanted : Math.min(wanted, Math.floor(machine.pidMax * PROCESSES.shareOfPids));
+  return {
+    memoryBytes: share(machine.memoryBytes, MEMORY),
+    pidsMax: pids,
+    cpuWeight: CPU_WEIGHT,
+    diskBytes: share(machine.diskBytes, DISK),
+    filesMax: share(machine.diskFiles, FILES),
+  };
+}
+
+/** A blueprint's limits; `machine` is `null` where the backend cannot limit, and then only what was asked for is there. */
+export function resolveLimits(given: GivenLimits, machine: Machine | null): Limits {
+  const all = { ...(machine === null ? {} : defaultLimits(machine)), ...withoutGaps(given) };
+  return Object.fromEntries(Object.entries(all).filter(([, limit]) => limit !== UNLIMITED)) as Limits;
+}
+
+/** This machine, for workspaces at `home`, which need not be there yet. */
+export function thisMachine(home: string): Machine {
+  const disk = fileSystemOf(home);
+  return {
+    memoryBytes: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+    processors: availableParallelism(),
+    pidMax: pidMax(),
+    diskBytes: disk === null ? 0 : Number(disk.blocks) * Number(disk.bsize),
+    diskFiles: Number(disk?.files ?? 0),
+  };
+}
+
+function withoutGaps(given: GivenLimits): GivenLimits {
+  return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined));
+}
+
+function fileSystemOf(path: string): ReturnType<typeof statfsSync> | null {
+  try {
+    return statfsSync(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? null : fileSystemOf(parent);
+  }
+}
+
+function pidMax(): number {
+  try {
+    return Number(readFileSync("/proc/sys/kernel/pid_max", "latin1")) || 0;
+  } catch {
+    return 0;
+  }
+}
