@@ -50,6 +50,7 @@ const SUITES = {
     { name: "crash-self-check", run: () => script("crash", "--self-check") },
     { name: "fuzz", run: () => script("fuzz", "--requests", "20000", "--seconds", "7200") },
     { name: "load", run: () => script("load") },
+    { name: "large-output", run: () => script("large-output") },
     { name: "soak-local", run: () => script("soak", "--cycles", "2000") },
     { name: "soak-docker", run: () => script("soak", "--backend", "docker", "--cycles", "200", "--together", "20") },
     { name: "chaos-local-long", run: () => script("chaos", "--backend", "local", "--runs", "200") },

@@ -5,7 +5,7 @@
  * its generation and its token (`DAEMON_HEADERS`); without all three `unauthorized`, with other ones `stale_generation`.
  * An error is `{ error: SandlotError.toJSON() }` under the code's HTTP status.
  *
- *   POST /sandlot/exec          a JSON line (`ExecCall`), a newline, the bytes of stdin  → ExecResult, when it has ended
+ *   POST /sandlot/exec          a JSON line (`ExecCall`), a newline, the bytes of stdin  → a result, see below, when it has ended
  *   POST /sandlot/spawn         the same                                                → SpawnedExec, at once
  *   GET  /sandlot/execs                                                                 → ExecInfo[]
  *   POST /sandlot/exec/kill     { execId }                                              → { found }
@@ -21,7 +21,7 @@
  *   POST /sandlot/files/{mkdir,rename,remove,stat,list,glob,grep}   JSON                → what `SandboxFiles` answers
  *   GET  /sandlot/files/watch   ?path&recursive                                         → a JSON line (`FileChange`) each
  *   POST /sandlot/sessions/open SessionOptions                                          → SessionInfo
- *   POST /sandlot/sessions/exec a JSON line (`SessionExecCall`), a newline, stdin       → SessionExecResult
+ *   POST /sandlot/sessions/exec a JSON line (`SessionExecCall`), a newline, stdin       → a result, likewise
  *   POST /sandlot/sessions/close { sessionId }                                          → { found }
  *   GET  /sandlot/sessions                                                              → SessionInfo[]
  *   POST /sandlot/terminals/open TerminalOptions                                        → TerminalInfo
@@ -34,6 +34,9 @@
  *   GET  /sandlot/{activity,processes,ports,usage}
  *   POST /sandlot/renew         counts as somebody who still wants this sandbox         → RenewReply
  *
+ * A result is a JSON line (`ResultLine`), a newline, the bytes of stdout and those of stderr, when the call had
+ * `outputMaxBytes`; otherwise an `ExecResult` as JSON, as earlier fleets ask for it.
+ *
  * A frame of `follow` is one byte of type, eight bytes of offset, four bytes of length (big-endian), then the payload:
  * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
  *
@@ -42,6 +45,8 @@
  * `TerminalRequest` to it. A reader acknowledges what it has read; the daemon sends `TERMINAL_WINDOW_BYTES` beyond that
  * and then holds the terminal's programs back.
  */
+
+import type { ExecResult } from "./sandbox.ts";
 
 export const DAEMON_HEADERS = {
   sandboxId: "x-sandlot-sandbox",
@@ -144,6 +149,8 @@ export interface ExecCall {
   readonly hasStdin: boolean;
   /** More of stdin may come later. Only for `spawn`. */
   readonly keepStdinOpen?: boolean;
+  /** How much of the end of each stream the result holds. Only for `exec`. */
+  readonly outputMaxBytes?: number;
   /** The command waits for its followers. Only for `spawn`. */
   readonly output?: "hold";
 }
@@ -153,6 +160,19 @@ export interface SessionExecCall {
   readonly command: string;
   readonly timeoutMs?: number;
   readonly hasStdin: boolean;
+  readonly outputMaxBytes?: number;
+}
+
+/** What a result says beside the output, whose bytes follow. */
+export interface ResultLine extends Omit<ExecResult, "stdout" | "stderr" | "omitted"> {
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** Held by the daemon and not sent. */
+  readonly stdoutOmittedBytes: number;
+  readonly stderrOmittedBytes: number;
+  /** Of a session's command. */
+  readonly cwd?: string;
+  readonly shellEnded?: boolean;
 }
 
 /** Text frames of a terminal's WebSocket, from the daemon. */

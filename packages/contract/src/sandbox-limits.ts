@@ -4,6 +4,8 @@
 export const SANDBOX_LIMITS = {
   /** Bytes kept per output stream of a command; older ones are dropped and counted. */
   execOutputMaxBytes: 10 * 1024 * 1024,
+  /** Of each stream, what the result of a command holds unless more is asked for. The rest is followed from an offset. */
+  execResultMaxBytes: 1024 * 1024,
   /**
    * Of a held command's output, this much is kept behind its slowest follower: what was sent may still be on its way, in the
    * buffers of a gateway and of two kernels, and a follower that was cut off asks for it again.

@@ -45,10 +45,18 @@ export interface ExecOptions {
   readonly timeoutMs?: number;
   /** Aborting ends the process tree and rejects with the signal's reason. */
   readonly signal?: AbortSignal;
+  /** How much of each stream the result holds: its end. Default `execResultMaxBytes`, at most `execOutputMaxBytes`. */
+  readonly outputMaxBytes?: number;
+  /**
+   * Gets output as it comes, as whole characters. The command waits for what these return (`output: "hold"`); one that throws
+   * ends the command, and `exec` rejects with its error.
+   */
+  readonly onStdout?: (text: string) => unknown;
+  readonly onStderr?: (text: string) => unknown;
 }
 
 /** A spawned command has no time limit unless it is given one. */
-export interface SpawnOptions extends ExecOptions {
+export interface SpawnOptions extends Omit<ExecOptions, "outputMaxBytes" | "onStdout" | "onStderr"> {
   /** Keeps stdin open after what `stdin` gives, for `execs.writeStdin`. */
   readonly keepStdinOpen?: boolean;
   /**
@@ -80,6 +88,16 @@ export interface ExecResult {
   readonly stdoutDroppedBytes: number;
   readonly stderrDroppedBytes: number;
   readonly durationMs: number;
+  /** Absent when `stdout` and `stderr` hold everything that was not dropped. */
+  readonly omitted?: OmittedOutput;
+}
+
+/** The beginning of the output, which is not in the result because that holds `outputMaxBytes` of each stream. */
+export interface OmittedOutput {
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** How to get it. */
+  readonly remedy: string;
 }
 
 /** Commands by their id: those that run, and those that have ended and are still remembered. */
@@ -202,6 +220,8 @@ export interface SessionInfo {
 export interface SessionExecOptions {
   readonly stdin?: string | Uint8Array;
   readonly timeoutMs?: number;
+  /** As in `ExecOptions`. The beginning is not kept: a session's commands have no output to follow. */
+  readonly outputMaxBytes?: number;
   readonly signal?: AbortSignal;
 }
 

@@ -18,7 +18,7 @@ export const userIdSchema = z
   .describe("Whom data and limits belong to: 1 to 128 letters, digits, underscores or hyphens.");
 
 export const execResultSchema = z
-  .strictObject({
+  .object({
     execId: z.string(),
     status: z.enum(["completed", "timed_out", "killed", "lost"]),
     exitCode: z.int().nullable().describe("null when the command did not exit by itself"),
@@ -28,6 +28,15 @@ export const execResultSchema = z
     stdoutDroppedBytes: z.int().nonnegative(),
     stderrDroppedBytes: z.int().nonnegative(),
     durationMs: z.number().nonnegative(),
+    omitted: z
+      .object({
+        stdoutBytes: z.int().nonnegative(),
+        stderrBytes: z.int().nonnegative(),
+        remedy: z.string().describe("how to get them"),
+      })
+      .readonly()
+      .exactOptional()
+      .describe("the beginning of the output, where the result does not hold all of it"),
   })
   .meta({ id: "ExecResult" });
 

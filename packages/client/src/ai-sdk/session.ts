@@ -7,11 +7,12 @@
  * - The session is one run: one lease, taken at the first use, given back when it is disposed of or its signal fires.
  */
 
-import { DEFAULT_CWD, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import { DEFAULT_CWD, isSandlotError, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Experimental_SandboxSession } from "ai";
 import { exitCodeOf } from "../tools/exit-code.ts";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
 import { behindLinks } from "../tools/links.ts";
+import { missingOutput } from "../tools/missing-output.ts";
 import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath } from "../tools/paths.ts";
 import { type RunOptions, SandboxRun } from "../tools/run.ts";
@@ -64,11 +65,14 @@ async function runCommand(run: SandboxRun, { command, workingDirectory, env, abo
         cwd: absolutePath(workingDirectory ?? DEFAULT_CWD),
         ...(env === undefined ? {} : { env }),
         ...(abortSignal === undefined ? {} : { signal: abortSignal }),
+        outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
       }),
     { signal: abortSignal },
   );
   // The one place where a tool that uses the session shows the model words.
-  const stderr = noticeInWords(run.takeNotice()) + result.stderr;
+  const missing = missingOutput(result).stdout;
+  const cut = missing > 0 ? `[the first ${missing} bytes of stdout were dropped]\n` : "";
+  const stderr = noticeInWords(run.takeNotice()) + cut + result.stderr;
   return { exitCode: exitCodeOf(result), stdout: result.stdout, stderr };
 }
 

@@ -24,6 +24,7 @@ import type {
   SandboxBackendProtocolV2,
   WriteResult,
 } from "deepagents";
+import { missingOutput } from "../tools/missing-output.ts";
 import { noticeInWords } from "../tools/notice.ts";
 import { absolutePath, isWithin } from "../tools/paths.ts";
 import { imageTypeOf } from "../tools/read-tool.ts";
@@ -53,11 +54,12 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
     const run = this.#runs.current();
     try {
       const result = await run.use((sandbox) => sandbox.exec(`{ ${command}\n} 2>&1`, { signal: run.ending }));
-      const { status, exitCode, stdout, stderr, stdoutDroppedBytes, durationMs } = result;
-      const cut = stdoutDroppedBytes > 0 ? `[the first ${stdoutDroppedBytes} bytes were dropped]\n` : "";
+      const { status, exitCode, stdout, stderr, durationMs } = result;
+      const missing = missingOutput(result).stdout;
+      const cut = missing > 0 ? `[the first ${missing} bytes were dropped]\n` : "";
       const end = status === "completed" ? "" : `\n[${status} after ${(durationMs / 1000).toFixed(1)} s]`;
       const output = noticeInWords(run.takeNotice()) + cut + stdout + stderr + end;
-      return { output, exitCode, truncated: stdoutDroppedBytes > 0 };
+      return { output, exitCode, truncated: missing > 0 };
     } catch (error) {
       return { output: `Error: ${problemOf(error)}`, exitCode: null, truncated: false };
     }

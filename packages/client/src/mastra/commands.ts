@@ -1,8 +1,9 @@
 /** Commands of a Mastra workspace: run to their end, with output as it comes where somebody wants it, in Mastra's own shape. */
 
 import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
-import { DEFAULT_CWD, type ExecResult, type FollowEnd, type Sandbox, SandlotError } from "@sandlot/contract";
+import { DEFAULT_CWD, type ExecResult, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import { exitCodeOf } from "../tools/exit-code.ts";
+import { missingOutput } from "../tools/missing-output.ts";
 import { absolutePath } from "../tools/paths.ts";
 
 export type Line = string | readonly string[];
@@ -18,42 +19,18 @@ export async function execute(
     env: presentValues(options.env ?? {}),
     ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
     ...(signal === undefined ? {} : { signal }),
+    ...(options.onStdout === undefined ? {} : { onStdout: options.onStdout }),
+    ...(options.onStderr === undefined ? {} : { onStderr: options.onStderr }),
+    outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
   };
-  if (options.onStdout === undefined && options.onStderr === undefined) return sandbox.exec(line, execOptions);
-  const { execId } = await sandbox.spawn(line, execOptions);
-  return followed(sandbox, execId, options, signal);
-}
-
-/** Gives output out as it comes, and the whole at the end. */
-async function followed(
-  sandbox: Sandbox,
-  execId: string,
-  options: ExecuteCommandOptions,
-  signal: AbortSignal | undefined,
-) {
-  const tell = { stdout: options.onStdout, stderr: options.onStderr };
-  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
-  const texts = { stdout: "", stderr: "" };
-  const dropped = { stdout: 0, stderr: 0 };
-  let end: FollowEnd | null = null;
-  for await (const event of sandbox.execs.follow(execId, signal === undefined ? {} : { signal })) {
-    if (event.type === "end") end = event.end;
-    else if (event.type === "gap") dropped[event.stream] += event.toOffset - event.fromOffset;
-    else {
-      const text = decoders[event.stream].decode(event.bytes, { stream: true });
-      texts[event.stream] += text;
-      tell[event.stream]?.(text);
-    }
-  }
-  signal?.throwIfAborted();
-  if (end === null) throw new SandlotError("internal", { problem: "a followed command ended without saying so" });
-  return { ...end, ...texts, stdoutDroppedBytes: dropped.stdout, stderrDroppedBytes: dropped.stderr };
+  return sandbox.exec(line, execOptions);
 }
 
 export function commandResult(result: ExecResult, maxRetainedBytes?: number): CommandResult {
   const { status, exitCode, durationMs } = result;
-  const stdout = retained(result.stdout, result.stdoutDroppedBytes, maxRetainedBytes);
-  const stderr = retained(result.stderr, result.stderrDroppedBytes, maxRetainedBytes);
+  const missing = missingOutput(result);
+  const stdout = retained(result.stdout, missing.stdout, maxRetainedBytes);
+  const stderr = retained(result.stderr, missing.stderr, maxRetainedBytes);
   return {
     success: status === "completed" && exitCode === 0,
     exitCode: exitCodeOf(result),

@@ -36,6 +36,7 @@ import {
   usageSchema,
   type WaitOptions,
 } from "@sandlot/contract";
+import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { stdinFields } from "../wire/bytes.ts";
 import { randomId } from "../wire/clock.ts";
 import { RemoteExecs } from "./remote-execs.ts";
@@ -67,10 +68,12 @@ export class RemoteSandbox implements Sandbox {
   }
 
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    if (isLive(options)) return liveExec(this, command, options);
     this.#remote.check();
-    const { signal } = options;
+    const { signal, outputMaxBytes } = options;
     const execId = options.execId ?? randomId();
-    const json = { ...commandFields(command), ...optionFields(options), execId };
+    const limit = outputMaxBytes === undefined ? {} : { outputMaxBytes };
+    const json = { ...commandFields(command), ...optionFields(options), ...limit, execId };
     const call = { method: "POST", path: pathOf(this.#remote, "exec"), json, signal, repeatable: true } as const;
     return this.#orAbandoned(execId, signal, () => this.#remote.transport.json(execResultSchema, call));
   }
@@ -127,8 +130,12 @@ class RemoteSessions implements SandboxSessions {
 
   async exec(sessionId: string, command: string, options: SessionExecOptions = {}): Promise<SessionExecResult> {
     this.#remote.check();
-    const { stdin, timeoutMs, signal } = options;
-    const json = { command, ...stdinFields(stdin), ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+    const { stdin, timeoutMs, outputMaxBytes, signal } = options;
+    const limits = {
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(outputMaxBytes === undefined ? {} : { outputMaxBytes }),
+    };
+    const json = { command, ...stdinFields(stdin), ...limits };
     const path = pathOf(this.#remote, `sessions/${segment(sessionId)}/exec`);
     return this.#remote.transport.json(sessionExecResultSchema, { method: "POST", path, json, signal });
   }

@@ -3,6 +3,7 @@
 import { DEFAULT_CWD, SANDBOX_LIMITS } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
+import { missingOutput } from "./missing-output.ts";
 import { descriptionInput } from "./paths.ts";
 import type { ShellResult } from "./shell.ts";
 import { defineTool, type ToolAnswer } from "./tool.ts";
@@ -33,10 +34,11 @@ export const bashTool = defineTool({
     const timeoutMs = timeout_seconds === undefined ? undefined : Math.ceil(timeout_seconds * 1000);
     const limits = { environment, signal, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
     const whole = await shell.exec(command, limits);
+    const missing = missingOutput(whole);
     const result = {
       ...whole,
-      ...(whole.stdoutDroppedBytes > 0 ? { stdout: redactEnd(whole.stdout) } : {}),
-      ...(whole.stderrDroppedBytes > 0 ? { stderr: redactEnd(whole.stderr) } : {}),
+      ...(missing.stdout > 0 ? { stdout: redactEnd(whole.stdout) } : {}),
+      ...(missing.stderr > 0 ? { stderr: redactEnd(whole.stderr) } : {}),
     };
     const { status, exitCode, stdout, stderr, durationMs } = result;
     const code = status === "completed" ? (exitCode === 0 ? undefined : "command_failed") : `command_${status}`;
@@ -48,11 +50,14 @@ export const bashTool = defineTool({
   },
 });
 
-function* outputOf({ stdout, stderr, stdoutDroppedBytes, stderrDroppedBytes }: ShellResult): Generator<string> {
-  if (stdoutDroppedBytes > 0) yield `[the first ${stdoutDroppedBytes} bytes of output were dropped]`;
+function* outputOf(result: ShellResult): Generator<string> {
+  const { stdout, stderr } = result;
+  const missing = missingOutput(result);
+  const instead = "to see them, run it again with its output redirected to a file";
+  if (missing.stdout > 0) yield `[the first ${missing.stdout} bytes of output were dropped; ${instead}]`;
   if (stdout !== "") yield trimEnd(stdout);
   if (stderr !== "") yield "[stderr]";
-  if (stderrDroppedBytes > 0) yield `[its first ${stderrDroppedBytes} bytes were dropped]`;
+  if (missing.stderr > 0) yield `[its first ${missing.stderr} bytes were dropped; ${instead}]`;
   if (stderr !== "") yield trimEnd(stderr);
   if (stdout === "" && stderr === "") yield "(no output)";
 }

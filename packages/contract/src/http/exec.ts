@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { ENV_NAME_PATTERN, EXEC_SIGNALS } from "../sandbox.ts";
+import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
 import { execResultSchema } from "../schemas.ts";
 
 /** The longest a timer can wait (24.8 days). */
@@ -25,6 +26,12 @@ export const execRequestSchema = z
     timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional().describe("0: no limit."),
     stdin: z.string().optional().describe("UTF-8. Closed after it."),
     stdinBase64: z.base64().optional().describe("The same for any bytes."),
+    outputMaxBytes: z
+      .int()
+      .min(1)
+      .max(SANDBOX_LIMITS.execOutputMaxBytes)
+      .optional()
+      .describe("How much of the end of each stream the answer holds, up to what the gateway allows (default 1 MiB)."),
     execId: execIdSchema.optional(),
     background: z.boolean().optional().describe("Answer 202 at once; follow, feed and end it by its id."),
     keepStdinOpen: z
@@ -175,6 +182,7 @@ export const sessionExecRequestSchema = z
     stdin: z.string().optional(),
     stdinBase64: z.base64().optional(),
     timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional(),
+    outputMaxBytes: z.int().min(1).max(SANDBOX_LIMITS.execOutputMaxBytes).optional(),
   })
   .meta({ id: "SessionExecRequest" });
 

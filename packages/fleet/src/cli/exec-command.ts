@@ -4,7 +4,7 @@
  */
 
 import { constants } from "node:os";
-import type { ExecResult, FollowEnd, Sandbox } from "@sandlot/contract";
+import { type ExecResult, type FollowEnd, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import { showDuration } from "../config/units.ts";
 import { Interruption } from "./interruption.ts";
 import { withProgress } from "./progress.ts";
@@ -68,10 +68,11 @@ async function runToResult(
   signal: AbortSignal,
 ): Promise<number> {
   const stdin = terminal.stdin.isTTY ? undefined : await readAll(terminal.stdin);
-  const given = { ...execOptions(options), ...(stdin !== undefined && { stdin }), signal };
+  const outputMaxBytes = SANDBOX_LIMITS.execOutputMaxBytes;
+  const given = { ...execOptions(options), ...(stdin !== undefined && { stdin }), outputMaxBytes, signal };
   const result = await sandbox.exec(commandOf(words), given);
   printJson(terminal, result);
-  const isWhole = result.stdoutDroppedBytes + result.stderrDroppedBytes === 0;
+  const isWhole = result.stdoutDroppedBytes + result.stderrDroppedBytes === 0 && result.omitted === undefined;
   return isWhole ? exitCodeOf(result) : exitCodeOf(result) || EXIT_CODES.sandlotFailed;
 }
 

@@ -12,7 +12,6 @@ import {
   type DaemonActivity,
   type ExecOptions,
   type ExecResult,
-  execResultSchema,
   type Generation,
   type ListeningPort,
   type ProcessInfo,
@@ -25,7 +24,7 @@ import {
   type SpawnOptions,
   type WaitOptions,
 } from "@sandlot/contract";
-import type { z } from "zod";
+import { z } from "zod";
 import type { Calls } from "./calls.ts";
 import { DaemonExecs } from "./daemon-execs.ts";
 import { DaemonFiles } from "./daemon-files.ts";
@@ -34,6 +33,8 @@ import { DaemonTerminals } from "./daemon-terminals.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
+import { outputLimit, parseResult, resultMaxBytes } from "./results.ts";
+import type { Call, Wire } from "./wire.ts";
 
 export class DaemonSandbox implements Sandbox {
   readonly id: SandboxId;
@@ -59,10 +60,15 @@ export class DaemonSandbox implements Sandbox {
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     const startedAt = this.#calls.world.monotonicMs();
+    const outputMaxBytes = outputLimit(options);
     try {
       // The daemon keeps the time. One that has not answered long after is not going to: something inside has stopped it.
       const waitsMs = options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
-      return await this.#call("/sandlot/exec", execResultSchema, command, execId, options, waitsMs);
+      const limits = { maxBytes: resultMaxBytes(outputMaxBytes), waitsMs };
+      const asked = { ...options, outputMaxBytes };
+      return await this.#call("/sandlot/exec", command, execId, asked, async (wire, call) =>
+        parseResult(await wire.bytes({ ...call, ...limits }), z.object({})),
+      );
     } catch (error) {
       options.signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
@@ -74,7 +80,9 @@ export class DaemonSandbox implements Sandbox {
   async spawn(command: string | readonly string[], options: SpawnOptions = {}): Promise<SpawnedExec> {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     try {
-      return await this.#call("/sandlot/spawn", replies.spawnedExecSchema, command, execId, options);
+      return await this.#call("/sandlot/spawn", command, execId, options, (wire, asked) =>
+        wire.ask(replies.spawnedExecSchema, asked),
+      );
     } catch (error) {
       options.signal?.throwIfAborted();
       throw (await this.#calls.explain(error)).error;
@@ -95,23 +103,20 @@ export class DaemonSandbox implements Sandbox {
 
   async #call<T>(
     path: "/sandlot/exec" | "/sandlot/spawn",
-    schema: z.ZodType<T>,
     command: string | readonly string[],
     execId: string,
-    options: SpawnOptions,
-    waitsMs = 0,
+    options: SpawnOptions & Pick<ExecOptions, "outputMaxBytes">,
+    ask: (wire: Wire, call: Call) => Promise<T>,
   ): Promise<T> {
-    const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen, output } = options;
+    const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen, output, outputMaxBytes } = options;
     signal?.throwIfAborted();
     const call = { execId, repeatable: options.execId !== undefined, command, cwd, env, timeoutMs, keepStdinOpen };
-    const held = output === "hold" && { output };
-    const body = encodeCall({ ...call, ...held, hasStdin: stdin !== undefined }, stdin);
+    const printing = { outputMaxBytes, ...(output === "hold" && { output }) };
+    const body = encodeCall({ ...call, ...printing, hasStdin: stdin !== undefined }, stdin);
     const onAbort = () => void this.execs.kill(execId).catch(() => {});
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      return await this.#calls.raw((wire) =>
-        wire.ask(schema, { method: "POST", path, body, waitsMs, ...(signal && { signal }) }),
-      );
+      return await this.#calls.raw((wire) => ask(wire, { method: "POST", path, body, ...(signal && { signal }) }));
     } finally {
       signal?.removeEventListener("abort", onAbort);
     }

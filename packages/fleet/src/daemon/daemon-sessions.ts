@@ -14,6 +14,10 @@ import type { Calls } from "./calls.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
+import { outputLimit, parseResult, resultMaxBytes } from "./results.ts";
+
+/** A session keeps no output. */
+const OMITTED_REMEDY = "Run it again with its output redirected to a file, or with a larger outputMaxBytes.";
 
 /** A command waits for those before it in its session. Longer than this nobody does. */
 const TURN_MS = 3_600_000;
@@ -35,10 +39,19 @@ export class DaemonSessions implements SandboxSessions {
     const { stdin, timeoutMs, signal } = options;
     const startedAt = this.#calls.world.monotonicMs();
     const waitsMs = timeoutMs === 0 ? 0 : (timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs) + TURN_MS;
-    const body = encodeCall({ sessionId, command, timeoutMs, hasStdin: stdin !== undefined }, stdin);
-    const call = { method: "POST", path: "/sandlot/sessions/exec", body, waitsMs, ...(signal && { signal }) } as const;
+    const outputMaxBytes = outputLimit(options);
+    const limits = { maxBytes: resultMaxBytes(outputMaxBytes), waitsMs };
+    const body = encodeCall({ sessionId, command, timeoutMs, outputMaxBytes, hasStdin: stdin !== undefined }, stdin);
+    const call = {
+      method: "POST",
+      path: "/sandlot/sessions/exec",
+      body,
+      ...limits,
+      ...(signal && { signal }),
+    } as const;
     try {
-      return await this.#calls.raw((wire) => wire.ask(replies.sessionExecResultSchema, call));
+      const answer = await this.#calls.raw((wire) => wire.bytes(call));
+      return await parseResult(answer, replies.sessionStateSchema, OMITTED_REMEDY);
     } catch (error) {
       signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);

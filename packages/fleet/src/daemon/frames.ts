@@ -28,6 +28,8 @@ export async function* readFrames(
       frames.add(chunk);
       for (let frame = frames.next(); frame !== null; frame = frames.next()) {
         const event = eventOf(frame, offsets);
+        // From here on its reader is slow, not the daemon.
+        guard.stop();
         yield event;
         if (event.type === "end") return;
         await guard.passed();

@@ -74,7 +74,8 @@ export const sessionInfoSchema = z.object({
 
 export const sessionsSchema = z.array(sessionInfoSchema);
 
-export const sessionExecResultSchema = execResultSchema.extend({ cwd: z.string(), shellEnded: z.boolean() });
+/** What the result of a session's command says beside the rest. */
+export const sessionStateSchema = z.object({ cwd: z.string(), shellEnded: z.boolean() });
 
 export const terminalInfoSchema = z.object({
   terminalId: z.string(),

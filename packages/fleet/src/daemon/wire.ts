@@ -32,6 +32,8 @@ export interface Call {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: Uint8Array;
   readonly signal?: AbortSignal;
+  /** Where the caller asked for less than `DAEMON_LIMITS` allows. */
+  readonly maxBytes?: number;
   /** How long the daemon was asked to wait before it answers, where `DAEMON_LIMITS` leaves that to the caller. */
   readonly waitsMs?: number;
   /** Of `engage`. Asked twice it means the same: so it is, once, when a kept connection turns out to have ended. */
@@ -162,7 +164,8 @@ export class Wire {
 
   #question(call: Call): Question {
     const { method, path, query, body, signal } = call;
-    const { maxBytes: answerMaxBytes, firstByteMs, bodyMs } = limitOf(call);
+    const { maxBytes, firstByteMs, bodyMs } = limitOf(call);
+    const answerMaxBytes = Math.min(maxBytes, call.maxBytes ?? maxBytes);
     const { refusalMaxBytes } = STREAM_LIMITS;
     signal?.throwIfAborted();
     const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;

@@ -7,7 +7,7 @@
  * - Previews have a listener, and so an origin, of their own.
  */
 
-import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SandlotError } from "@sandlot/contract";
+import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { durationOverZero, size } from "../config/amounts.ts";
 import { problemsOf, refuse } from "../config/problems.ts";
@@ -89,6 +89,9 @@ export const gatewayConfigSchema = z
       .describe("Where what agents serve can be looked at."),
     uploads: uploadsSchema,
     rate: rateSchema,
+    execResultMaxBytes: bytes
+      .default(SANDBOX_LIMITS.execResultMaxBytes)
+      .describe("Of each stream, how much of its end the answer to a command may hold. The rest is at `…/output`."),
     jsonMaxBytes: bytes.default(4 * MEBIBYTE).describe("Body of a request that is JSON."),
     fileMaxBytes: bytes.default(1024 * MEBIBYTE).describe("Body of a request that is a file."),
     headerMaxBytes: bytes.default(16 * 1024).describe("Headers of a request."),

@@ -22,6 +22,7 @@ import type {
   SpawnOptions,
   Terminal,
 } from "@sandlot/contract";
+import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { tracedExec } from "../observe/traced-exec.ts";
 import { isTracing } from "../observe/tracing.ts";
 
@@ -51,7 +52,9 @@ export abstract class CheckedSandbox implements Sandbox {
   protected abstract readonly passage: Passage;
 
   exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    const run = () => this.passage.use((sandbox) => sandbox.exec(command, options));
+    const run = isLive(options)
+      ? () => liveExec(this, command, options)
+      : () => this.passage.use((sandbox) => sandbox.exec(command, options));
     return isTracing() ? tracedExec(this, run) : run();
   }
 

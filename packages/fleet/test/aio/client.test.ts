@@ -57,7 +57,8 @@ describe("results", () => {
   it("are whole although one answer holds only a part of them", async () => {
     const { url, directory: cwd } = await startStandIn();
     const { sandbox } = attach(url);
-    const { stdout, stdoutDroppedBytes } = await sandbox.exec("head -c 3000000 /dev/zero | tr '\\0' a", { cwd });
+    const options = { cwd, outputMaxBytes: 4_000_000 };
+    const { stdout, stdoutDroppedBytes } = await sandbox.exec("head -c 3000000 /dev/zero | tr '\\0' a", options);
     expect([stdout.length, stdoutDroppedBytes]).toEqual([3_000_000, 0]);
   });
 

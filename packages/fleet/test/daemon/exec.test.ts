@@ -209,7 +209,9 @@ describe("output", () => {
   test("larger than the ring is cut at the front and counted, and takes no memory", async () => {
     const { sandbox, daemon } = await attached();
     const total = 300 * 1024 * 1024;
-    const result = await sandbox.exec(`head -c ${total} /dev/zero | tr '\\0' 'x'; echo END`);
+    const result = await sandbox.exec(`head -c ${total} /dev/zero | tr '\\0' 'x'; echo END`, {
+      outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
+    });
     expect(result.stdout.endsWith("xEND\n")).toBe(true);
     expect(result.stdout.length).toBe(SANDBOX_LIMITS.execOutputMaxBytes);
     expect(result.stdoutDroppedBytes).toBe(total + 4 - SANDBOX_LIMITS.execOutputMaxBytes);
@@ -219,7 +221,9 @@ describe("output", () => {
 
   test("that begins in the middle of a character begins with the next one", async () => {
     const { sandbox } = await attached();
-    const result = await sandbox.exec(`yes ä | head -c 18000000 | tr -d '\\n'; printf x`);
+    const result = await sandbox.exec(`yes ä | head -c 18000000 | tr -d '\\n'; printf x`, {
+      outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
+    });
     expect(result.stdout).not.toContain("\ufffd");
     const bytes = Buffer.byteLength(result.stdout);
     expect(bytes + result.stdoutDroppedBytes).toBe(Buffer.byteLength("ä") * 6_000_000 + 1);

@@ -1,10 +1,13 @@
 /** Commands that wait for their followers (`output: "hold"`), at a real daemon. */
 
 import { createHash } from "node:crypto";
+import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type FollowEvent, SANDBOX_LIMITS } from "@sandlot/contract";
+import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, SANDBOX_LIMITS } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
+import { readFrames } from "../../src/daemon/frames.ts";
 import type { DaemonSandbox } from "../../src/daemon/index.ts";
+import { UnitGuard } from "../../src/untrusted/units.ts";
 import { attached } from "./attached.ts";
 import { eventually, isAlive } from "./expectations.ts";
 
@@ -121,6 +124,29 @@ test("a command that is not held never waits", async () => {
   const { execId } = await sandbox.spawn(printing(TOTAL));
   await eventually(async () => (await infoOf(sandbox, execId)).status === "completed");
   expect((await read(sandbox, execId)).gaps).toHaveLength(1);
+});
+
+test("a reader that pauses in the middle of a frame is not taken for a daemon that does", async () => {
+  const frame = Buffer.alloc(FRAME_HEADER_BYTES + 4);
+  frame.writeUInt8(FRAME.stdout, 0);
+  frame.writeUInt32BE(4, 9);
+  const source = new PassThrough();
+  let armed = 0;
+  const guard = new UnitGuard(source, () => {
+    armed += 1;
+    const cancel = () => {
+      armed -= 1;
+    };
+    return { cancel };
+  });
+  const events = readFrames(source, { stdout: 0, stderr: 0 }, guard);
+  const first = events.next();
+  source.write(frame.subarray(0, 15));
+  await eventually(() => armed === 1);
+  source.write(frame.subarray(15));
+  expect((await first).value).toMatchObject({ type: "output", offset: 0 });
+  expect(armed).toBe(0);
+  await events.return(undefined);
 });
 
 class Reader {

@@ -140,10 +140,14 @@ describe("a session", () => {
 
   test("cuts long output at the front, and takes no memory for it", async () => {
     const { run } = await session();
-    const result = await run("head -c 30000000 /dev/zero | tr '\\0' x; echo END");
+    const result = await run("head -c 30000000 /dev/zero | tr '\\0' x; echo END", {
+      outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
+    });
     expect(result.stdout.endsWith("xEND\n")).toBe(true);
     expect(result.stdout.length).toBe(SANDBOX_LIMITS.execOutputMaxBytes);
     expect(result.stdoutDroppedBytes).toBe(30_000_004 - SANDBOX_LIMITS.execOutputMaxBytes);
+    const short = await run("printf abc; printf defg >&2", { outputMaxBytes: 2 });
+    expect(short).toMatchObject({ stdout: "bc", stderr: "fg", omitted: { stdoutBytes: 1, stderrBytes: 2 } });
   });
 });
 

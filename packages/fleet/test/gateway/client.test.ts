@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { type ClientLease, SandlotClient } from "@sandlot/client";
-import type { Sandbox } from "@sandlot/contract";
+import { SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { execCases } from "../../src/testing/backend-suite/exec.ts";
 import { execEndingCases } from "../../src/testing/backend-suite/exec-ending.ts";
@@ -25,7 +25,10 @@ const leases: ClientLease[] = [];
 beforeAll(async () => {
   stage = await openStage({
     enrich: richBackend,
-    settings: { rate: { perKeyPerSecond: 100_000, perUserPerSecond: 100_000, burst: 100_000 } },
+    settings: {
+      rate: { perKeyPerSecond: 100_000, perUserPerSecond: 100_000, burst: 100_000 },
+      execResultMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
+    },
     fleet: { limits: { max: 500 } },
   });
   const { key } = await stage.user("suite");

@@ -164,7 +164,8 @@ export class ShellSession {
         running.status =
           result.status === "timed_out" ? "hard_timeout" : result.status === "killed" ? "terminated" : "completed";
         // What the shell itself says, of a command that it could not read, is not in the file.
-        if (result.stderr !== "" && this.#size() === 0) this.#say(result.stderr);
+        const { bytes } = result.stderr;
+        if (bytes.length > 0 && this.#size() === 0) this.#say(bytes.toString("utf8"));
       }),
     };
     running.done.catch(() => {

@@ -3,7 +3,7 @@
  */
 
 import { accessSync, constants, statSync } from "node:fs";
-import { ENV_NAME_PATTERN, type ExecCall, SandlotError } from "@sandlot/contract";
+import { ENV_NAME_PATTERN, type ExecCall, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { fileError } from "../files/file-error.ts";
 import { checkPath } from "../files/paths.ts";
 
@@ -20,7 +20,7 @@ const SHELLS = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 export function checkExecCall(value: unknown): ExecCall {
   if (typeof value !== "object" || value === null) throw invalid("body", "it is not an exec call");
   const { repeatable, command, cwd, env = {}, hasStdin } = value as Record<string, unknown>;
-  const { execId, timeoutMs, keepStdinOpen, output } = value as Record<string, unknown>;
+  const { execId, timeoutMs, keepStdinOpen, output, outputMaxBytes } = value as Record<string, unknown>;
   if (cwd !== undefined && typeof cwd !== "string") throw invalid("cwd", "it is not a path");
   return {
     execId: checkId(execId, "execId"),
@@ -30,6 +30,7 @@ export function checkExecCall(value: unknown): ExecCall {
     hasStdin: hasStdin === true,
     ...(keepStdinOpen === true && { keepStdinOpen }),
     ...(output === "hold" && { output }),
+    ...(outputMaxBytes !== undefined && { outputMaxBytes: checkOutputMax(outputMaxBytes) }),
     ...(cwd !== undefined && { cwd: checkPath(cwd) }),
     ...(timeoutMs !== undefined && { timeoutMs: checkTimeout(timeoutMs) }),
   };
@@ -44,6 +45,12 @@ export function checkId(id: unknown, field: string): string {
 export function checkTimeout(timeoutMs: unknown): number {
   if (typeof timeoutMs === "number" && Number.isFinite(timeoutMs) && timeoutMs >= 0) return timeoutMs;
   throw invalid("timeoutMs", "it is not a duration");
+}
+
+export function checkOutputMax(bytes: unknown): number {
+  const max = SANDBOX_LIMITS.execOutputMaxBytes;
+  if (typeof bytes === "number" && Number.isInteger(bytes) && bytes >= 1 && bytes <= max) return bytes;
+  throw invalid("outputMaxBytes", `it is not a number of bytes from 1 to ${max}`);
 }
 
 /** The kernel reports a missing directory as a missing program, so it is looked at first. */

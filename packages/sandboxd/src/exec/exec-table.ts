@@ -119,6 +119,12 @@ export class ExecTable {
     return exec;
   }
 
+  /** Somebody may come again for it after all. */
+  remember(exec: Exec): void {
+    this.#remembered.set(exec.id, exec);
+    this.#forget();
+  }
+
   /** What runs, then what is remembered, the oldest first. */
   list(): ExecInfo[] {
     const all = new Set([...this.#remembered.values(), ...this.#open.values()]);

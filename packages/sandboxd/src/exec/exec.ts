@@ -120,6 +120,11 @@ export class Exec {
     return this.#outcome;
   }
 
+  /** How it ended, once it has. */
+  get settled(): Pick<ExecResult, "status" | "exitCode" | "signal" | "durationMs"> {
+    return this.#outcome ?? LOST;
+  }
+
   info(): ExecInfo {
     return {
       execId: this.id,
@@ -147,7 +152,7 @@ export class Exec {
 
   /** Once it has ended. Output is what is held at this moment. */
   result(): ExecResult {
-    const { status, exitCode, signal, durationMs } = this.#outcome ?? LOST;
+    const { status, exitCode, signal, durationMs } = this.settled;
     const stdout = this.stdout.text();
     const stderr = this.stderr.text();
     return {

@@ -14,6 +14,15 @@ export interface HeldBytes {
   readonly bytes: Buffer;
 }
 
+/** The end of a stream, for a result. */
+export interface OutputTail {
+  readonly bytes: Buffer;
+  /** No longer held. */
+  readonly droppedBytes: number;
+  /** Held, and before `bytes`. */
+  readonly omittedBytes: number;
+}
+
 interface Block {
   readonly data: Buffer;
   start: number;
@@ -118,13 +127,21 @@ export class OutputRing {
 
   /** The held bytes as text. A character that lost its first bytes is dropped whole. */
   text(): { readonly text: string; readonly droppedBytes: number } {
-    const [only] = this.#blocks;
-    const bytes =
-      this.#blocks.length === 1 && only !== undefined
-        ? only.data.subarray(only.start, only.end)
-        : Buffer.concat(this.#blocks.map(({ data, start, end }) => data.subarray(start, end)));
-    const torn = this.#startOffset === 0 ? 0 : continuationBytes(bytes);
-    return { text: bytes.toString("utf8", torn), droppedBytes: this.#startOffset + torn };
+    const { bytes, droppedBytes } = this.tail(this.heldBytes);
+    return { text: bytes.toString("utf8"), droppedBytes };
+  }
+
+  /** The last `maxBytes` of what is held, from a whole character on, and how much lies before them. */
+  tail(maxBytes: number): OutputTail {
+    const omitted = Math.max(0, this.heldBytes - maxBytes);
+    const { bytes } = this.read(this.#startOffset + omitted, maxBytes);
+    const torn = this.#startOffset + omitted === 0 ? 0 : continuationBytes(bytes);
+    const lost = omitted === 0 ? { dropped: torn, omitted: 0 } : { dropped: 0, omitted: torn };
+    return {
+      bytes: bytes.subarray(torn),
+      droppedBytes: this.#startOffset + lost.dropped,
+      omittedBytes: omitted + lost.omitted,
+    };
   }
 
   /** Returns how to stop listening. */

@@ -5,7 +5,7 @@
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import type { Fifo } from "../exec/fifo-pool.ts";
-import { OutputRing } from "../exec/output-ring.ts";
+import { OutputRing, type OutputTail } from "../exec/output-ring.ts";
 import { type OutputStream, outputStream } from "../exec/streams.ts";
 
 export class CommandOutput {
@@ -26,11 +26,8 @@ export class CommandOutput {
     for (const stream of this.#streams) await stream.drain();
   }
 
-  texts() {
-    const stdout = this.#stdout.text();
-    const stderr = this.#stderr.text();
-    const dropped = { stdoutDroppedBytes: stdout.droppedBytes, stderrDroppedBytes: stderr.droppedBytes };
-    return { stdout: stdout.text, stderr: stderr.text, ...dropped };
+  tails(maxBytes: number): { readonly stdout: OutputTail; readonly stderr: OutputTail } {
+    return { stdout: this.#stdout.tail(maxBytes), stderr: this.#stderr.tail(maxBytes) };
   }
 
   /** The result is made. What the background still prints is read and thrown away. */

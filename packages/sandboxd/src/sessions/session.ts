@@ -12,12 +12,19 @@
  */
 
 import { rmSync, writeFileSync } from "node:fs";
-import { type ExecStatus, SandlotError, type SessionExecResult, type SessionInfo } from "@sandlot/contract";
+import {
+  type ExecStatus,
+  SANDBOX_LIMITS,
+  SandlotError,
+  type SessionExecResult,
+  type SessionInfo,
+} from "@sandlot/contract";
 import { bootTicks, monotonicMs, timer, wallMs } from "../clock.ts";
 import { checkDirectory } from "../exec/command.ts";
 import { endTree } from "../exec/end-tree.ts";
 import type { ExecTable, Resident } from "../exec/exec-table.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
+import type { OutputTail } from "../exec/output-ring.ts";
 import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
 import { randomDigits } from "../random.ts";
 import { CommandOutput } from "./command-output.ts";
@@ -28,9 +35,17 @@ export interface SessionCommand {
   readonly command: string;
   readonly stdin: Uint8Array | null;
   readonly timeoutMs: number;
+  /** Of each stream, how much of its end the result holds. Default all that is held. */
+  readonly outputMaxBytes?: number;
   /** Its caller has gone; `onAbandoned` is called when that happens while it runs. */
   isAbandoned(): boolean;
   onAbandoned(listener: () => void): void;
+}
+
+/** With the output as bytes: who wants text makes it. */
+export interface SessionResult extends Omit<SessionExecResult, "stdout" | "stderr" | `std${string}DroppedBytes`> {
+  readonly stdout: OutputTail;
+  readonly stderr: OutputTail;
 }
 
 type Outcome = { readonly status: ExecStatus } & ShellEnd & { readonly shellEnded: boolean };
@@ -83,7 +98,7 @@ export class Session implements Resident {
   }
 
   /** Runs a command when those before it are done. */
-  async exec(command: SessionCommand): Promise<SessionExecResult> {
+  async exec(command: SessionCommand): Promise<SessionResult> {
     if (this.#waiting >= WAITING_MAX)
       throw new SandlotError("session_busy", { sessionId: this.id, retryAfterMs: RETRY_AFTER_MS });
     this.#waiting++;
@@ -106,7 +121,7 @@ export class Session implements Resident {
     await this.#turn;
   }
 
-  async #run(command: SessionCommand): Promise<SessionExecResult> {
+  async #run(command: SessionCommand): Promise<SessionResult> {
     this.#running = true;
     try {
       return await this.#runWith(command, new CommandOutput(await this.#pipe("take"), await this.#pipe("take")));
@@ -115,7 +130,7 @@ export class Session implements Resident {
     }
   }
 
-  async #runWith(command: SessionCommand, output: CommandOutput): Promise<SessionExecResult> {
+  async #runWith(command: SessionCommand, output: CommandOutput): Promise<SessionResult> {
     const startTicks = bootTicks();
     const startedAt = monotonicMs();
     const stdinPath = this.#stdinPath(command.stdin);
@@ -123,7 +138,8 @@ export class Session implements Resident {
       const shell = await this.#liveShell();
       const outcome = await this.#evaluate(shell, command, output, stdinPath ?? "/dev/null", startTicks);
       await output.drain();
-      return this.#result(outcome, output, monotonicMs() - startedAt);
+      const tails = output.tails(command.outputMaxBytes ?? SANDBOX_LIMITS.execOutputMaxBytes);
+      return this.#result(outcome, tails, monotonicMs() - startedAt);
     } finally {
       output.retire();
       if (stdinPath !== null) rmSync(stdinPath, { force: true });
@@ -167,11 +183,11 @@ export class Session implements Resident {
     return { status: first, exitCode: null, signal: signal ?? "SIGTERM", shellEnded: true };
   }
 
-  #result(outcome: Outcome, output: CommandOutput, durationMs: number): SessionExecResult {
+  #result(outcome: Outcome, output: ReturnType<CommandOutput["tails"]>, durationMs: number): SessionResult {
     const { status, exitCode, signal, shellEnded } = outcome;
     this.#lastStatus = exitCode ?? 0;
     const execId = `${this.id}:${this.#serial}`;
-    return { execId, status, exitCode, signal, ...output.texts(), durationMs, cwd: this.#cwd, shellEnded };
+    return { execId, status, exitCode, signal, ...output, durationMs, cwd: this.#cwd, shellEnded };
   }
 
   async #liveShell(): Promise<ShellProcess> {

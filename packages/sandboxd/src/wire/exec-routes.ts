@@ -21,16 +21,22 @@ import {
   sendJson,
   text,
 } from "./body.ts";
+import { sendResult } from "./result.ts";
 import type { Routes } from "./routes.ts";
 
 export function execRoutes(execs: ExecTable): Routes {
   return {
     "POST /sandlot/exec": async (request, response) => {
-      const { exec, repeatable } = await start(execs, request, false);
+      const { exec, repeatable, outputMaxBytes } = await start(execs, request, false);
       // Whoever cannot come again for the result has no use for the command either.
       if (!repeatable) endWithCaller(exec, response);
       await exec.ended;
-      if (!response.destroyed) sendJson(response, exec.result());
+      if (response.destroyed) return;
+      if (outputMaxBytes === undefined) return sendJson(response, exec.result());
+      const [stdout, stderr] = [exec.stdout.tail(outputMaxBytes), exec.stderr.tail(outputMaxBytes)];
+      // Its caller may come for the rest.
+      if (stdout.omittedBytes + stderr.omittedBytes > 0) execs.remember(exec);
+      sendResult(response, { execId: exec.id, ...exec.settled }, stdout, stderr);
     },
 
     "POST /sandlot/spawn": async (request, response) => {
@@ -89,11 +95,11 @@ async function start(
   execs: ExecTable,
   request: IncomingMessage,
   remember: boolean,
-): Promise<{ exec: Exec; repeatable: boolean }> {
+): Promise<{ exec: Exec; repeatable: boolean; outputMaxBytes: number | undefined }> {
   const { line, bytes } = await readLineAndBytes(request);
   const call = checkExecCall(line);
   const exec = await execs.start(call, call.hasStdin ? bytes : null, { remember: remember || call.repeatable });
-  return { exec, repeatable: call.repeatable };
+  return { exec, repeatable: call.repeatable, outputMaxBytes: call.outputMaxBytes };
 }
 
 function endWithCaller(exec: Exec, response: ServerResponse): void {

@@ -3,10 +3,11 @@
  */
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
-import { checkEnvironment, checkId, checkTimeout } from "../exec/command.ts";
+import { checkEnvironment, checkId, checkOutputMax, checkTimeout } from "../exec/command.ts";
 import { checkPath } from "../files/paths.ts";
 import type { SessionTable } from "../sessions/session-table.ts";
 import { invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
+import { sendResult } from "./result.ts";
 import type { Routes } from "./routes.ts";
 
 export function sessionRoutes(sessions: SessionTable): Routes {
@@ -31,10 +32,16 @@ export function sessionRoutes(sessions: SessionTable): Routes {
         command,
         stdin: line.hasStdin === true ? bytes : null,
         timeoutMs: line.timeoutMs === undefined ? SANDBOX_LIMITS.execTimeoutMs : checkTimeout(line.timeoutMs),
+        ...(line.outputMaxBytes !== undefined && { outputMaxBytes: checkOutputMax(line.outputMaxBytes) }),
         isAbandoned: () => response.destroyed,
         onAbandoned: (listener) => response.on("close", listener),
       });
-      if (!response.destroyed) sendJson(response, result);
+      if (response.destroyed) return;
+      const { stdout, stderr, ...outcome } = result;
+      if (line.outputMaxBytes !== undefined) return sendResult(response, outcome, stdout, stderr);
+      const dropped = { stdoutDroppedBytes: stdout.droppedBytes, stderrDroppedBytes: stderr.droppedBytes };
+      const texts = { stdout: stdout.bytes.toString("utf8"), stderr: stderr.bytes.toString("utf8") };
+      sendJson(response, { ...outcome, ...texts, ...dropped });
     },
 
     "POST /sandlot/sessions/close": async (request, response) => {

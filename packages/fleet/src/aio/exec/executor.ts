@@ -27,6 +27,9 @@ import type { BashSessions } from "./sessions.ts";
 
 type Command = string | readonly string[];
 
+/** A command that was waited for is not remembered by AIO's server. */
+const OMITTED_REMEDY = "Run it again with its output redirected to a file, or with a larger outputMaxBytes.";
+
 export interface ExecutorParts {
   readonly calls: AioCalls;
   readonly sessions: BashSessions;
@@ -78,7 +81,9 @@ export class Executor {
       const start = { sessionId, text: script.text, env: { ...this.#environment, ...env }, timeoutMs };
       const { outcome, stdout, stderr } = await runCommand(this.#calls, start, { signal });
       this.#sessions.giveBack(sessionId);
-      const [out, err] = [stdout.text(), stderr.text()];
+      const { outputMaxBytes = SANDBOX_LIMITS.execResultMaxBytes } = options;
+      const [out, err] = [stdout.tail(outputMaxBytes), stderr.tail(outputMaxBytes)];
+      const omitted = { stdoutBytes: out.omittedBytes, stderrBytes: err.omittedBytes, remedy: OMITTED_REMEDY };
       script.check(err.text);
       return {
         execId,
@@ -86,6 +91,7 @@ export class Executor {
         ...{ stdout: out.text, stderr: err.text },
         ...{ stdoutDroppedBytes: out.droppedBytes, stderrDroppedBytes: err.droppedBytes },
         durationMs: this.#calls.world.monotonicMs() - startedAt,
+        ...(out.omittedBytes + err.omittedBytes > 0 ? { omitted } : {}),
       };
     } finally {
       signal?.removeEventListener("abort", onAbort);

@@ -25,9 +25,14 @@ export class Output {
     while (this.#heldBytes > MAX_BYTES) this.#shorten(this.#heldBytes - MAX_BYTES);
   }
 
-  text(): { readonly text: string; readonly droppedBytes: number } {
+  /** The last `maxBytes` of it as text, and what is missing before them. */
+  tail(maxBytes: number): { readonly text: string; readonly droppedBytes: number; readonly omittedBytes: number } {
     const whole = Buffer.concat(this.#parts, this.#heldBytes);
-    return { text: whole.toString("utf8"), droppedBytes: Math.max(0, this.#endOffset - this.#heldBytes) };
+    let omittedBytes = Math.max(0, whole.length - maxBytes);
+    // Not from the middle of a character.
+    while (omittedBytes > 0 && ((whole[omittedBytes] ?? 0) & 0xc0) === 0x80) omittedBytes++;
+    const droppedBytes = Math.max(0, this.#endOffset - this.#heldBytes);
+    return { text: whole.toString("utf8", omittedBytes), droppedBytes, omittedBytes };
   }
 
   #shorten(byBytes: number): void {

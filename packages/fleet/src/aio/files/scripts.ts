@@ -52,8 +52,8 @@ export class Scripts {
     const start = { sessionId, text: `exec </dev/null; cd /\n${text}`, env, timeoutMs: SCRIPT_MS };
     const { outcome, stdout, stderr } = await runCommand(this.#calls, start);
     this.#sessions.giveBack(sessionId);
-    if (outcome.exitCode === 0) return stdout.text().text;
-    throw failure(stderr.text().text, path);
+    if (outcome.exitCode === 0) return stdout.tail(Number.POSITIVE_INFINITY).text;
+    throw failure(stderr.tail(Number.POSITIVE_INFINITY).text, path);
   }
 }
 

@@ -158,7 +158,7 @@ function matcherOf(pattern: string): (line: string) => boolean {
 function requestOf(
   { world }: Attached,
   command: string | readonly string[],
-  { execId, cwd, env, stdin, timeoutMs }: ExecOptions,
+  { execId, cwd, env, stdin, timeoutMs, outputMaxBytes }: ExecOptions,
 ): ExecRequest {
   return {
     execId: execId ?? world.randomHex(8),
@@ -168,6 +168,7 @@ function requestOf(
     ...(env === undefined ? {} : { env }),
     ...(stdin === undefined ? {} : { stdin: bytesOf(stdin) }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(outputMaxBytes === undefined ? {} : { outputMaxBytes }),
   };
 }
 

@@ -11,6 +11,7 @@ import {
   type ExecRequestBody,
   execRequestSchema,
   execResultSchema,
+  SANDBOX_LIMITS,
   type Sandbox,
   SandlotError,
   type SpawnOptions,
@@ -18,12 +19,14 @@ import {
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import type { GatewaySettings } from "../settings.ts";
+import { sendLargeJson } from "../streams/large-json.ts";
 import { wantsEventStream } from "../streams/sse.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { sendExecStream } from "./exec-stream.ts";
 
 export function execRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { threads, metrics } = context;
+  const { threads, metrics, settings } = context;
 
   app.post(
     "/v1/threads/:thread/exec",
@@ -59,13 +62,19 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
           throw new SandlotError("invalid_request", { field: "output", problem });
         }
         const followed = body.execId === undefined ? { signal } : {};
-        const result = await sandbox.exec(command, { ...optionsOf(body), ...followed });
+        const outputMaxBytes = resultLimit(body, settings);
+        const result = await sandbox.exec(command, { ...optionsOf(body), ...followed, outputMaxBytes });
         metrics.exec(result.status, result.durationMs);
         if (lease.recovery.kind !== "same") reply.header("x-sandlot-recovery", lease.recovery.kind);
-        return reply.code(200).send(result);
+        return sendLargeJson(reply.code(200), result);
       });
     },
   );
+}
+
+/** Never more than the gateway allows. */
+export function resultLimit(body: { readonly outputMaxBytes?: number | undefined }, settings: GatewaySettings): number {
+  return Math.min(body.outputMaxBytes ?? SANDBOX_LIMITS.execResultMaxBytes, settings.execResultMaxBytes);
 }
 
 async function streamExec(

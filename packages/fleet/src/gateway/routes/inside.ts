@@ -22,7 +22,9 @@ import {
 } from "@sandlot/contract";
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { sendLargeJson } from "../streams/large-json.ts";
 import { THREAD_ERRORS } from "./answers.ts";
+import { resultLimit } from "./exec.ts";
 
 const sessionParamsSchema = z.strictObject({ thread: threadIdSchema, sessionId: sessionIdSchema });
 const terminalParamsSchema = z.strictObject({ thread: threadIdSchema, terminalId: terminalIdSchema });
@@ -182,7 +184,8 @@ export function insideRoutes(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-function sessionRoutes(app: GatewayApp, { threads }: GatewayContext): void {
+function sessionRoutes(app: GatewayApp, context: GatewayContext): void {
+  const { threads } = context;
   app.post(
     "/v1/threads/:thread/sessions",
     {
@@ -240,14 +243,16 @@ function sessionRoutes(app: GatewayApp, { threads }: GatewayContext): void {
       },
     },
     (request, reply) =>
-      threads.with(request, reply, (sandbox, _lease, signal) => {
+      threads.with(request, reply, async (sandbox, _lease, signal) => {
         const { command, stdin, stdinBase64, timeoutMs } = request.body;
         const content = stdinBase64 === undefined ? stdin : Buffer.from(stdinBase64, "base64");
-        return sandbox.sessions.exec(request.params.sessionId, command, {
+        const result = await sandbox.sessions.exec(request.params.sessionId, command, {
           signal,
+          outputMaxBytes: resultLimit(request.body, context.settings),
           ...(content === undefined ? {} : { stdin: content }),
           ...(timeoutMs === undefined ? {} : { timeoutMs }),
         });
+        return sendLargeJson(reply.code(200), result);
       }),
   );
 

@@ -178,14 +178,37 @@ export const execCases: readonly BackendCase[] = [
       const sandbox = await stage.sandbox();
       const max = SANDBOX_LIMITS.execOutputMaxBytes;
       const fill = (count: number) => `head -c ${count} /dev/zero | tr '\\0' a`;
-      const exact = await sandbox.exec(`printf X; ${fill(max - 1)}`);
+      const exact = await sandbox.exec(`printf X; ${fill(max - 1)}`, { outputMaxBytes: max });
       stage.expect([exact.stdout.length, exact.stdoutDroppedBytes, exact.stdout.charAt(0)]).toEqual([max, 0, "X"]);
-      const over = await sandbox.exec(`printf X; ${fill(max)}`);
+      const over = await sandbox.exec(`printf X; ${fill(max)}`, { outputMaxBytes: max });
       stage.expect([over.stdout.length, over.stdoutDroppedBytes, over.stdout.charAt(0)]).toEqual([max, 1, "a"]);
-      const err = await sandbox.exec(`{ printf XY; ${fill(max - 1)}; printf Z; } >&2`);
+      const err = await sandbox.exec(`{ printf XY; ${fill(max - 1)}; printf Z; } >&2`, { outputMaxBytes: max });
       stage
         .expect([err.stderr.length, err.stderrDroppedBytes, err.stderr.slice(-2), err.stdout])
         .toEqual([max, 2, "aZ", ""]);
+    },
+  },
+  {
+    name: "a result holds the end of the output, and tells how much is before it and how to get it",
+    run: async (stage) => {
+      const sandbox = await stage.sandbox();
+      const max = SANDBOX_LIMITS.execResultMaxBytes;
+      const fill = `head -c ${max} /dev/zero | tr '\\0' a`;
+      const result = await sandbox.exec(`printf XY; ${fill}; { printf Z; ${fill}; } >&2`);
+      stage.expect([result.stdout.length, result.stderr.length]).toEqual([max, max]);
+      stage.expect([result.stdoutDroppedBytes, result.stderrDroppedBytes]).toEqual([0, 0]);
+      stage.expect(result.omitted).toMatchObject({ stdoutBytes: 2, stderrBytes: 1 });
+      let first = "";
+      for await (const event of sandbox.execs.follow(result.execId)) {
+        if (event.type !== "output" || event.stream !== "stdout") continue;
+        first = new TextDecoder().decode(event.bytes).slice(0, 3);
+        break;
+      }
+      stage.expect(first).toBe("XYa");
+      const little = await sandbox.exec("printf 'aöö'", { outputMaxBytes: 3 });
+      stage.expect([little.stdout, little.omitted?.stdoutBytes]).toEqual(["ö", 3]);
+      const whole = await sandbox.exec("printf 1234", { outputMaxBytes: 4 });
+      stage.expect([whole.stdout, whole.omitted === undefined]).toEqual(["1234", true]);
     },
   },
   {

@@ -45,6 +45,14 @@ function missing(reason: string, use: (stage: BackendStage) => Promise<unknown>)
 }
 
 const DEVIATIONS: Readonly<Record<string, BackendDeviation>> = {
+  "exec: a result holds the end of the output, and tells how much is before it and how to get it": {
+    reason: "AIO's server does not remember a command that was waited for",
+    instead: async (stage) => {
+      const sandbox = await stage.sandbox();
+      const result = await sandbox.exec("printf 'aöö'", { outputMaxBytes: 3 });
+      stage.expect([result.stdout, result.omitted?.stdoutBytes]).toEqual(["ö", 3]);
+    },
+  },
   "spawning: stdin that is kept open takes input until it is ended": missing(
     "AIO takes input and cannot end it",
     async (stage) => {

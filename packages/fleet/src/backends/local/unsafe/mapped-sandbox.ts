@@ -24,7 +24,7 @@ export function mappedSandbox(inner: Sandbox, map: PathMap): Sandbox {
   const back = backwards(map);
   const command = (given: Command): Command =>
     typeof given === "string" ? map.textToHost(given) : given.map((part) => map.textToHost(part));
-  const options = <Options extends ExecOptions>(given: Options | undefined): Options | undefined =>
+  const options = <Options extends Pick<ExecOptions, "cwd">>(given: Options | undefined): Options | undefined =>
     given?.cwd === undefined ? given : { ...given, cwd: map.toHost(given.cwd) };
   return {
     id: inner.id,

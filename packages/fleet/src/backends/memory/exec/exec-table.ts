@@ -32,6 +32,8 @@ export interface ExecRequest {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: Uint8Array;
   readonly timeoutMs?: number;
+  /** Of each stream, how much of its end the result holds. */
+  readonly outputMaxBytes?: number;
   /** The caller chose the id and may come again with it. */
   readonly repeatable: boolean;
   /** Takes more input later. Only for what is spawned. */
@@ -76,7 +78,11 @@ export class ExecTable {
   }
 
   exec(request: ExecRequest): Promise<ExecResult> {
-    return this.#begin(request, { kept: request.repeatable, timeoutMs: SANDBOX_LIMITS.execTimeoutMs }).result;
+    const exec = this.#begin(request, { kept: request.repeatable, timeoutMs: SANDBOX_LIMITS.execTimeoutMs });
+    // Its caller may come for what the result leaves out.
+    const keep = ({ omitted }: ExecResult) => omitted !== undefined && this.#remembered.set(exec.id, exec);
+    exec.result.then(keep, () => {});
+    return exec.result;
   }
 
   spawn(request: ExecRequest): SpawnedExec {
@@ -149,6 +155,7 @@ export class ExecTable {
     const source = stdin?.source ?? (request.stdin === undefined ? Source.empty() : Source.of(request.stdin));
     const exec = new Exec(machine, {
       ...{ id, command, fingerprint, timeoutMs, stdin, kept: defaults.kept, held: request.held === true },
+      outputMaxBytes: request.outputMaxBytes ?? SANDBOX_LIMITS.execResultMaxBytes,
       run: (process, output) => this.#run(process, command, runOptions(machine, request, source, output)),
     });
     this.#track(exec, defaults.kept);

@@ -10,6 +10,7 @@ import {
   SANDBOX_LIMITS,
   type SandlotError,
 } from "@sandlot/contract";
+import { omittedRemedy } from "@sandlot/contract/live-exec";
 import type { Timer } from "../../../world/world.ts";
 import { Killed, type Machine, type Process } from "./machine.ts";
 import { OutputHold } from "./output-hold.ts";
@@ -31,6 +32,8 @@ export interface ExecParts {
   readonly kept: boolean;
   /** It waits for its followers. */
   readonly held: boolean;
+  /** Of each stream, how much of its end the result holds. */
+  readonly outputMaxBytes: number;
   run(process: Process, output: Output): Promise<number>;
   /** Takes what is written to a stdin that was kept open. */
   readonly stdin: Pipe | null;
@@ -208,8 +211,10 @@ export class Exec {
     this.#holds?.stderr.end();
     if (this.#end !== null) return;
     const execId = this.id;
-    const stdout = this.#output.stdout.text();
-    const stderr = this.#output.stderr.text();
+    const stdout = this.#output.stdout.tail(this.#parts.outputMaxBytes);
+    const stderr = this.#output.stderr.tail(this.#parts.outputMaxBytes);
+    const isPartial = stdout.omittedBytes + stderr.omittedBytes > 0;
+    const remedy = omittedRemedy(execId, { stdout: stdout.droppedBytes, stderr: stderr.droppedBytes });
     const durationMs = this.#machine.world.monotonicMs() - this.#startedAt;
     this.#end = { execId, status, exitCode, signal, stdoutBytes: 0, stderrBytes: 0, durationMs };
     this.#resolve({
@@ -222,8 +227,9 @@ export class Exec {
       stdoutDroppedBytes: stdout.droppedBytes,
       stderrDroppedBytes: stderr.droppedBytes,
       durationMs,
+      ...(isPartial ? { omitted: { stdoutBytes: stdout.omittedBytes, stderrBytes: stderr.omittedBytes, remedy } } : {}),
     });
-    if (!this.#parts.kept) {
+    if (!this.#parts.kept && !isPartial) {
       this.#output.stdout.release();
       this.#output.stderr.release();
     }

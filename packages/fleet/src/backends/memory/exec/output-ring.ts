@@ -11,6 +11,8 @@ export interface WriteGate {
 }
 
 const BLOCK_BYTES = 64 * 1024;
+/** What a follower gets at once. */
+const PIECE_MAX_BYTES = 256 * 1024;
 
 export class OutputRing implements Sink {
   readonly #maxBytes: number;
@@ -71,18 +73,22 @@ export class OutputRing implements Sink {
     for (const wake of this.#wake) wake();
   }
 
-  /** What is held from `offset` on, and where it begins: later than asked for when bytes were dropped. */
+  /** A piece of what is held from `offset` on, and where it begins: later than asked for when bytes were dropped. */
   from(offset: number): { readonly offset: number; readonly bytes: Uint8Array } {
     const skip = Math.max(0, Math.min(offset - this.#dropped, this.#held));
-    return { offset: this.#dropped + skip, bytes: this.#bytes(skip) };
+    return { offset: this.#dropped + skip, bytes: this.#bytes(skip, PIECE_MAX_BYTES) };
   }
 
-  /** The held bytes as text. A character that lost its first bytes is dropped whole. */
-  text(): { text: string; droppedBytes: number } {
-    const bytes = this.#bytes();
-    const torn = this.#dropped === 0 ? 0 : continuationBytes(bytes);
+  /** The end of what is held, as text, and what is missing before it. A character that lost its first bytes is left out. */
+  tail(maxBytes: number): { readonly text: string; readonly droppedBytes: number; readonly omittedBytes: number } {
+    const omitted = Math.max(0, this.#held - maxBytes);
+    const bytes = this.#bytes(omitted);
+    const isTorn = this.#dropped + omitted > 0;
+    const torn = isTorn ? continuationBytes(bytes) : 0;
     const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(torn));
-    return { text, droppedBytes: this.#dropped + torn };
+    return omitted > 0
+      ? { text, droppedBytes: this.#dropped, omittedBytes: omitted + torn }
+      : { text, droppedBytes: this.#dropped + torn, omittedBytes: 0 };
   }
 
   /** Keeps nothing from now on: what still writes belongs to nobody's result. */
@@ -99,12 +105,14 @@ export class OutputRing implements Sink {
     return () => this.#wake.delete(wake);
   }
 
-  #bytes(skip = 0): Uint8Array {
-    const bytes = new Uint8Array(this.#held - skip);
+  #bytes(skip: number, maxBytes = Number.POSITIVE_INFINITY): Uint8Array {
+    const bytes = new Uint8Array(Math.min(this.#held - skip, maxBytes));
     let at = -skip;
     for (const { data, start, end } of this.#blocks) {
-      const part = at < 0 ? data.subarray(Math.min(start - at, end), end) : data.subarray(start, end);
-      bytes.set(part, Math.max(at, 0));
+      if (at >= bytes.length) break;
+      const from = Math.min(start + Math.max(0, -at), end);
+      const to = Math.max(0, at);
+      bytes.set(data.subarray(from, Math.min(end, from + bytes.length - to)), to);
       at += end - start;
     }
     return bytes;

@@ -162,7 +162,10 @@ describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
   it("one gigabyte of output", async () => {
     const total = 1024 * MEGABYTE;
     const without = (await run("/bin/bash", ["-c", `head -c ${total} /dev/zero | wc -c`])).stdout.trim();
-    const within = await sandbox.exec(`head -c ${total} /dev/zero`, { timeoutMs: 60_000 * PATIENCE });
+    const within = await sandbox.exec(`head -c ${total} /dev/zero`, {
+      timeoutMs: 60_000 * PATIENCE,
+      outputMaxBytes: SANDBOX_LIMITS.execOutputMaxBytes,
+    });
     console.log(
       `1 GB of output: on the host ${without}, inside ${within.stdout.length} kept and ${within.stdoutDroppedBytes} dropped, ` +
         `${Math.round((group.usage().memoryBytes ?? 0) / MEGABYTE)} MB in the group after it`,

@@ -1,0 +1,69 @@
+/**
+ * The result of a command, as a daemon sends it: a JSON line and the bytes of both streams. A daemon of an earlier release
+ * sends JSON alone.
+ *
+ * Invariant: a result has a size that was asked for, and reading it blocks nothing else, whatever the daemon sends.
+ */
+
+import { type ExecResult, execResultSchema, SANDBOX_LIMITS } from "@sandlot/contract";
+import { omittedRemedy } from "@sandlot/contract/live-exec";
+import { z } from "zod";
+import { badResponse, parseReply, parseShort } from "./replies.ts";
+
+/** Of the line, with room for an execId and a working directory. */
+const LINE_MAX_BYTES = 64 * 1024;
+/** Of an answer that is JSON alone. */
+const JSON_MAX_BYTES = 16 * 1024 * 1024;
+const JSON_MAX_VALUES = 64;
+const NEWLINE = 0x0a;
+
+const bytes = z.int().nonnegative();
+const lineSchema = execResultSchema.omit({ stdout: true, stderr: true, omitted: true }).extend({
+  stdoutBytes: bytes,
+  stderrBytes: bytes,
+  stdoutOmittedBytes: bytes,
+  stderrOmittedBytes: bytes,
+});
+
+/** How much of each stream a call asks for. */
+export function outputLimit({ outputMaxBytes }: { readonly outputMaxBytes?: number }): number {
+  return outputMaxBytes ?? SANDBOX_LIMITS.execResultMaxBytes;
+}
+
+/** No honest answer to such a call is longer. */
+export function resultMaxBytes(outputMaxBytes: number): number {
+  return Math.max(JSON_MAX_BYTES, LINE_MAX_BYTES + 2 * outputMaxBytes);
+}
+
+/** `also` are the fields that this kind of call has beside those of every result. */
+export async function parseResult<Also extends object>(
+  body: Buffer,
+  also: z.ZodType<Also>,
+  remedy?: string,
+): Promise<Also & ExecResult> {
+  const end = body.subarray(0, LINE_MAX_BYTES).indexOf(NEWLINE);
+  if (end < 0) return parseJson(body, also);
+  const line = body.subarray(0, end);
+  const head = parseShort(lineSchema, line);
+  const { stdoutBytes, stderrBytes, stdoutOmittedBytes, stderrOmittedBytes, ...outcome } = head;
+  const from = end + 1;
+  if (body.length !== from + stdoutBytes + stderrBytes) throw badResponse("its daemon sent a broken result");
+  const start = { stdout: head.stdoutDroppedBytes, stderr: head.stderrDroppedBytes };
+  const omitted = {
+    stdoutBytes: stdoutOmittedBytes,
+    stderrBytes: stderrOmittedBytes,
+    remedy: remedy ?? omittedRemedy(head.execId, start),
+  };
+  const result: ExecResult = {
+    ...outcome,
+    stdout: body.toString("utf8", from, from + stdoutBytes),
+    stderr: body.toString("utf8", from + stdoutBytes),
+    ...(stdoutOmittedBytes + stderrOmittedBytes > 0 ? { omitted } : {}),
+  };
+  return { ...parseShort(also, line), ...result };
+}
+
+async function parseJson<Also extends object>(body: Buffer, also: z.ZodType<Also>): Promise<Also & ExecResult> {
+  const result: ExecResult = await parseReply(execResultSchema, body, JSON_MAX_VALUES);
+  return { ...(await parseReply(also, body, JSON_MAX_VALUES)), ...result };
+}

@@ -1,0 +1,26 @@
+/**
+ * The result of a command on the wire: a JSON line, then the bytes of both streams. Output is sent as it was printed, because
+ * whoever reads it would otherwise have to parse it, and text of control characters is six times as long as JSON.
+ */
+
+import type { ServerResponse } from "node:http";
+import type { ExecResult, ResultLine } from "@sandlot/contract";
+import type { OutputTail } from "../exec/output-ring.ts";
+
+type Outcome = Pick<ExecResult, "execId" | "status" | "exitCode" | "signal" | "durationMs"> &
+  Pick<ResultLine, "cwd" | "shellEnded">;
+
+export function sendResult(response: ServerResponse, outcome: Outcome, stdout: OutputTail, stderr: OutputTail): void {
+  const line: ResultLine = {
+    ...outcome,
+    stdoutBytes: stdout.bytes.length,
+    stderrBytes: stderr.bytes.length,
+    stdoutDroppedBytes: stdout.droppedBytes,
+    stderrDroppedBytes: stderr.droppedBytes,
+    stdoutOmittedBytes: stdout.omittedBytes,
+    stderrOmittedBytes: stderr.omittedBytes,
+  };
+  const body = Buffer.concat([Buffer.from(`${JSON.stringify(line)}\n`), stdout.bytes, stderr.bytes]);
+  response.writeHead(200, { "content-type": "application/octet-stream", "content-length": body.length });
+  response.end(body);
+}
