@@ -9,6 +9,7 @@ import type { Backend, EngineEvent } from "./backend/backend.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
+import { LeaseExpiry } from "./housekeeping/lease-expiry.ts";
 import { Loop } from "./housekeeping/loop.ts";
 import { Peers } from "./housekeeping/peers.ts";
 import { Reaper } from "./housekeeping/reaper.ts";
@@ -42,8 +43,6 @@ import type { World } from "./world/world.ts";
 
 /** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
 const REFILL_DELAY_MS = 250;
-/** For the look that began the wait to have ended. */
-const DUE_MARGIN_MS = 50;
 
 export interface FleetParts {
   readonly settings: Settings;
@@ -102,19 +101,18 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
   });
   const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
-  const leases = new Leases({ ...base, membership, onBeat: (ttlMs) => attend(ttlMs) });
+  const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
   const maker = new Maker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
     onLost: (slot, reason) => provider.lost(slot, reason),
     onDisconnected: (slot) => void liveness.examine(slot),
   });
-  const reaper = new Reaper({
-    ...base,
-    membership,
-    retirement,
-    leases,
+  const reaper = new Reaper({ ...base, membership, retirement });
+  const expiry: LeaseExpiry = new LeaseExpiry({
+    ...{ ...base, membership, leases },
     parkIfUnused: (slot) => provider.parkIfUnused(slot),
+    poke: () => expiring.poke(),
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
@@ -144,7 +142,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
   const destroyer = new Destroyer({ ...base, membership, retirement, peers });
-  const desk = new RemoteLeaseDesk({ store, leases, onBeat: (ttlMs) => attend(ttlMs) });
+  const desk = new RemoteLeaseDesk({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
     new Loop({ name, intervalMs, task, world, bus });
@@ -155,18 +153,14 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     if (await pool.refill()) pooling.poke();
   });
   const reaping = loop("reap", everyMs, () => reaper.reap());
-  /** What lives shorter than the reaper takes to notice is looked at by itself: when it beats, and when it is due. */
-  const attend = (ttlMs: number) => {
-    if (ttlMs >= 2 * everyMs) return;
-    reaping.poke();
-    world.timer(ttlMs + DUE_MARGIN_MS, () => reaping.poke(), { background: true });
-  };
+  const expiring = loop("leases", everyMs, () => expiry.expire());
   const tending = loop("peers", lifetimeMs / 4, () => peers.tend());
   const loops = [
     reconciling,
     pooling,
     tending,
     reaping,
+    expiring,
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
       leases.reportLeaks();

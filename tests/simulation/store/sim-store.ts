@@ -62,7 +62,7 @@ const DECISIONS = new Set([
   "publish",
   "remove",
 ]);
-const READS = new Set(["sessions", "meta", "get", "find", "list", "obituary", "findLease"]);
+const READS = new Set(["sessions", "meta", "get", "find", "list", "census", "obituary", "obituaries", "findLease"]);
 
 export class SimStore extends TransactionalStore {
   readonly kind = "simulated";

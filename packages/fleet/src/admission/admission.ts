@@ -19,7 +19,6 @@ import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, Refusal, ReserveAnswer, Store } from "../store/store.ts";
-import { census } from "../store/transactions/rows.ts";
 import type { World } from "../world/world.ts";
 import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
@@ -101,7 +100,7 @@ export class Admission {
     const { limits, store } = this.#parts;
     const { onFull, queueMax, max } = limits;
     if (onFull === "wait" && this.#queue.size < queueMax) return;
-    const counts = full?.counts ?? census(await store.list());
+    const counts = full?.counts ?? (await store.census());
     if (onFull === "reject") throw this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
     throw this.#exhausted({ scope: "queue", max: queueMax, counts });
   }
@@ -192,7 +191,7 @@ export class Admission {
 
   async #evictOne(user: UserId | null): Promise<boolean> {
     const { store, idleAmong, evict } = this.#parts;
-    const records = await store.list();
+    const records = await store.list({ unheld: true });
     const candidates = planEviction(records, user, () => true);
     const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
     for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {
@@ -203,7 +202,7 @@ export class Admission {
 
   async #softenLimit(): Promise<void> {
     const { store, limits, bus } = this.#parts;
-    const count = (await store.list()).length;
+    const count = Object.values(await store.census()).reduce((sum, some) => sum + some, 0);
     if (count < limits.max || (await this.#evictOne(null))) return;
     bus.emit({ type: "capacity-exceeded", max: limits.max, count: count + 1 });
   }

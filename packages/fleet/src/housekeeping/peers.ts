@@ -71,6 +71,7 @@ export class Peers {
     const { store, membership, retirement } = this.#parts;
     if (!membership.trusted()) return;
     const acting = await store.list({ acting: true });
+    retirement.stillActing(new Set(acting.map(({ sandboxId }) => sandboxId)));
     if (acting.length === 0) return;
     const alive = new Set((await store.sessions()).map(({ instance }) => instance));
     for (const record of acting) {
@@ -82,7 +83,7 @@ export class Peers {
           : await store.takeOver({ sandboxId, revision, actor: membership.instance });
         if (taken !== null) void retirement.drive(taken);
       } else if (record.state === "stopping") void retirement.drive(record);
-      else if (!retirement.isMaking(sandboxId)) await retirement.unmake({ ...record, ref: null });
+      else if (!retirement.isMaking(sandboxId)) void retirement.unmake({ ...record, ref: null });
     }
   }
 

@@ -14,8 +14,9 @@ import type { Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import type { EventBus } from "../observe/event-bus.ts";
 import type { Retirement } from "../retirement/retirement.ts";
+import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, Store } from "../store/store.ts";
-import { within } from "../world/waiting.ts";
+import { sideBySide, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { planReconcile } from "./plans.ts";
 import { Sightings } from "./sightings.ts";
@@ -41,6 +42,17 @@ interface Judgement {
   /** Asked again after every wait. */
   readonly stands: () => boolean;
 }
+
+/** What the engine shows, and whose it is by its markers and its daemon. */
+interface Claim {
+  readonly object: EngineObject;
+  readonly markers: readonly Marker[];
+  readonly generation: number;
+  readonly owner: Marker | null | "unknown";
+}
+
+/** How many sandboxes are asked at the same time. */
+const PARALLEL_MAX = 16;
 
 export class Reconciler {
   readonly #parts: ReconcilerParts;
@@ -72,11 +84,17 @@ export class Reconciler {
       unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
     );
-    for (const record of plan.missing) {
+    await this.#stopTheDead(plan.missing);
+  }
+
+  /** One that cannot be asked must not keep the others from being. */
+  async #stopTheDead(records: readonly SandboxRecord[]): Promise<void> {
+    const { backend, retirement } = this.#parts;
+    await sideBySide(records, PARALLEL_MAX, async (record) => {
       const { ref } = record;
       if (ref !== null && (await this.#ask((signal) => backend.probe(ref, signal))) === "dead")
-        await this.#parts.retirement.stopDead(record);
-    }
+        await retirement.stopDead(record);
+    });
   }
 
   /**
@@ -102,20 +120,22 @@ export class Reconciler {
   async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
     const { membership, backend } = this.#parts;
     const { workspaces } = backend;
-    const claims: { object: EngineObject; markers: readonly Marker[]; generation: number }[] = [];
-    for (const object of objects) {
+    const claims: Claim[] = [];
+    await sideBySide(objects, PARALLEL_MAX, async (object) => {
       const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
         (a, b) => b.generation - a.generation,
       );
       const generation = markers[0]?.generation ?? object.labels.generation;
       membership.sawGeneration(generation);
-      claims.push({ object, markers, generation });
-    }
+      const owner = await this.#ownerAmong(markers, object);
+      claims.push({ object, markers, generation, owner });
+    });
     const waiting = new Set<string>();
-    for (const { object, markers } of claims.sort((a, b) => b.generation - a.generation)) {
+    for (const claim of claims.sort((a, b) => b.generation - a.generation)) {
+      const { markers } = claim;
       const threads = markers.map(({ user, thread }) => threadKeyOf(user, thread));
       const mustWait = threads.some((thread) => waiting.has(thread));
-      if (mustWait || !(await this.#adoptOrCondemn(object, markers, judgement)))
+      if (mustWait || !(await this.#adoptOrCondemn(claim, judgement)))
         for (const thread of threads) waiting.add(thread);
       if (!judgement.stands()) return false;
     }
@@ -123,8 +143,7 @@ export class Reconciler {
   }
 
   /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
-  async #adoptOrCondemn(object: EngineObject, markers: readonly Marker[], judgement: Judgement): Promise<boolean> {
-    const owner = await this.#ownerAmong(markers, object);
+  async #adoptOrCondemn({ object, markers, owner }: Claim, judgement: Judgement): Promise<boolean> {
     if (owner === "unknown" || !judgement.stands()) return false;
     if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
     const tenant = await this.#tenantAmong(markers, object);

@@ -8,6 +8,11 @@
 export class Sightings<Key, Value> {
   readonly #seen = new Map<Key, { value: Value; at: number }>();
 
+  /** Notes one thing that was seen in another way than by looking at all. */
+  note(key: Key, value: Value, now: number): void {
+    if (this.#seen.get(key)?.value !== value) this.#seen.set(key, { value, at: now });
+  }
+
   /** Notes what is there now, and answers for how long each has been seen unchanged. What is gone is forgotten. */
   observe(present: Iterable<readonly [Key, Value]>, now: number, since: number): ReadonlyMap<Key, number> {
     const unchangedFor = new Map<Key, number>();

@@ -25,8 +25,8 @@ export interface LeasesParts {
   readonly store: Store;
   readonly bus: EventBus;
   readonly membership: Membership;
-  /** A row was written, which ends when it is not renewed for this long. */
-  readonly onBeat: (ttlMs: number) => void;
+  /** A row was written. */
+  readonly onGranted: () => void;
 }
 
 /** What a lease is made from, and since when it was wanted. */
@@ -68,6 +68,7 @@ export class Leases {
       id: this.#newId(ttlMs !== null),
       purpose: purpose ?? "unnamed",
       acquiredAt: world.wallMs(),
+      since: now,
       lastUsedAt: now,
       stack,
       ttlMs,
@@ -135,7 +136,7 @@ export class Leases {
     } finally {
       lease.granting = false;
     }
-    if (lease.granted) return this.#parts.onBeat(ttlMs);
+    if (lease.granted) return this.#parts.onGranted();
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 
@@ -144,7 +145,7 @@ export class Leases {
     const { bus, store, world } = this.#parts;
     this.#leases.delete(lease);
     if (bus.listensTo("lease-released")) {
-      const heldMs = world.wallMs() - lease.acquiredAt;
+      const heldMs = world.monotonicMs() - lease.since;
       bus.emit({
         type: "lease-released",
         heldMs,

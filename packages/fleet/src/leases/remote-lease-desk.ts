@@ -4,24 +4,24 @@
 
 import { type LeaseId, SandlotError } from "@sandlot/contract";
 import type { RemoteLeases } from "../fleet.ts";
-import type { Store } from "../store/store.ts";
+import type { RemoteLeaseView, Store } from "../store/store.ts";
 import type { Leases } from "./leases.ts";
 
 export class RemoteLeaseDesk implements RemoteLeases {
   readonly #store: Store;
   readonly #leases: Leases;
-  readonly #onBeat: (ttlMs: number) => void;
+  readonly #onRenewed: (lease: RemoteLeaseView) => void;
 
-  constructor(parts: { store: Store; leases: Leases; onBeat: (ttlMs: number) => void }) {
+  constructor(parts: { store: Store; leases: Leases; onRenewed: (lease: RemoteLeaseView) => void }) {
     this.#store = parts.store;
     this.#leases = parts.leases;
-    this.#onBeat = parts.onBeat;
+    this.#onRenewed = parts.onRenewed;
   }
 
   async renew(leaseId: string): Promise<{ readonly expiresInMs: number }> {
     const renewed = await this.#store.renewLease(leaseId as LeaseId);
     if (renewed === null) throw new SandlotError("lease_not_found", { leaseId });
-    this.#onBeat(renewed.ttlMs);
+    this.#onRenewed(renewed);
     return { expiresInMs: renewed.ttlMs };
   }
 

@@ -56,6 +56,7 @@ export class Retirement {
   /** Creates under way: their `creating` records are ours although nobody drives them. */
   readonly #making = new Map<SandboxId, number>();
   readonly #leftovers = new Map<SandboxId, Leftover>();
+  readonly #unmaking = new Map<SandboxId, Promise<void>>();
 
   constructor(parts: RetirementParts) {
     this.#parts = parts;
@@ -80,6 +81,16 @@ export class Retirement {
 
   made(sandboxId: SandboxId): void {
     this.#making.delete(sandboxId);
+  }
+
+  /** Only these are still being made or stopped, by whomever: what went wrong with others is over. */
+  stillActing(acting: ReadonlySet<SandboxId>): void {
+    for (const sandboxId of this.#failures.keys()) if (!acting.has(sandboxId)) this.#failures.delete(sandboxId);
+  }
+
+  /** How many have failed to stop, and are not gone yet. */
+  get failureCount(): number {
+    return this.#failures.size;
   }
 
   /** Resolves when nothing is being driven, for a fleet that closes. */
@@ -154,12 +165,24 @@ export class Retirement {
   async unmake(leftover: Leftover): Promise<void> {
     this.#leftovers.set(leftover.sandboxId, leftover);
     this.#making.delete(leftover.sandboxId);
-    await this.#unmake(leftover);
+    await this.#unmakeInTurn(leftover);
   }
 
   /** What could not be unmade when it should have been. */
   async retryLeftovers(): Promise<void> {
-    for (const leftover of [...this.#leftovers.values()]) await this.#unmake(leftover);
+    const idle = [...this.#leftovers.values()].filter(({ sandboxId }) => !this.#unmaking.has(sandboxId));
+    await Promise.all(idle.map((leftover) => this.#unmakeInTurn(leftover)));
+  }
+
+  /** One at a time per sandbox. Who comes later looks again: what it knows of may have landed since. */
+  #unmakeInTurn(leftover: Leftover): Promise<void> {
+    const { sandboxId } = leftover;
+    const before = this.#unmaking.get(sandboxId) ?? Promise.resolve();
+    const turn = before.then(() => this.#unmake(leftover));
+    this.#unmaking.set(sandboxId, turn);
+    return turn.finally(() => {
+      if (this.#unmaking.get(sandboxId) === turn) this.#unmaking.delete(sandboxId);
+    });
   }
 
   async #drive(first: SandboxRecord): Promise<boolean> {

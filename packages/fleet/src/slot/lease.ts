@@ -41,6 +41,8 @@ export class LeaseHandle implements Lease {
   /** Set for a lease that is a row in the store. */
   readonly ttlMs: number | null;
   readonly home: LeaseHome;
+  /** Since when it is held, on the monotonic clock. */
+  readonly since: number;
   /** On the monotonic clock. */
   lastUsedAt: number;
   leakReported = false;
@@ -59,6 +61,7 @@ export class LeaseHandle implements Lease {
     id: LeaseId;
     purpose: string;
     acquiredAt: number;
+    since: number;
     lastUsedAt: number;
     stack: { readonly stack?: string } | null;
     ttlMs: number | null;
@@ -69,6 +72,7 @@ export class LeaseHandle implements Lease {
     this.id = parts.id;
     this.purpose = parts.purpose;
     this.acquiredAt = parts.acquiredAt;
+    this.since = parts.since;
     this.lastUsedAt = parts.lastUsedAt;
     this.stack = parts.stack;
     this.ttlMs = parts.ttlMs;

@@ -62,6 +62,8 @@ export interface Store {
   get(sandboxId: SandboxId): Promise<SandboxRecord | null>;
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
   list(filter?: ListFilter): Promise<readonly SandboxRecord[]>;
+  /** How many there are of each kind, without reading them one by one. */
+  census(): Promise<Census>;
   obituary(sandboxId: SandboxId): Promise<Obituary | null>;
   /** Ended sandboxes that match, the newest first; at most `ENDED_MAX`. */
   obituaries(filter: ObituaryFilter): Promise<readonly Obituary[]>;
@@ -171,6 +173,10 @@ export type BeatAnswer =
 export type ListFilter =
   | { readonly blankOf: string }
   | { readonly parked: true }
+  /** Ready, and nobody holds them: the blanks and the parked. */
+  | { readonly unheld: true }
+  /** With at least one lease of a remote caller. */
+  | { readonly leased: true }
   /** Records in `creating` or `stopping`: what an actor is, or was, working on. */
   | { readonly acting: true };
 
@@ -179,6 +185,8 @@ export type ObituaryFilter = { readonly idPrefix: string } | { readonly user: Us
 
 /** Enough to say that the beginning of an id is ambiguous. */
 export const ENDED_MAX = 10;
+
+export type Census = Omit<CapacityCounts, "queued">;
 
 /** `null` means no limit. */
 export interface Limits {
@@ -206,7 +214,7 @@ export type Refusal =
       readonly kind: "full";
       readonly scope: "fleet" | "user";
       readonly max: number;
-      readonly counts: Omit<CapacityCounts, "queued">;
+      readonly counts: Census;
     }
   | { readonly kind: "recovering"; readonly epoch: Epoch }
   | { readonly kind: "unknown-session" };

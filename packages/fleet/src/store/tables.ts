@@ -7,7 +7,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { Obituary, SandboxRecord } from "./record.ts";
-import type { ListFilter, ObituaryFilter, Session } from "./store.ts";
+import type { Census, ListFilter, ObituaryFilter, Session } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
@@ -37,6 +37,8 @@ export interface Tables {
   /** The record that has this remote lease. */
   recordWithLease(leaseId: string): SandboxRecord | null;
   countAll(): number;
+  /** Of everything, or of one user's. */
+  census(user: UserId | null): Census;
   countOf(user: UserId): number;
   /** Inserts or replaces. The key `(user, thread)` must be free or its own. */
   putRecord(record: SandboxRecord): void;

@@ -51,6 +51,9 @@ export abstract class TransactionalStore implements Store {
   list(filter?: Parameters<Store["list"]>[0]) {
     return this.run("list", "read", (tables) => tables.records(filter));
   }
+  census() {
+    return this.run("census", "read", (tables) => tables.census(null));
+  }
   obituary(sandboxId: SandboxId) {
     return this.run("obituary", "read", (tables) => tables.obituary(sandboxId));
   }

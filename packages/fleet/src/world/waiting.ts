@@ -40,6 +40,21 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
+/** Does `work` for each, never for more than `max` at a time. Rejects with the first failure, when all have ended. */
+export async function sideBySide<T>(
+  items: readonly T[],
+  max: number,
+  work: (item: T) => Promise<unknown>,
+): Promise<void> {
+  const left = items.values();
+  const walk = async () => {
+    for (const item of left) await work(item);
+  };
+  const ended = await Promise.allSettled(Array.from({ length: Math.min(max, items.length) }, walk));
+  const failed = ended.find((result) => result.status === "rejected");
+  if (failed !== undefined) throw failed.reason;
+}
+
 /**
  * Runs `work` under a deadline of its own, linked to an outer signal. When time runs out, `work`'s signal is aborted
  * with `late()`, and so is the wait: work that ignores its signal cannot hold its caller.

@@ -4,7 +4,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type Obituary, type SandboxRecord } from "../record.ts";
-import type { ListFilter, ObituaryFilter, Session } from "../store.ts";
+import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
@@ -94,6 +94,8 @@ export class MemoryTables implements Tables {
     if (filter === undefined) return all;
     if ("blankOf" in filter) return all.filter((record) => isBlank(record) && record.blueprintHash === filter.blankOf);
     if ("parked" in filter) return all.filter(isParked);
+    if ("unheld" in filter) return all.filter((record) => isBlank(record) || isParked(record));
+    if ("leased" in filter) return all.filter(({ leases }) => Object.keys(leases).length > 0);
     return all.filter((record) => record.state !== "ready");
   }
 
@@ -110,6 +112,17 @@ export class MemoryTables implements Tables {
 
   countAll(): number {
     return this.#records.size;
+  }
+
+  census(user: UserId | null): Census {
+    const counts = { leased: 0, parked: 0, blank: 0, creating: 0, stopping: 0 };
+    for (const record of this.#records.values()) {
+      if (user !== null && record.user !== user) continue;
+      if (record.state !== "ready") counts[record.state] += 1;
+      else if (isBlank(record)) counts.blank += 1;
+      else counts[isParked(record) ? "parked" : "leased"] += 1;
+    }
+    return counts;
   }
 
   countOf(user: UserId): number {

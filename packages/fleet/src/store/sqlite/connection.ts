@@ -82,6 +82,11 @@ export class Connection {
     this.#isUnended = false;
   }
 
+  /** Grows with what this connection has changed. */
+  get changeCount(): number {
+    return this.#tables.changeCount;
+  }
+
   /** Changes when another connection has committed something. */
   dataVersion(): unknown {
     return (this.#sql.dataVersion.get() as readonly unknown[] | undefined)?.[0];

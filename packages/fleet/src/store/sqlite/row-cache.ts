@@ -70,6 +70,11 @@ export class RowCache {
     return this.#threads.get(user)?.get(thread);
   }
 
+  /** Of how many users something is in here. */
+  get userCount(): number {
+    return this.#threads.size;
+  }
+
   putRecord(row: RecordRow): void {
     const { sandboxId, user, thread } = row.record;
     const old = this.#records.get(sandboxId)?.record;
@@ -89,6 +94,8 @@ export class RowCache {
     const old = this.#records.get(sandboxId)?.record;
     this.#records.delete(sandboxId);
     if (old === undefined || old.user === null || old.thread === null) return;
-    this.#threads.get(old.user)?.delete(old.thread);
+    const threads = this.#threads.get(old.user);
+    threads?.delete(old.thread);
+    if (threads?.size === 0) this.#threads.delete(old.user);
   }
 }

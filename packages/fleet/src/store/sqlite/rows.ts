@@ -5,7 +5,7 @@
 
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { Obituary, SandboxRecord } from "../record.ts";
-import type { Session } from "../store.ts";
+import type { Census, Session } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
 import { CorruptRow } from "./driver.ts";
@@ -59,6 +59,16 @@ export function toCount(row: Row | undefined): number {
   const count = row?.count;
   if (typeof count !== "number") throw new CorruptRow("a count is not a number");
   return count;
+}
+
+export function toCensus(rows: readonly Row[]): Census {
+  const counts = { leased: 0, parked: 0, blank: 0, creating: 0, stopping: 0 };
+  for (const row of rows) {
+    const { state, threadless, held } = row;
+    if (state === "creating" || state === "stopping") counts[state] += toCount(row);
+    else counts[threadless === 1 ? "blank" : held === 1 ? "leased" : "parked"] += toCount(row);
+  }
+  return counts;
 }
 
 function parse(text: unknown, what: string): unknown {

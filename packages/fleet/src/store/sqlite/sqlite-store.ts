@@ -116,9 +116,11 @@ export class SqliteStore extends TransactionalStore {
   #attempt<T>({ operation }: Patience, access: "read" | "write", step: (tables: Tables) => T): T {
     if (this.#closed) throw unavailable(operation, "it is closed");
     if (this.#connection === null) throw this.#trouble ?? unavailable(operation, "it is being opened again");
-    const result = this.#connection.transact(access, step);
+    const connection = this.#connection;
+    const before = connection.changeCount;
+    const result = connection.transact(access, step);
     // What another process commits is found by the watch; it does not see our own.
-    if (access === "write") this.#watch.hint();
+    if (connection.changeCount !== before) this.#watch.hint();
     return result;
   }
 

@@ -10,11 +10,11 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isHeld, type Obituary, type SandboxRecord } from "../record.ts";
-import type { ListFilter, ObituaryFilter, Session } from "../store.ts";
+import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCount, toMeta, toObituary, toRecord, toRowid, toSession } from "./rows.ts";
+import { toCensus, toCount, toMeta, toObituary, toRecord, toRowid, toSession } from "./rows.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
 const OBITUARIES_MAX = 1_000;
@@ -23,6 +23,8 @@ export class SqliteTables implements Tables {
   readonly now: () => number;
   readonly #sql: ReturnType<typeof prepareAll>;
   readonly #cache = new RowCache();
+  /** Grows with every change, so that a step that changed nothing wakes nobody. */
+  changeCount = 0;
 
   constructor(db: DatabaseSync, now: () => number) {
     this.now = now;
@@ -45,6 +47,7 @@ export class SqliteTables implements Tables {
   }
 
   putMeta(meta: MetaRow): void {
+    this.changeCount += 1;
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
     this.#cache.meta = meta;
   }
@@ -66,10 +69,12 @@ export class SqliteTables implements Tables {
   }
 
   putSession({ instance, beat, lastBeatAt, identity }: Session): void {
+    this.changeCount += 1;
     this.#sql.putSession.run(instance, beat, lastBeatAt, JSON.stringify(identity));
   }
 
   deleteSession(instance: InstanceId): void {
+    this.changeCount += 1;
     this.#sql.deleteSession.run(instance);
     this.#cache.deleteSession(instance);
   }
@@ -94,7 +99,9 @@ export class SqliteTables implements Tables {
   #rowsOf(filter: ListFilter | undefined) {
     if (filter === undefined) return this.#sql.records.all();
     if ("blankOf" in filter) return this.#sql.recordsBlank.all(filter.blankOf);
-    return "parked" in filter ? this.#sql.recordsParked.all() : this.#sql.recordsActing.all();
+    if ("parked" in filter) return this.#sql.recordsParked.all();
+    if ("unheld" in filter) return this.#sql.recordsUnheld.all();
+    return "leased" in filter ? this.#sql.recordsLeased.all() : this.#sql.recordsActing.all();
   }
 
   recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
@@ -105,11 +112,16 @@ export class SqliteTables implements Tables {
     return toCount(this.#sql.countAll.get());
   }
 
+  census(user: UserId | null): Census {
+    return toCensus(this.#sql.census.all(user, user));
+  }
+
   countOf(user: UserId): number {
     return toCount(this.#sql.countOf.get(user));
   }
 
   putRecord(record: SandboxRecord): void {
+    this.changeCount += 1;
     const { sandboxId, user, thread, state, blueprintHash } = record;
     const held = isHeld(record) ? 1 : 0;
     const old = this.#row(sandboxId);
@@ -137,6 +149,7 @@ export class SqliteTables implements Tables {
   deleteRecord(sandboxId: SandboxId): void {
     const old = this.record(sandboxId);
     if (old === null) return;
+    this.changeCount += 1;
     this.#putLeases({ ...old, leases: {} }, old.leases);
     this.#sql.deleteRecord.run(sandboxId);
     this.#cache.deleteRecord(sandboxId);
@@ -198,6 +211,12 @@ function prepareAll(db: DatabaseSync) {
     ),
     recordsParked: prepare(
       "SELECT sandbox_id, body FROM records WHERE state = 'ready' AND thread IS NOT NULL AND held = 0",
+    ),
+    recordsUnheld: prepare("SELECT sandbox_id, body FROM records WHERE state = 'ready' AND held = 0"),
+    recordsLeased: prepare("SELECT sandbox_id, body FROM records WHERE sandbox_id IN (SELECT sandbox_id FROM leases)"),
+    census: prepare(
+      "SELECT state, thread IS NULL AS threadless, held, count(*) AS count FROM records " +
+        "WHERE ? IS NULL OR user = ? GROUP BY state, threadless, held",
     ),
     recordsActing: prepare("SELECT sandbox_id, body FROM records WHERE state <> 'ready'"),
     recordsHeldBy: prepare(

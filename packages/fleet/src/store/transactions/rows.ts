@@ -2,8 +2,8 @@
  * What the transactions share: the one way to change a record, and the counts that admission is decided by.
  */
 
-import type { CapacityCounts, InstanceId, UserId } from "@sandlot/contract";
-import { isBlank, isHeld, MOVES, type SandboxRecord } from "../record.ts";
+import type { InstanceId, UserId } from "@sandlot/contract";
+import { isHeld, MOVES, type SandboxRecord } from "../record.ts";
 import type { Limits, Refusal } from "../store.ts";
 import type { Tables } from "../tables.ts";
 
@@ -49,21 +49,10 @@ export function hasSession(tables: Tables, instance: InstanceId): boolean {
 export function refuseIfFull(tables: Tables, limits: Limits, user: UserId | null): Refusal | null {
   const { max, maxPerUser } = limits;
   if (maxPerUser !== null && user !== null && tables.countOf(user) >= maxPerUser) {
-    const own = tables.records().filter((record) => record.user === user);
-    return { kind: "full", scope: "user", max: maxPerUser, counts: census(own) };
+    return { kind: "full", scope: "user", max: maxPerUser, counts: tables.census(user) };
   }
   if (max === null || tables.countAll() < max) return null;
-  return { kind: "full", scope: "fleet", max, counts: census(tables.records()) };
-}
-
-export function census(records: readonly SandboxRecord[]): Omit<CapacityCounts, "queued"> {
-  const counts = { leased: 0, parked: 0, blank: 0, creating: 0, stopping: 0 };
-  for (const record of records) {
-    if (record.state !== "ready") counts[record.state] += 1;
-    else if (isBlank(record)) counts.blank += 1;
-    else counts[isHeld(record) ? "leased" : "parked"] += 1;
-  }
-  return counts;
+  return { kind: "full", scope: "fleet", max, counts: tables.census(null) };
 }
 
 /** Keeps the counter ahead of every generation that was ever seen, also of those from before the store was lost. */

@@ -69,6 +69,13 @@ export const readingCases: readonly StoreCase[] = [
       expect(ids(await store.list())).toEqual(ids([creating, stopping, held, leased, parked, blank, other]));
       expect(ids(await store.list({ acting: true }))).toEqual(ids([creating, stopping]));
       expect(ids(await store.list({ parked: true }))).toEqual(ids([parked]));
+      expect(ids(await store.list({ unheld: true }))).toEqual(
+        ids([parked, blank, other].filter(({ holders }) => Object.keys(holders).length === 0)),
+      );
+      expect(ids(await store.list({ leased: true }))).toEqual(ids([leased]));
+      expect(await store.census()).toMatchObject({ creating: 1, stopping: 1 });
+      const counts = Object.values(await store.census());
+      expect(counts.reduce((sum, count) => sum + count, 0)).toBe(7);
       expect(ids(await store.list({ blankOf: blank.blueprintHash }))).toEqual(ids([blank]));
       expect(ids(await store.list({ blankOf: "no such" }))).toEqual([]);
     },
