@@ -37,11 +37,12 @@ const uploadsSchema = z
   .prefault({})
   .describe("What may be uploaded.");
 
+/** Eight callers of one agent ask some hundred times a second on two busy processors; the limits are for a caller gone wild. */
 const rateSchema = z
   .strictObject({
-    perKeyPerSecond: count.default(500).describe("Requests of one key, on average."),
-    perUserPerSecond: count.default(200).describe("Requests for one user, on average."),
-    burst: count.default(1_000).describe("How many may come at once before the average counts."),
+    perKeyPerSecond: count.default(5_000).describe("Requests of one key, on average."),
+    perUserPerSecond: count.default(2_000).describe("Requests for one user, on average."),
+    burst: count.default(4_000).describe("How many may come at once before the average counts."),
     perAddressFailuresPerMinute: count.default(120).describe("Refused keys from one address."),
   })
   .prefault({})

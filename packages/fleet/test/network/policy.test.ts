@@ -129,6 +129,20 @@ describe("what is wrong with a policy", () => {
       { mode: "allowlist", allow: [{ ...rule, addresses: ["0.0.0.0/0"] }], secrets: [] },
     ],
     ["network.allow[0].addresses[0]", { mode: "allowlist", allow: [{ ...rule, addresses: ["ff02::1"] }], secrets: [] }],
+    ...["127.0.0.1/32", "127.1.2.3", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "169.254.169.254", "0.0.0.0/1"].map(
+      (address) =>
+        [
+          "network.allow[0].addresses[0]",
+          { mode: "allowlist", allow: [{ ...rule, addresses: [address] }], secrets: [] },
+        ] as const,
+    ),
+    ...["fe80::1", "100.100.100.200", "168.63.129.16", "fd00:ec2::254"].map(
+      (address) =>
+        [
+          "network.allow[0].addresses[0]",
+          { mode: "allowlist", allow: [{ ...rule, addresses: [address] }], secrets: [] },
+        ] as const,
+    ),
     ["network.secrets[0]", { mode: "allowlist", allow: [], secrets: [secret] }],
     ["network.secrets[0]", { mode: "none", allow: [rule], secrets: [secret] }],
     ["network.secrets[0].host", { mode: "allowlist", allow: [rule], secrets: [{ ...secret, host: "*.example.com" }] }],

@@ -61,8 +61,13 @@ const IPV6_HANDED_OUT = range("2000::/3");
 const IPV4_MAPPED = range("::ffff:0:0/96");
 const NAT64 = range("64:ff9b::/96");
 
-/** Where nothing can be listening for one receiver, so that no exception makes sense. */
-const NEVER = ["0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8"].map(range);
+/** Where nothing can be listening for one receiver, and the host itself: no exception names any of these. */
+const NEVER = [
+  ...["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"],
+  ...["::/128", "::1/128", "fe80::/10", "ff00::/8"],
+].map(range);
+/** Single addresses inside ranges that an exception may well name. Naming such a range does not open them. */
+const METADATA = ["100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"].map(range);
 
 /** `null` for a public address. What is no address at all is not public either. */
 export function whyNotPublic(address: string): NotPublic | null {
@@ -76,9 +81,28 @@ export function whyNotPublic(address: string): NotPublic | null {
   return contains(IPV6_HANDED_OUT, bytes) ? null : { range: "outside 2000::/3", meaning: "reserved" };
 }
 
-/** Whether an exception may name this range at all. */
+/** Whether an exception may name this range at all. An IPv6 range is also judged by the IPv4 range that it carries. */
 export function canBeException(candidate: AddressRange): boolean {
-  return !NEVER.some((never) => overlaps(never, candidate));
+  const carried = carriedRange(candidate);
+  if (carried !== null) return canBeException(carried);
+  return (
+    !NEVER.some((never) => overlaps(never, candidate)) &&
+    !METADATA.some((only) => candidate.prefixBits >= only.prefixBits && contains(only, candidate.bytes))
+  );
+}
+
+/** The host's loopback, link-local addresses and cloud metadata: not even an exception leads there. */
+export function isNeverReached(address: string): boolean {
+  const bytes = parseAddress(address);
+  if (bytes === null) return true;
+  const judged = bytes.length === 16 ? (carriedIPv4(bytes) ?? bytes) : bytes;
+  return [...NEVER, ...METADATA].some((never) => contains(never, judged));
+}
+
+/** What a range within `::ffff:0:0/96` or NAT64's prefix carries; `null` for any other. */
+function carriedRange({ text, bytes, prefixBits }: AddressRange): AddressRange | null {
+  const inner = bytes.length === 16 && prefixBits >= 96 ? carriedIPv4(bytes) : null;
+  return inner === null ? null : { text, bytes: inner, prefixBits: prefixBits - 96 };
 }
 
 /** Two spellings of one address compare equal; an IPv4 address equals its mapped form. */

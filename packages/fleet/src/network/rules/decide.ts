@@ -7,7 +7,7 @@
 
 import type { CompiledPolicy, CompiledRule } from "../policy.ts";
 import { rulesFor } from "../policy.ts";
-import { canonicalAddress, rangeContains, whyNotPublic } from "./addresses.ts";
+import { canonicalAddress, isNeverReached, rangeContains, whyNotPublic } from "./addresses.ts";
 import { type Authority, writtenAuthority } from "./host-name.ts";
 
 export type RefusalRule =
@@ -56,7 +56,7 @@ export function decideByAddress(
   };
   let refusal = refuse("address-not-public", "the host has no address");
   const allowed = addresses.filter((address) => {
-    if (pinned.some((range) => rangeContains(range, address))) return true;
+    if (!isNeverReached(address) && pinned.some((range) => rangeContains(range, address))) return true;
     const problem = whyNotPublic(address);
     if (!reachesPublic) refusal = refuse("address-not-named", `${address} is not among the addresses of the rule`);
     else if (problem !== null)
