@@ -61,6 +61,8 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   rate_limited: { scope: "key", max: 100, retryAfterMs: 1_000 },
   route_not_found: { method: "GET", path: "/nope" },
   thread_not_found: { thread: "t1" },
+  gateway_address_invalid: { url: "127.0.0.1:8750", problem: "it is no URL" },
+  gateway_untrusted: { url: "https://sandboxes.example", problem: "self-signed certificate" },
   config_unreadable: { file: "/etc/sandlot.yaml", problem: "it does not exist" },
   key_not_found: { id: "0368792c1285" },
   thread_exists: { thread: "t2" },

@@ -31,7 +31,14 @@ export class ConnectionBroken extends Error {
   override readonly name = "ConnectionBroken";
 }
 
+/** What a certificate is refused for, by Node's codes. Trying again does not change any of these. */
+const UNTRUSTED =
+  /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_|CERT_|ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)/;
+
 export function unreachable(url: string, cause: unknown): SandlotError {
+  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  if (UNTRUSTED.test(code))
+    return new SandlotError("gateway_untrusted", { url, problem: `${(cause as Error).message} (${code})` }, { cause });
   const problem = `the gateway at ${url} does not answer (${cause instanceof Error ? cause.message : String(cause)})`;
   return new SandlotError("sandbox_unreachable", { sandboxId: "", problem, retryAfterMs: 1_000 }, { cause });
 }

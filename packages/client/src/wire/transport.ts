@@ -9,7 +9,7 @@
  * What is asked and answered in a few words takes the shortest way there is (`node-calls.ts`); the rest goes over `fetch`.
  */
 
-import { GATEWAY_HEADERS, isSandlotError, type SandlotError } from "@sandlot/contract";
+import { GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
 import { around, pause } from "./clock.ts";
 import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
@@ -58,8 +58,8 @@ export class Transport {
   constructor(options: TransportOptions) {
     const { url, apiKey, user, retriesMax = 4, fetch: given } = options;
     this.#options = options;
-    this.url = url.replace(/\/+$/, "");
-    this.apiKey = apiKey ?? null;
+    this.url = checkedUrl(url);
+    this.apiKey = apiKey === undefined ? null : checkedKey(apiKey, this.url);
     this.user = user ?? null;
     this.#retriesMax = retriesMax;
     // Called as a method of something else, a browser's fetch refuses.
@@ -108,6 +108,7 @@ export class Transport {
       } catch (error) {
         call.signal?.throwIfAborted();
         const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
+        if (isSandlotError(told, "gateway_untrusted")) throw told;
         if (attempt >= this.#retriesMax || !isWorthRepeating(call, error)) throw told;
         // What the gateway names is when one more has room again. Where many wait for that room, it is too little.
         const named = (isSandlotError(error) ? retryAfterMs(error) : null) ?? 0;
@@ -179,4 +180,23 @@ function isPassing({ retryable, status }: SandlotError): boolean {
 
 function rootOf(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? error.cause : error;
+}
+
+/** What can never work is said at once: asking again would be the advice otherwise. */
+function checkedUrl(url: string): string {
+  const refuse = (problem: string) => new SandlotError("gateway_address_invalid", { url: String(url), problem });
+  const text = String(url).trim();
+  const parsed = URL.canParse(text) ? new URL(text) : null;
+  if (parsed === null || !/^https?:$/.test(parsed.protocol)) throw refuse("it is not an http or https URL");
+  if (parsed.username !== "" || parsed.password !== "")
+    throw refuse("a key in the address would be in logs; use `apiKey`");
+  return text.replace(/\/+$/, "");
+}
+
+/** A key from a file ends with a newline; anything else that is no printable letter is no key. */
+function checkedKey(apiKey: string, url: string): string {
+  const key = String(apiKey).trim();
+  if (/^[\x21-\x7e]+$/.test(key)) return key;
+  const problem = key === "" ? "the key is empty" : "the key has spaces or letters that no key has";
+  throw new SandlotError("gateway_address_invalid", { url, problem });
 }

@@ -7,6 +7,8 @@ export interface RequestErrorDetails {
   unauthorized: { problem: string };
   forbidden: { problem: string };
   key_not_found: { id: string };
+  gateway_address_invalid: { url: string; problem: string };
+  gateway_untrusted: { url: string; problem: string };
   rate_limited: { scope: string; max: number; retryAfterMs: number };
   route_not_found: { method: string; path: string };
   thread_exists: { thread: string };
@@ -39,6 +41,19 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     retryable: false,
     message: ({ id }) => `There is no key ${id}.`,
     remedy: "`sandlot keys list` shows which there are.",
+  },
+  gateway_address_invalid: {
+    status: 422,
+    retryable: false,
+    message: ({ url, problem }) => `${url} cannot be a gateway: ${problem}.`,
+    remedy: "Give the address as `http://HOST:PORT` or `https://HOST`, and the key as it was shown, without spaces.",
+  },
+  gateway_untrusted: {
+    status: 502,
+    retryable: false,
+    message: ({ url, problem }) => `The certificate of ${url} is not trusted: ${problem}.`,
+    remedy:
+      "Use the name that the certificate is for. For a certificate of your own, set NODE_EXTRA_CA_CERTS to the file of its authority.",
   },
   rate_limited: {
     status: 429,

@@ -12,6 +12,8 @@ const NO_NUL = /^[^\0]*$/;
 const text = (max: number) => z.string().max(max).regex(NO_NUL, "must not contain a NUL byte");
 const environment = z.record(z.string().regex(ENV_NAME_PATTERN).max(256), text(131_072));
 
+const argv = z.array(text(1_048_576)).min(1).max(4_096);
+
 export const execIdSchema = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,128}$/)
@@ -19,8 +21,11 @@ export const execIdSchema = z
 
 export const execRequestSchema = z
   .strictObject({
-    command: text(1_048_576).optional().describe("Goes through a shell."),
-    argv: z.array(text(1_048_576)).min(1).max(4_096).optional().describe("Is run as it is."),
+    command: z
+      .union([text(1_048_576), argv])
+      .optional()
+      .describe("A text goes through a shell; a list is a program with its arguments, run as it is."),
+    argv: argv.optional().describe("The same as a list in `command`."),
     cwd: text(4_096).optional().describe("Default `/mnt/user-data/workspace`."),
     env: environment.optional(),
     timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional().describe("0: no limit."),

@@ -115,7 +115,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await audit.close();
   };
   try {
-    await app.listen({ host: settings.host, port: settings.port }).catch(listenProblem("gateway.port", settings));
+    // The framework does not know who made its server, and would call HTTPS by the wrong name.
+    const listenTextResolver = (address: string) =>
+      `Server listening at ${certificates.gateway === null ? address : address.replace(/^http:/, "https:")}`;
+    await app
+      .listen({ host: settings.host, port: settings.port, listenTextResolver })
+      .catch(listenProblem("gateway.port", settings));
     port = (app.server.address() as AddressInfo).port;
     previewPort = await listenForPreviews(previews.server, settings, port).catch(
       listenProblem("gateway.preview.port", { ...settings, port: settings.preview.port ?? 0 }),

@@ -121,7 +121,11 @@ function ruleHost(text: string): Host | null {
 function exception(text: string, path: string): AddressRange {
   const range = parseRange(text);
   if (range === null) throw invalid(path, `${JSON.stringify(text)} is neither an address nor a range like 10.1.2.0/24`);
-  if (!canBeException(range)) throw invalid(path, `${text} holds addresses that no sandbox may reach: the host's loopback, link-local, cloud metadata or multicast`);
+  if (!canBeException(range))
+    throw invalid(
+      path,
+      `${text} holds addresses that no sandbox may reach: the host's loopback, link-local, cloud metadata or multicast`,
+    );
   return range;
 }
 

@@ -244,6 +244,11 @@ describe("the log", () => {
     const text = lines.join("");
     expect(text).toContain("/v1/threads/:thread/exec");
     expect(text).toContain("file_not_found");
+    // Logs are filtered by tenant.
+    const answers = lines
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter(({ msg }) => msg === "answered");
+    expect(answers[0]).toMatchObject({ user: "alice", thread: "t", route: "/v1/threads/:thread/exec", status: 200 });
     for (const secret of [
       alice.key,
       operator,

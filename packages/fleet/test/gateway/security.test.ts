@@ -7,6 +7,7 @@ import { get as httpsGet } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { resolveGatewaySettings } from "../../src/gateway/settings.ts";
 import { Caller, openStage, type Stage } from "./support/stage.ts";
@@ -296,8 +297,11 @@ test("with a certificate it speaks HTTPS only", async () => {
   const keyFile = join(folder, "key.pem");
   const command = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"];
   execFileSync("openssl", [...command, "-keyout", keyFile, "-out", certFile], { stdio: "ignore" });
-  const secure = await openStage({ settings: { tls: { certFile, keyFile } } });
+  const logged: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line: string) => void logged.push(line) });
+  const secure = await openStage({ settings: { tls: { certFile, keyFile } }, more: { logger } });
   try {
+    expect(logged.join("")).toContain(`Server listening at ${secure.gateway.url}`);
     const { port } = new URL(secure.gateway.url);
     expect(secure.gateway.url).toBe(`https://127.0.0.1:${port}`);
     const answer = await new Promise<{ status: number; hsts: unknown }>((resolve, reject) => {

@@ -60,6 +60,30 @@ describe("exec", () => {
     });
   });
 
+  test("takes a list in `command`, as the library does", async () => {
+    const json = { command: ["printf", "%s|", "a b", "$HOME"] };
+    expect(await alice.ask(200, "POST", "/v1/threads/t1/exec", { json })).toMatchObject({ stdout: "a b|$HOME|" });
+    await alice.ask(422, "POST", "/v1/threads/t1/exec", { json: { command: [] } });
+    await alice.ask(422, "POST", "/v1/threads/t1/exec", { json: { command: [1] } });
+  });
+
+  test("closing the stdin of a command that has ended is fine; writing to it is not", async () => {
+    const json = { command: "true", background: true, execId: "over" };
+    await alice.ask(202, "POST", "/v1/threads/t1/exec", { json });
+    await expect
+      .poll(async () => {
+        const { execs } = await alice.ask<{ execs: { execId: string; status: string }[] }>(
+          200,
+          "GET",
+          "/v1/threads/t1/execs",
+        );
+        return execs.find(({ execId }) => execId === "over")?.status;
+      })
+      .toBe("completed");
+    await alice.ask(204, "POST", "/v1/threads/t1/execs/over/stdin", { json: { data: "", end: true } });
+    await alice.ask(409, "POST", "/v1/threads/t1/execs/over/stdin", { json: { data: "late" } });
+  });
+
   test("streams events with offsets", async () => {
     const response = await alice.call("POST", "/v1/threads/t1/exec", {
       json: { command: "echo one; echo two >&2" },

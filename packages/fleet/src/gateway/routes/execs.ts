@@ -5,6 +5,7 @@ import {
   execIdSchema,
   execListSchema,
   execOutputQuerySchema,
+  isSandlotError,
   killReplySchema,
   type Sandbox,
   signalReplySchema,
@@ -154,7 +155,11 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
         request,
         reply,
         async (sandbox) => {
-          await sandbox.execs.writeStdin(execId, content, { end: end ?? false });
+          await sandbox.execs.writeStdin(execId, content, { end: end ?? false }).catch((error: unknown) => {
+            // What is to be closed is closed: every caller whose input ends after the command would be told of a conflict.
+            const onlyCloses = end === true && content.length === 0;
+            if (!onlyCloses || !isSandlotError(error, "stdin_closed")) throw error;
+          });
           return reply.code(204).send(null);
         },
         () => execNotFound(execId),

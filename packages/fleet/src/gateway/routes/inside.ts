@@ -5,6 +5,7 @@ import {
   portParamsSchema,
   portWaitRequestSchema,
   processListSchema,
+  SandlotError,
   type SessionOptions,
   sessionExecRequestSchema,
   sessionExecResultSchema,
@@ -64,7 +65,15 @@ export function insideRoutes(app: GatewayApp, context: GatewayContext): void {
         response: { 200: usageSchema, ...THREAD_ERRORS },
       },
     },
-    (request, reply) => threads.with(request, reply, (sandbox) => sandbox.usage()),
+    (request, reply) =>
+      threads.withExisting(
+        request,
+        reply,
+        (sandbox) => sandbox.usage(),
+        () => {
+          throw new SandlotError("sandbox_not_found", { id: `of thread ${request.params.thread}` });
+        },
+      ),
   );
 
   app.get(

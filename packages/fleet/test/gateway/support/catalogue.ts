@@ -139,7 +139,7 @@ export const CATALOGUE: readonly Entry[] = [
     url: "/v1/threads/:thread/usage",
     who: "owner",
     status: 200,
-    foreign: 200,
+    foreign: 404,
     request: (world) => [thread(world, "/usage")],
   },
   {
