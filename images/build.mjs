@@ -6,6 +6,7 @@
  *   node images/build.mjs --tag mine:1 --host unix:///path      another name, another engine
  *   node images/build.mjs --program podman                      into Podman
  *   node images/build.mjs --archive sandbox.tar                 only the archive, to be imported elsewhere
+ *   node images/build.mjs --aio                                 also sandlot/aio:1, which serves the AIO API by itself (`aio/`)
  *
  * Invariants
  * - Nothing that the image is made of stands here: packages, steps, and how a container of it is started come from `sandbox/`.
@@ -17,12 +18,14 @@ import {
   copyFileSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   realpathSync,
   renameSync,
   rmSync,
 } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -32,6 +35,7 @@ export const SOURCES = fileURLToPath(new URL("sandbox/", import.meta.url));
 const CACHE = join(ROOT, ".cache");
 const CACHED = "sandbox-image-";
 const TAG = "sandlot/sandbox:1";
+const AIO_TAG = "sandlot/aio:1";
 /** What `docker import` understands of a Dockerfile. */
 const CHANGES = new Set(["ENV", "USER", "WORKDIR", "CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "VOLUME", "STOPSIGNAL"]);
 
@@ -89,6 +93,34 @@ export function importInto({ program = "docker", host = null, tag = TAG }) {
   run(program, [...where, "import", ...changes, archive(), tag]);
 }
 
+/** What the Dockerfile of the AIO image copies. */
+const AIO_FILES = ["Dockerfile", "start.sh", "configuration.cjs"];
+const DAEMON = "packages/sandboxd/dist";
+const DAEMON_FILES = ["sandboxd.cjs", "supervisor.sh", "pty.node", "koffi.node"];
+
+/**
+ * Makes the image that serves the AIO API, on top of an image that the engine has. `daemon` is the folder of a built one.
+ * @param {{ program?: string, host?: string | null, base?: string, tag?: string, daemon?: string }} where
+ */
+export function buildAio({ program = "docker", host = null, base = TAG, tag = AIO_TAG, daemon = join(ROOT, DAEMON) }) {
+  const context = mkdtempSync(join(tmpdir(), "sandlot-aio-"));
+  try {
+    for (const folder of [DAEMON, "images/aio"]) mkdirSync(join(context, folder), { recursive: true });
+    for (const name of AIO_FILES) copyFileSync(join(ROOT, "images/aio", name), join(context, "images/aio", name));
+    for (const name of DAEMON_FILES) {
+      if (!existsSync(join(daemon, name))) throw new Error(`${join(daemon, name)} is missing: npm run build`);
+      copyFileSync(join(daemon, name), join(context, DAEMON, name));
+    }
+    const where = host === null ? [] : [program === "podman" ? "--url" : "--host", host];
+    const dockerfile = join(context, "images/aio/Dockerfile");
+    const network = program === "podman" ? [] : ["--network", "none"];
+    const args = ["build", ...network, "--build-arg", `BASE=${base}`, "--tag", tag, "--file", dockerfile, context];
+    run(program, [...where, ...args]);
+  } finally {
+    rmSync(context, { recursive: true, force: true });
+  }
+}
+
 export function bootstrapArguments(node, npm, target) {
   const { debian } = recipe();
   const setup = join(SOURCES, "setup.sh");
@@ -132,7 +164,9 @@ function run(program, args) {
 
 function main() {
   const text = { type: "string" };
-  const { values } = parseArgs({ options: { tag: text, host: text, program: text, archive: text } });
+  const { values } = parseArgs({
+    options: { tag: text, host: text, program: text, archive: text, aio: { type: "boolean" } },
+  });
   if (values.archive !== undefined) {
     copyFileSync(archive(), values.archive);
     process.stdout.write(`${values.archive}\n`);
@@ -141,6 +175,9 @@ function main() {
   const { program = "docker", host = null, tag = TAG } = values;
   importInto({ program, host, tag });
   process.stdout.write(`${tag}\n`);
+  if (values.aio !== true) return;
+  buildAio({ program, host, base: tag });
+  process.stdout.write(`${AIO_TAG}\n`);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) main();

@@ -3,17 +3,23 @@
  * with what agents use, as an account that owns nothing.
  */
 
-import { readFileSync } from "node:fs";
-import { beforeAll, describe, expect, it } from "vitest";
-import { archive, bootstrapArguments, importInto, packages, recipe } from "../../../../../images/build.mjs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } from "../../../../../images/build.mjs";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
-import { onStage, testEngine } from "./docker-harness.ts";
-import { usingEngine } from "./using-engine.ts";
+import { startServed } from "./aio-served.ts";
+import { daemonFiles, onStage, testEngine } from "./docker-harness.ts";
+import { usingEngine, withNetwork } from "./using-engine.ts";
 
 /** Debian's packages are fetched and unpacked, once. */
 const MAKING_MS = 480_000;
 /** What an image with all of this may take unpacked. More is worth a decision. */
 const SIZE_MAX_BYTES = 400_000_000;
+/** An engine waits ten seconds for what does not end at its stop signal. The rest is the engine's own work, on a busy machine. */
+const STOPPED_MS = 5_000;
 
 describe("the default image's recipe", () => {
   const { nodeVersion, debian, lastStage, changes } = recipe();
@@ -97,5 +103,69 @@ usingEngine("the default image", await testEngine(), (engine) => {
         },
         { docker: { image } },
       ));
+  });
+
+  /** On the image above: its tests come first. */
+  describe("the image that serves the AIO API", () => {
+    const tag = `sandlot-test-served-${process.pid}:1`;
+    const network = `sandlot-served-${process.pid}`;
+    const folder = mkdtempSync(join(tmpdir(), "sandlot-served-"));
+    withNetwork(engine, network);
+    beforeAll(async () => {
+      // As DeerFlow makes them: for any account.
+      for (const name of ["", "workspace", "uploads", "outputs"]) {
+        mkdirSync(join(folder, name), { recursive: true });
+        chmodSync(join(folder, name), 0o777);
+      }
+      buildAio({ host: engine.host, base: image, tag, daemon: dirname((await daemonFiles()).bundle) });
+    }, MAKING_MS);
+    afterAll(async () => {
+      await engine.docker.getImage(tag).remove({ force: true });
+      rmSync(folder, { recursive: true, force: true });
+    });
+    const flags = ["--network", network, "-v", `${folder}:/mnt/user-data`];
+
+    it("starts the daemon as the fleet does", () => {
+      const script = readFileSync(new URL("../../../../../images/aio/start.sh", import.meta.url), "utf8");
+      expect(script).toContain(` ${SANDBOXD_NODE_FLAGS.join(" ")} `);
+    });
+
+    it("is driven as DeerFlow drives one, with the container's environment, and stops within a second", async () => {
+      const hard = 'two\nlines and "quotes" $HOME';
+      const given = ["-e", "GREETING=hello", "-e", `HARD=${hard}`];
+      await using served = await startServed(engine.host, tag, [...flags, ...given]);
+      const { id, ask, docker } = served;
+      const shell = async (command: string) => (await ask("/v1/shell/exec", { command })).body.data;
+      expect(await ask("/v1/sandbox")).toMatchObject({ status: 200 });
+      expect(await shell("id -u; pwd; echo $GREETING")).toMatchObject({
+        exit_code: 0,
+        output: expect.stringContaining("1000\n/mnt/user-data/workspace\nhello"),
+      });
+      const { data } = (await ask("/v1/bash/exec", { command: 'printf %s "$HARD"', env: { MORE: "1" } })).body;
+      expect(data).toMatchObject({ stdout: hard, exit_code: 0 });
+      const file = "/mnt/user-data/outputs/report.txt";
+      expect((await ask("/v1/file/write", { file, content: "made inside" })).body.success).toBe(true);
+      expect(readFileSync(join(folder, "outputs/report.txt"), "utf8")).toBe("made inside");
+      expect(statSync(join(folder, "outputs/report.txt")).uid).toBe(1000);
+      expect((await ask("/v1/file/read", { file })).body.data).toMatchObject({ content: "made inside" });
+      // What a command kills of the daemon comes back, at the same port.
+      await ask("/v1/shell/exec", { command: "pkill -9 sandboxd; sleep 1" }).catch(() => null);
+      await expect.poll(async () => (await ask("/v1/sandbox").catch(() => null))?.status).toBe(200);
+      const startedAt = performance.now();
+      docker("stop", id);
+      const stoppedMs = performance.now() - startedAt;
+      console.log(`docker stop of the AIO image: ${Math.round(stoppedMs)} ms`);
+      expect(stoppedMs).toBeLessThan(STOPPED_MS);
+    });
+
+    it("with a key answers nobody who has none, and commands do not see it", async () => {
+      await using served = await startServed(engine.host, tag, [...flags, "-e", "SANDBOX_API_KEY=secret-key"]);
+      const { ask } = served;
+      expect((await ask("/v1/shell/exec", { command: "id" })).status).toBe(401);
+      const key = { "x-aio-api-key": "secret-key" };
+      const { status, body } = await ask("/v1/shell/exec", { command: "echo [$SANDBOX_API_KEY]; env" }, key);
+      expect([status, body.data?.output]).toEqual([200, expect.stringContaining("[]")]);
+      expect(body.data?.output).not.toContain("secret-key");
+    });
   });
 });
