@@ -22,6 +22,8 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>>
   gateway: () => import("./suites/gateway.ts"),
   local: () => import("./suites/local.ts"),
   docker: () => import("./suites/docker.ts"),
+  cli: () => import("./suites/cli.ts"),
+  peers: () => import("./suites/peers.ts"),
 };
 
 class UsageError extends Error {}

@@ -1,6 +1,8 @@
 /**
  * What an idle sandbox takes of the host's memory: the proportional share (PSS) of every process in it. Printed, not held
  * against a limit: it depends on how many sandboxes share the pages of one Node.
+ *
+ * Counted are the processes below this one that were not there before: other programs on the machine come and go meanwhile.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -10,12 +12,14 @@ const SANDBOXES = 10;
 
 export async function idleMemory(): Promise<void> {
   await using local = await openLocalFleet();
-  const before = new Set(pids());
+  const before = new Set(descendants(process.pid));
   for (let made = 0; made < SANDBOXES; made += 1) {
     await using lease = await local.fleet.acquire({ thread: `idle-${made}` });
     await lease.sandbox.exec("true");
   }
-  const inside = pids().filter((pid) => !before.has(pid));
+  const inside = descendants(process.pid).filter((pid) => !before.has(pid));
+  if (inside.length < SANDBOXES)
+    throw new Error(`Of ${SANDBOXES} sandboxes only ${inside.length} processes were found.`);
   const bytes = inside.reduce((sum, pid) => sum + proportionalBytes(pid), 0);
   const each = bytes / SANDBOXES / 1024 ** 2;
   console.log(
@@ -23,11 +27,27 @@ export async function idleMemory(): Promise<void> {
   );
 }
 
-function pids(): readonly string[] {
-  return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+/** Every process whose parent, or parent's parent, and so on, is `root`. */
+function descendants(root: number): readonly number[] {
+  const children = new Map<number, number[]>();
+  for (const name of readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
+    const parent = parentOf(name);
+    if (parent !== null) children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
+  }
+  const below = (pid: number): number[] => (children.get(pid) ?? []).flatMap((child) => [child, ...below(child)]);
+  return below(root);
 }
 
-function proportionalBytes(pid: string): number {
+function parentOf(pid: string): number | null {
+  try {
+    const [, fields = ""] = /\) (.*)$/s.exec(readFileSync(`/proc/${pid}/stat`, "utf8")) ?? [];
+    return Number(fields.split(" ")[1]);
+  } catch {
+    return null; // It has ended meanwhile.
+  }
+}
+
+function proportionalBytes(pid: number): number {
   try {
     const [, kilobytes = "0"] = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "utf8")) ?? [];
     return Number(kilobytes) * 1024;
