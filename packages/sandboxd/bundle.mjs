@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 /** The daemon is in every sandbox, so its size is paid for often. */
-const MAX_BYTES = 192 * 1024;
+const MAX_BYTES = 208 * 1024;
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 
 const SETTINGS = {

@@ -310,7 +310,7 @@ export interface SandboxFiles {
   list(path: string, options?: { readonly depth?: number; readonly maxResults?: number }): Promise<FileListing>;
   /** Paths below `path` that match a glob pattern; `**` crosses directories. */
   glob(path: string, pattern: string, options?: GlobOptions): Promise<GlobResult>;
-  /** Lines that match. Regular expression unless `literal`; ignores case unless `caseSensitive`. */
+  /** Lines that match. A regular expression as ripgrep and Python share it unless `literal`; ignores case unless `caseSensitive`. */
   grep(path: string, pattern: string, options?: GrepOptions): Promise<GrepResult>;
   /** Changes below a directory, or of a file, from the first event (`ready`) on. */
   watch(path: string, options?: WatchOptions): AsyncIterable<FileChange>;

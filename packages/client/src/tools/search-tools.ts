@@ -85,7 +85,7 @@ export const grepTool = defineTool({
   name: "grep",
   title: "Find lines",
   description:
-    "Finds lines in files below a path: by a regular expression, or literally. Ignores case unless told otherwise.",
+    "Finds lines in files below a path: by a regular expression as ripgrep and Python read it, or literally. Ignores case unless told otherwise.",
   input: z.object({
     description: descriptionInput,
     pattern: z.string().min(1),

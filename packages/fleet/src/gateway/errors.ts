@@ -96,7 +96,6 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
 
 /** What its handlers refuse is 400 there; what does not fit the schema of a body or a query never reaches them. */
 function deerFlowStatus(thrown: unknown, { code, status }: SandlotError): number {
-  if (code === "invalid_thread_id") return 400;
   if (code !== "invalid_request") return status;
   return hasZodFastifySchemaValidationErrors(thrown) && thrown.validationContext !== "params" ? status : 400;
 }

@@ -1,7 +1,9 @@
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { SANDBOX_LIMITS } from "@sandlot/contract";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { openFleet } from "../../src/open-fleet.ts";
 import { attached } from "./attached.ts";
 import { code } from "./expectations.ts";
 
@@ -14,6 +16,18 @@ async function tree(names: Readonly<Record<string, string>>) {
   }
   const short = (paths: readonly string[]) => paths.map((path) => relative(root, path));
   return { files: sandbox.files, root, short, at: (name: string) => join(root, name) };
+}
+
+async function inMemory(content: string) {
+  const home = mkdtempSync(join(tmpdir(), "sl-memory-"));
+  const fleet = await openFleet({ backend: "memory", home });
+  onTestFinished(async () => {
+    await fleet.close({ destroy: true });
+    rmSync(home, { recursive: true, force: true });
+  });
+  const { sandbox } = await fleet.acquire({ thread: "t" });
+  await sandbox.files.write("/mnt/user-data/workspace/names", content);
+  return sandbox.files;
 }
 
 describe("a listing", () => {
@@ -121,6 +135,24 @@ describe("grep", () => {
     expect((await files.grep(at("b/c.txt"), "f.o")).matches).toHaveLength(1);
     expect(await code(files.grep(root, "("))).toBe("invalid_pattern");
     expect(await code(files.grep(at("none"), "x"))).toBe("file_not_found");
+  });
+
+  test("reads a pattern as ripgrep and Python do, and refuses what it does not know", async () => {
+    const { files, root } = await tree({ names: "root\nAlpha Z\nzulu\n" });
+    const memory = await inMemory("root\nAlpha Z\nzulu\n");
+    for (const [at, where] of [
+      [files, root],
+      [memory, "/mnt/user-data/workspace"],
+    ] as const) {
+      const lines = async (pattern: string) => (await at.grep(where, pattern)).matches.map(({ line }) => line);
+      expect(await lines("(?i)ROOT")).toEqual(["root"]);
+      expect(await lines("(?P<n>o)(?P=n)")).toEqual(["root"]);
+      expect(await lines("\\Az")).toEqual(["zulu"]);
+      expect(await lines("[a-z]\\Z")).toEqual(["root", "Alpha Z", "zulu"]);
+      expect(await lines("^[[:alpha:]]+$")).toEqual(["root", "zulu"]);
+      for (const pattern of ["o++", "\\h", "(?x)a b"])
+        expect(await code(at.grep(where, pattern))).toBe("invalid_pattern");
+    }
   });
 
   test("keeps its limits and says when it reached one", async () => {

@@ -232,6 +232,10 @@ describe("under DeerFlow's roof", () => {
     });
     expect(passedOver).toMatchObject({ success: true, skipped_files: [] });
     expect(passedOver.files.map(({ filename }) => filename)).toEqual(["fine"]);
+    // Ours names what it left out.
+    const ours = await alice.ask<Reply>(200, "POST", "/v1/threads/d/uploads", { body: named("..", "fine") });
+    expect(ours).toMatchObject({ success: false, skipped_files: [".."] });
+    await alice.ask(422, "POST", "/api/threads/a%2Fb/uploads", { body: named("fine") });
     const none = await alice.ask<Reply>(200, "POST", "/api/threads/d/uploads", { body: named("..") });
     expect(none).toMatchObject({ success: true, files: [] });
     await alice.ask(422, "POST", "/v1/threads/d/uploads", { body: named("..") });

@@ -147,7 +147,7 @@ describe.each(["namespace", "socket"] as const)("by the way %s", (way) => {
       const viaFetch = await (await fetch("http://web.example.com/fetch")).json();
       const viaHttps = await (await fetch("https://api.example.com/secure")).json();
       console.log(JSON.stringify([viaFetch.url, viaHttps.url]));`;
-      const { stdout, stderr } = await inside(`${process.execPath} --input-type=module -e '${script}'`);
+      const { stdout, stderr } = await inside(`'${process.execPath}' --input-type=module -e '${script}'`);
       if (READS_VARIABLES) expect([stdout, stderr]).toEqual(['["/fetch","/secure"]\n', ""]);
       // An older Node does not know the variables: then it finds no way at all, and not one around the proxy.
       else expect([stdout, stderr]).toEqual(["", expect.stringContaining("fetch failed")]);

@@ -18,6 +18,7 @@ import { OperationProblem, sendDetail, sendFailure, ValidationProblem } from "./
 import { bashRoutes } from "./bash-routes.ts";
 import { BodyTooLarge } from "./body.ts";
 import { fileRoutes } from "./file-routes.ts";
+import { type InstalledTools, installedTools } from "./installed-tools.ts";
 import { type AioRoutes, findRoute, methodsOf } from "./routes.ts";
 import { shellRoutes } from "./shell-routes.ts";
 import { watchRoutes } from "./watch-routes.ts";
@@ -42,7 +43,8 @@ const PROBED = "/v1/sandbox";
 
 export function aio({ execs, sessions, onWork }: AioParts): Aio {
   const routes: AioRoutes = {
-    [`GET ${PROBED}`]: (_request, response) => sendJson(response, aboutSandbox(execs)),
+    [`GET ${PROBED}`]: async (_request, response) =>
+      sendJson(response, aboutSandbox(execs, await installedTools(execs))),
     ...shellRoutes(execs, sessions),
     ...bashRoutes(execs),
     ...fileRoutes(),
@@ -113,7 +115,7 @@ function answerError(response: ServerResponse, error: unknown): void {
   else sendJson(response, { success: false, message: (error as Error).message, data: null, hint: null }, 500);
 }
 
-function aboutSandbox(execs: ExecTable): unknown {
+function aboutSandbox(execs: ExecTable, { python, nodejs, utils }: InstalledTools): unknown {
   const { HOME = "/home/sandbox", USER = "sandbox" } = execs.around.environment;
   const workspace = execs.around.defaultCwd;
   return {
@@ -125,8 +127,8 @@ function aboutSandbox(execs: ExecTable): unknown {
         timezone: Intl.DateTimeFormat().resolvedOptions().timeZone,
         occupied_ports: listeningPorts().map(({ port }) => String(port)),
       },
-      runtime: { python: [], nodejs: [] },
-      utils: [],
+      runtime: { python, nodejs },
+      utils,
     },
   };
 }

@@ -146,7 +146,7 @@ export class ShellSession {
     let end = () => {};
     const input = this.#inputFd === null ? "/dev/null" : this.#input;
     const executed = this.#session.exec({
-      command: `{\n${directory === null ? command : within(directory, command)}\n} <'${input}' >'${this.#output}' 2>&1`,
+      command: wrapped(command, directory, `<${quote(input)} >${quote(this.#output)} 2>&1`),
       stdin: null,
       timeoutMs: hardTimeoutMs ?? 0,
       isAbandoned: () => false,
@@ -186,7 +186,13 @@ export class ShellSession {
   }
 }
 
-/** A directory that cannot be entered fails the command, and leaves the shell as it was. */
-function within(directory: string, command: string): string {
-  return `cd -- ${quote(directory)} && {\n${command}\n}`;
+/**
+ * The command is a word that the shell evaluates, so one that is empty, a comment or no command at all is the caller's own affair:
+ * nothing of this text is part of it, and what the shell says about it goes where its output goes.
+ * A directory that cannot be entered fails the command, and leaves the shell as it was.
+ */
+function wrapped(command: string, directory: string | null, streams: string): string {
+  // `command`: without it some shells end at a syntax error in what they evaluate.
+  const evaluate = `\\command eval ${quote(command)}`;
+  return directory === null ? `${evaluate} ${streams}` : `{ cd -- ${quote(directory)} && ${evaluate}; } ${streams}`;
 }

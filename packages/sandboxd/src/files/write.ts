@@ -4,7 +4,8 @@
  * Invariants
  * - A write goes to a temporary file beside its target and is then renamed: a reader sees the old content or the new,
  *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode, and its owner where the
- *   daemon may set it. A symbolic link stays, and the file it leads to is replaced.
+ *   daemon may set it. A symbolic link stays, and the file it leads to is replaced. A file in a directory that may not be written
+ *   to cannot be replaced: it is written in place, where a reader may see a part.
  * - A write that expects a version looks before it begins and once more in the same turn as it renames, so of two such
  *   writes only one succeeds. One that expects nothing there is decided by the kernel.
  * - An append is the kernel's own: two at once do not overwrite each other. One of up to `APPEND_WHOLE_MAX_BYTES` is
@@ -28,6 +29,16 @@ const APPEND_WHOLE_MAX_BYTES = 8 * 1024 * 1024;
 
 const NO_LINKS: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "EMLINK"]);
 
+/** What says that a directory takes no new file. */
+const NOT_WRITABLE: ReadonlySet<string> = new Set(["EACCES", "EPERM", "EROFS"]);
+
+/** Nothing can be made beside the target. Nothing of the content has been read yet. */
+class NoRoomBeside extends Error {
+  constructor(cause: unknown) {
+    super("nothing can be made beside the file", { cause });
+  }
+}
+
 export type Chunks = AsyncIterable<Uint8Array>;
 /** Content that is put, piece after piece. A piece that was put is written, and its memory may be used again. */
 export type Content = (put: (pieces: readonly Uint8Array[]) => Promise<void>) => Promise<void>;
@@ -46,7 +57,14 @@ export function writeFile(path: string, content: Chunks | Content, wish: WriteWi
     const existing = await statOrNull(target);
     if (existing?.isDirectory() === true) throw new SandlotError("is_a_directory", { path });
     if (existing !== null && !existing.isFile()) return writeThrough(path, target, existing, content);
-    await withTemporary(dirname(target), (temporary) => replace(path, temporary, target, existing, content, wish));
+    const replacing = withTemporary(dirname(target), (temporary) =>
+      replace(path, temporary, target, existing, content, wish),
+    );
+    await replacing.catch((error: unknown) => {
+      if (!(error instanceof NoRoomBeside) || existing === null)
+        throw error instanceof NoRoomBeside ? error.cause : error;
+      return writeInPlace(path, target, content, wish);
+    });
   });
 }
 
@@ -75,7 +93,9 @@ async function replace(
   wish: WriteWish,
 ): Promise<void> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-  const file = await open(temporary, flags, existing === null ? FILE_MODE : 0o600);
+  const file = await open(temporary, flags, existing === null ? FILE_MODE : 0o600).catch((error: unknown) => {
+    throw NOT_WRITABLE.has((error as NodeJS.ErrnoException).code ?? "") ? new NoRoomBeside(error) : error;
+  });
   try {
     try {
       await writeContent(file, content);
@@ -119,6 +139,18 @@ function checkVersion(path: string, target: string, { ifVersion }: WriteWish): v
   const found = statSync(target, { bigint: true, throwIfNoEntry: false });
   const actual = found === undefined ? null : versionOf(found);
   if (actual !== ifVersion) throw new SandlotError("file_changed", { path, expected: ifVersion, actual });
+}
+
+async function writeInPlace(path: string, target: string, content: Chunks | Content, wish: WriteWish): Promise<void> {
+  const file = await open(target, constants.O_WRONLY | constants.O_NOFOLLOW);
+  try {
+    checkVersion(path, target, wish);
+    await file.truncate(0);
+    await writeContent(file, content);
+    if (wish.mode !== undefined) await file.chmod(wish.mode);
+  } finally {
+    await file.close();
+  }
 }
 
 /** A device takes what is written; it is not replaced by a file. */

@@ -8,6 +8,7 @@
 
 import { type Context, createContext, Script } from "node:vm";
 import { SandlotError } from "@sandlot/contract";
+import { translated } from "./dialect.ts";
 
 /** Processor time for one batch of lines. Honest patterns need microseconds. */
 const MATCH_MAX_CPU_MS = 500;
@@ -16,11 +17,15 @@ const LOOK_AFTER_MS = 500;
 /** Nobody else is served meanwhile, so even a starved daemon gives up. */
 const LOOKS_MAX = 10;
 
+/** In the dialect of `dialect.ts`. What it does not have is `invalid_pattern`, with a sentence. */
 export function compileRegex(pattern: string, flags: string): RegExp {
   try {
-    return new RegExp(pattern, flags);
+    const { source, flags: all } = translated(pattern, flags);
+    return new RegExp(source, all);
   } catch (error) {
-    throw new SandlotError("invalid_pattern", { pattern, problem: (error as Error).message }, { cause: error });
+    // The engine repeats the translated pattern, not the one that was given.
+    const problem = (error as Error).message.replace(/^Invalid regular expression: \/[\s\S]*\/[a-z]*: /, "");
+    throw new SandlotError("invalid_pattern", { pattern, problem }, { cause: error });
   }
 }
 

@@ -47,11 +47,13 @@ export async function receiveUploads(
 ): Promise<UploadOutcome> {
   const staged: StagedFile[] = [];
   try {
-    const { received, sent } = await stageAll(context, files, order, staged);
+    const { received, sent, unusable } = await stageAll(context, files, order, staged);
     if (sent === 0) throw refusal("No files provided", invalid("files", "no file was sent"));
     if (received.length === 0 && !order.deerflow)
       throw invalid("files", "none of them has a name that a file may have");
-    return await placeAll(context, files, order, received, staged);
+    const { files: placed, skipped } = await placeAll(context, files, order, received, staged);
+    // DeerFlow passes them over in silence.
+    return { files: placed, skipped: order.deerflow ? skipped : [...unusable, ...skipped] };
   } finally {
     // What was placed has nothing left to discard.
     for (const one of staged) await one.discard();
@@ -63,9 +65,10 @@ async function stageAll(
   files: WorkspaceFiles,
   { parts, signal }: UploadOrder,
   staged: StagedFile[],
-): Promise<{ readonly received: readonly Received[]; readonly sent: number }> {
+): Promise<{ readonly received: readonly Received[]; readonly sent: number; readonly unusable: readonly string[] }> {
   const { maxFiles, maxFileBytes, maxTotalBytes } = settings.uploads;
   const received: Received[] = [];
+  const unusable: string[] = [];
   const taken = new Set<string>();
   let total = 0;
   let count = 0;
@@ -76,6 +79,7 @@ async function stageAll(
     if (count > maxFiles) throw tooMany(maxFiles);
     const original = safeName(part.filename ?? "");
     if (original === null) {
+      unusable.push(part.filename ?? "");
       part.file.resume();
       continue;
     }
@@ -91,7 +95,7 @@ async function stageAll(
     total += one.sizeBytes;
     received.push({ name: claimName(original, taken), original, staged: one });
   }
-  return { received, sent: count };
+  return { received, sent: count, unusable };
 }
 
 async function placeAll(
