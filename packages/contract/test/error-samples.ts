@@ -81,6 +81,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   directory_not_empty: { path: "/mnt/user-data/workspace" },
   read_only_path: { path: "/mnt/skills/notes.md" },
   permission_denied: { path: "/etc/shadow" },
+  watch_limit: { path: "/mnt/user-data/workspace", problem: "too many inotify instances", retryAfterMs: 5_000 },
   disk_limit_exceeded: { path: PATH },
   invalid_path: { path: "report.md", problem: "it is not absolute" },
   invalid_pattern: { pattern: "(", problem: "a group is not closed" },

@@ -22,6 +22,7 @@ export interface SandboxErrorDetails {
   read_only_path: { path: string };
   permission_denied: { path: string };
   disk_limit_exceeded: { path: string };
+  watch_limit: { path: string; problem: string; retryAfterMs: number };
   invalid_path: { path: string; problem: string };
   invalid_pattern: { pattern: string; problem: string };
   bad_sandbox_response: { problem: string };
@@ -130,6 +131,13 @@ export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
     retryable: false,
     message: ({ path }) => `The sandbox's user may not do this with ${path}.`,
     remedy: "Work below /mnt/user-data, which belongs to the sandbox, or change the permissions inside the sandbox.",
+  },
+  watch_limit: {
+    status: 429,
+    retryable: true,
+    message: ({ path, problem }) => `${path} cannot be watched: ${problem}.`,
+    remedy:
+      "End other watches and programs in the sandbox that watch files, or raise the kernel's `fs.inotify` limits.",
   },
   disk_limit_exceeded: {
     status: 507,

@@ -38,6 +38,8 @@ export type Capability =
   | "limits"
   | "mounts"
   | "network"
+  /** Every sandbox has an account of the host to itself, and what the kernel gives one account. */
+  | "own-account"
   | "pause"
   | "sessions"
   | "terminal"

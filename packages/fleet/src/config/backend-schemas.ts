@@ -11,6 +11,28 @@ const accountId = z
   .min(1, "must not be 0: a sandbox never runs as the host's root")
   .max(4_294_967_294, "must be the number of an account");
 
+/** Small enough that nothing takes an id for a negative number. */
+const ID_MAX = 2_147_483_646;
+
+export const accountIdsSchema = z
+  .strictObject({
+    first: z
+      .int()
+      .min(1, "must not be 0: a sandbox never runs as the host's root")
+      .max(ID_MAX, "must be below 2147483647")
+      .describe("The first id."),
+    count: z
+      .int()
+      .min(2, "must be at least 2: a sandbox takes two ids")
+      .max(ID_MAX, "must be below 2147483647")
+      .describe("How many ids there are from `first` on."),
+  })
+  .refine(({ first, count }) => first + count - 1 <= ID_MAX, "must end below 2147483647")
+  .describe(
+    "The ids that sandboxes of a root fleet run as, two for each: one for what runs inside, one for what carries its network. " +
+      "All fleets of one home share them, and no other home may have any of them. Default: a range that no other home has.",
+  );
+
 export const localSchema = z
   .strictObject({
     isolation: z
@@ -22,7 +44,10 @@ export const localSchema = z
       ),
     uid: accountId
       .default(DEFAULTS.local.uid)
-      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
+      .describe(
+        "The account that workspaces of a root fleet belong to on disk. Sandboxes run as accounts of `accountIds` and see them as " +
+          "their own. An ordinary user's fleet runs sandboxes as itself.",
+      ),
     gid: accountId.default(DEFAULTS.local.gid).describe("The group that goes with `uid`."),
     tmpBytes: size.default(DEFAULTS.local.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
     homeBytes: size
@@ -100,7 +125,10 @@ export const dockerSchema = z
       ),
     uid: accountId
       .default(DEFAULTS.docker.uid)
-      .describe("The account that sandboxes of a root fleet run as. An ordinary user's fleet runs them as itself."),
+      .describe(
+        "The account that workspaces of a root fleet belong to on disk. Sandboxes run as accounts of `accountIds`, or as this one " +
+          "where the engine maps users itself. An ordinary user's fleet runs sandboxes as itself.",
+      ),
     gid: accountId.default(DEFAULTS.docker.gid).describe("The group that goes with `uid`."),
     tmpBytes: size.default(DEFAULTS.docker.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
     homeBytes: size

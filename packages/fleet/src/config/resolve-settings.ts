@@ -36,6 +36,7 @@ export function resolveSettings(config: unknown, environment: Environment): Sett
     backend: completed.backend,
     local: completed.local,
     docker: dockerSettings(completed),
+    accountIds: completed.accountIds ?? null,
     skillsPath,
     blueprints,
     pool: dictionary(Object.entries(completed.pool)),

@@ -13,7 +13,7 @@ import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { gatewayConfigSchema } from "../gateway/settings.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "./amounts.ts";
-import { dockerSchema, localSchema } from "./backend-schemas.ts";
+import { accountIdsSchema, dockerSchema, localSchema } from "./backend-schemas.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 
@@ -225,6 +225,7 @@ export const fleetConfigSchema = z
       .default({})
       .describe("How many blank sandboxes to keep ready, by blueprint."),
     limits: limitsSchema,
+    accountIds: accountIdsSchema.optional(),
     idleTimeoutMs: durationOrOff("never")
       .default(DEFAULTS.idleTimeoutMs)
       .describe("A sandbox that nobody has leased and that does no work ends after this long. 0: never."),

@@ -5,6 +5,7 @@
 
 import type { BlueprintHash, FleetId } from "@sandlot/contract";
 import type { Blueprint } from "../backend/blueprint.ts";
+import type { IdRange } from "../host-accounts/index.ts";
 
 export interface Settings {
   /** All state of this fleet on this machine. */
@@ -14,6 +15,8 @@ export interface Settings {
   readonly backend: "local" | "docker" | "memory";
   readonly local: LocalSettings;
   readonly docker: DockerSettings;
+  /** The ids that sandboxes of a root fleet run as; `null`: a range that no other home has. */
+  readonly accountIds: IdRange | null;
   /** The host directory that every sandbox sees at /mnt/skills, read-only. */
   readonly skillsPath: string | null;
   readonly store: { readonly type: "memory" } | { readonly type: "sqlite"; readonly path: string };

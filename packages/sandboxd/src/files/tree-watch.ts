@@ -13,7 +13,7 @@
 
 import { type FSWatcher, lstatSync, readdirSync, readFileSync, type Stats, watch } from "node:fs";
 import { basename, dirname } from "node:path/posix";
-import type { FileChange } from "@sandlot/contract";
+import { type FileChange, SandlotError } from "@sandlot/contract";
 import { nextTurn } from "../clock.ts";
 import { join } from "./paths.ts";
 import { isTemporary } from "./temporary.ts";
@@ -24,11 +24,21 @@ const NAMES_MAX = 200_000;
 const QUEUE_LIMIT_FILE = "/proc/sys/fs/inotify/max_queued_events";
 const QUEUE_LIMIT_DEFAULT = 16_384;
 
+/** What watches files keeps watching them; a program that ends gives its watches back. */
+const RETRY_AFTER_MS = 5_000;
+
 interface Directory {
   readonly watcher: FSWatcher;
   /** What is in it; `true` for a directory. */
   readonly names: Map<string, boolean>;
 }
+
+/** With watches these mean something else than with files. */
+const LIMITS: Readonly<Record<string, string>> = {
+  EMFILE: "the account of the sandbox has as many inotify instances as it may (fs.inotify.max_user_instances)",
+  ENFILE: "the machine has as many open files as it may (fs.file-max)",
+  ENOSPC: "the account of the sandbox has as many inotify watches as it may (fs.inotify.max_user_watches)",
+};
 
 export class TreeWatch {
   readonly #tell: (change: FileChange) => void;
@@ -71,7 +81,7 @@ export class TreeWatch {
       watcher = watch(path, { persistent: false });
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
-      if (isRoot) throw error;
+      if (isRoot) throw watchError(error, path);
       // Gone again: its removal is told by its parent's watch.
       if (code !== "ENOENT" && code !== "ENOTDIR") this.#overflow(path);
       return;
@@ -207,4 +217,10 @@ function entries(path: string): { name: string; isDirectory: boolean }[] {
   } catch {
     return [];
   }
+}
+
+function watchError(error: unknown, path: string): unknown {
+  const problem = LIMITS[(error as NodeJS.ErrnoException).code ?? ""];
+  if (problem === undefined) return error;
+  return new SandlotError("watch_limit", { path, problem, retryAfterMs: RETRY_AFTER_MS }, { cause: error });
 }

@@ -41,6 +41,7 @@ import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { Images } from "./container/images.ts";
 import { closingProblemWith } from "./container/isolation.ts";
 import { publishes, runtimeOf } from "./container/transport.ts";
+import { ContainerAccounts } from "./container-accounts.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
@@ -96,6 +97,7 @@ class DockerBackend implements Backend {
   readonly #objects: ContainerObjects;
   readonly #liveness: ContainerLiveness;
   readonly #credentials: ContainerCredentials;
+  readonly #accounts: ContainerAccounts;
   readonly #egresses: Egresses;
   readonly #maker: Maker;
   readonly #remover: Remover;
@@ -129,12 +131,23 @@ class DockerBackend implements Backend {
     this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
     const egresses = this.#egresses;
     const aioRecords = new AioRecords(layout, world);
-    this.#remover = new Remover({ ...shared, egresses, fleetId, liveness: this.#liveness, aioRecords });
+    const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
+    const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onMountProblem });
+    this.#accounts = accounts;
+    this.#remover = new Remover({ ...shared, egresses, accounts, fleetId, liveness: this.#liveness, aioRecords });
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
     const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "pulling", ...told }));
-    this.#maker = new Maker({ ...shared, egresses, settings, images, remover: this.#remover, aio: this.#aio });
+    this.#maker = new Maker({
+      ...shared,
+      egresses,
+      accounts,
+      settings,
+      images,
+      remover: this.#remover,
+      aio: this.#aio,
+    });
     this.#pausing = new Pausing({
       ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },
       isIdle: (name) => this.#isIdle(name),
@@ -161,11 +174,16 @@ class DockerBackend implements Backend {
     // A server of the image's own does not listen for it.
     if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
     // What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start.
-    this.#sweeping = Promise.allSettled([this.#objects.sweep(world.wallMs()), this.workspaces.sweep()]);
+    const sweepAccounts = async () => accounts.sweep();
+    this.#sweeping = Promise.allSettled([
+      this.#objects.sweep(world.wallMs()),
+      this.workspaces.sweep(),
+      sweepAccounts(),
+    ]);
     // Elsewhere a directory that was renamed here may be seen late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = this.#canHaveNetwork(engine);
-    this.capabilities = capabilitiesOf(engine, lateBinding, network, settings);
+    this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
     this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
@@ -250,6 +268,7 @@ class DockerBackend implements Backend {
     this.#egresses.close();
     this.workspaces.close();
     this.#engine.close();
+    this.#accounts.close();
   }
 
   /** With any of the runtimes that sandboxes are isolated with. Which of them is asked for is seen when one is made. */
@@ -361,8 +380,7 @@ function missingCapability(capability: Capability, neededBy: string): SandlotErr
 
 function capabilitiesOf(
   { facts }: Engine,
-  lateBinding: boolean,
-  network: boolean,
+  { lateBinding, network, ownAccounts }: Readonly<Record<"lateBinding" | "network" | "ownAccounts", boolean>>,
   { docker, speaksAio }: Pick<DockerSettings, "docker" | "speaksAio">,
 ): ReadonlySet<Capability> {
   const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
@@ -371,5 +389,6 @@ function capabilitiesOf(
   if (lateBinding) capabilities.add("late-binding");
   if (network) capabilities.add("network");
   if (!speaksAio && closingProblemWith(docker, facts) === null) capabilities.add("closed-daemon");
+  if (ownAccounts) capabilities.add("own-account");
   return capabilities;
 }

@@ -6,13 +6,12 @@
  * Invariant: nothing inside can use a network before its way out is there, because there is none.
  */
 
-import type { Labels } from "../../backend/labels.ts";
 import { startEgress } from "../../network/index.ts";
 import { prepareDirectory } from "../../network/process/directory.ts";
 import { places } from "../../network/process/egress-settings.ts";
 import { sandboxNetwork } from "../../network/sandbox-side/sandbox-network.ts";
 import { identify } from "../local/engine/process-table.ts";
-import { type EgressParts, HeldEgresses, type Network } from "../local/held-egresses.ts";
+import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../local/held-egresses.ts";
 import type { Binding } from "../local/mounts.ts";
 import type { ObjectName } from "../local/objects/layout.ts";
 import { mayHideSockets } from "./container/transport.ts";
@@ -43,10 +42,10 @@ export function canGiveWayOut(
 
 export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engine }> {
   /** Before the container is made. */
-  async prepare(name: ObjectName, labels: Labels, network: Network): Promise<PreparedEgress> {
+  async prepare(name: ObjectName, record: EgressRecord, network: Network): Promise<PreparedEgress> {
     if (network.mode === "none") return NOTHING;
-    await this.makeRoom(labels.blueprintHash, network);
-    const options = this.options(name, labels.sandboxId, network);
+    await this.makeRoom(record.labels.blueprintHash, network);
+    const options = this.options(name, record, network);
     prepareDirectory(options);
     const { environment, mounts } = sandboxNetwork(options.policy, places(options.directory).inside, "namespace");
     const bindings = mounts.map(({ hostPath: from, sandboxPath: to }) => ({ from, to, readOnly: true }));
@@ -54,12 +53,12 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
   }
 
   /** Once the container runs, and before anybody uses it. */
-  async start(name: ObjectName, labels: Labels, network: Network, containerId: string): Promise<void> {
+  async start(name: ObjectName, record: EgressRecord, network: Network, containerId: string): Promise<void> {
     if (network.mode === "none") return;
     const pid = (await this.parts.engine.inspect(containerId))?.State.Pid ?? 0;
     const init = pid === 0 ? null : identify(pid);
     if (init === null || init === undefined) throw createFailed("it ended before it had its way out");
-    const egress = await startEgress({ ...this.options(name, labels.sandboxId, network), namespace: { pid } });
+    const egress = await startEgress({ ...this.options(name, record, network), namespace: { pid } });
     this.hold(name, egress);
     egress.watch({ ...this.parts.world.identity, ...init });
   }
@@ -68,6 +67,6 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
   async join({ name, record, container }: ContainerObject): Promise<void> {
     const network = this.joinable(name, record.labels.blueprintHash);
     if (container === null || network === null) return;
-    await this.start(name, record.labels, network, container.containerId);
+    await this.start(name, record, network, container.containerId);
   }
 }

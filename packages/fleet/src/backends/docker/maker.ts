@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { type DaemonConfig, DEFAULT_CWD, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Account } from "../../host-accounts/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { placeOf } from "../../workspace/disk/layout.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -20,7 +21,7 @@ import { type Layout, type ObjectName, socketPath } from "../local/objects/layou
 import { RuntimeKeeper, runtimeBindings } from "../local/runtime-directory.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
-import { ANNOUNCE_FD, hearReady } from "./container/announcement.ts";
+import { ANNOUNCE_FD } from "./container/announcement.ts";
 import { makeAccounts, makeFrame } from "./container/frame.ts";
 import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
@@ -29,15 +30,15 @@ import { checkFilter, checkRuntime } from "./container/isolation.ts";
 import { findAstray, type SeenMount, seenMounts } from "./container/mount-check.ts";
 import { containerOptions } from "./container/options.ts";
 import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
+import { becomesReady, unlessItEnds } from "./container/readiness.ts";
 import {
   clearStart,
   isRelayed,
   makeSocketDirectory,
   publishSocket,
-  type ReadyListener,
   socketDirectory,
 } from "./container/socket-directory.ts";
-import { explainCreate, explainExit } from "./container/start-problem.ts";
+import { explainCreate } from "./container/start-problem.ts";
 import {
   chooseTransport,
   DAEMON_PORT,
@@ -46,6 +47,7 @@ import {
   socketsHidden,
   type Transport,
 } from "./container/transport.ts";
+import { type ContainerAccounts, MountsUnseen } from "./container-accounts.ts";
 import { canGiveWayOut, type Egresses, type PreparedEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
@@ -65,12 +67,11 @@ export interface MakerParts {
   readonly workspaces: DiskWorkspaces;
   readonly remover: Remover;
   readonly egresses: Egresses;
+  readonly accounts: ContainerAccounts;
   /** `null` where the daemon is brought along. */
   readonly aio: AioRuntime | null;
 }
 
-/** How often a container that is not ready yet is looked at, to hear of its end. Readiness itself is announced. */
-const LOOK_MS = 200;
 /** A relayed socket appears a moment after the daemon has made its own. */
 const RELAY_LOOK_MS = 20;
 /** Of a container that has a network of the engine's. */
@@ -89,7 +90,17 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { settings, layout, images, objects, remover, world, engine, aio } = this.#parts;
+    try {
+      return await this.#makeOnce(spec, signal);
+    } catch (error) {
+      // Found out with the first container of an engine: from now on it is done without.
+      if (!(error instanceof MountsUnseen)) throw error;
+      return this.#makeOnce(spec, signal);
+    }
+  }
+
+  async #makeOnce(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const { settings, layout, images, objects, remover, world, engine, aio, accounts } = this.#parts;
     const { docker } = settings;
     const runtime = runtimeOf(spec.blueprint, docker);
     await checkRuntime(engine, runtime);
@@ -97,25 +108,30 @@ export class Maker {
     const wayOut = canGiveWayOut(engine.facts, { ...docker, runtime });
     const transport = chooseTransport(docker, engine.facts, wayOut, spec.blueprint.network);
     const name: ObjectName = `${spec.labels.sandboxId}-${spec.labels.generation}`;
-    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
-    const seen = seenMounts(mounts);
+    const checked = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
+    const seen = seenMounts(checked);
     await this.#checkNetwork(transport, spec);
     const imageName = spec.blueprint.image ?? settings.docker.image;
     const image = imageEnvironment(await images.ready(imageName, signal));
     const running = aio === null ? await this.#running(name, spec, signal) : null;
     if (running !== null) return running;
     signal.throwIfAborted();
-    const record = this.#recordOf(spec, transport);
-    await objects.intend(name, record);
+    const account = accounts.claim(name, objects.path(name));
+    const record = this.#recordOf(spec, transport, account);
+    await objects.intend(name, record).catch((error: unknown) => {
+      accounts.release(name, account);
+      throw error;
+    });
     const deadline = new AbortController();
     const timer = world.timer(settings.readyTimeoutMs, () => deadline.abort(createFailed("it was not ready in time")));
     const made: { containerId: string | null } = { containerId: null };
     try {
       const bounded = AbortSignal.any([signal, deadline.signal]);
+      const mounts = await accounts.owned(checked, account, runtime);
       return await this.#make({ name, spec, record, mounts, seen, imageName, image, made }, bounded);
     } catch (error) {
       await remover.unmake(name, record, made.containerId);
-      throw explainCreate(error, imageName, mounts);
+      throw explainCreate(error, imageName, checked);
     } finally {
       timer.cancel();
     }
@@ -131,15 +147,15 @@ export class Maker {
   async #make(plan: Plan, signal: AbortSignal): Promise<Created> {
     const { name, spec, made } = plan;
     const { layout, engine, objects } = this.#parts;
-    const { bindings, workspace } = await this.#workspaceFor(spec, plan.mounts);
+    const { bindings, workspace } = await this.#workspaceFor(plan);
     const wayOut = plan.record.transport === "port" ? NO_WAY_OUT : spec.blueprint.network;
-    const egress = await this.#parts.egresses.prepare(name, spec.labels, wayOut);
+    const egress = await this.#parts.egresses.prepare(name, plan.record, wayOut);
     if (this.#parts.aio !== null) {
       const containerId = await this.#makeAio(this.#parts.aio, plan, bindings, egress, signal);
       return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
     }
     const config = this.#configOf(plan, egress);
-    const account = this.#parts.settings.ownsAccount ? null : this.#parts.settings.account;
+    const account = this.#parts.settings.ownsAccount ? null : this.#accountOf(plan.record);
     const listener = await makeSocketDirectory(layout, name, config, account);
     try {
       signal.throwIfAborted();
@@ -148,16 +164,31 @@ export class Maker {
       await objects.made(name, plan.record, { containerId, engineId: engine.facts.id, hostPort: null });
       signal.throwIfAborted();
       await engine.start(containerId);
-      await this.#ready(containerId, config, listener, signal);
+      await this.#settle(plan, bindings, containerId);
+      await becomesReady(this.#parts, containerId, config, listener, signal);
       if (plan.record.transport === "port") await this.#publishPort(plan, containerId, signal);
       else await this.#publishSocket(name, spec.blueprint, signal);
       clearStart(layout, name);
       await this.#checkPlaces(plan, [...bindings, ...egress.bindings], containerId);
-      await this.#parts.egresses.start(name, spec.labels, wayOut, containerId);
+      await this.#parts.egresses.start(name, plan.record, wayOut, containerId);
       return { ref: formatRef({ containerId, name }), place: placeOf(spec), workspace };
     } finally {
       listener?.close();
     }
+  }
+
+  /** What was mounted for the engine goes, now that the container has it. */
+  async #settle({ name, mounts }: Plan, bindings: readonly Binding[], containerId: string): Promise<void> {
+    const { engine, accounts } = this.#parts;
+    const all = [...bindings, ...mounts];
+    if (all.every(({ owner }) => owner === undefined)) return;
+    const pid = (await engine.inspect(containerId))?.State.Pid ?? 0;
+    // One that has ended says why where its readiness is waited for.
+    if (pid !== 0) accounts.settle(name, all, pid);
+  }
+
+  #accountOf({ account }: ObjectRecord): Account {
+    return account ?? this.#parts.settings.account;
   }
 
   /** Before anybody can use it, where its mounts can be seen. */
@@ -174,16 +205,19 @@ export class Maker {
   /** The image's own server instead of the daemon. Nothing announces it, so it is asked until it answers. */
   async #makeAio(
     aio: AioRuntime,
-    { name, spec, record, imageName, mounts, made }: Plan,
+    plan: Plan,
     bindings: readonly Binding[],
     egress: PreparedEgress,
     signal: AbortSignal,
   ): Promise<string> {
-    const { engine, objects, settings, egresses } = this.#parts;
+    const { name, spec, record, imageName, mounts, made } = plan;
+    const { engine, objects, settings, egresses, accounts } = this.#parts;
     const { environment } = egress;
     const { apiKey } = await aio.records.make(name, { ...environment, ...spec.blueprint.environment });
     signal.throwIfAborted();
-    const own = startsAsItself(settings.docker) ? [] : this.#accounts();
+    const account = this.#accountOf(record);
+    const own = startsAsItself(settings.docker) ? [] : this.#accounts(account);
+    const shown = await accounts.show(name, [...bindings, ...mounts], record.account);
     const base = containerOptions({
       ...{ name: containerName(name), labels: containerLabels(spec.labels, placeOf(spec)), image: imageName },
       ...{
@@ -194,8 +228,8 @@ export class Maker {
         says: false,
         relay: null,
       },
-      bindings: [...bindings, ...egress.bindings, ...mounts, ...own],
-      ...{ settings, facts: engine.facts },
+      bindings: [...shown, ...egress.bindings, ...own],
+      ...{ settings: { ...settings, account }, facts: engine.facts },
     });
     const options = aioOptions(base, { apiKey, workspace: DEFAULT_CWD, environment });
     const { containerId } = await claimName(engine, options, spec.labels);
@@ -204,12 +238,13 @@ export class Maker {
     await objects.made(name, record, { containerId, engineId, hostPort: null });
     signal.throwIfAborted();
     await engine.start(containerId);
-    if (record.transport === "socket") await egresses.start(name, spec.labels, spec.blueprint.network, containerId);
+    await this.#settle(plan, bindings, containerId);
+    if (record.transport === "socket") await egresses.start(name, record, spec.blueprint.network, containerId);
     else {
       const hostPort = await publishedPort(engine, containerId, AIO_PORT);
       await objects.made(name, record, { containerId, engineId, hostPort });
     }
-    await this.#unlessItEnds(containerId, signal, (either) => aio.ready(name, imageName, either));
+    await unlessItEnds(this.#parts, containerId, signal, (either) => aio.ready(name, imageName, either));
     return containerId;
   }
 
@@ -245,7 +280,8 @@ export class Maker {
     { name, spec, record, imageName, image, mounts }: Plan,
     bindings: readonly Binding[],
   ): Promise<Claimed> {
-    const { settings, engine, layout } = this.#parts;
+    const { settings, engine, layout, accounts } = this.#parts;
+    const account = this.#accountOf(record);
     const runtime = await this.#runtime.get();
     const options = containerOptions({
       name: containerName(name),
@@ -254,9 +290,8 @@ export class Maker {
       imageNames: Object.keys(image),
       blueprint: spec.blueprint,
       bindings: [
-        ...bindings,
-        ...mounts,
-        ...this.#accounts(),
+        ...(await accounts.show(name, [...bindings, ...mounts], record.account)),
+        ...this.#accounts(account),
         ...runtimeBindings(runtime, INSIDE.runtime),
         { from: socketDirectory(layout, name), to: INSIDE.socketDirectory, readOnly: false },
       ],
@@ -264,73 +299,30 @@ export class Maker {
       transport: record.transport,
       relay: engine.facts.relaysSockets ? { inside: INSIDE.relayed, outside: socketPath(layout, name) } : null,
       says: this.#saysReady(record.transport, spec.blueprint),
-      settings,
+      settings: { ...settings, account },
       facts: engine.facts,
     });
     return claimName(engine, options, spec.labels);
   }
 
-  /** Announced by the daemon; or the container ends before, and says why. */
-  async #ready(
-    containerId: string,
-    config: DaemonConfig,
-    listener: ReadyListener | null,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const said = async (either: AbortSignal) =>
-      hearReady(await this.#parts.engine.output(containerId, either), config, either);
-    await this.#unlessItEnds(containerId, signal, (either) => listener?.wait(either) ?? said(either));
+  #accounts(account: Account): readonly Binding[] {
+    const { engine, layout } = this.#parts;
+    return makeAccounts(join(layout.root, "frames"), engine.facts.isRootless ? { uid: 0, gid: 0 } : account);
   }
 
-  async #unlessItEnds(
-    containerId: string,
-    signal: AbortSignal,
-    wait: (either: AbortSignal) => Promise<void>,
-  ): Promise<void> {
-    const over = new AbortController();
-    const either = AbortSignal.any([signal, over.signal]);
-    try {
-      await Promise.race([wait(either), this.#end(containerId, either)]);
-    } finally {
-      over.abort(new Error("it is over"));
-    }
-  }
-
-  #accounts(): readonly Binding[] {
-    const { settings, engine, layout } = this.#parts;
-    const account = engine.facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
-    return makeAccounts(join(layout.root, "frames"), account);
-  }
-
-  async #end(containerId: string, signal: AbortSignal): Promise<never> {
-    const { engine, world } = this.#parts;
-    for (;;) {
-      await sleep(world, LOOK_MS, signal);
-      const state = (await engine.inspect(containerId))?.State;
-      if (state?.Status === "running" || state?.Status === "created") continue;
-      if (state?.Status === "paused") {
-        // By somebody else's hand: what is waited for goes on. What it cannot be told any more shows at the next look.
-        await engine.unpause(containerId).catch(() => {});
-        continue;
-      }
-      const said = await engine.logTail(containerId, 20).catch(() => "");
-      signal.throwIfAborted();
-      throw explainExit(state ?? null, said);
-    }
-  }
-
-  async #workspaceFor(spec: CreateSpec, mounts: readonly Binding[]) {
-    const { workspaces, layout } = this.#parts;
+  async #workspaceFor({ spec, mounts, record }: Plan) {
+    const { workspaces, layout, accounts, settings } = this.#parts;
     const { sandboxId, generation } = spec.labels;
+    const { given, shown } = await accounts.ownerOf(record.account, runtimeOf(spec.blueprint, settings.docker));
     const mountPoints = mountPointsOf(mounts);
     if (spec.marker === null) {
-      const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints });
-      return { bindings: [{ from: mntPath, to: "/mnt", readOnly: false }], workspace: "none" } as const;
+      const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints, ...given });
+      return { bindings: [{ from: mntPath, to: "/mnt", readOnly: false, ...shown }], workspace: "none" } as const;
     }
-    const { userDataPath, existing } = await workspaces.prepareHome(spec.marker);
+    const { userDataPath, existing } = await workspaces.prepareHome(spec.marker, given);
     const bindings = [
       { from: makeFrame(join(layout.root, "frames"), mountPoints), to: "/mnt", readOnly: true },
-      { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false },
+      { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false, ...shown },
     ];
     return { bindings, workspace: existing ? "existing" : "new" } as const;
   }
@@ -361,10 +353,10 @@ export class Maker {
     return this.#parts.engine.facts.relaysSockets ? INSIDE.relayed : INSIDE.socket;
   }
 
-  #recordOf(spec: CreateSpec, transport: Transport): ObjectRecord {
+  #recordOf(spec: CreateSpec, transport: Transport, account: Account | null): ObjectRecord {
     const { labels, generation, token } = spec;
     const maker = this.#parts.world.identity;
-    return { labels, place: placeOf(spec), credentials: { generation, token }, transport, maker };
+    return { labels, place: placeOf(spec), credentials: { generation, token }, transport, account, maker };
   }
 }
 

@@ -5,12 +5,14 @@
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
+import type { Account } from "../../host-accounts/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable, sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
 import type { AioRecords } from "./aio/records.ts";
 import { removeSocketDirectory } from "./container/socket-directory.ts";
+import type { ContainerAccounts } from "./container-accounts.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { unavailable } from "./engine/trouble.ts";
@@ -29,6 +31,7 @@ export interface RemoverParts {
   readonly workspaces: DiskWorkspaces;
   readonly egresses: Egresses;
   readonly aioRecords: AioRecords;
+  readonly accounts: ContainerAccounts;
 }
 
 const LOOK_MS = 20;
@@ -54,13 +57,13 @@ export class Remover {
       throw unavailable("another engine answers than the one that has the container", [engine.facts.address]);
     const known = parsed.containerId ?? object?.container?.containerId ?? null;
     const place = await this.#removeContainers(parsed.name, known, signal);
-    await this.#removeRest(parsed.name, object?.record.place ?? place);
+    await this.#removeRest(parsed.name, object?.record.place ?? place, object?.record.account ?? null);
   }
 
   /** Unmakes what this process has half made, also when somebody else has already forgotten it. */
   async unmake(name: ObjectName, record: ObjectRecord, containerId: string | null): Promise<void> {
     await this.#removeContainers(name, containerId, NEVER);
-    await this.#removeRest(name, record.place);
+    await this.#removeRest(name, record.place, record.account);
   }
 
   /** Forgets what was kept only for the workspace in its slot, when that has left. Answers whether it did. */
@@ -72,9 +75,10 @@ export class Remover {
     return true;
   }
 
-  async #removeRest(name: ObjectName, place: Place | null): Promise<void> {
-    const { layout, objects, egresses, aioRecords } = this.#parts;
+  async #removeRest(name: ObjectName, place: Place | null, account: Account | null): Promise<void> {
+    const { layout, objects, egresses, aioRecords, accounts } = this.#parts;
     await egresses.stop(name);
+    accounts.release(name, account);
     await aioRecords.forget(name);
     removeSocketDirectory(layout, name);
     if (place === null) return objects.forget(name);

@@ -5,18 +5,20 @@
 import { homedir } from "node:os";
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
-import type { Account } from "../local/settings.ts";
+import { type Account, ID_REGISTRY } from "../../host-accounts/index.ts";
 import type { Environment } from "./engine/discovery.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
 export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "docker" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<Settings, "blueprints">>;
+  Partial<Pick<Settings, "blueprints" | "accountIds">>;
 
 export interface DockerSettings extends ConfiguredSettings {
   /** Images have servers of their own that speak AIO (`docker.runtime: aio`); the engine's runtime is then its usual one. */
   readonly speaksAio: boolean;
-  /** What sandboxes run as; never the host's root. */
+  /** Whom workspaces belong to on disk, and what containers without an account of their own run as; never the host's root. */
   readonly account: Account;
+  /** Where homes of this machine reserve their ids; only tests have another than all. */
+  readonly idRegistry: string;
   /** Whether workspaces are given to that account, or belong to it because it is ours. */
   readonly ownsAccount: boolean;
   /** Apple's `container`, where that is the engine. */
@@ -40,14 +42,15 @@ const AIO_RUNTIME = "aio";
 const READY_TIMEOUT_MS = 60_000;
 
 export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
-  const { home, fleetId, skillsPath, orphanTimeoutMs, blueprints = {} } = configured;
+  const { home, fleetId, skillsPath, orphanTimeoutMs, blueprints = {}, accountIds = null } = configured;
   const speaksAio = configured.docker.runtime === AIO_RUNTIME;
   const docker = speaksAio ? { ...configured.docker, runtime: null } : configured.docker;
   const uid = process.getuid?.() ?? 0;
   const account = uid === 0 ? { uid: docker.uid, gid: docker.gid } : { uid, gid: process.getgid?.() ?? uid };
   return {
-    ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints },
+    ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints, accountIds },
     account,
+    idRegistry: ID_REGISTRY,
     ownsAccount: uid !== 0,
     containerProgram: "container",
     nodePath: process.execPath,

@@ -28,6 +28,7 @@ import type {
   Target,
 } from "../../backend/backend.ts";
 import { DaemonAttachment, readActivity } from "../../daemon/index.ts";
+import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host-accounts/index.ts";
 import type { Refusal } from "../../network/index.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
@@ -92,10 +93,13 @@ class LocalBackend implements Backend {
   readonly #creating = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<void>;
+  readonly #accounts: SandboxAccounts | null;
+  readonly #mapping: IdMapping;
 
   constructor({ settings: configured, world, installation = {} }: LocalBackendOptions) {
     const settings = { ...localSettings(configured), ...installation };
     const { fleetId, home, account } = settings;
+    this.#mapping = settings.mapping;
     const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
     this.#maps = new PathMaps(layout);
     this.#standby = new Standby(world);
@@ -114,6 +118,8 @@ class LocalBackend implements Backend {
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
     const { blueprints } = settings;
+    const isUnsafe = settings.local.isolation === "unsafe-process";
+    this.#accounts = isUnsafe ? null : sandboxAccounts(NAME, settings, world);
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
     this.#guards = new Guards(world, this.#limits, quotas, layout, {
       onHit: ({ record }, limit, because) =>
@@ -121,13 +127,14 @@ class LocalBackend implements Backend {
       onProblem: onLimitProblem,
     });
     const egresses = this.#egresses;
-    this.#remover = new Remover({ ...shared, egresses, liveness: this.#liveness });
-    const isUnsafe = settings.local.isolation === "unsafe-process";
+    const [accounts, mapping] = [this.#accounts, this.#mapping];
+    this.#remover = new Remover({ ...shared, egresses, accounts, liveness: this.#liveness });
     const engine = isUnsafe
       ? new UnsafeEngine(settings, layout)
-      : new BubblewrapEngine(settings, layout.root, join(layout.root, "etc"));
+      : new BubblewrapEngine(settings, layout.root, join(layout.root, "etc"), mapping);
+    const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
     const parts = { ...shared, quotas, egresses, settings, remover: this.#remover, engine, machineId: id };
-    this.#maker = new Maker({ ...parts, strays: strayDescriptors() });
+    this.#maker = new Maker({ ...parts, strays: strayDescriptors(), accounts, mapping, onMountProblem });
     this.#watcher = new Watcher(layout, this.#objects, this.#liveness, world);
     const renewed = {
       names: () => this.#objects.names(),
@@ -139,7 +146,7 @@ class LocalBackend implements Backend {
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     if (settings.orphanTimeoutMs > 0) this.#renewer.start();
     this.#sweeping = this.#sweep();
-    this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible);
+    this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible, accounts !== null);
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -233,12 +240,14 @@ class LocalBackend implements Backend {
     this.#egresses.close();
     this.workspaces.close();
     this.#limits.close();
+    this.#mapping.close();
   }
 
   /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
   async #sweep(): Promise<void> {
     const now = this.#world.wallMs();
-    await Promise.allSettled([this.#objects.sweep(now), this.workspaces.sweep(), this.#settleRemains()]);
+    const accounts = async () => this.#accounts?.sweep();
+    await Promise.allSettled([this.#objects.sweep(now), this.workspaces.sweep(), this.#settleRemains(), accounts()]);
   }
 
   /** What was kept for a workspace that has gone home since, and of which nobody may ask any more. */
@@ -347,10 +356,14 @@ function closedError(operation: string): SandlotError {
   return new SandlotError("fleet_closed", { operation });
 }
 
-function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean): ReadonlySet<Capability> {
+function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: boolean): ReadonlySet<Capability> {
   const always: Capability[] = ["mounts", "sessions", "terminal", "watch", "preview"];
   // Without namespaces nothing keeps a network policy or a slot.
   if (isUnsafe) return new Set(always);
-  const closed = closingProblem() === null ? (["closed-daemon"] as const) : [];
-  return new Set([...always, "limits", "network", ...closed, ...(lateBinding ? (["late-binding"] as const) : [])]);
+  const some: Capability[] = [
+    ...(closingProblem() === null ? ["closed-daemon" as const] : []),
+    ...(lateBinding ? ["late-binding" as const] : []),
+    ...(ownAccounts ? ["own-account" as const] : []),
+  ];
+  return new Set([...always, "limits", "network", ...some]);
 }

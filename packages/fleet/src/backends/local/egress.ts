@@ -4,16 +4,16 @@
  */
 
 import { type Egress, startEgress } from "../../network/index.ts";
-import { type EgressParts, HeldEgresses, type Network } from "./held-egresses.ts";
+import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "./held-egresses.ts";
 import type { ObjectName } from "./objects/layout.ts";
 import type { LocalObject, ProcessRecord } from "./objects/object-store.ts";
 
 export class Egresses extends HeldEgresses<EgressParts> {
   /** For a sandbox that is about to be made; `null` when it has no way out. */
-  async start(name: ObjectName, labels: LocalObject["record"]["labels"], network: Network): Promise<Egress | null> {
+  async start(name: ObjectName, record: EgressRecord, network: Network): Promise<Egress | null> {
     if (network.mode === "none") return null;
-    await this.makeRoom(labels.blueprintHash, network);
-    const egress = await startEgress(this.options(name, labels.sandboxId, network));
+    await this.makeRoom(record.labels.blueprintHash, network);
+    const egress = await startEgress(this.options(name, record, network));
     this.hold(name, egress);
     return egress;
   }
@@ -25,12 +25,11 @@ export class Egresses extends HeldEgresses<EgressParts> {
 
   /** Makes sure that a sandbox which runs has its way out. */
   async join({ name, record, process }: LocalObject): Promise<void> {
-    const { sandboxId, blueprintHash } = record.labels;
-    const network = this.joinable(name, blueprintHash);
+    const network = this.joinable(name, record.labels.blueprintHash);
     if (process === null || network === null) return;
     // An ordinary user has rights over the namespace only from the user namespace that the process outside is in.
     const { pid } = this.parts.account === null ? (process.monitor ?? process.init) : process.init;
-    const egress = await startEgress({ ...this.options(name, sandboxId, network), namespace: { pid } });
+    const egress = await startEgress({ ...this.options(name, record, network), namespace: { pid } });
     this.hold(name, egress);
     egress.watch({ ...this.parts.world.identity, ...process.init });
   }

@@ -10,11 +10,12 @@ import { existsSync } from "node:fs";
 import { mkdir, rm, rmdir } from "node:fs/promises";
 import { type BlueprintHash, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Labels } from "../../backend/labels.ts";
 import type { NamedBlueprint } from "../../config/settings.ts";
+import { type Account, egressAccountOf } from "../../host-accounts/index.ts";
 import { type Egress, networkProblem, type Refusal, stopEgress } from "../../network/index.ts";
 import type { World } from "../../world/world.ts";
 import { egressPath, type Layout, type ObjectName } from "./objects/layout.ts";
-import type { Account } from "./settings.ts";
 
 export type Network = Blueprint["network"];
 
@@ -27,6 +28,13 @@ export interface EgressParts {
   readonly account: Account | null;
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
   readonly onRefused: (sandboxId: SandboxId, refusal: Refusal) => void;
+}
+
+/** What is known of a sandbox that has a way out. */
+export interface EgressRecord {
+  readonly labels: Labels;
+  /** The sandbox's own account; `null` when it has the backend's. */
+  readonly account: Account | null;
 }
 
 export abstract class HeldEgresses<Parts extends EgressParts> {
@@ -93,16 +101,18 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     return network?.mode === "none" ? null : network;
   }
 
-  protected options(name: ObjectName, sandboxId: SandboxId, { mode, allow, secrets = [] }: Network) {
-    const { layout, world, account, onRefused } = this.parts;
+  protected options(name: ObjectName, { labels, account: own }: EgressRecord, network: Network) {
+    const { layout, world, onRefused } = this.parts;
+    const { sandboxId } = labels;
+    const { mode, allow, secrets = [] } = network;
+    const account = own ?? this.parts.account;
     return {
       sandboxId,
       policy: { mode, allow, secrets },
       directory: egressPath(layout, name),
       way: "namespace" as const,
       world,
-      // What reads the sandbox's requests must not be what the sandbox is: the one before it in number.
-      ...(account !== null && { account: { uid: account.uid - 1, gid: account.gid - 1 } }),
+      ...(account !== null && { account: egressAccountOf(account) }),
       onRefused: (refusal: Refusal) => onRefused(sandboxId, refusal),
     };
   }

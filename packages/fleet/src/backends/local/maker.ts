@@ -11,6 +11,7 @@ import { availableParallelism } from "node:os";
 import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
+import type { Account, IdMapping, SandboxAccounts } from "../../host-accounts/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { placeOf } from "../../workspace/disk/layout.ts";
 import type { World } from "../../world/world.ts";
@@ -27,12 +28,14 @@ import { formatRef } from "./objects/engine-ref.ts";
 import {
   type Layout,
   type ObjectName,
+  objectDirectory,
   pulsePath,
   socketPath,
   statusPath,
   unfinishedSocketPath,
 } from "./objects/layout.ts";
 import type { ObjectRecord, ObjectStore, ProcessRecord } from "./objects/object-store.ts";
+import { ownedMounts } from "./owned-mounts.ts";
 import type { Remover } from "./remover.ts";
 import type { LocalSettings } from "./settings.ts";
 import { Turns } from "./turns.ts";
@@ -50,6 +53,11 @@ export interface MakerParts {
   readonly engine: Engine;
   readonly machineId: string;
   readonly strays: readonly number[];
+  /** Accounts of their own for sandboxes; `null` where all have the fleet's one. */
+  readonly accounts: SandboxAccounts | null;
+  readonly mapping: IdMapping;
+  /** Tells why a configured mount is not as configured. */
+  readonly onMountProblem: (problem: string) => void;
 }
 
 /** Two for each processor: one may wait for the disk. */
@@ -64,25 +72,31 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { engine, egresses } = this.#parts;
+    const { engine, egresses, accounts, mapping } = this.#parts;
+    if (accounts !== null) mapping.prepare();
     await engine.ready();
     await egresses.check(spec.blueprint.network);
     return this.#turns.run(signal, () => this.#makeNow(spec, signal));
   }
 
   async #makeNow(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { objects, remover, world, settings, layout } = this.#parts;
+    const { objects, remover, world, settings, layout, accounts } = this.#parts;
     const { sandboxId, generation } = spec.labels;
     const name: ObjectName = `${sandboxId}-${generation}`;
-    const mounts = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
-    const record = this.#recordOf(spec, mounts);
+    const checked = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
+    const mounts = await this.#owned(checked);
     signal.throwIfAborted();
-    await objects.intend(name, record);
+    const account = accounts?.claim({ name, path: objectDirectory(layout, name) }) ?? null;
+    const record = this.#recordOf(spec, mounts, account);
+    await objects.intend(name, record).catch((error: unknown) => {
+      if (account !== null) accounts?.release(name, account);
+      throw error;
+    });
     const late = new SandlotError("create_failed", { backend: "local", problem: "it was not ready in time" });
     const deadline = new AbortController();
     const timer = world.timer(settings.readyTimeoutMs, () => deadline.abort(late));
     try {
-      return await this.#make(name, spec, mounts, AbortSignal.any([signal, deadline.signal]));
+      return await this.#make(name, spec, record, AbortSignal.any([signal, deadline.signal]));
     } catch (error) {
       await remover.unmake(name, record);
       throw explainStart(error);
@@ -91,19 +105,31 @@ export class Maker {
     }
   }
 
-  async #make(name: ObjectName, spec: CreateSpec, mounts: readonly Binding[], signal: AbortSignal): Promise<Created> {
-    const { world, limits, egresses } = this.#parts;
-    const { binding, workspace } = await this.#workspaceFor(spec, mounts);
+  /** As a sandbox with an account of its own gets them. */
+  async #owned(mounts: readonly Binding[]): Promise<readonly Binding[]> {
+    const { accounts, mapping, onMountProblem } = this.#parts;
+    if (accounts === null) return mounts;
+    const owned = await ownedMounts(mounts, mapping);
+    for (const problem of owned.problems) onMountProblem(problem);
+    return owned.mounts;
+  }
+
+  async #make(name: ObjectName, spec: CreateSpec, record: ObjectRecord, signal: AbortSignal): Promise<Created> {
+    const { world, limits, egresses, settings } = this.#parts;
+    const { mounts } = record;
+    const account = record.account ?? settings.account;
+    const { binding, workspace } = await this.#workspaceFor(spec, record);
     signal.throwIfAborted();
     const { diskBytes: fileMaxBytes, ...wish } = spec.blueprint.limits;
     const group = limits.create(name, { ...wish, fileMaxBytes });
-    const egress = await egresses.start(name, spec.labels, spec.blueprint.network);
+    const egress = await egresses.start(name, record, spec.blueprint.network);
     const shared = (egress?.network.mounts ?? []).map(({ hostPath: from, sandboxPath: to }) => ({
       from,
       to,
       readOnly: true,
     }));
-    const process = await this.#start({ name, spec, group, egress, bindings: [binding, ...mounts, ...shared] }, signal);
+    const bindings = [binding, ...mounts, ...shared];
+    const process = await this.#start({ name, spec, group, egress, account, bindings }, signal);
     this.#checkPlaces([binding, ...mounts], process);
     egresses.watch(name, process);
     const { bootId } = world.identity;
@@ -125,8 +151,8 @@ export class Maker {
     try {
       const pulse = openPulse(pulsePath(layout, name));
       opened.push(pulse);
-      const plan = engine.plan(prepared);
-      opened.push(...plan.files);
+      const plan = await engine.plan(prepared, signal);
+      opened.push(...plan.files, ...plan.held);
       socket.publish(socketPath(layout, name));
       const listen = socket.fd;
       const started = (process: ProcessRecord) => objects.started(name, process);
@@ -141,16 +167,21 @@ export class Maker {
     }
   }
 
-  async #workspaceFor(spec: CreateSpec, mounts: readonly Binding[]) {
-    const { workspaces, quotas } = this.#parts;
+  async #workspaceFor(spec: CreateSpec, { mounts, account }: ObjectRecord) {
+    const { workspaces, quotas, settings, mapping, layout } = this.#parts;
     const { sandboxId, generation } = spec.labels;
+    const isMapped = account !== null && (await mapping.problem(layout.root)) === null;
+    // Where owners cannot be mapped, the files are given to the account itself.
+    const given = account === null || isMapped ? {} : { owner: account };
+    const shown = isMapped && settings.account !== null ? { owner: settings.account } : {};
     if (spec.marker === null) {
-      const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints: mountPointsOf(mounts) });
-      return { binding: { from: mntPath, to: "/mnt", readOnly: false }, workspace: "none" } as const;
+      const mountPoints = mountPointsOf(mounts);
+      const { mntPath } = await workspaces.prepareSlot(sandboxId, generation, { mountPoints, ...given });
+      return { binding: { from: mntPath, to: "/mnt", readOnly: false, ...shown }, workspace: "none" } as const;
     }
-    const { userDataPath, existing } = await workspaces.prepareHome(spec.marker);
+    const { userDataPath, existing } = await workspaces.prepareHome(spec.marker, given);
     await quotas.hold(threadKeyOf(spec.marker.user, spec.marker.thread), userDataPath, spec.blueprint.limits);
-    const binding = { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false };
+    const binding = { from: userDataPath, to: WORKSPACE_ROOT, readOnly: false, ...shown };
     return { binding, workspace: existing ? "existing" : "new" } as const;
   }
 
@@ -165,13 +196,14 @@ export class Maker {
     };
   }
 
-  #recordOf(spec: CreateSpec, mounts: readonly Binding[]): ObjectRecord {
+  #recordOf(spec: CreateSpec, mounts: readonly Binding[], account: Account | null): ObjectRecord {
     const { machineId, world } = this.#parts;
     const { labels, generation, token } = spec;
     const { diskBytes, filesMax, memoryBytes, pidsMax } = spec.blueprint.limits;
     const credentials = { generation, token };
     const limits = { diskBytes, filesMax, memoryBytes, pidsMax };
     const { isolation } = this.#parts.settings.local;
-    return { labels, place: placeOf(spec), credentials, limits, isolation, mounts, machineId, maker: world.identity };
+    const { identity: maker } = world;
+    return { labels, place: placeOf(spec), credentials, limits, isolation, mounts, account, machineId, maker };
   }
 }

@@ -10,12 +10,15 @@
 
 import { lstatSync, readFileSync, readlinkSync, type Stats } from "node:fs";
 import { posix } from "node:path";
+import type { Account } from "../../host-accounts/index.ts";
 
 /** A host path, and where it is seen inside. */
 export interface Binding {
   readonly from: string;
   readonly to: string;
   readonly readOnly: boolean;
+  /** Whom it belongs to on disk, where it is shown as belonging to the sandbox. */
+  readonly owner?: Account;
 }
 
 const LINKS_MAX = 40;

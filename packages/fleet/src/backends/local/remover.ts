@@ -5,6 +5,7 @@
 
 import { rm } from "node:fs/promises";
 import { type EngineRef, SandlotError } from "@sandlot/contract";
+import type { SandboxAccounts } from "../../host-accounts/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -33,6 +34,7 @@ export interface RemoverParts {
   readonly workspaces: DiskWorkspaces;
   readonly limits: Limits;
   readonly egresses: Egresses;
+  readonly accounts: SandboxAccounts | null;
 }
 
 const LOOK_MS = 5;
@@ -85,6 +87,8 @@ export class Remover {
     }
     await this.#end(object, signal);
     await this.#parts.egresses.stop(name);
+    // Nothing that has the account runs any more.
+    if (record.account !== null) this.#parts.accounts?.release(name, record.account);
     await limits.open(name).release();
     await rm(privatePath(layout, name), { recursive: true, force: true });
     await rm(socketPath(layout, name), { force: true });

@@ -4,14 +4,24 @@
 
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
+import { type Account, ID_REGISTRY, IdMapping } from "../../host-accounts/index.ts";
+
+export type { Account } from "../../host-accounts/index.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
 export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "local" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<Settings, "blueprints">>;
+  Partial<Pick<Settings, "blueprints" | "accountIds">>;
 
 export interface LocalSettings extends Required<ConfiguredSettings> {
-  /** What sandboxes run as; `null` for a fleet that is not root's, which runs them as itself. */
+  /**
+   * Whom workspaces belong to on disk; `null` for a fleet that is not root's, which runs sandboxes as itself. Without
+   * namespaces it is also what sandboxes run as.
+   */
   readonly account: Account | null;
+  /** Where homes of this machine reserve their ids; only tests have another than all. */
+  readonly idRegistry: string;
+  /** Shows sandboxes the files of other owners as theirs. */
+  readonly mapping: IdMapping;
   /** Where `bwrap` is; a name is looked for in `PATH`. */
   readonly bubblewrapPath: string;
   /** The Node that runs the daemon inside. */
@@ -22,11 +32,6 @@ export interface LocalSettings extends Required<ConfiguredSettings> {
   readonly readyTimeoutMs: number;
 }
 
-export interface Account {
-  readonly uid: number;
-  readonly gid: number;
-}
-
 /** The account inside, whatever the host's is. */
 export const INNER_ACCOUNT = { name: "sandbox", uid: 1000, gid: 1000, home: "/home/sandbox" } as const;
 
@@ -34,9 +39,11 @@ export const INNER_ACCOUNT = { name: "sandbox", uid: 1000, gid: 1000, home: "/ho
 const READY_TIMEOUT_MS = 30_000;
 
 export function localSettings(configured: ConfiguredSettings): LocalSettings {
-  const { home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints = {} } = configured;
+  const { home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints = {}, accountIds = null } = configured;
   return {
-    ...{ home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints },
+    ...{ home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints, accountIds },
+    idRegistry: ID_REGISTRY,
+    mapping: new IdMapping(),
     account: process.getuid?.() === 0 ? { uid: local.uid, gid: local.gid } : null,
     bubblewrapPath: "bwrap",
     nodePath: process.execPath,

@@ -34,7 +34,7 @@ import { Moves, trashOwner } from "./moves.ts";
 import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
 import type { MountPoint } from "./slots.ts";
-import { moveTree } from "./tree.ts";
+import { type Account, moveTree } from "./tree.ts";
 import { noRoomInOurWords } from "./trouble.ts";
 
 export interface SlotInfo {
@@ -92,8 +92,10 @@ export class DiskWorkspaces implements Workspaces {
     }));
   }
 
-  moveIn(spot: WorkspaceSpot): Promise<void> {
-    const { homes } = this.#parts;
+  async moveIn(spot: WorkspaceSpot): Promise<void> {
+    const { homes, layout, owners } = this.#parts;
+    // At home, out of every sandbox's reach.
+    await owners.give(layout.userData(threadKeyOf(spot.user, spot.thread)), owners.ofSlot(slotNameOf(spot.place)));
     return this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
       const free = this.#moves.freeSlot(slot);
@@ -104,13 +106,13 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   makeIn(spot: WorkspaceSpot): Promise<void> {
-    const { homes } = this.#parts;
+    const { homes, owners } = this.#parts;
     return this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
       const free = this.#moves.freeSlot(slot);
       if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
       homes.open(thread, spot, free);
-      this.#moves.putIn(thread, spot, free, homes.spare(free) ?? homes.draft(thread));
+      this.#moves.putIn(thread, spot, free, homes.spare(free) ?? homes.draft(thread, owners.ofSlot(free)));
     });
   }
 
@@ -186,10 +188,13 @@ export class DiskWorkspaces implements Workspaces {
    * For a thread's own sandbox: writes its marker, and answers with the workspace at home, made when there is none.
    * An older generation, whose create landed late, is refused, and nothing is made for it.
    */
-  async prepareHome(marker: Marker): Promise<{ readonly userDataPath: string; readonly existing: boolean }> {
-    const { homes, layout, markers } = this.#parts;
+  async prepareHome(
+    marker: Marker,
+    { owner }: { readonly owner?: Account } = {},
+  ): Promise<{ readonly userDataPath: string; readonly existing: boolean }> {
+    const { homes, layout, markers, owners } = this.#parts;
     const thread = threadKeyOf(marker.user, marker.thread);
-    return this.#locked([thread], `home:${thread}`, () => {
+    const prepared = await this.#locked([thread], `home:${thread}`, () => {
       homes.checkFence(thread, marker);
       markers.open(marker.sandboxId);
       try {
@@ -202,15 +207,18 @@ export class DiskWorkspaces implements Workspaces {
         throw error;
       }
     });
+    // Wherever it was until now.
+    await owners.give(prepared.userDataPath, owner);
+    return prepared;
   }
 
   /** For a blank: an empty `/mnt` that a workspace can be moved into later. */
   async prepareSlot(
     sandboxId: SandboxId,
     generation: Generation,
-    options: { readonly mountPoints?: readonly MountPoint[] } = {},
+    options: { readonly mountPoints?: readonly MountPoint[]; readonly owner?: Account } = {},
   ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
-    const { homes, layout, locks, markers, slots, trash } = this.#parts;
+    const { homes, layout, locks, markers, owners, slots, trash } = this.#parts;
     const place = slotPlace(sandboxId, generation);
     const name = place.slice("slot:".length);
     // Whoever gets the blank does not wait for them then.
@@ -219,7 +227,7 @@ export class DiskWorkspaces implements Workspaces {
       if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
       try {
         slots.make(name, options.mountPoints ?? []);
-        homes.makeSpare(name);
+        homes.makeSpare(name, owners.note(name, options.owner));
         markers.openAhead(sandboxId);
       } catch (error) {
         trash.throwAway(layout.slot(name), trashOwner(name));
@@ -274,7 +282,7 @@ export class DiskWorkspaces implements Workspaces {
 
   /** With `owner`, an empty workspace is made where there is none. */
   async #reach(thread: ThreadKey, owner: Owner | null): Promise<WorkspaceHandle | null> {
-    const { homes, slots, trash, account, world } = this.#parts;
+    const { homes, slots, trash, owners, world } = this.#parts;
     const descriptor = await this.#locked([thread], `home:${thread}`, () => {
       const slot = homes.slotOf(thread);
       const tenant = this.#moves.tenancy(slot, thread);
@@ -285,7 +293,8 @@ export class DiskWorkspaces implements Workspaces {
       }
       return homes.descriptor(thread);
     });
-    return descriptor === undefined ? null : new WorkspaceHandle(descriptor, { account, world, trash });
+    if (descriptor === undefined) return null;
+    return new WorkspaceHandle(descriptor, { account: owners.ofDescriptor(descriptor), world, trash });
   }
 
   /**

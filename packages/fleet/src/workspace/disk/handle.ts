@@ -3,7 +3,7 @@
  * nothing a sandbox plants can lead out of it.
  */
 
-import { closeSync } from "node:fs";
+import { closeSync, lstatSync } from "node:fs";
 import { type CopyLimits, type CopyOutcome, copyWorkspace } from "./copying.ts";
 import { fdPath } from "./descriptors.ts";
 import type { Account } from "./tree.ts";
@@ -31,7 +31,9 @@ export class WorkspaceHandle {
 
   /** Copies what is in it to an empty workspace that no sandbox can reach. */
   copyTo(path: string, limits?: CopyLimits): Promise<CopyOutcome> {
-    return this.#use((descriptor) => copyWorkspace(descriptor, path, this.#account, limits));
+    // Everything in it belongs to whom its root belongs.
+    const account = this.#account === null ? null : lstatSync(path);
+    return this.#use((descriptor) => copyWorkspace(descriptor, path, account, limits));
   }
 
   /** What is going on is finished first; nothing new begins. */

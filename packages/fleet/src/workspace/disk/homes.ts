@@ -129,8 +129,8 @@ export class Homes {
   }
 
   /** Makes one, and what goes with it, for a slot that was just made. */
-  makeSpare(slot: string): void {
-    makeTree(this.#layout.spare(slot), this.#account);
+  makeSpare(slot: string, owner: Account): void {
+    makeTree(this.#layout.spare(slot), owner);
     const home = this.#layout.spareHome(slot);
     mkdirSync(home, 0o700);
     makeAhead(join(home, NAMES));
@@ -140,11 +140,11 @@ export class Homes {
   }
 
   /** An empty workspace, still out of reach: the caller renames it to where it belongs. */
-  draft(thread: ThreadKey): Identified {
+  draft(thread: ThreadKey, owner: Account = this.#account): Identified {
     const path = this.#layout.draft(thread);
     // What a crash left here was never anywhere else, so nothing is in it.
     this.#trash.throwAway(path, thread);
-    makeTree(path, this.#account);
+    makeTree(path, owner);
     return this.#identity(path);
   }
 

@@ -10,6 +10,7 @@
  *   slots/<sandboxId>-<generation>/spare   an empty workspace, for a thread that has none
  *   slots/<sandboxId>-<generation>/home    a home without a thread, for one that has none either
  *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
+ *   slots/<sandboxId>-<generation>/owner   the account of its sandbox, where workspaces are given to it (`owners.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
  *   markers/<sandboxId>/<generation>.json  who was given the sandbox; `.ahead` will be the first (`made-ahead.ts`)
  *   quarantine/<slot>.<random>             what was found in a slot and is no workspace

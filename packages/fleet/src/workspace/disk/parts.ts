@@ -8,6 +8,7 @@ import { Homes } from "./homes.ts";
 import { Layout } from "./layout.ts";
 import { DiskLocks } from "./locks.ts";
 import { Markers } from "./markers.ts";
+import { Owners } from "./owners.ts";
 import { Quarantine } from "./quarantine.ts";
 import { Slots } from "./slots.ts";
 import { Trash } from "./trash.ts";
@@ -16,7 +17,7 @@ import type { Account } from "./tree.ts";
 export interface DiskOptions {
   /** The fleet's own directory; made when it is missing. */
   readonly root: string;
-  /** Whom workspaces belong to: the account sandboxes run as, or `null` when that is the fleet's own. */
+  /** Whom workspaces usually belong to; `null` when that is the fleet's own account. */
   readonly account: Account;
   readonly world: World;
   /** How long a step waits for another process's. */
@@ -35,6 +36,7 @@ export class DiskParts {
   readonly trash: Trash;
   readonly homes: Homes;
   readonly slots: Slots;
+  readonly owners: Owners;
   readonly markers: Markers;
   readonly quarantine: Quarantine;
 
@@ -51,6 +53,7 @@ export class DiskParts {
     this.trash = new Trash(layout.trash, world);
     this.homes = new Homes(layout, this.trash, account, passable);
     this.slots = new Slots(layout, passable);
+    this.owners = new Owners(layout, account);
     this.markers = new Markers(layout, world);
     this.quarantine = new Quarantine(layout, this.trash, world);
   }

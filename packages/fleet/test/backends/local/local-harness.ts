@@ -106,6 +106,7 @@ function leftovers(home: string, fleets: readonly FleetId[]): string[] {
   const places = fleets.flatMap((fleet) =>
     ["objects", "s", "slots", "markers", "trash", "private"].map((name) => join(home, fleet, name)),
   );
+  places.push(join(home, "ids"));
   const files = places.flatMap((place) => list(place).map((name) => join(place, name)));
   const groups = fleets.flatMap((fleetId) => {
     const limits = openLimits({ fleetId, world });

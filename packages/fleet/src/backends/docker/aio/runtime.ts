@@ -23,10 +23,10 @@ import {
 import { ServerAway } from "../../../aio/wire/answers.ts";
 import { NoAnswer } from "../../../aio/wire/wire.ts";
 import type { Activity, Attachment, Credentials, EngineEvent, Target } from "../../../backend/backend.ts";
+import { type Account, egressAccountOf } from "../../../host-accounts/index.ts";
 import type { World } from "../../../world/world.ts";
 import { identify } from "../../local/engine/process-table.ts";
 import type { ObjectName } from "../../local/objects/layout.ts";
-import type { Account } from "../../local/settings.ts";
 import { unusable } from "../container/images.ts";
 import { publishedPort } from "../container/published-port.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -192,13 +192,13 @@ export class AioRuntime {
   async #address({ record, container }: ContainerObject): Promise<AioAddress> {
     const { engine, publishHost } = this.#parts;
     if (container === null) throw new NoAnswer("it is not made yet");
-    if (record.transport === "socket") return this.#door(container.containerId);
+    if (record.transport === "socket") return this.#door(container.containerId, record.account);
     const port = container.hostPort ?? (await publishedPort(engine, container.containerId, AIO_PORT));
     if (port === null) throw new NoAnswer("the engine has published no port for it");
     return { url: `http://${publishHost.includes(":") ? `[${publishHost}]` : publishHost}:${port}` };
   }
 
-  async #door(containerId: string): Promise<AioAddress> {
+  async #door(containerId: string, own: Account | null): Promise<AioAddress> {
     const { engine, world, account } = this.#parts;
     const firstProcess = async () => {
       const state = (await engine.inspect(containerId))?.State;
@@ -206,8 +206,8 @@ export class AioRuntime {
     };
     const before = await firstProcess();
     if (before === null) throw new NoAnswer("the container does not run");
-    // Not as what the sandbox is: the one before it in number, as for what carries its way out.
-    const apart = { uid: account.uid - 1, gid: account.gid - 1 };
+    // Not as what the sandbox is.
+    const apart = egressAccountOf(own ?? account);
     const door = await Door.open({ pid: before.pid, port: AIO_PORT, account: apart, world });
     // Had it ended meanwhile, its number could be another process's.
     const now = identify(before.pid);

@@ -17,6 +17,7 @@ import type { EngineRef, FleetId } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
+import type { Account } from "../../../host-accounts/index.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../local/objects/layout.ts";
 import type { Transport } from "../container/transport.ts";
@@ -30,6 +31,8 @@ export interface ObjectRecord {
   readonly credentials: Credentials;
   /** How its daemon is reached. */
   readonly transport: Transport;
+  /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
+  readonly account: Account | null;
   /** The process that makes it. */
   readonly maker: ProcessIdentity;
 }
@@ -63,6 +66,8 @@ const fileSchema = z.object({
     place: z.string().regex(/^(home$|slot:)/),
     credentials: z.object({ generation: z.int(), token: z.string() }),
     transport: z.enum(["socket", "port"]).default("socket"),
+    // What an earlier release has made has none.
+    account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
     maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
   }),
   container: z
@@ -101,7 +106,7 @@ export class ContainerObjects {
 
   /** Writes down which container it is. Rejects with ENOENT when somebody has forgotten the object meanwhile. */
   async made(name: ObjectName, record: ObjectRecord, container: ContainerRecord): Promise<void> {
-    await access(this.#path(name));
+    await access(this.path(name));
     await this.#write(name, { record, container, isRemains: false });
   }
 
@@ -114,7 +119,7 @@ export class ContainerObjects {
   async get(name: ObjectName): Promise<ContainerObject | null> {
     let text: string;
     try {
-      text = await readFile(this.#path(name), "utf8");
+      text = await readFile(this.path(name), "utf8");
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
       throw error;
@@ -124,6 +129,11 @@ export class ContainerObjects {
     return { name, ref, record: record as unknown as ObjectRecord, container, isRemains };
   }
 
+  /** There as long as the object is. */
+  path(name: ObjectName): string {
+    return join(this.#directory, name + SUFFIX);
+  }
+
   async names(): Promise<readonly ObjectName[]> {
     const files = await readdir(this.#directory);
     return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length));
@@ -131,7 +141,7 @@ export class ContainerObjects {
 
   /** Forgets the object. Only when nothing of it is left. */
   async forget(name: ObjectName): Promise<void> {
-    await rm(this.#path(name), { force: true });
+    await rm(this.path(name), { force: true });
     await this.#removeUnfinished((file) => file.startsWith(name + SUFFIX));
   }
 
@@ -157,7 +167,7 @@ export class ContainerObjects {
 
   async #write(name: ObjectName, content: Pick<ContainerObject, "record" | "container" | "isRemains">): Promise<void> {
     const { record, container, isRemains } = content;
-    const path = this.#path(name);
+    const path = this.path(name);
     const coming = `${path}.${this.#pid}~`;
     try {
       await writeFile(coming, JSON.stringify({ record, container, isRemains }), { mode: 0o600 });
@@ -166,9 +176,5 @@ export class ContainerObjects {
       await rm(coming, { force: true });
       throw error;
     }
-  }
-
-  #path(name: ObjectName): string {
-    return join(this.#directory, name + SUFFIX);
   }
 }

@@ -4,27 +4,31 @@
 
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
+import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host-accounts/index.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import { memoryFileSystemBytes } from "../limits/index.ts";
+import { ownedPaths } from "../owned-mounts.ts";
 import { type RuntimeDirectory, RuntimeKeeper } from "../runtime-directory.ts";
 import type { LocalSettings } from "../settings.ts";
 import { BASE_ENVIRONMENT, bubblewrapArguments } from "./arguments.ts";
 import { Bubblewrap } from "./bubblewrap.ts";
-import { stage } from "./stage.ts";
+import { stage, stagePrefix } from "./stage.ts";
 
 export class BubblewrapEngine implements Engine {
   readonly #settings: LocalSettings;
   readonly #root: string;
   readonly #bubblewrap: Bubblewrap;
   readonly #keeper: RuntimeKeeper;
+  readonly #mapping: IdMapping;
   #runtime: RuntimeDirectory | null = null;
 
   /** `root` is the fleet's directory; `directory`, below it, keeps files that every sandbox gets a copy of. */
-  constructor(settings: LocalSettings, root: string, directory: string) {
+  constructor(settings: LocalSettings, root: string, directory: string, mapping: IdMapping) {
     this.#settings = settings;
     this.#root = root;
+    this.#mapping = mapping;
     this.#bubblewrap = new Bubblewrap(settings.bubblewrapPath, directory);
     this.#keeper = new RuntimeKeeper(join(root, "frames"), settings.nodePath, settings.daemon);
   }
@@ -34,12 +38,13 @@ export class BubblewrapEngine implements Engine {
     this.#runtime = runtime;
   }
 
-  plan({ spec, group, egress, bindings }: Prepared): StartPlan {
-    const { account, nodePath, bubblewrapPath, local } = this.#settings;
+  async plan({ spec, group, egress, bindings, account }: Prepared, signal: AbortSignal): Promise<StartPlan> {
+    const { nodePath, bubblewrapPath, local } = this.#settings;
     const { seccomp } = this.#bubblewrap;
     const runtime = this.#runtime;
     if (runtime === null) throw new SandlotError("internal", { problem: "the daemon's files were not made yet" });
     const staged = stage([...bindings, ...daemonBindings(runtime, nodePath)], this.#root, account);
+    const namespace = await this.#namespace(ownedPaths(bindings), staged.steps, account, signal);
     const files = this.#bubblewrap.openFiles();
     const args = bubblewrapArguments({
       ...this.#bubblewrap.shape(),
@@ -53,7 +58,7 @@ export class BubblewrapEngine implements Engine {
       seccompFd: seccomp === null ? null : FD.seccomp,
       command: daemonCommand(runtime),
     });
-    const enter = [...staged.prefix, ...(egress?.enter ?? []), ...dropTo(account)];
+    const enter = [...namespace.enter, ...(egress?.enter ?? []), ...dropTo(account)];
     // Empty where the group itself is limited.
     const { commandPrefix } = group;
     const environment = { ...BASE_ENVIRONMENT, ...egress?.network.environment, ...spec.blueprint.environment };
@@ -64,6 +69,22 @@ export class BubblewrapEngine implements Engine {
       init: "told",
       seccomp,
       files: files.map(({ fd }) => fd),
+      held: namespace.held,
     };
+  }
+
+  /**
+   * Where bubblewrap is started: in a mount namespace that shows the sandbox's files as its own. The namespace is entered by
+   * its descriptor in this process, so that no process inside ever has it.
+   */
+  async #namespace(
+    paths: readonly OwnedPath[],
+    steps: readonly MountStep[],
+    account: Account | null,
+    signal: AbortSignal,
+  ): Promise<{ readonly enter: readonly string[]; readonly held: readonly number[] }> {
+    if (account === null || paths.length === 0) return { enter: stagePrefix(steps), held: [] };
+    const descriptor = await this.#mapping.mountNamespace(paths, account, steps, signal);
+    return { enter: ["nsenter", `--mount=/proc/${process.pid}/fd/${descriptor}`, "--"], held: [descriptor] };
   }
 }

@@ -9,33 +9,24 @@
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
 import { SandlotError } from "@sandlot/contract";
+import type { MountStep } from "../../../host-accounts/index.ts";
 import { type Binding, isWithin } from "../mounts.ts";
 import type { Account } from "../settings.ts";
 
 export interface Staged {
-  /** Put before what runs bubblewrap; needs root. Empty when everything can be reached. */
-  readonly prefix: readonly string[];
+  /** What is to be mounted in the namespace that bubblewrap is started in. Empty when everything can be reached. */
+  readonly steps: readonly MountStep[];
   readonly bindings: readonly Binding[];
 }
 
 /** Directories that every system has, mostly empty. One that no source lies in is covered. */
 const STAGES = ["/mnt", "/media", "/srv", "/opt"];
 
-/** Every program that is run here delays every start, so a file system of its own is made only where it is needed. */
-const SCRIPT = [
-  "set -e",
-  '[ -z "$1" ] || mount -n -t tmpfs -o mode=0711,size=64k,nosuid,nodev sandlot "$1"',
-  "shift",
-  'while [ "$1" != -- ]; do [ -e "$2" ] || { if [ -d "$1" ]; then mkdir "$2"; else : >"$2"; fi; }; mount -n --rbind "$1" "$2"; shift 2; done',
-  "shift",
-  'exec "$@"',
-].join("\n");
-
 /** `root` is the fleet's directory: one mount shows all that lies in it. */
 export function stage(bindings: readonly Binding[], root: string, account: Account | null): Staged {
-  if (account === null) return { prefix: [], bindings };
+  if (account === null) return { steps: [], bindings };
   const hidden = [...new Set(bindings.map(({ from }) => from).filter((path) => !isReachable(path, account)))];
-  if (hidden.length === 0) return { prefix: [], bindings };
+  if (hidden.length === 0) return { steps: [], bindings };
   const sources = [...new Set(hidden.map((path) => (isWithin(path, root) ? root : path)))];
   const places = STAGES.filter((one) => isDirectory(one) && !bindings.some(({ from }) => isWithin(from, one)));
   const [first] = places;
@@ -47,14 +38,32 @@ export function stage(bindings: readonly Binding[], root: string, account: Accou
     const source = sources[at];
     return source === undefined ? path : `${targets[at]}${path.slice(source.length)}`;
   };
-  const pairs = sources.flatMap((source, at) => [source, targets[at] ?? first]);
+  const shows = sources.map((from, at) => ({ do: "bind", from, to: targets[at] ?? first }) as const);
   return {
-    prefix: [
-      ...["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage"],
-      ...[isEnough ? "" : first, ...pairs, "--"],
-    ],
+    steps: [...(isEnough ? [] : [{ do: "cover", path: first } as const]), ...shows],
     bindings: bindings.map((binding) => ({ ...binding, from: shown(binding.from) })),
   };
+}
+
+/** Every program that is run here delays every start, so a file system of its own is made only where it is needed. */
+const SCRIPT = [
+  "set -e",
+  '[ -z "$1" ] || mount -n -t tmpfs -o mode=0711,size=64k,nosuid,nodev sandlot "$1"',
+  "shift",
+  'while [ "$1" != -- ]; do [ -e "$2" ] || { if [ -d "$1" ]; then mkdir "$2"; else : >"$2"; fi; }; mount -n --rbind "$1" "$2"; shift 2; done',
+  "shift",
+  'exec "$@"',
+].join("\n");
+
+/** Put before what runs bubblewrap, does the steps with programs of the host: where this process cannot do them itself. */
+export function stagePrefix(steps: readonly MountStep[]): readonly string[] {
+  if (steps.length === 0) return [];
+  const covered = steps.find((step) => step.do === "cover")?.path ?? "";
+  const pairs = steps.flatMap((step) => (step.do === "bind" ? [step.from, step.to] : []));
+  return [
+    ...["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage"],
+    ...[covered, ...pairs, "--"],
+  ];
 }
 
 /** Whether the account may pass every directory on the way. */

@@ -4,6 +4,7 @@
 
 import type { DaemonConfig } from "@sandlot/contract";
 import type { CreateSpec } from "../../../backend/backend.ts";
+import type { Account } from "../../../host-accounts/index.ts";
 import type { Egress } from "../../../network/index.ts";
 import type { LimitGroup } from "../limits/index.ts";
 import type { Binding } from "../mounts.ts";
@@ -15,6 +16,8 @@ export interface Prepared {
   readonly spec: CreateSpec;
   readonly group: LimitGroup;
   readonly egress: Egress | null;
+  /** What it runs as; `null` when that is the fleet's own account. */
+  readonly account: Account | null;
   /** The workspace, or a blank's whole `/mnt`, then what is configured. */
   readonly bindings: readonly Binding[];
 }
@@ -29,16 +32,18 @@ export interface StartPlan {
   readonly seccomp: Uint8Array | null;
   /** Opened for reading, from `FD.firstFile` on. Whoever starts it closes them. */
   readonly files: readonly number[];
+  /** Not inherited, but open until it runs. Whoever starts it closes them. */
+  readonly held: readonly number[];
 }
 
 export interface Engine {
   /** Rejects with `isolation_unavailable`. */
   ready(): Promise<unknown>;
-  plan(prepared: Prepared): StartPlan;
+  plan(prepared: Prepared, signal: AbortSignal): Promise<StartPlan>;
 }
 
 /** From here on a process of root's fleet has nothing of root any more. */
-export function dropTo(account: { readonly uid: number; readonly gid: number } | null): readonly string[] {
+export function dropTo(account: Account | null): readonly string[] {
   if (account === null) return [];
   return ["setpriv", `--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups", "--no-new-privs", "--"];
 }

@@ -15,6 +15,7 @@ import type { EngineRef } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
+import type { Account } from "../../../host-accounts/index.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
 import { makePipes } from "../engine/named-pipe.ts";
 import { livenessOf, type ProcessId } from "../engine/process-table.ts";
@@ -33,6 +34,8 @@ export interface ObjectRecord {
   readonly isolation: "bubblewrap" | "unsafe-process";
   /** What is configured to be seen inside. Where nothing isolates, whoever attaches maps these paths. */
   readonly mounts: readonly Binding[];
+  /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
+  readonly account: Account | null;
   /** The machine it lives on, and the process that makes it. */
   readonly machineId: string;
   readonly maker: ProcessIdentity;
@@ -75,6 +78,8 @@ const objectSchema = z.object({
   limits: limitsSchema,
   isolation: z.enum(["bubblewrap", "unsafe-process"]),
   mounts: z.array(z.object({ from: z.string(), to: z.string(), readOnly: z.boolean() })),
+  // What an earlier release has made has none.
+  account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
   machineId: z.string(),
   maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
 });

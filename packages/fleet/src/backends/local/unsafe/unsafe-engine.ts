@@ -39,7 +39,7 @@ export class UnsafeEngine implements Engine {
     throw new SandlotError("isolation_unavailable", { backend: "local", problem, fix });
   }
 
-  plan({ name, spec, group, bindings }: Prepared): StartPlan {
+  async plan({ name, spec, group, bindings }: Prepared): Promise<StartPlan> {
     const { account, daemon, home } = this.#settings;
     const place = this.#makePrivate(name);
     const { nodePath, bundle } =
@@ -68,6 +68,7 @@ export class UnsafeEngine implements Engine {
       init: "child",
       seccomp: null,
       files: [],
+      held: [],
     };
   }
 

@@ -1,0 +1,142 @@
+/**
+ * Accounts of their own for the containers of root's fleet, and how a container sees files as its own.
+ *
+ *   mapped   files keep their owner on disk; id-mapped mounts show them as the container's (`host-accounts/`)
+ *   given    workspaces are given to the account when they are bound: where the kernel, the file system or the engine's
+ *            runtime cannot map owners, or the engine does not see mounts of this process
+ *
+ * Invariant: an engine whose containers are another machine's or another user's, and an image that runs as its own user,
+ * have none: their containers share the fleet's one account.
+ */
+
+import { readFileSync } from "node:fs";
+import {
+  type Account,
+  HostMounts,
+  IdMapping,
+  type SandboxAccounts,
+  sandboxAccounts,
+} from "../../host-accounts/index.ts";
+import type { World } from "../../world/world.ts";
+import { plainPath } from "../local/limits/hierarchy.ts";
+import type { Binding } from "../local/mounts.ts";
+import type { Layout, ObjectName } from "../local/objects/layout.ts";
+import { ownedMounts, ownedPaths } from "../local/owned-mounts.ts";
+import { startsAsItself } from "./aio/options.ts";
+import { canGiveWayOut } from "./egress.ts";
+import type { EngineFacts } from "./engine/engine.ts";
+import type { DockerSettings } from "./settings.ts";
+
+export interface ContainerAccountsParts {
+  readonly settings: DockerSettings;
+  readonly facts: EngineFacts;
+  readonly layout: Layout;
+  readonly world: World;
+  /** Tells why a configured mount is not as configured. */
+  readonly onMountProblem: (problem: string) => void;
+}
+
+/** The engine mounted something else than what this process has mounted for it. */
+export class MountsUnseen extends Error {}
+
+export class ContainerAccounts {
+  readonly #parts: ContainerAccountsParts;
+  readonly #accounts: SandboxAccounts | null;
+  readonly #mapping = new IdMapping();
+  readonly #mounts: HostMounts;
+  /** Found out with the first container. */
+  #engineSeesMounts = true;
+
+  constructor(parts: ContainerAccountsParts) {
+    const { settings, facts, layout, world } = parts;
+    this.#parts = parts;
+    this.#mounts = new HostMounts(layout.root, this.#mapping, world);
+    const isItself = settings.speaksAio && startsAsItself(settings.docker);
+    const canHave = facts.isOnThisHost && !facts.isRootless && !settings.ownsAccount && !isItself;
+    this.#accounts = canHave ? sandboxAccounts("docker", settings, world) : null;
+  }
+
+  get areOwn(): boolean {
+    return this.#accounts !== null;
+  }
+
+  /** `null` where containers share one. `path` is there as long as the object is. */
+  claim(name: ObjectName, path: string): Account | null {
+    return this.#accounts?.claim({ name, path }) ?? null;
+  }
+
+  /** The container is gone. */
+  release(name: ObjectName, account: Account | null): void {
+    this.#mounts.hide(name);
+    if (account !== null) this.#accounts?.release(name, account);
+  }
+
+  /** Whose a workspace is to be on disk, and whose it is shown as: one of the two. */
+  async ownerOf(account: Account | null, runtime: string | null) {
+    if (account === null) return { given: {}, shown: {} };
+    const isMapped = (await this.#problem(this.#parts.layout.root, runtime)) === null;
+    return isMapped
+      ? { given: {}, shown: { owner: this.#parts.settings.account } }
+      : { given: { owner: account }, shown: {} };
+  }
+
+  /** Configured mounts as a container with this account gets them. */
+  async owned(
+    mounts: readonly Binding[],
+    account: Account | null,
+    runtime: string | null,
+  ): Promise<readonly Binding[]> {
+    if (account === null) return mounts;
+    const owned = await ownedMounts(mounts, { problem: (path) => this.#problem(path, runtime) });
+    for (const problem of owned.problems) this.#parts.onMountProblem(problem);
+    return owned.mounts;
+  }
+
+  /** What the engine is to mount. Undone by `settle`, or by `release`. */
+  async show(name: ObjectName, bindings: readonly Binding[], account: Account | null): Promise<readonly Binding[]> {
+    const paths = ownedPaths(bindings);
+    if (account === null || paths.length === 0) return bindings;
+    const shown = await this.#mounts.show(name, paths, account);
+    return bindings.map((binding) => ({ ...binding, from: shown.get(binding.from) ?? binding.from }));
+  }
+
+  /** The container runs, with this process as its first: it has mounts of its own. */
+  settle(name: ObjectName, bindings: readonly Binding[], pid: number): void {
+    const wanted = bindings.filter(({ owner }) => owner !== undefined);
+    if (wanted.length === 0) return;
+    this.#mounts.hide(name);
+    const mapped = mappedPlaces(pid);
+    if (wanted.every(({ to }) => mapped.has(to))) return;
+    this.#engineSeesMounts = false;
+    throw new MountsUnseen("the engine does not see what this process mounts");
+  }
+
+  sweep(): void {
+    this.#accounts?.sweep();
+    this.#mounts.sweep();
+  }
+
+  close(): void {
+    this.#mapping.close();
+  }
+
+  async #problem(path: string, runtime: string | null): Promise<string | null> {
+    const { facts, settings } = this.#parts;
+    // Where processes of containers can be seen from here, so can their mounts.
+    if (!canGiveWayOut(facts, { ...settings.docker, runtime }))
+      return "containers of this engine cannot be shown mapped owners";
+    return this.#engineSeesMounts ? this.#mapping.problem(path) : "the engine does not see what this process mounts";
+  }
+}
+
+/** Where a process sees mapped mounts. */
+function mappedPlaces(pid: number): ReadonlySet<string> {
+  const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8")
+    .split("\n")
+    .map((line) => line.split(" "));
+  return new Set(
+    lines
+      .filter(([, , , , , options = ""]) => options.split(",").includes("idmapped"))
+      .map((parts) => plainPath(parts[4] ?? "")),
+  );
+}

@@ -1,0 +1,38 @@
+/**
+ * Whose files a sandbox with an account of its own sees as its own: its workspace, and configured mounts that it may write.
+ *
+ * Invariants
+ * - A mounted directory keeps its owner. What is written inside belongs to that owner on the host.
+ * - Where owners cannot be mapped, a mount that its sandbox could not write is read-only, and that is said.
+ */
+
+import { statSync } from "node:fs";
+import type { IdMapping, OwnedPath } from "../../host-accounts/index.ts";
+import type { Binding } from "./mounts.ts";
+
+const OTHERS_MAY_WRITE = 0o002;
+
+/** The mounts as a sandbox of root's fleet gets them, and a sentence for each that it cannot write as configured. */
+export async function ownedMounts(
+  mounts: readonly Binding[],
+  mapping: Pick<IdMapping, "problem">,
+): Promise<{ readonly mounts: readonly Binding[]; readonly problems: readonly string[] }> {
+  const problems: string[] = [];
+  const owned = mounts.map(async (mount) => {
+    if (mount.readOnly) return mount;
+    const { uid, gid, mode } = statSync(mount.from);
+    const problem = await mapping.problem(mount.from);
+    if (problem === null) return { ...mount, owner: { uid, gid } };
+    if ((mode & OTHERS_MAY_WRITE) !== 0) return mount;
+    problems.push(`${mount.from} is read-only at ${mount.to}: ${problem}`);
+    return { ...mount, readOnly: true };
+  });
+  return { mounts: await Promise.all(owned), problems };
+}
+
+/** What is to be mapped, outer paths first. A path that is mounted twice is mapped once. */
+export function ownedPaths(bindings: readonly Binding[]): readonly OwnedPath[] {
+  const paths = new Map<string, OwnedPath>();
+  for (const { from, owner } of bindings) if (owner !== undefined) paths.set(from, { path: from, owner });
+  return [...paths.values()].sort((a, b) => a.path.length - b.path.length);
+}

@@ -1,0 +1,103 @@
+/**
+ * Showing files of one owner as another's, without touching them: an id-mapped mount. Workspaces have one owner on disk,
+ * and each sandbox sees them as its own; what it writes has that one owner again. A directory that is renamed into a mapped
+ * mount later is mapped with it.
+ *
+ * For a sandbox that is started here the mount is in a namespace of its own (`mountNamespace`). A container engine looks
+ * its sources up on the host, so for a container it is attached below the fleet's directory for as long as the start takes
+ * (`host-mounts.ts`).
+ */
+
+import { closeSync } from "node:fs";
+import { MountNamespaces, type MountStep } from "./mount-namespaces.ts";
+import type { Account } from "./sandbox-accounts.ts";
+import { systemCalls } from "./system-calls.ts";
+import { UserNamespaces } from "./user-namespaces.ts";
+
+/** A path whose files belong to `owner` on disk and are to be the sandbox's. */
+export interface OwnedPath {
+  readonly path: string;
+  readonly owner: Account;
+}
+
+/** For trying it out: no account has it. */
+const TRIAL: Account = { uid: 2_000_000_001, gid: 2_000_000_001 };
+
+export class IdMapping {
+  readonly #users = new UserNamespaces();
+  readonly #namespaces = new MountNamespaces();
+  readonly #problems = new Map<string, Promise<string | null>>();
+
+  /** Why the files below a path cannot be mapped; `null` when they can. Found out by doing it, once. */
+  problem(path: string): Promise<string | null> {
+    const known = this.#problems.get(path) ?? this.#try(path);
+    this.#problems.set(path, known);
+    return known;
+  }
+
+  /** Starts what takes a moment to start. */
+  prepare(): void {
+    if (systemCalls() !== null) this.#namespaces.prepare();
+  }
+
+  /** A descriptor of a mount namespace in which these paths belong to `account`, and then the steps were done. */
+  async mountNamespace(
+    paths: readonly OwnedPath[],
+    account: Account,
+    steps: readonly MountStep[],
+    signal: AbortSignal,
+  ): Promise<number> {
+    const opened: number[] = [];
+    try {
+      const mapped = [];
+      for (const { path, owner } of paths) {
+        const userNamespace = await this.#users.open(owner, account);
+        opened.push(userNamespace);
+        mapped.push({ path, userNamespace });
+      }
+      const descriptor = await this.#namespaces.make({ mapped, steps });
+      if (signal.aborted) closeSync(descriptor);
+      signal.throwIfAborted();
+      return descriptor;
+    } finally {
+      for (const descriptor of opened) closeSync(descriptor);
+    }
+  }
+
+  /** A mapped copy of what is mounted at a path, attached nowhere yet; the caller closes it. */
+  async copy({ path, owner }: OwnedPath, account: Account): Promise<number> {
+    const calls = systemCalls();
+    if (calls === null) throw new Error(NO_CALLS);
+    const userNamespace = await this.#users.open(owner, account);
+    try {
+      const tree = calls.cloneTree(path);
+      try {
+        calls.mapIds(tree, userNamespace);
+        return tree;
+      } catch (error) {
+        closeSync(tree);
+        throw error;
+      }
+    } finally {
+      closeSync(userNamespace);
+    }
+  }
+
+  close(): void {
+    this.#users.close();
+    this.#namespaces.close();
+  }
+
+  async #try(path: string): Promise<string | null> {
+    if (process.getuid?.() !== 0) return "only root can map the owners of files";
+    if (systemCalls() === null) return NO_CALLS;
+    try {
+      closeSync(await this.copy({ path, owner: TRIAL }, TRIAL));
+      return null;
+    } catch (error) {
+      return `the kernel or the file system cannot map owners there (${(error as Error).message})`;
+    }
+  }
+}
+
+const NO_CALLS = "the native part (koffi) for system calls does not load on this machine";

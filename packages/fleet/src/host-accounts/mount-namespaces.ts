@@ -1,0 +1,169 @@
+/**
+ * Private mount namespaces, made ready before anything runs in them: some paths show their files as another account's, some
+ * are shown again at a place that every account can reach.
+ *
+ * Only a thread that shares its root and working directory with no other may enter a mount namespace. The threads of a Node
+ * process all share theirs, so one thread of its own does this. It makes a namespace, mounts, opens it and goes back; the
+ * descriptor is the namespace's only name.
+ *
+ * Invariants
+ * - Nothing is mounted on the host, and what was mounted goes with the last process or descriptor of the namespace.
+ * - The thread is in the host's namespace between two requests. If it cannot go back, it ends, and the next request starts
+ *   another.
+ */
+
+import { closeSync } from "node:fs";
+import { Worker } from "node:worker_threads";
+import { z } from "zod";
+import { koffiPath } from "./system-calls.ts";
+
+/** Shows the files below a path, and below what is mounted there, as the user namespace maps their owners. */
+export interface MappedPath {
+  readonly path: string;
+  readonly userNamespace: number;
+}
+
+export type MountStep =
+  /** An empty file system that every account may pass. */
+  | { readonly do: "cover"; readonly path: string }
+  /** Shows `from`, and what is mounted below it, at `to`, which is made when it is missing. */
+  | { readonly do: "bind"; readonly from: string; readonly to: string };
+
+const answerSchema = z.union([
+  z.object({ id: z.int(), descriptor: z.int() }),
+  z.object({ id: z.int(), problem: z.string() }),
+]);
+
+/**
+ * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` is the
+ * path of koffi. The mount of the root is made private first: nothing leaves the namespace.
+ */
+const THREAD = `
+const fs = require("node:fs");
+const { getSystemErrorName } = require("node:util");
+const { parentPort, workerData } = require("node:worker_threads");
+const holder = { exports: {} };
+process.dlopen(holder, workerData);
+const koffi = holder.exports;
+const libc = koffi.load(null);
+const openTree = libc.func("long syscall(long, long, str, unsigned int)");
+const setAttributes = libc.func("long syscall(long, long, str, unsigned int, void *, size_t)");
+const moveMount = libc.func("long syscall(long, long, str, long, str, unsigned int)");
+const mount = libc.func("int mount(str, str, str, unsigned long, str)");
+const unshare = libc.func("int unshare(int)");
+const setns = libc.func("int setns(int, int)");
+const NEW_MOUNTS = 0x20000, FD_CWD = -100, EMPTY_PATH = 0x1000, RECURSIVE = 0x8000;
+const own = "/proc/thread-self/ns/mnt";
+const host = fs.openSync(own, "r");
+const checked = (what, result) => {
+  if (result < 0) throw new Error(what + ": " + getSystemErrorName(-koffi.errno()));
+  return result;
+};
+const copy = (trees, { path, userNamespace }) => {
+  const tree = checked("open_tree " + path, openTree(428, FD_CWD, path, 1 | 0o2000000 | 0x100 | RECURSIVE));
+  trees.push({ tree, path });
+  const attributes = new Uint8Array(new BigUint64Array([0x100000n, 0n, 0n, BigInt(userNamespace)]).buffer);
+  checked("mount_setattr " + path, setAttributes(442, tree, "", EMPTY_PATH | RECURSIVE, attributes, 32));
+};
+// All are copied before any is attached: what is mapped already cannot be mapped again.
+const map = (mapped) => {
+  const trees = [];
+  try {
+    for (const one of mapped) copy(trees, one);
+    for (const { tree, path } of trees) checked("move_mount " + path, moveMount(429, tree, "", FD_CWD, path, 4));
+  } finally {
+    for (const { tree } of trees) fs.closeSync(tree);
+  }
+};
+const steps = {
+  cover({ path }) {
+    checked("mount " + path, mount("sandlot", path, "tmpfs", 2 | 4, "mode=0711,size=64k"));
+  },
+  bind({ from, to }) {
+    if (!fs.existsSync(to)) {
+      if (fs.statSync(from).isDirectory()) fs.mkdirSync(to);
+      else fs.writeFileSync(to, "");
+    }
+    checked("mount " + from, mount(from, to, null, 0x1000 | 0x4000, null));
+  },
+};
+parentPort.on("message", ({ id, wanted }) => {
+  let answer;
+  try {
+    checked("unshare", unshare(NEW_MOUNTS));
+    checked("mount /", mount("none", "/", null, 0x4000 | 0x40000, null));
+    map(wanted.mapped);
+    for (const step of wanted.steps) steps[step.do](step);
+    answer = { id, descriptor: fs.openSync(own, "r") };
+  } catch (error) {
+    answer = { id, problem: error.message };
+  }
+  if (setns(host, NEW_MOUNTS) < 0) process.exit(1);
+  parentPort.postMessage(answer);
+});
+`;
+
+interface Waiting {
+  resolve(descriptor: number): void;
+  reject(error: Error): void;
+}
+
+export class MountNamespaces {
+  readonly #waiting = new Map<number, Waiting>();
+  #worker: Worker | null = null;
+  #lastId = 0;
+
+  /** Starts the thread, which takes longer than what it is asked for. */
+  prepare(): void {
+    this.#started();
+  }
+
+  /** A descriptor of a namespace with all of it mounted; the caller closes it. Rejects with what failed. */
+  make(wanted: { readonly mapped: readonly MappedPath[]; readonly steps: readonly MountStep[] }): Promise<number> {
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      const worker = this.#started();
+      this.#waiting.set(id, { resolve, reject });
+      worker.ref();
+      worker.postMessage({ id, wanted });
+    });
+  }
+
+  close(): void {
+    this.#end(new Error("the fleet was closed"));
+  }
+
+  #started(): Worker {
+    if (this.#worker !== null) return this.#worker;
+    const worker = new Worker(THREAD, {
+      ...{ eval: true, workerData: koffiPath(), env: {}, execArgv: [], name: "sandlot-mounts" },
+      // The descriptors that it opens are closed by others.
+      trackUnmanagedFds: false,
+    });
+    this.#worker = worker;
+    const ended = (error: Error) => this.#worker === worker && this.#end(error);
+    worker.on("message", (message: unknown) => this.#answered(message));
+    worker.on("error", ended);
+    worker.on("exit", () => ended(new Error("the thread that makes mount namespaces has ended")));
+    worker.unref();
+    return worker;
+  }
+
+  #answered(message: unknown): void {
+    const answer = answerSchema.parse(message);
+    const waiting = this.#waiting.get(answer.id);
+    this.#waiting.delete(answer.id);
+    if (this.#waiting.size === 0) this.#worker?.unref();
+    if ("problem" in answer) waiting?.reject(new Error(answer.problem));
+    else if (waiting === undefined) closeSync(answer.descriptor);
+    else waiting.resolve(answer.descriptor);
+  }
+
+  #end(error: Error): void {
+    const worker = this.#worker;
+    this.#worker = null;
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#waiting.clear();
+    void worker?.terminate();
+  }
+}

@@ -1,0 +1,75 @@
+/** Who has which account. */
+
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { type IdRange, SandboxAccounts } from "../../src/host-accounts/index.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
+
+const world = systemWorld();
+
+function machine(configured: IdRange | null = null) {
+  const directory = mkdtempSync(join(tmpdir(), "sl-accounts-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const home = join(directory, "home");
+  const object = (name: string) => ({ name, path: join(home, "objects", name) });
+  const open = (identity = world.identity) =>
+    new SandboxAccounts({
+      ...{ home, configured, backend: "local", registry: join(directory, "ids.sqlite") },
+      world: { ...world, identity },
+    });
+  mkdirSync(join(home, "objects"), { recursive: true });
+  return { home, object, open };
+}
+
+/** A process that has ended. */
+const dead = { ...world.identity, pid: 2 ** 22 - 1, startTime: "1" };
+
+describe("an account", () => {
+  it("is one sandbox's, whichever process has made it, with the id before it free for its network", () => {
+    const { open, object } = machine({ first: 70_000, count: 20 });
+    const [one, other] = [open(), open()];
+    const uids = ["a", "b", "c", "d"].map((name, at) => (at % 2 === 0 ? one : other).claim(object(name)).uid);
+    expect(new Set(uids).size).toBe(4);
+    for (const uid of uids) expect([uid >= 70_001 && uid < 70_020, uids.includes(uid - 1)]).toEqual([true, false]);
+  });
+
+  it("is given back by the sandbox that has it, and by no other", () => {
+    const { open, object } = machine({ first: 70_000, count: 4 });
+    const accounts = open();
+    const a = accounts.claim(object("a"));
+    accounts.release("b", a);
+    accounts.claim(object("b"));
+    expect(() => accounts.claim(object("c"))).toThrow("all 2 accounts for sandboxes are in use");
+    accounts.release("a", a);
+    expect(accounts.claim(object("c"))).toEqual(a);
+    // Late, and twice: it is c's now.
+    accounts.release("a", a);
+    expect(() => accounts.claim(object("d"))).toThrow("in use");
+  });
+
+  it("of a killed fleet is given back at the next start, unless its sandbox is there", () => {
+    const { home, open, object } = machine({ first: 70_000, count: 20 });
+    const killed = open(dead);
+    const [kept, lost] = [killed.claim(object("kept")), killed.claim(object("lost"))];
+    writeFileSync(object("kept").path, "");
+    const living = open();
+    const coming = living.claim(object("coming"));
+    living.sweep();
+    expect(readdirSync(join(home, "ids")).map(Number).sort()).toEqual([kept.uid, coming.uid].sort());
+    expect(living.claim(object("new")).uid).toBe(lost.uid);
+  });
+
+  it("that was taken and not written down is given back once its maker has had time", () => {
+    const { home, open } = machine({ first: 70_000, count: 20 });
+    const accounts = open();
+    const place = join(home, "ids/70001");
+    mkdirSync(place);
+    accounts.sweep();
+    expect(existsSync(place)).toBe(true);
+    utimesSync(place, 1, 1);
+    accounts.sweep();
+    expect(existsSync(place)).toBe(false);
+  });
+});
