@@ -13,7 +13,7 @@ import { readFileSync } from "node:fs";
 import {
   type Account,
   HostMounts,
-  IdMapping,
+  type IdMapping,
   type SandboxAccounts,
   sandboxAccounts,
 } from "../../host-accounts/index.ts";
@@ -42,7 +42,7 @@ export class MountsUnseen extends Error {}
 export class ContainerAccounts {
   readonly #parts: ContainerAccountsParts;
   readonly #accounts: SandboxAccounts | null;
-  readonly #mapping = new IdMapping();
+  readonly #mapping: IdMapping;
   readonly #mounts: HostMounts;
   /** Found out with the first container. */
   #engineSeesMounts = true;
@@ -50,6 +50,7 @@ export class ContainerAccounts {
   constructor(parts: ContainerAccountsParts) {
     const { settings, facts, layout, world } = parts;
     this.#parts = parts;
+    this.#mapping = settings.mapping;
     this.#mounts = new HostMounts(layout.root, this.#mapping, world);
     const isItself = settings.speaksAio && startsAsItself(settings.docker);
     const canHave = facts.isOnThisHost && !facts.isRootless && !settings.ownsAccount && !isItself;

@@ -5,7 +5,7 @@
 import { homedir } from "node:os";
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
-import { type Account, ID_REGISTRY } from "../../host-accounts/index.ts";
+import { type Account, ID_REGISTRY, IdMapping } from "../../host-accounts/index.ts";
 import type { Environment } from "./engine/discovery.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
@@ -19,6 +19,8 @@ export interface DockerSettings extends ConfiguredSettings {
   readonly account: Account;
   /** Where homes of this machine reserve their ids; only tests have another than all. */
   readonly idRegistry: string;
+  /** Shows sandboxes the files of other owners as theirs. */
+  readonly mapping: IdMapping;
   /** Whether workspaces are given to that account, or belong to it because it is ours. */
   readonly ownsAccount: boolean;
   /** Apple's `container`, where that is the engine. */
@@ -51,6 +53,7 @@ export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
     ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints, accountIds },
     account,
     idRegistry: ID_REGISTRY,
+    mapping: new IdMapping(),
     ownsAccount: uid !== 0,
     containerProgram: "container",
     nodePath: process.execPath,
