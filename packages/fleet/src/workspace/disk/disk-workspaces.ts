@@ -33,27 +33,10 @@ import { parseSlotName, type SlotPlace, slotNameOf, slotPlace } from "./layout.t
 import { Moves, trashOwner } from "./moves.ts";
 import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
+import type { SlotInfo, SlotTenant } from "./slot-info.ts";
 import type { MountPoint } from "./slots.ts";
 import { type Account, moveTree } from "./tree.ts";
 import { noRoomInOurWords } from "./trouble.ts";
-
-export interface SlotInfo {
-  readonly place: SlotPlace;
-  readonly sandboxId: SandboxId;
-  /** The generation of the blank that it was made for. */
-  readonly generation: Generation;
-  readonly tenant: SlotTenant | null;
-  /** Its sandbox was confirmed gone. */
-  readonly released: boolean;
-}
-
-/** Whose workspace is in a slot. */
-export interface SlotTenant {
-  readonly threadKey: ThreadKey;
-  readonly generation: Generation;
-  /** `null` when nobody has written it down. */
-  readonly owner: Owner | null;
-}
 
 /** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
