@@ -64,7 +64,7 @@ export function reserveRange({ home, configured, used, registry = ID_REGISTRY }:
   });
 }
 
-export function isWithin(id: number, { first, count }: IdRange): boolean {
+function isWithin(id: number, { first, count }: IdRange): boolean {
   return id >= first && id < first + count;
 }
 

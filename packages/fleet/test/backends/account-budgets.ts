@@ -120,7 +120,7 @@ async function firstLine(sandbox: Sandbox, execId: string): Promise<string> {
 async function withLimits({ sysctl, rlimit }: Budget, work: () => Promise<void>): Promise<void> {
   const before = sysctl === undefined ? "" : readFileSync(sysctl.path, "utf8");
   const prlimit = (...args: string[]) =>
-    execFileSync("prlimit", ["--pid", String(process.pid), ...args], { encoding: "utf8" });
+    execFileSync("/usr/bin/prlimit", ["--pid", String(process.pid), ...args], { encoding: "utf8" });
   const own =
     rlimit === undefined ? "" : prlimit(`--${rlimit.name}`, "--raw", "--noheadings", "--output", "SOFT").trim();
   try {
