@@ -60,6 +60,11 @@ export class SandlotError<Code extends ErrorCode = ErrorCode> extends Error {
   }
 }
 
+/** Whether this version knows the code; one that came from outside may be of a later version, or anything. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERRORS, code);
+}
+
 /** Narrows an unknown error to one code, so that its details have their type. */
 export function isSandlotError<Code extends ErrorCode>(error: unknown, code?: Code): error is SandlotError<Code> {
   return error instanceof SandlotError && (code === undefined || error.code === code);

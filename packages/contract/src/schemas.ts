@@ -4,7 +4,6 @@
  */
 
 import { z } from "zod";
-import { ERRORS, type ErrorCode } from "./errors.ts";
 import { THREAD_ID_PATTERN, USER_ID_PATTERN } from "./ids.ts";
 
 export const threadIdSchema = z
@@ -89,14 +88,15 @@ export const threadSummarySchema = z
 /** One line of `fleet.listThreads()`. */
 export type ThreadSummary = Readonly<z.infer<typeof threadSummarySchema>>;
 
+/** Loose on purpose: a client of this version reads the errors of a later one, and DeerFlow's routes add `detail`. */
 export const errorBodySchema = z
-  .strictObject({
-    error: z.strictObject({
-      code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]),
+  .looseObject({
+    error: z.looseObject({
+      code: z.string().describe("One of the codes of docs/errors.md; a later version may have more."),
       message: z.string(),
       retryable: z.boolean(),
       details: z.record(z.string(), z.unknown()),
-      remedy: z.string().optional(),
+      remedy: z.string().optional().describe("What to do about it."),
       requestId: z.string().optional(),
     }),
   })

@@ -1,6 +1,6 @@
 /** From what a gateway answers, or does not, to the one error class. */
 
-import { ERRORS, type ErrorCode, errorBodySchema, isSandlotError, SandlotError } from "@sandlot/contract";
+import { errorBodySchema, isErrorCode, isSandlotError, SandlotError } from "@sandlot/contract";
 
 export async function errorOf(response: Pick<Response, "status" | "text">): Promise<SandlotError> {
   const text = await response.text().catch(() => "");
@@ -22,8 +22,8 @@ export function errorFrom({
   message: string;
   details: unknown;
 }): SandlotError {
-  if (!(code in ERRORS)) return new SandlotError("internal", { problem: `${code}: ${message}` });
-  return new SandlotError(code as ErrorCode, details as never);
+  if (!isErrorCode(code)) return new SandlotError("internal", { problem: `${code}: ${message}` });
+  return new SandlotError(code, details as never);
 }
 
 /** The gateway could not be reached, or the connection broke. What was asked may or may not have happened. */

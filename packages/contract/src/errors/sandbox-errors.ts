@@ -72,7 +72,8 @@ export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
     remedy: "Open a terminal; list them to see which are open.",
   },
   wait_timeout: {
-    status: 504,
+    // Not 504: a proxy would take the gateway for broken.
+    status: 409,
     retryable: true,
     message: ({ waitedFor, timeoutMs }) => `Waited ${timeoutMs} ms for ${waitedFor}, which did not come.`,
     remedy: "Look at what the command has printed, or wait longer.",

@@ -9,6 +9,7 @@ import {
   type ErrorDetails,
   errorBodySchema,
   execResultSchema,
+  isErrorCode,
   SandlotError,
 } from "@sandlot/contract";
 import { z } from "zod";
@@ -148,7 +149,8 @@ export const usageSchema = z.object({
 /** The error that a daemon has sent. Its sentence is made here, from the code and the facts. */
 export function errorOf(status: number, body: Buffer): SandlotError {
   const parsed = errorBodySchema.safeParse(readShortJson(body));
-  const error = parsed.success ? errorWith(parsed.data.error.code, parsed.data.error.details) : null;
+  const { code, details } = parsed.success ? parsed.data.error : { code: "", details: {} };
+  const error = isErrorCode(code) ? errorWith(code, details) : null;
   return error ?? badResponse(`its daemon answered ${status} without an error`);
 }
 

@@ -24,12 +24,7 @@ import fastify, {
   LogController,
   type RouteOptions,
 } from "fastify";
-import {
-  jsonSchemaTransform,
-  jsonSchemaTransformObject,
-  serializerCompiler,
-  validatorCompiler,
-} from "fastify-type-provider-zod";
+import { serializerCompiler, validatorCompiler } from "fastify-type-provider-zod";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { sendError } from "./errors.ts";
@@ -40,6 +35,7 @@ import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
 import { malformedHandler } from "./malformed.ts";
+import { describeApi, describeRoute } from "./openapi.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
 import { routes } from "./routes/routes.ts";
 import type { GatewaySettings } from "./settings.ts";
@@ -120,12 +116,14 @@ export async function createServer(
         title: "Sandlot",
         description: "A sandbox of its own for every conversation of an AI agent.",
         version: "1",
+        license: { name: "See the repository", identifier: "LicenseRef-Sandlot" },
       },
+      servers: [{ url: "/", description: "This gateway" }],
       components: { securitySchemes: { key: { type: "http", scheme: "bearer" } } },
       security: [{ key: [] }],
     },
-    transform: jsonSchemaTransform,
-    transformObject: jsonSchemaTransformObject,
+    transform: describeRoute,
+    transformObject: describeApi,
   });
   await app.register(websocket, {
     options: { maxPayload: settings.jsonMaxBytes, handleProtocols: () => WEBSOCKET_PROTOCOL },

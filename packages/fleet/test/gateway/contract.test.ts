@@ -84,7 +84,7 @@ test("the catalogue, the server and the document name the same routes", async ()
   const documented = Object.entries(document.paths).flatMap(([url, methods]) =>
     Object.keys(methods).map(
       (method) =>
-        `${method.toUpperCase()} ${url.replace(/\{([^}]*)\}/g, (_, name) => (name === "*" ? "*" : `:${name}`))}`,
+        `${method.toUpperCase()} ${url.replace(/\{([^}]*)\}/g, (_, name) => (name === "path" ? "*" : `:${name}`))}`,
     ),
   );
   expect(documented.sort()).toEqual(registered);

@@ -13,6 +13,7 @@ export const THREAD_ERRORS = {
   415: errorBodySchema.describe("Not in this type."),
   422: errorBodySchema.describe("The request is not valid; the details say what is wrong."),
   429: errorBodySchema.describe("Too many, or no room. `Retry-After` says when to ask again."),
+  431: errorBodySchema.describe("The headers are too large."),
   500: errorBodySchema.describe("Something that should not happen did."),
   501: errorBodySchema.describe("This fleet's backend cannot do that."),
   503: errorBodySchema.describe("Not now. `Retry-After` says when to ask again."),
@@ -27,6 +28,7 @@ export const OPERATOR_ERRORS = {
   409: THREAD_ERRORS[409],
   422: THREAD_ERRORS[422],
   429: THREAD_ERRORS[429],
+  431: THREAD_ERRORS[431],
   500: THREAD_ERRORS[500],
   503: THREAD_ERRORS[503],
 } as const;

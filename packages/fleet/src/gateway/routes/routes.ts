@@ -46,8 +46,15 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
     "/openapi.json",
     {
       config: { access: "docs" },
-      schema: { summary: "This API as an OpenAPI document", tags: ["health"], response: { 200: z.any() } },
+      schema: {
+        summary: "This API as an OpenAPI document",
+        tags: ["health"],
+        response: { 200: z.record(z.string(), z.unknown()) },
+      },
     },
-    (_request, reply) => reply.serializer(JSON.stringify).send(app.swagger()),
+    (_request, reply) => {
+      reply.header("content-type", "application/json; charset=utf-8").serializer(JSON.stringify);
+      reply.send(app.swagger() as unknown as Record<string, unknown>);
+    },
   );
 }

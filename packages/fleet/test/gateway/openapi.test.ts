@@ -1,0 +1,83 @@
+/** The OpenAPI document: that linters and generators find nothing wrong with it, and that it says what the gateway does. */
+
+import { createConfig, lintFromString } from "@redocly/openapi-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openStage, type Stage } from "./support/stage.ts";
+
+interface Operation {
+  readonly operationId?: string;
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[];
+  readonly responses: Record<string, { readonly content?: Record<string, unknown> }>;
+  readonly requestBody?: { readonly content: Record<string, unknown> };
+}
+
+interface OpenApi {
+  readonly paths: Record<string, Record<string, Operation>>;
+  readonly components: { readonly schemas: Record<string, { readonly additionalProperties?: unknown }> };
+}
+
+let stage: Stage;
+let document: OpenApi;
+
+beforeAll(async () => {
+  stage = await openStage();
+  document = await stage.operator.ask<OpenApi>(200, "GET", "/openapi.json");
+});
+afterAll(() => stage.done());
+
+const operations = () =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+  );
+const typesOf = (path: string, method: string, status: string) =>
+  Object.keys(document.paths[path]?.[method]?.responses[status]?.content ?? {});
+
+test("redocly finds no error", async () => {
+  const config = await createConfig({ extends: ["recommended"] });
+  const problems = await lintFromString({ source: JSON.stringify(document), config });
+  const errors = problems
+    .filter(({ severity }) => severity === "error")
+    .map(({ ruleId, message }) => `${ruleId}: ${message}`);
+  expect(errors).toEqual([]);
+  const rules = problems.map(({ ruleId }) => ruleId);
+  for (const rule of ["operation-operationId", "no-unused-components", "path-parameters-defined", "no-empty-servers"])
+    expect(rules).not.toContain(rule);
+});
+
+test("every operation has a name of its own, and no path a star", () => {
+  const ids = operations().map(({ operation }) => operation.operationId ?? "");
+  expect(ids.every((id) => /^[a-z][A-Za-z]+$/.test(id))).toBe(true);
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(Object.keys(document.paths).filter((path) => path.includes("*"))).toEqual([]);
+  expect(Object.keys(document.paths)).toContain("/v1/threads/{thread}/artifacts/{path}");
+  expect(Object.keys(document.components.schemas).filter((name) => name.endsWith("Input"))).toEqual([]);
+});
+
+test("whom a key acts for is a parameter of everything that belongs to a user", () => {
+  const acting = operations().filter(({ operation }) =>
+    operation.parameters?.some(({ name }) => name === "x-sandlot-user"),
+  );
+  const own = operations().filter(({ path }) => path.includes("{thread}") || path === "/v1/threads");
+  expect(acting.map(({ path, method }) => `${method} ${path}`)).toEqual(
+    expect.arrayContaining(own.map(({ path, method }) => `${method} ${path}`)),
+  );
+});
+
+test("what is no JSON is not called JSON", async () => {
+  expect(typesOf("/metrics", "get", "200")).toEqual(["text/plain"]);
+  expect(typesOf("/v1/events", "get", "200")).toEqual(["text/event-stream"]);
+  expect(typesOf("/v1/threads/{thread}/files/content", "get", "200")).toEqual(["application/octet-stream"]);
+  expect(typesOf("/v1/threads/{thread}/exec", "post", "200")).toEqual(["application/json", "text/event-stream"]);
+  expect(typesOf("/v1/threads/{thread}/exec", "post", "202")).toEqual(["application/json"]);
+  const write = document.paths["/v1/threads/{thread}/files/content"]?.put;
+  expect(Object.keys(write?.requestBody?.content ?? {})).toEqual(["application/octet-stream"]);
+  const response = await stage.operator.call("GET", "/openapi.json");
+  expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+});
+
+test("the schema of errors holds for every error, also DeerFlow's", async () => {
+  expect(document.components.schemas.Error?.additionalProperties).not.toBe(false);
+  expect(Object.keys(document.paths["/v1/threads/{thread}/exec"]?.post?.responses ?? {})).toContain("431");
+  const refused = await stage.operator.ask<Record<string, unknown>>(400, "GET", "/api/threads/t/artifacts/none.txt");
+  expect(Object.keys(refused).sort()).toEqual(["detail", "error"]);
+});
