@@ -8,7 +8,6 @@ import type { SandlotClient } from "@sandlot/client";
 import {
   type AuditFinding,
   type ExplanationReply,
-  explanationSchema,
   type FleetEvent,
   type Recovery,
   type Sandbox,
@@ -16,7 +15,7 @@ import {
   SandlotError,
   type ThreadSummary,
 } from "@sandlot/contract";
-import { resolveSettings } from "../config/resolve-settings.ts";
+import { homeOf } from "../config/home.ts";
 import type { FleetConfig } from "../config/schema.ts";
 import type { DestroyOutcome, Fleet } from "../fleet.ts";
 import { loadSettings } from "./load-settings.ts";
@@ -88,7 +87,7 @@ export async function withTarget<T>(
   if (gateway !== null) return work(gatewayTarget(gateway));
   const { makeUsable } = await import("./usable-home.ts");
   const { openFleet } = await import("../open-fleet.ts");
-  await makeUsable(resolveSettings(config, terminal.environment).home);
+  await makeUsable(homeOf(config.home, terminal.environment));
   // Blanks that are made ready for others would only make this one command wait.
   await using fleet = await openFleet({ ...config, pool: {} });
   return await work(await fleetTarget(fleet));
@@ -115,7 +114,7 @@ export async function findGateway(
   const url = named ?? login?.url;
   if (url === undefined) return { gateway: null, config };
   checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
-  const { home } = resolveSettings(config, environment);
+  const home = homeOf(config.home, environment);
   const { readOperatorKey } = await import("../gateway/keys/operator-key.ts");
   const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
   const apiKey = environment.SANDLOT_API_KEY || remembered || (await readOperatorKey(home)) || undefined;
@@ -155,9 +154,12 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
     findThread: (name) => fleet.findThread(keyOf(name)),
     destroy: (name, wish, signal) => fleet.destroy(keyOf(name), { ...wish, signal }),
-    explain: async (asked) =>
+    async explain(asked) {
+      const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command: what holds is what happens without it.
-      explanationSchema.parse(await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true })),
+      const explained = await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true });
+      return explanationSchema.parse(explained);
+    },
     audit: () => fleet.audit(),
     events: (signal) => fleetEvents(fleet, signal),
     linkPort: async () => null,

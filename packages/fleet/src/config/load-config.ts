@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { GatewayConfig } from "../gateway/settings.ts";
 import { errnoOf } from "../workspace/disk/trouble.ts";
-import { resolveSettings } from "./resolve-settings.ts";
+import { homeOf } from "./home.ts";
 import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
 
@@ -25,8 +25,7 @@ export async function loadConfig(named: string | undefined, environment: Environ
   // An empty variable is an unset one, as shells have it.
   const file = named ?? (environment.SANDLOT_CONFIG || undefined);
   if (file !== undefined) return readConfig(resolve(file), environment);
-  const { home } = resolveSettings({}, environment);
-  const inHome = resolve(home, CONFIG_FILE_NAME);
+  const inHome = resolve(homeOf(undefined, environment), CONFIG_FILE_NAME);
   try {
     return await readConfig(inHome, environment);
   } catch (error) {

@@ -9,11 +9,11 @@
  */
 
 import { createHash } from "node:crypto";
-import { realpathSync, type Stats, statSync } from "node:fs";
-import { userInfo } from "node:os";
-import { basename, dirname, isAbsolute, join, resolve } from "node:path";
+import { realpathSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import { DEFAULTS } from "./defaults.ts";
+import { look, pathProblem, resolveHome } from "./home.ts";
 import type { Problem } from "./problems.ts";
 import type { CompletedConfig } from "./schema.ts";
 import type { Settings } from "./settings.ts";
@@ -33,38 +33,6 @@ export function resolvePlaces(config: CompletedConfig, environment: Environment,
     fleetId: resolveFleetId(config.fleetId, home),
     store: resolveStore(config, home, environment, problems),
   };
-}
-
-function resolveHome(configured: string | undefined, environment: Environment, problems: Problem[]): string {
-  const [text, name] = configured === undefined ? [environment.SANDLOT_HOME, "$SANDLOT_HOME "] : [configured, ""];
-  // An empty variable is an unset one, as shells have it.
-  if (text === undefined || (configured === undefined && text === "")) return derivedHome(environment, problems);
-  const wrong = pathProblem(text, environment);
-  if (wrong !== undefined) problems.push({ ...wrong, path: "home", problem: `${name}${wrong.problem}` });
-  else if (look(text)?.isDirectory() === false)
-    problems.push({ path: "home", problem: `${name}must be a directory, but ${text} is a file` });
-  return resolve(text);
-}
-
-/** The XDG specification says that a relative value is to be ignored. */
-function derivedHome(environment: Environment, problems: Problem[]): string {
-  const configured = environment.XDG_STATE_HOME;
-  if (configured !== undefined && isAbsolute(configured)) return join(configured, "sandlot");
-  const home = userHome(environment);
-  if (home === null)
-    problems.push({ path: "home", problem: "must be set: $HOME is no absolute path, and this user has no directory" });
-  return join(home ?? "/", ".local", "state", "sandlot");
-}
-
-/** What the system says of this user, where the environment is of no use: a relative one would be another one elsewhere. */
-function userHome(environment: Environment): string | null {
-  if (environment.HOME !== undefined && isAbsolute(environment.HOME)) return environment.HOME;
-  try {
-    const { homedir } = userInfo();
-    return isAbsolute(homedir) ? homedir : null;
-  } catch {
-    return null; // A number without an entry.
-  }
 }
 
 function resolveStore(
@@ -112,24 +80,5 @@ function canonical(path: string): string {
   } catch {
     const parent = dirname(path);
     return parent === path ? path : join(canonical(parent), basename(path));
-  }
-}
-
-/** What is wrong with a path by itself. */
-export function pathProblem(text: string, environment: Environment): Omit<Problem, "path"> | undefined {
-  if (text.includes("\0")) return { problem: "must not contain a NUL byte" };
-  if (isAbsolute(text)) return undefined;
-  if (text === "") return { problem: "must be an absolute path, but is empty" };
-  const [first, ...rest] = text.split("/");
-  const suggestion = first === "~" ? join(userHome(environment) ?? "/", ...rest) : resolve(text);
-  return { problem: `must be an absolute path (it is ${JSON.stringify(text)})`, suggestion };
-}
-
-/** What is there now. `undefined` when nothing is, or when it cannot be told: whoever opens it will say so. */
-function look(path: string): Stats | undefined {
-  try {
-    return statSync(path, { throwIfNoEntry: false });
-  } catch {
-    return undefined;
   }
 }

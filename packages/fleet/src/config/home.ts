@@ -1,0 +1,69 @@
+/**
+ * Where a fleet keeps its state. A file of its own: a command that asks a gateway needs no more of the configuration than this.
+ */
+
+import { type Stats, statSync } from "node:fs";
+import { userInfo } from "node:os";
+import { isAbsolute, join, resolve } from "node:path";
+import { type Problem, refuse } from "./problems.ts";
+import type { Environment } from "./variables.ts";
+
+/** The home as configured, or as the environment says. Throws `config_invalid`. */
+export function homeOf(configured: string | undefined, environment: Environment): string {
+  const problems: Problem[] = [];
+  const home = resolveHome(configured, environment, problems);
+  refuse(problems);
+  return home;
+}
+
+/** Problems are added to `problems`; then what is returned is not to be used. */
+export function resolveHome(configured: string | undefined, environment: Environment, problems: Problem[]): string {
+  const [text, name] = configured === undefined ? [environment.SANDLOT_HOME, "$SANDLOT_HOME "] : [configured, ""];
+  // An empty variable is an unset one, as shells have it.
+  if (text === undefined || (configured === undefined && text === "")) return derivedHome(environment, problems);
+  const wrong = pathProblem(text, environment);
+  if (wrong !== undefined) problems.push({ ...wrong, path: "home", problem: `${name}${wrong.problem}` });
+  else if (look(text)?.isDirectory() === false)
+    problems.push({ path: "home", problem: `${name}must be a directory, but ${text} is a file` });
+  return resolve(text);
+}
+
+/** The XDG specification says that a relative value is to be ignored. */
+function derivedHome(environment: Environment, problems: Problem[]): string {
+  const configured = environment.XDG_STATE_HOME;
+  if (configured !== undefined && isAbsolute(configured)) return join(configured, "sandlot");
+  const home = userHome(environment);
+  if (home === null)
+    problems.push({ path: "home", problem: "must be set: $HOME is no absolute path, and this user has no directory" });
+  return join(home ?? "/", ".local", "state", "sandlot");
+}
+
+/** What the system says of this user, where the environment is of no use: a relative one would be another one elsewhere. */
+function userHome(environment: Environment): string | null {
+  if (environment.HOME !== undefined && isAbsolute(environment.HOME)) return environment.HOME;
+  try {
+    const { homedir } = userInfo();
+    return isAbsolute(homedir) ? homedir : null;
+  } catch {
+    return null; // A number without an entry.
+  }
+}
+
+/** What is wrong with a path by itself. */
+export function pathProblem(text: string, environment: Environment): Omit<Problem, "path"> | undefined {
+  if (text.includes("\0")) return { problem: "must not contain a NUL byte" };
+  if (isAbsolute(text)) return undefined;
+  if (text === "") return { problem: "must be an absolute path, but is empty" };
+  const [first, ...rest] = text.split("/");
+  const suggestion = first === "~" ? join(userHome(environment) ?? "/", ...rest) : resolve(text);
+  return { problem: `must be an absolute path (it is ${JSON.stringify(text)})`, suggestion };
+}
+
+/** What is there now. `undefined` when nothing is, or when it cannot be told: whoever opens it will say so. */
+export function look(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
