@@ -2,6 +2,7 @@
  * Fuzzes a gateway: requests made from its own OpenAPI document, valid and spoiled, of several users at once.
  *
  *   npm run fuzz -- --requests 20000 --seed 7 --backend memory
+ *   npm run fuzz -- --daemon --cases 20000 --seed 7      a hostile daemon instead, see tests/hostile-daemon
  *
  * Fails on any 5xx but `capability_missing` and `wait_timeout`, on a crash, on a request without an answer, when
  * less than 40 % pass validation, and when anything is left behind. Prints the status counts of every route.
@@ -19,8 +20,18 @@ const { values } = parseArgs({
     concurrency: { type: "string", default: "24" },
     /** Bounds a run, whatever it has got through. */
     seconds: { type: "string", default: "900" },
+    daemon: { type: "boolean", default: false },
+    cases: { type: "string", default: "20000" },
   },
 });
+if (values.daemon) {
+  const { lines, runHostile } = await import("../hostile-daemon/run.ts");
+  const report = await runHostile({ cases: Number(values.cases), seed: Number(values.seed) });
+  for (const line of lines(report)) console.log(line);
+  for (const problem of report.problems) console.error(problem);
+  console.log(report.problems.length === 0 ? "fuzz: nothing found" : `fuzz: ${report.problems.length} problems`);
+  process.exit(report.problems.length === 0 ? 0 : 1);
+}
 const total = Number(values.requests);
 const seed = Number(values.seed);
 const deadline = Date.now() + Number(values.seconds) * 1_000;

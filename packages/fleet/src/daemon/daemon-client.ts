@@ -14,6 +14,9 @@ import { type DaemonTarget, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
 
+/** Whose timers end a call that is not answered; without one the machine's. */
+export type Deadlines = Pick<World, "timer">;
+
 /** An open hold on a sandbox, with the view that tool code gets. */
 export class DaemonAttachment {
   readonly sandbox: DaemonSandbox;
@@ -103,17 +106,20 @@ export async function rebindDaemon(
   from: DaemonTarget,
   to: { readonly generation: number; readonly token: string },
   signal?: AbortSignal,
+  deadlines?: Deadlines,
 ): Promise<void> {
   const { generation, token } = to;
-  await once(from, signal, (wire) => wire.post(nothingSchema, "/sandlot/rebind", { generation, token }, signal));
+  await once(from, signal, deadlines, (wire) =>
+    wire.post(nothingSchema, "/sandlot/rebind", { generation, token }, signal),
+  );
 }
 
 /** Until the daemon's way from a connection to an answer is compiled: whoever comes first does not wait for that. */
 const AHEAD_ROUNDS = 12;
 
 /** Connects ahead to a daemon that somebody will use soon: one connection to hold it, and one for what is asked first. */
-export async function connectAhead(target: DaemonTarget): Promise<Connections> {
-  const connections = new Connections();
+export async function connectAhead(target: DaemonTarget, deadlines?: Deadlines): Promise<Connections> {
+  const connections = new Connections(deadlines);
   const wire = new Wire(target, connections);
   const renewed = () => wire.post(renewReplySchema, "/sandlot/renew", {});
   try {
@@ -126,22 +132,27 @@ export async function connectAhead(target: DaemonTarget): Promise<Connections> {
 }
 
 /** What is going on inside, without a hold. */
-export function readActivity(target: DaemonTarget, signal?: AbortSignal): Promise<DaemonActivity> {
+export function readActivity(
+  target: DaemonTarget,
+  signal?: AbortSignal,
+  deadlines?: Deadlines,
+): Promise<DaemonActivity> {
   const call = { method: "GET", path: "/sandlot/activity", ...(signal && { signal }) } as const;
-  return once(target, signal, (wire) => wire.ask(activitySchema, call));
+  return once(target, signal, deadlines, (wire) => wire.ask(activitySchema, call));
 }
 
 /** Tells a daemon that somebody still wants its sandbox. */
-export async function renewDaemon(target: DaemonTarget, signal?: AbortSignal): Promise<void> {
-  await once(target, signal, (wire) => wire.post(renewReplySchema, "/sandlot/renew", {}, signal));
+export async function renewDaemon(target: DaemonTarget, signal?: AbortSignal, deadlines?: Deadlines): Promise<void> {
+  await once(target, signal, deadlines, (wire) => wire.post(renewReplySchema, "/sandlot/renew", {}, signal));
 }
 
 async function once<T>(
   target: DaemonTarget,
   signal: AbortSignal | undefined,
+  deadlines: Deadlines | undefined,
   work: (wire: Wire) => Promise<T>,
 ): Promise<T> {
-  const wire = new Wire(target);
+  const wire = new Wire(target, new Connections(deadlines));
   try {
     return await work(wire);
   } catch (error) {

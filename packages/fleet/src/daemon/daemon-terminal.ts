@@ -41,8 +41,13 @@ async function openSocket(
   const { WebSocket } = await import("ws");
   const { url, headers, createConnection } = wire.upgrade("/sandlot/terminals/attach", query);
   const { terminalMessageMaxBytes: maxPayload, upgradeMs, refusalMaxBytes } = STREAM_LIMITS;
-  // Our daemon sends no pings; answers to those of another would wait here for as long as it reads nothing.
-  const options = { headers, createConnection, perMessageDeflate: false, maxPayload, autoPong: false };
+  const options = {
+    ...{ headers, createConnection, perMessageDeflate: false, maxPayload },
+    // Our daemon sends no pings; answers to those of another would wait here for as long as it reads nothing.
+    autoPong: false,
+    // One message for each turn of the event loop: thousands fit into one read of the socket.
+    allowSynchronousEvents: false,
+  };
   const socket = new WebSocket(url, options);
   let timer = { cancel: () => {} };
   try {
@@ -128,6 +133,8 @@ class DaemonTerminal implements Terminal {
           this.#fail(error instanceof SandlotError ? error : badResponse(String(error)));
         }
       });
+      this.#socket.on("ping", () => this.#fail(badResponse("its terminal sent a ping")));
+      this.#socket.on("pong", () => this.#fail(badResponse("its terminal sent a pong")));
       // A frame that is none, or one that is too long.
       this.#socket.on("error", (error) =>
         this.#fail(badResponse(`its terminal sent a broken frame: ${error.message}`)),

@@ -13,6 +13,7 @@ import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
 import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
+import { readInParts } from "../untrusted/small-reads.ts";
 import type { Timer } from "../world/world.ts";
 import { ConnectionLost, Connections, type DaemonAddress, type Engaged, lost, type Question } from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
@@ -121,7 +122,11 @@ export class Wire {
     return {
       url: `ws://sandbox${path}${search(query)}`,
       headers: this.#where.headers as Record<string, string>,
-      createConnection: () => ("path" in address ? connect(address.path) : connect(address.port, address.host)),
+      createConnection: () => {
+        const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
+        // A handshake that was given up leaves nobody who listens for this.
+        return socket.on("error", () => {});
+      },
     };
   }
 
@@ -205,6 +210,7 @@ export class Wire {
     const onAbort = () => end(signal?.reason);
     const late = () => end(lost(new Error(`the daemon did not answer within ${deadlineMs} ms`), { hadBegun: true }));
     const timer = deadlineMs === null ? undefined : this.timer(deadlineMs, late);
+    readInParts(outgoing);
     signal?.addEventListener("abort", onAbort, { once: true });
     // Our daemon has nothing to say before an answer, and could say it without end.
     outgoing.once("information", () => end(lost(new Error("the daemon sent something else than an answer"))));

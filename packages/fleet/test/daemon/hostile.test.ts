@@ -13,6 +13,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { DaemonAttachment, renewDaemon } from "../../src/daemon/index.ts";
 import type { DaemonTarget } from "../../src/daemon/wire.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 import { code } from "./expectations.ts";
 
 let directory: string;
@@ -24,16 +25,15 @@ let attachment: DaemonAttachment;
 let answers: Record<string, (request: IncomingMessage, response: ServerResponse) => void>;
 let onUpgrade: (request: IncomingMessage, socket: Socket, head: Buffer) => void;
 
-/** Deadlines come a thousand times sooner. */
-const world = { ...systemWorld(), timer: fast };
-function fast(delayMs: number, fire: () => void): { cancel(): void } {
-  const timeout = setTimeout(fire, delayMs / 1_000);
-  return { cancel: () => clearTimeout(timeout) };
-}
+/** How much sooner deadlines come. */
+let haste = 1;
+const system = systemWorld();
+const world: World = { ...system, timer: (delayMs, fire, options) => system.timer(delayMs / haste, fire, options) };
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), "sl-hostile-"));
   answers = {};
+  haste = 1;
   onUpgrade = (_, socket) => void socket.destroy();
   server = createServer((request, response) => {
     request.resume();
@@ -122,6 +122,7 @@ describe("a daemon that was replaced", () => {
   });
 
   it("does not answer, or not to the end: every call has a deadline", async () => {
+    haste = 300;
     const { sandbox } = attachment;
     const calls: Record<string, () => Promise<unknown>> = {
       "/sandlot/usage": () => sandbox.usage(),

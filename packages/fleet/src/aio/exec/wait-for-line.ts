@@ -16,7 +16,7 @@ export interface LineWish {
 }
 
 /** Here everybody waits for it, not only one sandbox. */
-const MATCH_MAX_CPU_MS = 40;
+const MATCH_MAX_CPU_MS = 20;
 /** Of a line that does not end, this much is looked at. */
 const LINE_MAX_CHARS = 16 * 1024;
 

@@ -11,6 +11,7 @@ import { type IncomingMessage, type RequestOptions, request } from "node:http";
 import type { Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
 import { aioLimit, STREAM_LIMITS } from "../../untrusted/limits.ts";
+import { readInParts } from "../../untrusted/small-reads.ts";
 import { AioAgent } from "./agent.ts";
 import { proxyFor } from "./proxy-rule.ts";
 
@@ -105,6 +106,7 @@ export class AioWire {
         signal?.removeEventListener("abort", onAbort);
         reject(new NoAnswer("the connection ended without an answer"));
       });
+      readInParts(outgoing);
       let early = 0;
       outgoing.on("information", () => ++early > EARLY_MAX && outgoing.destroy(new Error("it announces without end")));
       outgoing.once("response", (response) => {
@@ -151,6 +153,9 @@ function routeTo(url: string, environment: Readonly<Record<string, string | unde
   return { where: at(proxy), before: target.origin, headers: { ...headers, ...shown } };
 }
 
+const PARTS_MAX = 1_024;
+const PART_MIN_BYTES = 256;
+
 /** All of an answer. One that is cut off is none. */
 export function collect(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -159,7 +164,8 @@ export function collect(response: IncomingMessage, maxBytes: number): Promise<Bu
     response.on("data", (chunk: Buffer) => {
       parts.push(chunk);
       size += chunk.length;
-      if (size > maxBytes)
+      // One that comes in crumbs costs more than its bytes.
+      if (size > maxBytes || parts.length > PARTS_MAX + size / PART_MIN_BYTES)
         response.destroy(
           new SandlotError("bad_sandbox_response", { problem: "its server sent more than this answer may have" }),
         );

@@ -17,6 +17,7 @@ import {
 import type { Duplex } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
 import { STREAM_LIMITS } from "../../untrusted/limits.ts";
+import { readInParts } from "../../untrusted/small-reads.ts";
 import type { World } from "../../world/world.ts";
 import { answerHeaders, requestHeaders, withoutLink } from "./headers.ts";
 
@@ -45,7 +46,7 @@ export async function forwardRequest(forwarded: Forwarded, response: ServerRespo
     if (gone.aborted) return;
     await new Promise<void>((resolve) => {
       response.once("close", resolve);
-      response.writeHead(answer.statusCode ?? 502, answerHeaders(answer));
+      response.writeHead(answer.statusCode ?? 502, answerHeaders(answer)).flushHeaders();
       answer.once("error", () => response.destroy());
       answer.pipe(response);
     });
@@ -117,6 +118,7 @@ interface Answered {
 
 function answerTo({ world, gone, request }: Forwarded, outgoing: ClientRequest): Promise<Answered> {
   return new Promise<Answered>((resolve, reject) => {
+    readInParts(outgoing);
     let early = 0;
     const fail = (problem: string) => {
       reject(new SandlotError("bad_sandbox_response", { problem }));
