@@ -2,6 +2,7 @@
 
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Sandbox as ContractSandbox } from "@sandlot/contract";
 import {
   ActivityReader,
   AioAttachment,
@@ -33,9 +34,9 @@ const STAY_MS = 120;
 /** And how much of it is looked at. */
 const EVENTS_MAX = 6_000;
 
-type Sandbox = DaemonAttachment["sandbox"];
+type Sandbox = ContractSandbox & { activity?(): Promise<unknown> };
 
-const SANDBOX_CALLS: Readonly<Record<string, (sandbox: Sandbox) => Promise<unknown>>> = {
+export const SANDBOX_CALLS: Readonly<Record<string, (sandbox: Sandbox) => Promise<unknown>>> = {
   "/sandlot/exec": (it) => it.exec("true", { timeoutMs: 1_000 }),
   "/sandlot/spawn": (it) => it.spawn("true"),
   "/sandlot/execs": (it) => it.execs.list(),
@@ -66,7 +67,7 @@ const SANDBOX_CALLS: Readonly<Record<string, (sandbox: Sandbox) => Promise<unkno
   "/sandlot/terminals/open": async (it) => (await it.terminals.open({ columns: 80, rows: 24 })).detach(),
   "/sandlot/terminals/close": (it) => it.terminals.close("t"),
   "/sandlot/terminals/attach": attachTerminal,
-  "/sandlot/activity": (it) => it.activity(),
+  "/sandlot/activity": async (it) => it.activity?.(),
   "/sandlot/processes": (it) => it.processes(),
   "/sandlot/ports": (it) => it.ports.list(),
   "/sandlot/usage": (it) => it.usage(),

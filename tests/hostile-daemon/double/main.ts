@@ -19,7 +19,7 @@ interface Config {
 
 const at = process.argv.indexOf("--config-fd");
 const config = JSON.parse(readFileSync(Number(process.argv[at + 1]), "utf8").split("\n")[0] ?? "") as Config;
-const server = createDouble({ onTaken: () => {} });
+const server = createDouble({ onTaken: () => {}, plan: { current: "0.h.none" } });
 server.listen(config.listen, () => {
   const { sandboxId, generation, ready } = config;
   const line = `${JSON.stringify({ ready: true, pid: process.pid, sandboxId, generation, port: null })}\n`;

@@ -8,6 +8,7 @@
  * - Neither what came nor what waits to be sent grows without limit.
  */
 
+import type { ClientRequest } from "node:http";
 import { SandlotError, TERMINAL_WINDOW_BYTES, type Terminal, type TerminalOutput } from "@sandlot/contract";
 import type { RawData, WebSocket } from "ws";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
@@ -23,7 +24,7 @@ const WAITING_MAX_BYTES = TERMINAL_WINDOW_BYTES + STREAM_LIMITS.terminalMessageM
 /** Only after a gap does a small piece wait by itself. */
 const WAITING_MAX = 1_024;
 /** Pieces up to this size are joined while they wait: each by itself costs more than its bytes. */
-const JOINED_MAX_BYTES = 16 * 1024;
+const JOINED_MAX_BYTES = 1024;
 
 export async function connectTerminal(
   wire: Wire,
@@ -45,8 +46,11 @@ async function openSocket(
     ...{ headers, createConnection, perMessageDeflate: false, maxPayload },
     // Our daemon sends no pings; answers to those of another would wait here for as long as it reads nothing.
     autoPong: false,
-    // One message for each turn of the event loop: thousands fit into one read of the socket.
-    allowSynchronousEvents: false,
+    finishRequest: (request: ClientRequest) => {
+      // Our daemon has nothing to say before its answer, and could say it without end.
+      request.once("information", () => request.destroy(new Error("the daemon sent something else than an answer")));
+      request.end();
+    },
   };
   const socket = new WebSocket(url, options);
   let timer = { cancel: () => {} };

@@ -13,7 +13,7 @@ import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
 import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
-import { readInParts } from "../untrusted/small-reads.ts";
+import { readInParts, socketInParts } from "../untrusted/small-reads.ts";
 import type { Timer } from "../world/world.ts";
 import { ConnectionLost, Connections, type DaemonAddress, type Engaged, lost, type Question } from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
@@ -125,7 +125,9 @@ export class Wire {
       createConnection: () => {
         const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
         // A handshake that was given up leaves nobody who listens for this.
-        return socket.on("error", () => {});
+        socket.on("error", () => {});
+        socketInParts(socket);
+        return socket;
       },
     };
   }

@@ -14,11 +14,13 @@ const PART_BYTES = 16 * 1024;
 const done = new WeakSet<Readable>();
 
 export function readInParts(request: ClientRequest): void {
-  request.once("socket", (socket) => {
-    if (done.has(socket)) return;
-    done.add(socket);
-    new Parts(socket);
-  });
+  request.once("socket", socketInParts);
+}
+
+export function socketInParts(socket: Readable): void {
+  if (done.has(socket)) return;
+  done.add(socket);
+  new Parts(socket);
 }
 
 /** Stands before a socket's `push`, which is where what was read comes in. */
