@@ -1,7 +1,7 @@
 /**
  * Makes a checkout ready to run, whatever state it is in, and then runs something:
  *
- *   node scripts/bootstrap.mjs [--no-build] [--for start|test|engines|long] [--then <script> <arguments>…]
+ *   node scripts/bootstrap.mjs [--no-build] [--for start|build|test|engines|long] [--then <script> <arguments>…]
  *
  * 1. system packages, where a part of the repository needs one;
  * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on;
@@ -20,7 +20,7 @@ import { installPackages, leavesSystemPackagesAlone } from "./debian-packages.mj
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
 /** What the sandboxes of `npm start` take. */
-const SERVED = ["start", "test", "engines", "long"];
+const SERVED = ["start", "build", "test", "engines", "long"];
 /** What tests of sandboxes take, whichever engine they run on. */
 const TESTED = ["test", "engines", "long"];
 /** What container engines and browsers are tested with. */
@@ -86,14 +86,17 @@ await main(process.argv.slice(2));
 async function main(args) {
   const then = args.indexOf("--then");
   const options = then === -1 ? args : args.slice(0, then);
+  const purpose = options.includes("--for") ? options[options.indexOf("--for") + 1] : "build";
   const wantBuild = !options.includes("--no-build");
-  const isReady = () => isInstalled() && (!wantBuild || isBuilt());
+  // What is served are the programs; their declarations are for whoever builds on the packages.
+  const wanted = { withTypes: purpose !== "start" };
+  const isReady = () => isInstalled() && (!wantBuild || isBuilt(wanted));
 
-  ensureSystemPackages(options.includes("--for") ? options[options.indexOf("--for") + 1] : "start");
+  ensureSystemPackages(purpose);
   if (!isReady()) {
     await withLock(async () => {
       if (!isInstalled()) await install();
-      if (wantBuild && !isBuilt()) await buildOrExit();
+      if (wantBuild && !isBuilt(wanted)) await buildOrExit(wanted);
     });
   }
   // What npm runs ends with npm, however that ends.
@@ -191,11 +194,11 @@ function hasPinnedNode() {
 
 // --- build
 
-async function buildOrExit() {
+async function buildOrExit(wanted) {
   nodeOrExit();
   say("building …");
   const startedAt = Date.now();
-  const code = await build();
+  const code = await build(wanted);
   if (code !== 0) fail("the build failed; the compiler's messages are above");
   say(`built in ${seconds(startedAt)} s`);
 }

@@ -15,33 +15,39 @@ const BUNDLES = [
 ];
 const STAMP = join(ROOT, ".cache", "build.json");
 
-export function isBuilt() {
-  return (
-    existsSync(STAMP) &&
-    JSON.parse(readFileSync(STAMP, "utf8")).sources === hashOfSources() &&
-    PACKAGES.every((folder) => missingOutputs(folder).length === 0) &&
-    BUNDLES.every(({ output }) => existsSync(join(ROOT, output)))
-  );
+/** `withTypes`: also the declarations, which whoever only runs the programs does not need. */
+export function isBuilt({ withTypes = true } = {}) {
+  if (!existsSync(STAMP) || BUNDLES.some(({ output }) => !existsSync(join(ROOT, output)))) return false;
+  const built = JSON.parse(readFileSync(STAMP, "utf8"));
+  if (built.sources !== hashOfSources()) return false;
+  return !withTypes || (built.withTypes && PACKAGES.every((folder) => missingOutputs(folder).length === 0));
 }
 
 /** Returns the exit code of the first part that fails. `runPart` runs one, as `run` does. */
-export async function build(runPart = run) {
+export async function build({ withTypes = true, runPart = run } = {}) {
   const sources = hashOfSources();
-  // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
-  for (const folder of PACKAGES) {
-    if (missingOutputs(folder).length > 0) rmSync(join(ROOT, folder, "dist", "tsconfig.tsbuildinfo"), { force: true });
+  if (withTypes) {
+    const code = await compile(runPart);
+    if (code !== 0) return code;
   }
-  const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
-  const code = await runPart(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
-  if (code !== 0) return code;
   for (const { script } of BUNDLES) {
     const bundled = await runPart(repositoryNode(), [join(ROOT, script)], { env: childEnvironment() });
     if (bundled !== 0) return bundled;
   }
   for (const folder of PACKAGES) removeOrphans(folder);
   mkdirSync(dirname(STAMP), { recursive: true });
-  writeFileSync(STAMP, JSON.stringify({ sources }));
+  writeFileSync(STAMP, JSON.stringify({ sources, withTypes }));
   return 0;
+}
+
+/** Checks the types and writes the declarations. */
+function compile(runPart) {
+  // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
+  for (const folder of PACKAGES) {
+    if (missingOutputs(folder).length > 0) rmSync(join(ROOT, folder, "dist", "tsconfig.tsbuildinfo"), { force: true });
+  }
+  const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
+  return runPart(repositoryNode(), [tsc, "-b"], { env: childEnvironment() });
 }
 
 function hashOfSources() {

@@ -24,7 +24,7 @@ import { runWatched, STALL_MS } from "./watched-run.mjs";
 /** Each in the order of running: what is quick and points at the cause comes first. */
 const SUITES = {
   test: [
-    { name: "build", run: () => outcome(build((...command) => watched(...command))) },
+    { name: "build", run: () => outcome(build({ runPart: watched })) },
     { name: "typecheck", run: () => script("typecheck") },
     { name: "lint", run: () => script("lint") },
     { name: "knip", run: () => script("knip") },
