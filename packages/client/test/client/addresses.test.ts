@@ -20,10 +20,6 @@ describe("an address", () => {
       );
     },
   );
-
-  test("must not hold a key", () => {
-    expect(() => new SandlotClient({ url: "http://user:key@127.0.0.1" })).toThrow(/use `apiKey`/);
-  });
 });
 
 describe("a key", () => {
