@@ -285,7 +285,17 @@ describe("a step that reads", () => {
     const store = new Counting();
     const reads = Object.getOwnPropertyNames(TransactionalStore.prototype).filter((name) => name !== "constructor");
     for (const name of reads) await Reflect.apply(store[name as "get"], store, ["x" as SandboxId]);
-    const once = { sessions: 1, meta: 1, get: 1, find: 1, list: 1, obituary: 1, obituaries: 1, findLease: 1 };
+    const once = {
+      sessions: 1,
+      meta: 1,
+      get: 1,
+      find: 1,
+      list: 1,
+      obituary: 1,
+      obituaries: 1,
+      findLease: 1,
+      census: 1,
+    };
     expect(looks).toEqual(once);
   });
 });
