@@ -72,6 +72,8 @@ class Copy implements CopyOutcome {
         await this.#entry(fdPath(from, name), join(to, name), below, depth);
       } catch (error) {
         if (errnoOf(error) === "EACCES") this.#skip(below);
+        // The source is walked by descriptors; the copy has a path, which may be too long before it is too deep.
+        else if (errnoOf(error) === "ENAMETOOLONG") throw tooDeep("its paths are too long to be copied");
         else if (!isMissing(error)) throw error;
       }
     }
@@ -130,8 +132,7 @@ class Copy implements CopyOutcome {
   }
 }
 
-function tooDeep(): SandlotError {
-  const problem = `it has directories more than ${DEPTH_MAX} deep`;
+function tooDeep(problem = `it has directories more than ${DEPTH_MAX} deep`): SandlotError {
   return new SandlotError("invalid_path", { path: WORKSPACE_ROOT, problem });
 }
 
