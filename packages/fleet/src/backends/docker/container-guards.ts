@@ -136,7 +136,7 @@ export class ContainerGuards {
   }
 
   async #guard(object: ContainerObject, containerId: string, limits: Blueprint["limits"]): Promise<Guarded> {
-    const { engine, onHit, onProblem } = this.#parts;
+    const { engine, onHit, onProblem, world } = this.#parts;
     const { name, record } = object;
     const found = engine.facts.isOnThisHost ? await engine.inspect(containerId) : null;
     const init = found?.State.Pid ?? 0;
@@ -146,7 +146,7 @@ export class ContainerGuards {
     if (!this.holds(record.labels.blueprintHash)) return { group, guard: null };
     const { diskBytes, filesMax } = limits;
     const guard: DiskGuard = new DiskGuard(this.#watcher, {
-      ...{ group, diskBytes, filesMax, onProblem },
+      ...{ world, group, diskBytes, filesMax, onProblem },
       place: () => this.#placeOf(object),
       spare: init > 0 ? [init] : [],
       onExceeded: () => this.#watch.note(name, "disk", guard.says),

@@ -118,6 +118,7 @@ export class Guards {
   #guarded(object: LocalObject, { init, monitor }: ProcessRecord): DiskGuard {
     const { diskBytes, filesMax } = object.record.limits;
     const guard: DiskGuard = new DiskGuard(this.#watcher, {
+      world: this.#world,
       group: this.#heed(object),
       place: () => this.#placeOf(object),
       ...{ diskBytes, filesMax },

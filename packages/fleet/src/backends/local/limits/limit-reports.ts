@@ -49,7 +49,9 @@ export class LimitReports {
     this.#listener = listener;
   }
 
+  /** Just before a command begins. */
   mark(): Mark {
+    this.#guard?.budget?.noteCommand();
     return { hits: this.#group.hits(), stopCount: this.#guard?.stopCount ?? 0 };
   }
 

@@ -255,19 +255,34 @@ describe("measuring a tree", () => {
     expect(usage.files).toBeLessThan(300);
   });
 
-  it("says so when names are too long to be looked at", async () => {
-    const child = spawn(
-      "/bin/bash",
-      ["-c", "n=$(printf 'd%.0s' {1..200}); for i in {1..30}; do mkdir $n && cd $n; done"],
-      {
-        cwd: place,
-      },
-    );
+  const deep = async (name: string, levels: number) => {
+    const script = `n=$(printf '${name}%.0s' {1..200}); for ((i = 0; i < ${levels}; i++)); do mkdir $n && cd $n; done; head -c 1M /dev/zero > big`;
+    const child = spawn("/bin/bash", ["-c", script], { cwd: place });
     await new Promise((resolve) => child.once("exit", resolve));
-    expect((await measureTree(place, 100)).complete).toBe(false);
+  };
+
+  it("measures what is too deep for a path", async () => {
+    await deep("d", 30);
+    const usage = await measureTree(place, 100);
+    expect(usage).toMatchObject({ files: 31, complete: true, settled: true });
+    expect(usage.bytes).toBeGreaterThanOrEqual(MEGABYTE);
+  });
+
+  it("says so when a tree is deeper than anybody needs", async () => {
+    await deep("d", 300);
+    expect((await measureTree(place, 1_000)).complete).toBe(false);
+  });
+
+  it("counts names that are no text", async () => {
+    const name = Buffer.concat([Buffer.from(`${place}/`), Buffer.from([0xff, 0xfe])]);
+    await mkdir(name);
+    await writeFile(Buffer.concat([name, Buffer.from("/"), Buffer.from([0xf0])]), Buffer.alloc(MEGABYTE, 1));
+    const usage = await measureTree(place, 100);
+    expect(usage).toMatchObject({ files: 2, complete: true });
+    expect(usage.bytes).toBeGreaterThanOrEqual(MEGABYTE);
   });
 
   it("takes a missing place for an empty one", async () => {
-    expect(await measureTree(join(place, "none"), 10)).toEqual({ bytes: 0, files: 0, complete: true });
+    expect(await measureTree(join(place, "none"), 10)).toEqual({ bytes: 0, files: 0, complete: true, settled: true });
   });
 });

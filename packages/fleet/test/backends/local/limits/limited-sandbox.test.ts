@@ -48,6 +48,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     await expect.poll(program).toBe("sleep\n");
     expect(group.processes()).toEqual([keeper]);
     guard = new DiskGuard(watcher, {
+      world: systemWorld(),
       ...{ group, place: () => place, diskBytes: 32 * MEGABYTE, filesMax: 100, spare: [] },
       onProblem: (error) => problems.push(error),
     });
@@ -220,6 +221,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     };
     const groupless = stage.limits.open("groupless");
     const other = new DiskGuard(watcher, {
+      world: systemWorld(),
       ...{ group: { ...groupless, processes: () => null }, place: () => place, diskBytes: 1, spare: [] },
       onProblem: (error) => problems.push(error),
     });

@@ -2,11 +2,18 @@
  * One workspace's disk budget: what it may take, what it took when it was last measured, and what the API has let in
  * since. `admit` is asked before every write through the API; commands are watched (watcher.ts).
  *
- * Invariant: what the API lets in never takes the workspace over its budget, or commands would be stopped for it.
+ * A walk can be deceived: what is moved meanwhile from where it has not been to where it has been is not seen. The disk is
+ * not deceived. What it has lost and no walk has found is **in doubt**; once that could take the workspace over its budget, its
+ * processes stand still for a walk that nothing can deceive.
+ *
+ * Invariants
+ * - What the API lets in never takes the workspace over its budget, or commands would be stopped for it.
+ * - Nobody is stopped for what others have written to the same disk. Where processes cannot be made to stand still, what is
+ *   in doubt counts against a workspace in which things vanished during the walk.
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { type DiskUsage, measureTree, measureUnlinked } from "./measure.ts";
+import { type DiskUsage, type MeasuredTree, measureTree, measureUnlinked } from "./measure.ts";
 
 export interface DiskBudgetSpec {
   /** Where the workspace is at this moment, on the host; `null` while it is nowhere. Binding a blank moves it. */
@@ -15,6 +22,10 @@ export interface DiskBudgetSpec {
   readonly maxFiles: number;
   /** Host pids of the sandbox, for files that they keep open without a name; `null` where nobody knows. */
   readonly processes?: () => readonly number[] | null;
+  /** Has everything that may be writing stand still; `null` where nobody can. */
+  readonly hold?: () => Promise<{ release(): void } | null>;
+  /** Whether anything runs in the sandbox beside its daemon. `true` where nobody knows. */
+  readonly isBusy?: () => boolean;
   /** Stops whoever may be writing. A rejection is passed on to `onProblem`. */
   readonly onExceeded: (usage: DiskUsage) => Promise<void> | void;
   readonly onProblem: (error: unknown) => void;
@@ -42,6 +53,10 @@ export class DiskBudget {
   /** Written before that walk; counted until it has ended. */
   #landedBefore = { bytes: 0, files: 0 };
   #stoppedAt: DiskUsage | null = null;
+  /** Lost by the disk since the last walk. */
+  #lost = { bytes: 0, files: 0 };
+  readonly #doubt = { bytes: 0, files: 0 };
+  #ran = false;
   #closed = false;
   #measuring: Promise<void> | null = null;
 
@@ -109,6 +124,21 @@ export class DiskBudget {
     }
   }
 
+  /** The disk has this much less free than before the last walk, whoever took it. */
+  noteLoss(bytes: number, files: number): void {
+    add(this.#lost, Math.max(0, bytes), Math.max(0, files));
+  }
+
+  /** Something was run in the sandbox. */
+  noteCommand(): void {
+    this.#ran = true;
+  }
+
+  /** Whether anything runs, or has run since the last walk. */
+  get isBusy(): boolean {
+    return this.#ran || (this.#spec.isBusy?.() ?? true);
+  }
+
   measure(): Promise<void> {
     this.#measuring ??= this.#measure().finally(() => {
       this.#measuring = null;
@@ -153,13 +183,12 @@ export class DiskBudget {
   async #measure(): Promise<void> {
     const place = this.place();
     if (place === null || this.#closed) return;
+    this.#ran = false;
     this.#landedBefore = this.#landed;
     // What lands from here on may or may not be seen by this walk; it counts until the next one.
     this.#landed = { bytes: 0, files: 0 };
     try {
-      const tree = await measureTree(place, this.#spec.maxFiles);
-      const unlinked = await measureUnlinked(place, this.#spec.processes?.() ?? []);
-      this.#usage = { ...tree, bytes: tree.bytes + unlinked };
+      this.#usage = await this.#undeceived(place, await this.#walk(place));
     } catch (error) {
       add(this.#landed, this.#landedBefore.bytes, this.#landedBefore.files);
       return this.#spec.onProblem(error);
@@ -169,9 +198,39 @@ export class DiskBudget {
     await this.#judge();
   }
 
+  async #walk(place: string): Promise<MeasuredTree> {
+    const tree = await measureTree(place, this.#spec.maxFiles);
+    const unlinked = await measureUnlinked(place, this.#spec.processes?.() ?? []);
+    return { ...tree, bytes: tree.bytes + unlinked.bytes, complete: tree.complete && unlinked.complete };
+  }
+
+  /** What was found, or what is there. */
+  async #undeceived(place: string, found: MeasuredTree): Promise<DiskUsage> {
+    const lost = this.#lost;
+    this.#lost = { bytes: 0, files: 0 };
+    for (const key of ["bytes", "files"] as const) {
+      const grown = Math.max(0, found[key] - this.#usage[key]);
+      this.#doubt[key] = Math.max(0, this.#doubt[key] + lost[key] - grown);
+    }
+    const feared = { ...found, bytes: found.bytes + this.#doubt.bytes, files: found.files + this.#doubt.files };
+    if (this.#isOver(found) || !this.#isOver(feared)) return found;
+    const held = (await this.#spec.hold?.()) ?? null;
+    Object.assign(this.#doubt, { bytes: 0, files: 0 });
+    if (held === null) return found.settled ? found : feared;
+    try {
+      return await this.#walk(place);
+    } finally {
+      held.release();
+    }
+  }
+
+  #isOver(usage: DiskUsage): boolean {
+    return usage.bytes > this.#spec.maxBytes || usage.files > this.#spec.maxFiles || !usage.complete;
+  }
+
   async #judge(): Promise<void> {
     const usage = this.#usage;
-    const over = usage.bytes > this.#spec.maxBytes || usage.files > this.#spec.maxFiles || !usage.complete;
+    const over = this.#isOver(usage);
     const before = this.#stoppedAt;
     this.#stoppedAt = over ? usage : null;
     const grew = before === null || usage.bytes > before.bytes || usage.files > before.files;

@@ -7,14 +7,17 @@
 
 import { readFileSync } from "node:fs";
 import type { Sandbox } from "@sandlot/contract";
+import type { World } from "../../../../world/world.ts";
 import type { LimitGroup } from "../limits.ts";
 import { COMMAND_OOM_SCORE_ADJUSTMENT } from "../start-prefix.ts";
 import type { DiskBudget } from "./budget.ts";
+import { holdStill, withoutDaemon } from "./hold.ts";
 import { type DiskKeeper, QUOTA_WORDS } from "./keeper.ts";
 import type { DiskUsage } from "./measure.ts";
 import type { DiskWatcher } from "./watcher.ts";
 
 export interface DiskGuardSpec {
+  readonly world: World;
   readonly group: LimitGroup;
   /** The workspace's `user-data` on the host at this moment, or `null`. */
   readonly place: () => string | null;
@@ -45,6 +48,8 @@ export class DiskGuard implements DiskKeeper {
       maxBytes: spec.diskBytes ?? Number.POSITIVE_INFINITY,
       maxFiles: spec.filesMax ?? Number.POSITIVE_INFINITY,
       processes: () => spec.group.processes(),
+      isBusy: () => (this.#others()?.length ?? 1) > 0,
+      hold: () => holdStill(() => this.#others(), spec.world),
       onExceeded: (usage) => this.#stop(usage),
       onProblem: spec.onProblem,
     });
@@ -95,6 +100,12 @@ export class DiskGuard implements DiskKeeper {
     // Before the result of a stopped command can arrive.
     this.#stopCount += 1;
     if ((await this.#stopCommands(unseen)) || isFirst) this.#stoppedAtBytes = usage.bytes;
+  }
+
+  /** Everything but what the sandbox is run by; `null` where nobody knows. */
+  #others(): readonly number[] | null {
+    const pids = this.#spec.group.processes();
+    return pids === null ? null : withoutDaemon(pids, this.#spec.spare);
   }
 
   /** Whether there was anybody to stop. */

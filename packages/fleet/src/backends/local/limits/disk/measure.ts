@@ -2,14 +2,17 @@
  * How much a directory tree takes on its disk, as the file system counts: allocated blocks, every hard-linked file once.
  *
  * Invariants
- * - Nothing is followed: neither symbolic links nor mounts. A sandbox writes what is measured here.
- * - The walk ends as soon as it has seen more files than are allowed, so its cost has a limit.
- * - What cannot be looked at (names too long to open) makes the answer `complete: false`, never a smaller number.
+ * - The tree is walked by descriptors: each directory is opened in the one it was found in. Moving a directory that is open
+ *   changes nothing, and no path is too long. A sandbox writes what is measured here.
+ * - Nothing is followed: neither symbolic links nor mounts. Names are bytes, since a name need not be text.
+ * - The walk ends as soon as it has seen more files than are allowed, or is deeper than `DEPTH_MAX`, so its cost has a limit.
+ * - What cannot be looked at makes the answer `complete: false`, never a smaller number. What vanishes meanwhile makes it
+ *   `settled: false`: it may have moved to where the walk has been.
  */
 
 import { constants, type Stats } from "node:fs";
-import { lstat, open, readdir, readlink, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, lstat, open, opendir, readdir, readFile, readlink, stat } from "node:fs/promises";
+import { fdBytePath, fdPath } from "../../../../workspace/disk/descriptors.ts";
 
 export interface DiskUsage {
   readonly bytes: number;
@@ -19,86 +22,140 @@ export interface DiskUsage {
   readonly complete: boolean;
 }
 
+export interface MeasuredTree extends DiskUsage {
+  /** `false` when something was moved or removed meanwhile. */
+  readonly settled: boolean;
+}
+
 const BLOCK_BYTES = 512;
 /** How many files are asked for at once: enough to keep the thread pool busy, few enough for others to get a turn. */
 const BATCH = 64;
-/** Descriptors looked at per process. Beyond, a process is taken to hold nothing more. */
-const DESCRIPTORS_MAX = 1_024;
+/** Each level holds a descriptor. Deeper than any tool goes. */
+const DEPTH_MAX = 256;
+/** Descriptors looked at per process. With more the answer is not complete. */
+const DESCRIPTORS_MAX = 4_096;
+const OPEN_LISTED = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-export async function measureTree(root: string, filesMax: number): Promise<DiskUsage> {
-  const walk = { bytes: 0, files: 0, complete: true };
-  const linked = new Set<number>();
+export async function measureTree(root: string, filesMax: number): Promise<MeasuredTree> {
   const top = await lstat(root).catch(() => null);
-  if (top === null) return walk;
-  const pending = [root];
-  for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-    const names = await namesIn(directory, walk);
-    for (let from = 0; from < names.length; from += BATCH) {
-      if (walk.files > filesMax) return { ...walk, complete: false };
-      const paths = names.slice(from, from + BATCH).map((name) => join(directory, name));
-      for (const [path, found] of await Promise.all(paths.map((path) => look(path, walk)))) {
-        if (found === null || found.dev !== top.dev) continue;
-        if (found.nlink > 1 && !found.isDirectory()) {
-          if (linked.has(found.ino)) continue;
-          linked.add(found.ino);
-        }
-        walk.files += 1;
-        walk.bytes += found.blocks * BLOCK_BYTES;
-        if (found.isDirectory()) pending.push(path);
-      }
-    }
+  if (top === null) return { bytes: 0, files: 0, complete: true, settled: true };
+  const walk = new Walk(top.dev, filesMax);
+  await walk.enter(root, 0);
+  const { bytes, files, complete, settled } = walk;
+  return { bytes, files, complete, settled };
+}
+
+class Walk {
+  bytes = 0;
+  files = 0;
+  complete = true;
+  settled = true;
+  readonly #device: number;
+  readonly #filesMax: number;
+  readonly #linked = new Set<number>();
+
+  constructor(device: number, filesMax: number) {
+    this.#device = device;
+    this.#filesMax = filesMax;
   }
-  return walk;
-}
 
-interface Walk {
-  complete: boolean;
-}
-
-/** The directory itself is opened without following, so that one that was replaced by a link is not read. */
-async function namesIn(directory: string, walk: Walk): Promise<readonly string[]> {
-  try {
-    const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  async enter(path: string | Buffer, depth: number): Promise<void> {
+    let handle: FileHandle | undefined;
     try {
-      return await readdir(`/proc/self/fd/${handle.fd}`);
+      handle = await open(path, OPEN_LISTED);
+      if (depth > DEPTH_MAX) this.complete = false;
+      else await this.#entriesOf(handle, depth);
+    } catch (error) {
+      this.#note(error);
     } finally {
-      await handle.close();
+      await handle?.close();
     }
-  } catch (error) {
-    noteUnlessGone(error, walk);
-    return [];
+  }
+
+  async #entriesOf(directory: FileHandle, depth: number): Promise<void> {
+    const below: string[] = [];
+    let batch: string[] = [];
+    for await (const { name } of await opendir(fdPath(directory.fd), { encoding: "latin1", bufferSize: BATCH })) {
+      batch.push(name);
+      if (batch.length < BATCH) continue;
+      below.push(...(await this.#look(directory, batch)));
+      if (!this.complete) return;
+      batch = [];
+    }
+    below.push(...(await this.#look(directory, batch)));
+    for (const name of below) {
+      if (!this.complete) return;
+      await this.enter(fdBytePath(directory.fd, name), depth + 1);
+    }
+  }
+
+  /** Counts them, and names those that are directories. */
+  async #look(directory: FileHandle, names: readonly string[]): Promise<string[]> {
+    const found = await Promise.all(names.map((name) => this.#stat(fdBytePath(directory.fd, name))));
+    const directories = names.filter((_, at) => this.#count(found[at] ?? null));
+    if (this.files > this.#filesMax) this.complete = false;
+    return directories;
+  }
+
+  async #stat(path: Buffer): Promise<Stats | null> {
+    try {
+      return await lstat(path);
+    } catch (error) {
+      this.#note(error);
+      return null;
+    }
+  }
+
+  /** Whether it is a directory to go into. */
+  #count(found: Stats | null): boolean {
+    if (found === null || found.dev !== this.#device) return false;
+    const isDirectory = found.isDirectory();
+    if (found.nlink > 1 && !isDirectory) {
+      if (this.#linked.has(found.ino)) return false;
+      this.#linked.add(found.ino);
+    }
+    this.files += 1;
+    this.bytes += found.blocks * BLOCK_BYTES;
+    return isDirectory;
+  }
+
+  #note(error: unknown): void {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") this.settled = false;
+    else this.complete = false;
   }
 }
 
-async function look(path: string, walk: Walk): Promise<[string, Stats | null]> {
-  try {
-    return [path, await lstat(path)];
-  } catch (error) {
-    noteUnlessGone(error, walk);
-    return [path, null];
-  }
-}
-
-/** Files come and go while they are counted; that is no gap. */
-function noteUnlessGone(error: unknown, walk: Walk): void {
-  const { code } = error as NodeJS.ErrnoException;
-  if (code !== "ENOENT" && code !== "ENOTDIR" && code !== "ELOOP") walk.complete = false;
-}
-
-/** What these processes keep on the device of `root` after its last name was removed. */
-export async function measureUnlinked(root: string, pids: readonly number[]): Promise<number> {
+/** What these processes keep on the device of `root`, open or mapped, after its last name was removed. */
+export async function measureUnlinked(
+  root: string,
+  pids: readonly number[],
+): Promise<Pick<DiskUsage, "bytes" | "complete">> {
   const top = await stat(root).catch(() => null);
-  if (top === null) return 0;
+  if (top === null) return { bytes: 0, complete: true };
   const held = new Map<number, number>();
+  let complete = true;
   for (const pid of pids) {
-    const descriptors = await readdir(`/proc/${pid}/fd`).catch(() => []);
-    for (const descriptor of descriptors.slice(0, DESCRIPTORS_MAX)) {
-      const path = `/proc/${pid}/fd/${descriptor}`;
+    const descriptors = (await readdir(`/proc/${pid}/fd`).catch(() => [])).map((fd) => `/proc/${pid}/fd/${fd}`);
+    if (descriptors.length > DESCRIPTORS_MAX) complete = false;
+    const mapped = await mappedUnlinked(pid);
+    for (const path of [...descriptors.slice(0, DESCRIPTORS_MAX), ...mapped]) {
       if (!(await readlink(path).catch(() => "")).endsWith(" (deleted)")) continue;
       const found = await stat(path).catch(() => null);
       if (found?.isFile() === true && found.nlink === 0 && found.dev === top.dev)
         held.set(found.ino, found.blocks * BLOCK_BYTES);
     }
   }
-  return [...held.values()].reduce((sum, bytes) => sum + bytes, 0);
+  return { bytes: [...held.values()].reduce((sum, bytes) => sum + bytes, 0), complete };
+}
+
+/** Only root can look at them; others count by what is open. */
+async function mappedUnlinked(pid: number): Promise<readonly string[]> {
+  if (process.getuid?.() !== 0) return [];
+  const maps = await readFile(`/proc/${pid}/maps`, "latin1").catch(() => "");
+  if (!maps.includes(" (deleted)\n")) return [];
+  const ranges = maps.split("\n").flatMap((line) => (line.endsWith(" (deleted)") ? [line.split(" ")[0] ?? ""] : []));
+  return ranges
+    .slice(0, DESCRIPTORS_MAX)
+    .map((range) => `/proc/${pid}/map_files/${range.replace(/\b0+(?=[0-9a-f])/g, "")}`);
 }

@@ -7,7 +7,8 @@
  *
  * What it cannot do: a writer runs on until the next look and the measuring after it, so a budget is overshot by what
  * can be written in that time: `LOOK_EVERY_MS`, plus the walk, plus the stop.
- * Files written while others free the same amount are seen at the next measuring in any case, `MEASURE_AT_LEAST_MS`.
+ * Files written while others free the same amount are seen at the next measuring in any case, `MEASURE_AT_LEAST_MS`. A workspace
+ * in which nothing has run since it was measured is not measured for that: an idle sandbox costs a comparison per look.
  *
  * Invariants
  * - One workspace is measured at a time, and rests for `REST_FACTOR` times what measuring it took before it is measured
@@ -23,6 +24,7 @@ import { DiskBudget, type DiskBudgetSpec } from "./budget.ts";
 
 export const LOOK_EVERY_MS = 50;
 const MEASURE_AT_LEAST_MS = 30_000;
+const PLACE_EVERY_MS = 1_000;
 const REST_FACTOR = 20;
 /** What was sent is on the disk after this long, on a machine that is not altogether stuck. */
 const SETTLE_MS = 25;
@@ -41,6 +43,7 @@ interface Watched {
   readonly budget: DiskBudget;
   /** Asked again only when the workspace has moved. */
   device: { readonly place: string; readonly id: number } | null;
+  placeAskedAtMs: number;
   /** The most that was free on its disk since it was last measured: what others free must not hide what it takes. */
   free: Free | null;
   measuredAtMs: number;
@@ -63,7 +66,7 @@ export class DiskWatcher {
       if (this.#watched.size === 0) this.close();
     };
     const budget = new DiskBudget(spec, onClose, () => sleep(this.#world, SETTLE_MS));
-    const watched: Watched = { budget, device: null, free: null, measuredAtMs: 0, tookMs: 0 };
+    const watched: Watched = { budget, device: null, placeAskedAtMs: 0, free: null, measuredAtMs: 0, tookMs: 0 };
     this.#watched.add(watched);
     this.#schedule();
     return budget;
@@ -98,7 +101,7 @@ export class DiskWatcher {
   async #lookAtAll(): Promise<void> {
     const freeByDevice = new Map<number, Free | null>();
     for (const watched of [...this.#watched]) {
-      const device = await deviceOf(watched);
+      const device = await this.#deviceOf(watched);
       if (device === null) continue;
       const free = freeByDevice.get(device.id) ?? (await freeAt(device.place));
       freeByDevice.set(device.id, free);
@@ -119,11 +122,26 @@ export class DiskWatcher {
     const sinceMs = this.#world.monotonicMs() - watched.measuredAtMs;
     if (watched.free.bytes - free.bytes > Math.max(NOISE_BYTES, rest.bytes * step)) return true;
     if (watched.free.files - free.files > Math.max(NOISE_FILES, rest.files * step)) return true;
-    return sinceMs > Math.max(budget.exceeded ? 0 : MEASURE_AT_LEAST_MS, REST_FACTOR * watched.tookMs, LOOK_EVERY_MS);
+    const restMs = Math.max(budget.exceeded ? 0 : MEASURE_AT_LEAST_MS, REST_FACTOR * watched.tookMs, LOOK_EVERY_MS);
+    if (sinceMs <= restMs) return false;
+    if (budget.exceeded || budget.isBusy) return true;
+    // Asked again after as long.
+    watched.measuredAtMs = this.#world.monotonicMs();
+    return false;
+  }
+
+  /** Workspaces move seldom; where one is gone from, its disk cannot be asked, and its place is asked for at once. */
+  async #deviceOf(watched: Watched): Promise<Watched["device"]> {
+    const now = this.#world.monotonicMs();
+    if (watched.device !== null && now - watched.placeAskedAtMs < PLACE_EVERY_MS) return watched.device;
+    watched.placeAskedAtMs = now;
+    return deviceOf(watched);
   }
 
   async #measure(watched: Watched, free: Free): Promise<void> {
     const from = this.#world.monotonicMs();
+    const { free: before } = watched;
+    if (before !== null) watched.budget.noteLoss(before.bytes - free.bytes, before.files - free.files);
     await watched.budget.measure();
     watched.free = free;
     watched.measuredAtMs = this.#world.monotonicMs();
