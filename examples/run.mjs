@@ -1,7 +1,7 @@
 /**
  * Runs an example by its name, from the sources of this checkout:
  *
- *   node scripts/bootstrap.mjs --no-build --then examples/run.mjs langchain
+ *   npm run example langchain
  *
  * `bootstrap.mjs` installs what is missing and finds the right Node, so this works in a fresh clone, and offline once
  * it has worked.

@@ -5,3 +5,4 @@
 export { isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
 export { ClientLease } from "./lease.ts";
 export { type ClientAcquireRequest, SandlotClient, type SandlotClientOptions } from "./sandlot-client.ts";
+export { threadFrom, userFrom } from "./tools/thread-identity.ts";

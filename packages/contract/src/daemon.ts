@@ -107,6 +107,9 @@ export interface DaemonConfig {
   readonly execMax?: number;
 }
 
+/** How names begin of files that a fleet is writing from outside. Until they have their own name they are shown nowhere. */
+export const DRAFT_PREFIX = ".sandlot-draft-";
+
 /** Enough for any agent; each takes descriptors and memory of the daemon. */
 export const EXEC_MAX = 256;
 

@@ -3,6 +3,7 @@
  * schemas of what travels. It has no behaviour beyond checking and describing these.
  */
 
+export * from "./about.ts";
 export * from "./daemon.ts";
 export * from "./errors.ts";
 export * from "./events.ts";
@@ -12,3 +13,4 @@ export * from "./sandbox.ts";
 export * from "./sandbox-limits.ts";
 export * from "./schemas.ts";
 export * from "./suggest.ts";
+export * from "./workspace-paths.ts";

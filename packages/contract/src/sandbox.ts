@@ -5,7 +5,8 @@
  * of tests (`sandlot/testing`) says what it means.
  *
  * Invariants
- * - Paths are absolute and are the sandbox's own. `/mnt/user-data/{workspace,uploads,outputs}` always exist.
+ * - Paths are the sandbox's own; a relative one is below the workspace, where commands start.
+ *   `/mnt/user-data/{workspace,uploads,outputs}` always exist.
  * - A failing command is a result, not an exception. Exceptions are `SandlotError`s.
  * - A result says when something was left out (`truncated`, dropped byte counts). Nothing is cut silently.
  * - An object of an older generation answers `stale_generation`; a dead sandbox answers `sandbox_lost`.
@@ -29,7 +30,9 @@ export interface Sandbox {
   readonly sessions: SandboxSessions;
   readonly terminals: SandboxTerminals;
   readonly ports: SandboxPorts;
+  /** What commands, sessions and terminals have started and still runs. The sandbox's own processes are not in it. */
   processes(): Promise<readonly ProcessInfo[]>;
+  /** What the sandbox uses as a whole. `processCount` counts its threads and its own processes, too. */
   usage(): Promise<ResourceUsage>;
 }
 

@@ -21,6 +21,7 @@ import { Membership } from "./membership/membership.ts";
 import { auditFleet } from "./observe/audit.ts";
 import { EventBus } from "./observe/event-bus.ts";
 import { explain, summarize } from "./observe/explain.ts";
+import { sandboxAbout } from "./observe/sandbox-about.ts";
 import { findThread, listThreads } from "./observe/threads.ts";
 import { tracedAcquire } from "./observe/traced-acquire.ts";
 import { tracedBackend } from "./observe/traced-backend.ts";
@@ -201,6 +202,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     remoteLeases: desk,
     acquire: (request) => (isTracing() ? tracedAcquire(provider, request) : provider.acquire(request)),
     warm: (request) => provider.warm(request),
+    about: (blueprint = "default") => sandboxAbout(settings, blueprint),
     get: (sandboxId) => provider.get(sandboxId as SandboxId),
     async destroy(key, options) {
       open("destroy");

@@ -17,6 +17,7 @@ import type {
   LossReason,
   Recovery,
   Sandbox,
+  SandboxAbout,
   SandboxId,
   SandboxSummary,
   StopReason,
@@ -57,6 +58,8 @@ export interface Fleet extends AsyncDisposable {
   readonly events: FleetEvents;
   /** Leases handed to remote callers, which any instance can renew or release. */
   readonly remoteLeases: RemoteLeases;
+  /** What sandboxes of a blueprint are like, default `default`: for whoever has to tell a model. */
+  about(blueprint?: string): SandboxAbout;
   /** Drains, then hands over: sandboxes stay for the next instance unless `destroy`. Idempotent. */
   close(options?: CloseOptions): Promise<void>;
 }

@@ -20,7 +20,7 @@ import { SandlotError } from "@sandlot/contract";
 import { createMiddleware } from "langchain";
 import { z } from "zod";
 import { base64Of } from "../tools/base64.ts";
-import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
+import { sandboxInstructions } from "../tools/instructions.ts";
 import type { RunOptions } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 import type { ToolOutput } from "../tools/tool.ts";
@@ -56,7 +56,8 @@ export function sandlotMiddleware(source: SandboxSource, options: SandlotMiddlew
     beforeAgent: (_state, runtime) => ({ _sandlotRun: runs.begin(runtime) }),
     wrapModelCall: async (request, handler) => {
       const { systemMessage } = request;
-      const instructions = systemMessage.text === "" ? SANDBOX_INSTRUCTIONS : `\n\n${SANDBOX_INSTRUCTIONS}`;
+      const about = sandboxInstructions(source.about?.(options.blueprint));
+      const instructions = systemMessage.text === "" ? about : `\n\n${about}`;
       const instructed = (options.instruct ?? true) ? systemMessage.concat(instructions) : systemMessage;
       const call = () => handler({ ...request, systemMessage: instructed });
       return runs.step(request.state, request.runtime, call);

@@ -35,6 +35,7 @@ import {
   sessionListSchema,
   usageSchema,
   type WaitOptions,
+  withWorkspacePaths,
 } from "@sandlot/contract";
 import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { stdinFields } from "../wire/bytes.ts";
@@ -61,7 +62,7 @@ export class RemoteSandbox implements Sandbox {
     this.#remote = remote;
     this.#execs = new RemoteExecs(remote);
     this.execs = this.#execs;
-    this.files = new RemoteFiles(remote);
+    this.files = withWorkspacePaths(new RemoteFiles(remote));
     this.sessions = new RemoteSessions(remote);
     this.terminals = new RemoteTerminals(remote);
     this.ports = new RemotePorts(remote);

@@ -1,21 +1,27 @@
 /** `bash`: a command in the run's own shell. Its exit code, its timeout and what was left out are part of the answer. */
 
-import { DEFAULT_CWD, SANDBOX_LIMITS } from "@sandlot/contract";
+import { DEFAULT_CWD, SANDBOX_LIMITS, type SandboxAbout } from "@sandlot/contract";
 import { z } from "zod";
+import { abilities, FAILED_LOOKUP, lookupRemark } from "./instructions.ts";
 import { TOOL_LIMITS } from "./limits.ts";
 import { missingOutput } from "./missing-output.ts";
 import { descriptionInput } from "./paths.ts";
 import type { ShellResult } from "./shell.ts";
 import { defineTool, type ToolAnswer } from "./tool.ts";
 
-export const bashTool = defineTool({
-  name: "bash",
-  title: "Run a command",
-  description:
-    `Runs a command in the sandbox's shell, beginning in ${DEFAULT_CWD}. The working directory stays as a command leaves it. ` +
-    "Files for the user go to /mnt/user-data/outputs, files from the user are in /mnt/user-data/uploads. " +
-    "The answer ends with the exit code. Start what should go on running with `&` and redirect its output to a file.",
-  input: z.object({
+/** What the tool does; what it can do depends on the sandbox (`abilities`). */
+function describe(outputBudgetChars: number, about?: SandboxAbout): string {
+  return (
+    `Runs a command in the sandbox's shell, beginning in ${DEFAULT_CWD}. The working directory, variables and functions stay as a ` +
+    "command leaves them. Files for the user go to /mnt/user-data/outputs, files from the user are in /mnt/user-data/uploads. " +
+    `The answer ends with the exit code. Of output over ${outputBudgetChars} characters the beginning and the end are shown, and all ` +
+    "of it is in a file that the answer names. Start what should go on running with `&` and redirect its output to a file. " +
+    abilities(about)
+  );
+}
+
+function inputFor(timeoutMs: number) {
+  return z.object({
     description: descriptionInput,
     command: z.string().describe("The command, as for a shell."),
     timeout_seconds: z
@@ -23,16 +29,32 @@ export const bashTool = defineTool({
       .positive()
       .max(TOOL_LIMITS.commandMaxSeconds)
       .optional()
-      .describe(
-        `The command and all it started are ended after this long. Default ${SANDBOX_LIMITS.execTimeoutMs / 1000}.`,
-      ),
-  }),
+      .describe(`The command and all it started are ended after this long. Default ${timeoutMs / 1000}.`),
+  });
+}
+
+/** The tool for a sandbox of which something is known, or with another time limit. */
+export function bashToolFor(options: {
+  readonly about?: SandboxAbout | undefined;
+  readonly timeoutMs: number;
+  readonly outputBudgetChars: number;
+}): typeof bashTool {
+  const description = describe(options.outputBudgetChars, options.about);
+  return { ...bashTool, description, input: inputFor(options.timeoutMs) };
+}
+
+export const bashTool = defineTool({
+  name: "bash",
+  title: "Run a command",
+  description: describe(TOOL_LIMITS.outputBudgetChars),
+  input: inputFor(SANDBOX_LIMITS.execTimeoutMs),
   readOnly: false,
   ownLimit: false,
-  async run({ command, timeout_seconds }, { shell, environment, signal, redactEnd }): Promise<ToolAnswer> {
+  async run({ command, timeout_seconds }, context): Promise<ToolAnswer> {
+    const { shell, environment, signal, redactEnd, about, commandTimeoutMs } = context;
     const before = shell.cwd;
-    const timeoutMs = timeout_seconds === undefined ? undefined : Math.ceil(timeout_seconds * 1000);
-    const limits = { environment, signal, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+    const timeoutMs = timeout_seconds === undefined ? commandTimeoutMs : Math.ceil(timeout_seconds * 1000);
+    const limits = { environment, signal, timeoutMs };
     const whole = await shell.exec(command, limits);
     const missing = missingOutput(whole);
     const result = {
@@ -43,12 +65,18 @@ export const bashTool = defineTool({
     const { status, exitCode, stdout, stderr, durationMs } = result;
     const code = status === "completed" ? (exitCode === 0 ? undefined : "command_failed") : `command_${status}`;
     return {
-      text: [...outputOf(result), ...remarksOn(result, before)].join("\n"),
+      text: [...outputOf(result), ...remarksOn(result, before, about)].join("\n"),
       facts: { status, exitCode, stdout, stderr, durationMs, cwd: result.cwd },
-      ...(code === undefined ? {} : { code }),
+      // Many programs answer with their exit code, as grep does; that is no failure of the tool.
+      ...(code === undefined ? {} : { code, isFailure: code !== "command_failed" }),
     };
   },
 });
+
+/** What the shell says of a program that is not there. */
+export const NO_SUDO = /\b(?:sudo|su|doas): (?:command )?not found/;
+/** Programs say last why they gave up. */
+const TAIL_CHARS = 4_096;
 
 function* outputOf(result: ShellResult): Generator<string> {
   const { stdout, stderr } = result;
@@ -62,7 +90,10 @@ function* outputOf(result: ShellResult): Generator<string> {
   if (stdout === "" && stderr === "") yield "(no output)";
 }
 
-function* remarksOn(result: ShellResult, cwdBefore: string): Generator<string> {
+function* remarksOn(result: ShellResult, cwdBefore: string, about?: SandboxAbout): Generator<string> {
+  if (result.exitCode !== 0 && FAILED_LOOKUP.test(result.stderr + result.stdout.slice(-TAIL_CHARS)))
+    yield lookupRemark(about);
+  if (NO_SUDO.test(result.stderr)) yield "[there is no root and no sudo in this sandbox]";
   if (result.fresh) yield "[this is a new shell: variables and functions of earlier commands are gone]";
   if (result.shellEnded) yield "[the shell has ended; the next command gets a new one]";
   if (result.cwd !== cwdBefore) yield `[working directory: ${result.cwd}]`;
@@ -71,7 +102,11 @@ function* remarksOn(result: ShellResult, cwdBefore: string): Generator<string> {
 
 function endOf({ status, exitCode, signal, durationMs }: ShellResult): string {
   const seconds = (durationMs / 1000).toFixed(1);
-  if (status === "timed_out") return `timed out after ${seconds} s: the command and all it started were ended`;
+  if (status === "timed_out")
+    return (
+      `timed out after ${seconds} s: the command and all it started were ended. What takes longer runs in the background: ` +
+      "`command > log 2>&1 &`, and a later call reads the log"
+    );
   if (status === "lost")
     return `lost after ${seconds} s: everything in the sandbox was ended, so it is not known how far it got`;
   if (status !== "completed")

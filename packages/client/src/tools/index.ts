@@ -5,7 +5,7 @@
  *   const { text } = await tools.call("bash", { command: "ls" });
  */
 
-export { SANDBOX_INSTRUCTIONS } from "./instructions.ts";
+export { SANDBOX_INSTRUCTIONS, sandboxInstructions } from "./instructions.ts";
 export { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
 export { type AuditEntry, type AuditFinding, auditCommand, type Verdict } from "./policy/command-audit.ts";
 export { isCredentialName, scrubEnvironment } from "./policy/environment.ts";

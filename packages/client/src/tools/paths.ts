@@ -12,6 +12,10 @@ export const descriptionInput = z
   .optional()
   .describe("Why you make this call, in a few words. Give it first.");
 
+/** How many results; what is out of range is taken for the nearest, so the range is for the schema alone. */
+export const maxResultsInput = (standard: number, max: number) =>
+  z.int().default(standard).describe(`At most ${max}.`).meta({ minimum: 1, maximum: max });
+
 /** An absolute path without `.` and `..`. */
 export function absolutePath(path: string): string {
   if (path.includes("\0")) throw new SandlotError("invalid_path", { path, problem: "it contains a NUL byte" });

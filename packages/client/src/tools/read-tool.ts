@@ -15,8 +15,8 @@ export const readFileTool = defineTool({
   input: z.object({
     description: descriptionInput,
     path: pathInput("The file."),
-    start_line: z.int().optional(),
-    end_line: z.int().optional(),
+    start_line: z.int().optional().meta({ minimum: 1 }),
+    end_line: z.int().optional().meta({ minimum: 1 }),
   }),
   readOnly: true,
   ownLimit: true,

@@ -174,7 +174,10 @@ export class SandboxRun implements AsyncDisposable {
   /** The execution is over. Idempotent; also ends what is still waiting for a sandbox. */
   end(): Promise<void> {
     this.#ended ??= (async () => {
-      this.#ending.abort(new SandlotError("lease_released", { leaseId: this.#lease?.id ?? "none" }));
+      const because =
+        "The tools of this run have ended. `await using` ends them with its block, also while a stream is still being read: " +
+        "end them in `onFinish`, or when the stream has ended.";
+      this.#ending.abort(new SandlotError("lease_released", { leaseId: this.#lease?.id ?? "none", because }));
       // A command that this ends is ended through the lease.
       await this.#settled();
       await this.release();

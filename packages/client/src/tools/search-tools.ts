@@ -3,7 +3,7 @@
 import { type FileStat, type GrepMatch, type GrepResult, SANDBOX_LIMITS, type SandboxFiles } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
-import { absolutePath, descriptionInput, pathInput } from "./paths.ts";
+import { absolutePath, descriptionInput, maxResultsInput, pathInput } from "./paths.ts";
 import { plural } from "./text.ts";
 import { defineTool } from "./tool.ts";
 
@@ -62,7 +62,7 @@ export const globTool = defineTool({
     pattern: z.string().min(1).describe("For example `**/*.py`."),
     path: pathInput("Where to begin."),
     include_dirs: z.boolean().default(false).describe("Whether directories are found too."),
-    max_results: z.int().default(TOOL_LIMITS.globResults).describe(`At most ${TOOL_LIMITS.globMaxResults}.`),
+    max_results: maxResultsInput(TOOL_LIMITS.globResults, TOOL_LIMITS.globMaxResults),
   }),
   readOnly: true,
   ownLimit: false,
@@ -93,7 +93,7 @@ export const grepTool = defineTool({
     glob: z.string().optional().describe("Only files whose path matches, for example `**/*.ts`."),
     literal: z.boolean().default(false).describe("The pattern is a text, not a regular expression."),
     case_sensitive: z.boolean().default(false),
-    max_results: z.int().default(TOOL_LIMITS.grepResults).describe(`At most ${TOOL_LIMITS.grepMaxResults}.`),
+    max_results: maxResultsInput(TOOL_LIMITS.grepResults, TOOL_LIMITS.grepMaxResults),
   }),
   readOnly: true,
   ownLimit: false,

@@ -8,10 +8,12 @@
  * - A lease that must be renewed to stay (`ttlMs`) is renewed by whoever gave it out, as long as its process lives.
  */
 
-import type { LossReason, Recovery, Sandbox } from "@sandlot/contract";
+import type { LossReason, Recovery, Sandbox, SandboxAbout } from "@sandlot/contract";
 
 export interface SandboxSource {
   acquire(request?: SandboxRequest): Promise<SandboxLease>;
+  /** What its sandboxes are like, where that is known before there is one. */
+  about?(blueprint?: string): SandboxAbout;
 }
 
 export interface SandboxRequest {

@@ -9,9 +9,9 @@
  * - No text leaves, and no file is written by us, before it was redacted.
  */
 
-import { isSandlotError, SANDBOX_LIMITS, type SandlotError } from "@sandlot/contract";
+import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, type SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { bashTool } from "./bash-tool.ts";
+import { bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
 import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
 import { noticeInWords } from "./notice.ts";
 import { type AuditEntry, auditCommand } from "./policy/command-audit.ts";
@@ -58,6 +58,8 @@ export interface ToolPolicy {
   readonly redact?: boolean;
   /** Default `TOOL_LIMITS.outputBudgetChars`. */
   readonly outputBudgetChars?: number;
+  /** Of a command that names no limit of its own. Default `SANDBOX_LIMITS.execTimeoutMs`. */
+  readonly commandTimeoutMs?: number;
 }
 
 export interface ToolBoxOptions extends RunOptions, ToolPolicy {
@@ -72,6 +74,9 @@ export interface CallOptions {
 export class ToolBox implements AsyncDisposable {
   readonly run: SandboxRun;
   readonly tools: readonly SandboxTool[];
+  /** What is known of the sandbox before there is one. */
+  readonly about: SandboxAbout | undefined;
+  readonly #commandTimeoutMs: number;
   readonly #options: ToolBoxOptions;
   readonly #shell: RunShell;
   readonly #marks: ReadMarks;
@@ -83,7 +88,13 @@ export class ToolBox implements AsyncDisposable {
   constructor(source: SandboxSource, options: ToolBoxOptions) {
     const { user = "", thread, tools, readBeforeWrite = true, environment = {} } = options;
     this.run = new SandboxRun(source, options);
-    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name));
+    this.about = source.about?.(options.blueprint);
+    const { outputBudgetChars = TOOL_LIMITS.outputBudgetChars } = options;
+    this.#commandTimeoutMs = options.commandTimeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
+    const bash = bashToolFor({ about: this.about, timeoutMs: this.#commandTimeoutMs, outputBudgetChars });
+    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name)).map((tool) =>
+      tool.name === bash.name ? (bash as unknown as SandboxTool) : tool,
+    );
     this.#options = options;
     this.#shell = new RunShell(this.run);
     this.#marks = new ReadMarks({ source, user, thread, required: readBeforeWrite });
@@ -139,11 +150,15 @@ export class ToolBox implements AsyncDisposable {
       marks: this.#marks,
       environment: { ...this.#environment, ...secrets },
       signal,
+      about: this.about,
+      commandTimeoutMs: this.#commandTimeoutMs,
       hasSecrets: (this.#options.redact ?? true) && !this.#redactor.isIdle(),
       redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
     });
-    return warning === null ? answer : { ...answer, text: `${answer.text}\n${warning}` };
+    // That there is no sudo says all there is to say of it.
+    if (warning === null || NO_SUDO.test(answer.text)) return answer;
+    return { ...answer, text: `${answer.text}\n${warning}` };
   }
 
   /** What is only read is shown also when nobody can say which secrets there are now; those of before are known. */
@@ -186,7 +201,7 @@ export class ToolBox implements AsyncDisposable {
       text: notice === null ? shown : `${noticeInWords(notice)}\n${shown}`,
       images: answer.images ?? [],
       facts: this.#redactFacts(answer.facts ?? {}),
-      isError: isError || answer.code !== undefined,
+      isError: isError || (answer.isFailure ?? answer.code !== undefined),
       code: answer.code ?? null,
     };
   }

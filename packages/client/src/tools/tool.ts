@@ -6,6 +6,7 @@
  * The edge (`tool-box.ts`) is the one place that turns either into words.
  */
 
+import type { SandboxAbout } from "@sandlot/contract";
 import type { z } from "zod";
 import type { ReadMarks } from "./read-marks.ts";
 import type { SandboxRun } from "./run.ts";
@@ -31,6 +32,10 @@ export interface ToolContext {
   /** Variables of commands, secrets included. */
   readonly environment: Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
+  /** What is known of the sandbox. */
+  readonly about: SandboxAbout | undefined;
+  /** Of a command that names no limit of its own. */
+  readonly commandTimeoutMs: number;
   /** Whether there is anything to take out. */
   readonly hasSecrets: boolean;
   /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */
@@ -51,6 +56,8 @@ export interface ToolAnswer {
   readonly facts?: Readonly<Record<string, unknown>>;
   /** Set when the tool did its work and the outcome is nevertheless bad. */
   readonly code?: string;
+  /** `false`: the outcome is the answer, and no error to whoever called. Default `true` where there is a code. */
+  readonly isFailure?: boolean;
 }
 
 /** What a caller gets, whatever happened. */

@@ -3,7 +3,7 @@
 import type { FileStat } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
-import { absolutePath, descriptionInput, isWithin } from "./paths.ts";
+import { absolutePath, descriptionInput, isWithin, maxResultsInput } from "./paths.ts";
 import { plural } from "./text.ts";
 import { defineTool, ToolRefusal } from "./tool.ts";
 
@@ -49,7 +49,7 @@ export const listUploadedFilesTool = defineTool({
   description: "Lists the files that the user has uploaded to this conversation, the newest first.",
   input: z.object({
     description: descriptionInput,
-    max_results: z.int().default(TOOL_LIMITS.uploadsListed).describe(`At most ${TOOL_LIMITS.uploadsMaxListed}.`),
+    max_results: maxResultsInput(TOOL_LIMITS.uploadsListed, TOOL_LIMITS.uploadsMaxListed),
   }),
   readOnly: true,
   ownLimit: false,

@@ -51,7 +51,7 @@ describe("examples", { timeout: 120_000 }, () => {
     const list = readFileSync(join(EXAMPLES, "README.md"), "utf8");
     for (const name of files) expect(list).toContain(`(${name})`);
     // One command, which bootstrap makes work in a fresh clone.
-    expect(list).toContain("\nnode scripts/bootstrap.mjs --no-build --then examples/run.mjs langchain\n");
+    expect(list).toContain("\nnpm run example langchain\n");
   });
 
   test("one that there is not is told, with those that there are", () =>

@@ -1,7 +1,8 @@
 /** What only the library shows of the tools. */
 
 import { describe, expect, test } from "vitest";
-import { sandlotTools } from "../../src/tools/index.ts";
+import { z } from "zod";
+import { SANDBOX_TOOLS, sandboxInstructions, sandlotTools } from "../../src/tools/index.ts";
 import { openToolStage } from "./tool-stage.ts";
 
 test("every output has a code that programs can act on", async () => {
@@ -162,4 +163,58 @@ test("secrets that cannot be had keep a command from running, tell nobody why, a
   expect((await tools.call("ls", { path: "." })).text).toBe("/mnt/user-data/workspace/f");
   broken = false;
   expect((await tools.call("bash", { command: "cat f" })).text).toContain("[redacted]");
+});
+
+describe("what a model is told", () => {
+  const none = { network: { mode: "none" as const, allow: [] }, programs: ["python3", "git"] };
+  const some = { network: { mode: "allowlist" as const, allow: ["pypi.org:443"] } };
+
+  test("names the network, the account and the programs", () => {
+    expect(sandboxInstructions(none)).toContain("There is no network");
+    expect(sandboxInstructions(none)).toContain("no root and no sudo");
+    expect(sandboxInstructions(none)).toContain("Programs: python3, git.");
+    expect(sandboxInstructions(some)).toContain("reaches only pypi.org:443");
+    expect(sandboxInstructions({ network: { mode: "open", allow: [] } })).toContain("reaches public addresses");
+    expect(sandboxInstructions()).toContain("SANDLOT_NETWORK");
+  });
+
+  test("is in the description of bash, with the limits of this tool box", async () => {
+    await using stage = await openToolStage();
+    const options = { thread: "t1", commandTimeoutMs: 50_000, outputBudgetChars: 700 };
+    await using tools = sandlotTools(
+      { acquire: (request) => stage.fleet.acquire(request), about: () => none },
+      options,
+    );
+    const bash = tools.tools.find(({ name }) => name === "bash");
+    expect(bash?.description).toContain("There is no network");
+    expect(bash?.description).toContain("variables and functions stay");
+    expect(bash?.description).toContain("over 700 characters");
+    expect(JSON.stringify(z.toJSONSchema(bash?.input ?? z.object({})))).toContain("Default 50.");
+  });
+
+  test("comes with a lookup that failed, and with a sudo that is not there, once", async () => {
+    await using stage = await openToolStage();
+    const source = { acquire: stage.fleet.acquire, about: () => none };
+    await using tools = sandlotTools(source, { thread: "t1" });
+    const lookup = await tools.call("bash", { command: "echo 'curl: (6) Could not resolve host: x.org' >&2; exit 6" });
+    expect(lookup).toMatchObject({ isError: false, code: "command_failed" });
+    expect(lookup.text).toContain("[this sandbox has no network]");
+    const sudo = await tools.call("bash", { command: "sudo apt install x" });
+    expect(sudo.text).toContain("[there is no root and no sudo in this sandbox]");
+    expect(sudo.text).not.toContain("[warning:");
+    const found = await tools.call("bash", { command: "echo 'could not resolve host'" });
+    expect(found.text).not.toContain("network");
+  });
+
+  test("has schemas with the real range", () => {
+    const schemas = JSON.stringify(SANDBOX_TOOLS.map(({ input }) => z.toJSONSchema(input, { io: "input" })));
+    expect(schemas).not.toContain(String(Number.MIN_SAFE_INTEGER));
+  });
+
+  test("is why the tools have ended, when they have", async () => {
+    await using stage = await openToolStage();
+    const tools = sandlotTools(stage.fleet, { thread: "t1" });
+    await tools.end();
+    await expect(tools.call("bash", { command: "true" })).rejects.toThrow(/tools of this run have ended.*onFinish/);
+  });
 });

@@ -49,7 +49,8 @@ export interface FleetErrorDetails {
   sandbox_not_found: { id: string };
   sandbox_expired: { sandboxId: string; maxLifetimeMs: number; retryAfterMs: number };
   stale_generation: { sandboxId: string; generation: number; current: number | null };
-  lease_released: { leaseId: string };
+  /** `because` where the lease is not what its caller knows of. */
+  lease_released: { leaseId: string; because?: string };
   lease_not_found: { leaseId: string };
   workspace_conflict: { user: string; thread: string; sandboxId: string };
   store_corrupt: { path: string; problem: string };
@@ -63,13 +64,14 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     status: 422,
     retryable: false,
     message: ({ value, pattern }) => `The thread id ${value} does not match ${pattern}.`,
-    remedy: "Use 1 to 64 letters, digits, underscores or hyphens. Map foreign ids (for example by hashing) first.",
+    remedy:
+      "Use 1 to 64 letters, digits, underscores or hyphens. Map other ids with `threadFrom` of `@sandlot/client`.",
   },
   invalid_user_id: {
     status: 422,
     retryable: false,
     message: ({ value, pattern }) => `The user id ${value} does not match ${pattern}.`,
-    remedy: "Use 1 to 128 letters, digits, underscores or hyphens. Map foreign ids (for example by hashing) first.",
+    remedy: "Use 1 to 128 letters, digits, underscores or hyphens. Map other ids with `userFrom` of `@sandlot/client`.",
   },
   config_invalid: {
     status: 500,
@@ -205,7 +207,8 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
   lease_released: {
     status: 409,
     retryable: false,
-    message: ({ leaseId }) => `Lease ${leaseId} was released; its sandbox can no longer be used through it.`,
+    message: ({ leaseId, because }) =>
+      because ?? `Lease ${leaseId} was released; its sandbox can no longer be used through it.`,
     remedy: "Acquire a lease of its own for each piece of work, and release it when that work is done.",
   },
   lease_not_found: {

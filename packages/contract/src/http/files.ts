@@ -1,9 +1,14 @@
 /** Files on the wire. Content itself is bytes, with `ETag` and `Range`. */
 
 import { z } from "zod";
+import { workspacePath } from "../workspace-paths.ts";
 
 /** Whether it is a path at all is for the sandbox to say (`invalid_path`); here it is only kept from being a book. */
-export const pathSchema = z.string().max(16_384).describe("An absolute path inside the sandbox.");
+export const pathSchema = z
+  .string()
+  .max(16_384)
+  .describe("A path inside the sandbox. A relative one is below `/mnt/user-data/workspace`.")
+  .transform(workspacePath);
 
 const flag = z.enum(["true", "false"]).transform((value) => value === "true");
 const bounded = (max: number) => z.coerce.number().int().min(1).max(max);

@@ -50,6 +50,8 @@ export async function holdBy(wire: Wire, engaged: Engaged, generation: number, s
     socket.destroy();
     throw badResponse("its daemon greeted with something else than its generation");
   }
+  // A lease that was forgotten is no reason for a script not to end; whoever waits for the sandbox has a connection of its own.
+  socket.unref();
   const close = (): void => {
     if (ended === "no") ended = "here";
     socket.destroy();

@@ -22,6 +22,7 @@ import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
+import { MCP_COMMAND_MS } from "./limits.ts";
 import { type RunOwner, Runs, runNameFrom } from "./runs.ts";
 import { createMcpServer } from "./server.ts";
 import { checkToolNames } from "./tool-names.ts";
@@ -59,7 +60,14 @@ export function createMcpHttp(options: McpHttpOptions): McpHttp {
   checkToolNames(options.tools);
   const { world = systemWorld(), version, progressIntervalMs, onError } = options;
   const runs = new Runs(({ user, thread }) =>
-    sandlotTools(options.source, { purpose: "mcp", idleReleaseMs: IDLE_RELEASE_MS, ...options, user, thread }),
+    sandlotTools(options.source, {
+      purpose: "mcp",
+      commandTimeoutMs: MCP_COMMAND_MS,
+      idleReleaseMs: IDLE_RELEASE_MS,
+      ...options,
+      user,
+      thread,
+    }),
   );
   const handler = createMcpHandler(
     ({ authInfo }) => {

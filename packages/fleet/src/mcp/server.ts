@@ -12,7 +12,7 @@
  */
 
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
-import { SANDBOX_INSTRUCTIONS, type ToolBox, type ToolOutput } from "@sandlot/client/tools";
+import { sandboxInstructions, type ToolBox, type ToolOutput } from "@sandlot/client/tools";
 import type { World } from "../world/world.ts";
 import type { CallsUnderWay } from "./calls-under-way.ts";
 import { type ListedFiles, registerFiles } from "./files.ts";
@@ -40,7 +40,10 @@ const RUN_META_KEY = "sandlot/run";
 
 export function createMcpServer(parts: McpParts): McpServer {
   const { toolBox, version } = parts;
-  const server = new McpServer({ name: "sandlot", title: "Sandlot", version }, { instructions: SANDBOX_INSTRUCTIONS });
+  const server = new McpServer(
+    { name: "sandlot", title: "Sandlot", version },
+    { instructions: sandboxInstructions(toolBox.about) },
+  );
   const files = registerFiles(server, toolBox, parts.isNewThread);
   for (const { name, title, description, input, readOnly } of toolBox.tools) {
     const annotations = {

@@ -10,6 +10,7 @@ import type { Readable, Writable } from "node:stream";
 import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/client/tools";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
+import { MCP_COMMAND_MS } from "./limits.ts";
 import { Runs } from "./runs.ts";
 import { createMcpServer } from "./server.ts";
 import { checkToolNames } from "./tool-names.ts";
@@ -38,7 +39,9 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
   const world = options.world ?? systemWorld();
   const { serveStdio, StdioServerTransport } = await import("@modelcontextprotocol/server/stdio");
   const thread = options.thread ?? `mcp-${world.randomHex(8)}`;
-  const runs = new Runs(() => sandlotTools(source, { purpose: "mcp", ...options, thread }));
+  const runs = new Runs(() =>
+    sandlotTools(source, { purpose: "mcp", commandTimeoutMs: MCP_COMMAND_MS, ...options, thread }),
+  );
   const owner = { user: options.user ?? "", thread, client: "" };
   const own = runs.of(owner);
   // Named runs may be forgotten for newer ones; the connection's own stays.

@@ -5,22 +5,23 @@
  * Its parts are made when they are first asked for, because there is one of these for each lease.
  */
 
-import type {
-  ExecOptions,
-  ExecResult,
-  Generation,
-  ProcessInfo,
-  ResourceUsage,
-  Sandbox,
-  SandboxExecs,
-  SandboxFiles,
-  SandboxId,
-  SandboxPorts,
-  SandboxSessions,
-  SandboxTerminals,
-  SpawnedExec,
-  SpawnOptions,
-  Terminal,
+import {
+  type ExecOptions,
+  type ExecResult,
+  type Generation,
+  type ProcessInfo,
+  type ResourceUsage,
+  type Sandbox,
+  type SandboxExecs,
+  type SandboxFiles,
+  type SandboxId,
+  type SandboxPorts,
+  type SandboxSessions,
+  type SandboxTerminals,
+  type SpawnedExec,
+  type SpawnOptions,
+  type Terminal,
+  withWorkspacePaths,
 } from "@sandlot/contract";
 import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { tracedExec } from "../observe/traced-exec.ts";
@@ -76,7 +77,7 @@ export abstract class CheckedSandbox implements Sandbox {
   }
 
   get files(): SandboxFiles {
-    this.#files ??= new CheckedFiles(this.passage);
+    this.#files ??= withWorkspacePaths(new CheckedFiles(this.passage));
     return this.#files;
   }
 

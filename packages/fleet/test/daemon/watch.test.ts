@@ -41,6 +41,21 @@ async function watching(path?: (workspace: string) => string, options: WatchOpti
   };
 }
 
+test("what a fleet is still writing is neither told nor listed nor found", async () => {
+  const { root, at, tells, told, sandbox } = await watching();
+  const draft = ".sandlot-draft-0123456789-1-2-0123456789abcdef";
+  writeFileSync(at(draft), "new");
+  renameSync(at(draft), at("w.txt"));
+  await tells("created w.txt");
+  writeFileSync(at(draft), "newer");
+  writeFileSync(at("last"), "");
+  await tells("created last");
+  expect(told().filter((line) => line.includes("draft"))).toEqual([]);
+  const { entries } = await sandbox.files.list(root);
+  expect(entries.map(({ path }) => path.slice(root.length + 1)).sort()).toEqual(["last", "w.txt"]);
+  expect((await sandbox.files.glob(root, "**/*")).paths.filter((path) => path.includes("draft"))).toEqual([]);
+});
+
 describe("watching", () => {
   test("tells of files that come, change and go", async () => {
     const { at, tells, told, changes } = await watching();

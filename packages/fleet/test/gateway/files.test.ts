@@ -105,7 +105,7 @@ describe("content", () => {
     expect(await text.text()).toBe("two");
   });
 
-  test("of a directory, a missing file or a relative path is an error with a code", async () => {
+  test("of a directory, a missing file or no path is an error with a code", async () => {
     const code = async (path: string) => {
       const response = await alice.call("GET", content(path));
       const { error } = (await response.json()) as { error: { code: string } };
@@ -113,7 +113,9 @@ describe("content", () => {
     };
     expect(await code(ROOT)).toEqual([409, "is_a_directory"]);
     expect(await code(`${ROOT}/none`)).toEqual([404, "file_not_found"]);
-    expect(await code("relative")).toEqual([422, "invalid_path"]);
+    expect(await code("")).toEqual([422, "invalid_path"]);
+    await alice.ask(200, "PUT", content("below/the-workspace"), { body: "text" });
+    expect(await (await alice.call("GET", content(`${ROOT}/below/the-workspace`))).text()).toBe("text");
   });
 });
 

@@ -3,6 +3,7 @@
  * watching. What a killed daemon left behind is an ordinary file, which is shown and can be removed.
  */
 
+import { DRAFT_PREFIX } from "@sandlot/contract";
 import { randomDigits } from "../random.ts";
 import { join } from "./paths.ts";
 
@@ -19,7 +20,8 @@ export async function withTemporary<T>(directory: string, work: (path: string) =
   }
 }
 
-/** Whether a name, or a path's last one, stands for something that this daemon is still writing. */
+/** Whether a name, or a path's last one, stands for something that is still being written, by this daemon or by its fleet. */
 export function isTemporary(path: string): boolean {
-  return underWay.size > 0 && underWay.has(path.slice(path.lastIndexOf("/") + 1));
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return name.startsWith(DRAFT_PREFIX) || underWay.has(name);
 }

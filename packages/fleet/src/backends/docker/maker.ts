@@ -11,6 +11,7 @@ import { type DaemonConfig, DEFAULT_CWD, WORKSPACE_ROOT } from "@sandlot/contrac
 import type { Created, CreateSpec } from "../../backend/backend.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import type { Account } from "../../host-accounts/index.ts";
+import { modeVariables } from "../../network/sandbox-side/mode-variables.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { placeOf } from "../../workspace/disk/layout.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -343,7 +344,13 @@ export class Maker {
       listen: transport === "port" ? { host: "0.0.0.0", port: DAEMON_PORT } : { path: this.#socketInside() },
       ready: this.#saysReady(transport, blueprint) ? { fd: ANNOUNCE_FD } : { path: INSIDE.ready },
       orphanTimeoutMs: this.#parts.settings.orphanTimeoutMs,
-      environment: { ...BASE_ENVIRONMENT, ...usable, ...egress.environment, ...blueprint.environment },
+      environment: {
+        ...BASE_ENVIRONMENT,
+        ...usable,
+        ...modeVariables(blueprint.network.mode),
+        ...egress.environment,
+        ...blueprint.environment,
+      },
       defaultCwd: DEFAULT_CWD,
       ownsPidNamespace: true,
     };

@@ -163,7 +163,7 @@ export const fileCases: readonly BackendCase[] = [
     name: "a path that is none is refused by every call",
     run: async (stage) => {
       const { files } = await stage.sandbox();
-      for (const path of ["", "relative", "./here", "/tmp/a\0b"]) {
+      for (const path of ["", "/tmp/a\0b"]) {
         await stage.rejects(files.read(path), "invalid_path");
         await stage.rejects(files.write(path, "x"), "invalid_path");
         await stage.rejects(files.list(path), "invalid_path");

@@ -4,23 +4,23 @@
  */
 
 import { createHash } from "node:crypto";
+import { DRAFT_PREFIX } from "@sandlot/contract";
 import type { ProcessIdentity, World } from "../../world/world.ts";
 
 export type DraftWorld = Pick<World, "randomHex" | "identity" | "processLiveness" | "wallMs">;
 
-const PREFIX = ".sandlot-draft-";
 const PATTERN = /^\.sandlot-draft-(?<where>[0-9a-f]{10})-(?<pid>\d{1,10})-(?<startTime>\d{1,20})-[0-9a-f]{16}$/;
 /** A writer that cannot be asked about (another machine's, or another container's) is given a day. */
 const UNKNOWN_MAX_AGE_MS = 24 * 3_600_000;
 
 export function draftName(world: DraftWorld): string {
   const { identity } = world;
-  return `${PREFIX}${whereOf(identity)}-${identity.pid}-${identity.startTime}-${world.randomHex(8)}`;
+  return `${DRAFT_PREFIX}${whereOf(identity)}-${identity.pid}-${identity.startTime}-${world.randomHex(8)}`;
 }
 
 /** Listings do not show what is only being written. */
 export function isDraft(name: string): boolean {
-  return name.startsWith(PREFIX);
+  return name.startsWith(DRAFT_PREFIX);
 }
 
 /** Nobody is going to finish it. */

@@ -81,9 +81,15 @@ function fileSystem(shape: SandboxShape): string[] {
   ];
 }
 
+/** What an account that owns nothing but its home installs goes there, as in the image of Docker's sandboxes. */
+const OWN_PREFIX = `${INNER_ACCOUNT.home}/.local`;
+
 /** What the environment of every command begins with. */
 export const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  PATH: `${OWN_PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
+  PIP_BREAK_SYSTEM_PACKAGES: "1",
+  NPM_CONFIG_PREFIX: OWN_PREFIX,
+  NPM_CONFIG_UPDATE_NOTIFIER: "false",
   HOME: INNER_ACCOUNT.home,
   USER: INNER_ACCOUNT.name,
   LOGNAME: INNER_ACCOUNT.name,

@@ -5,6 +5,7 @@
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
 import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host-accounts/index.ts";
+import { modeVariables } from "../../../network/sandbox-side/mode-variables.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
@@ -61,7 +62,8 @@ export class BubblewrapEngine implements Engine {
     const enter = [...namespace.enter, ...(egress?.enter ?? []), ...dropTo(account)];
     // Empty where the group itself is limited.
     const { commandPrefix } = group;
-    const environment = { ...BASE_ENVIRONMENT, ...egress?.network.environment, ...spec.blueprint.environment };
+    const network = { ...modeVariables(spec.blueprint.network.mode), ...egress?.network.environment };
+    const environment = { ...BASE_ENVIRONMENT, ...network, ...spec.blueprint.environment };
     return {
       command: [...group.startPrefix, ...enter, bubblewrapPath, ...args],
       environment: {},

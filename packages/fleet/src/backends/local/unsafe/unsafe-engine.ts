@@ -55,6 +55,7 @@ export class UnsafeEngine implements Engine {
       ...BASE_ENVIRONMENT,
       ...(account === null && process.env.PATH !== undefined && { PATH: process.env.PATH }),
       HOME: join(place, "home"),
+      NPM_CONFIG_PREFIX: join(place, "home", ".local"),
       TMPDIR: join(place, "tmp"),
       PWD: map.toHost(DEFAULT_CWD),
       ...spec.blueprint.environment,
