@@ -51,10 +51,14 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
   await heal(simulation, workload, liveness);
   liveness.atRest();
   simulation.promiseChecks.atRest();
+  simulation.factChecks.checkAnonymous();
+  if (workload.callers.pending.size === 0)
+    for (const instance of simulation.open()) simulation.factChecks.idle(instance, simulation.watchesOf(instance));
   await comeBack(simulation, workload, liveness);
   await refillPool(simulation, liveness);
   await closeAll(simulation, workload);
   liveness.afterClose();
+  simulation.factChecks.checkAnonymous();
   simulation.checkSpin();
   const { findings, trace, scheduler, faults } = simulation;
   return {

@@ -4,9 +4,11 @@
 
 import { type FleetId, type InstanceId, isSandlotError, type SandboxId } from "@sandlot/contract";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
+import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
 import type { Liveness, ProcessIdentity } from "../../packages/fleet/src/world/world.ts";
 import { EngineChecks } from "./checks/engine-checks.ts";
+import { FactChecks } from "./checks/fact-checks.ts";
 import { Findings } from "./checks/findings.ts";
 import { LeaseChecks } from "./checks/lease-checks.ts";
 import { PromiseChecks } from "./checks/promise-checks.ts";
@@ -29,6 +31,9 @@ import { drawSettings } from "./workload/draw-settings.ts";
 
 const HOSTS = ["north", "north", "south"] as const;
 
+/** Thrown by a listener on purpose. */
+class PlantedError extends Error {}
+
 export class Simulation {
   readonly scheduler: Scheduler;
   readonly trace: Trace;
@@ -38,6 +43,7 @@ export class Simulation {
   readonly leaseChecks: LeaseChecks;
   readonly engineChecks: EngineChecks;
   readonly promiseChecks: PromiseChecks;
+  readonly factChecks: FactChecks;
   readonly settings: Settings;
   readonly hosts: readonly Host[];
   readonly outage: Outage = { of: null, until: 0 };
@@ -46,6 +52,8 @@ export class Simulation {
   readonly #seed: number;
   readonly #engine: EngineParts;
   readonly #store: StoreParts;
+  /** Listeners to events throw. */
+  readonly #throwing: boolean;
   readonly #connections = new Map<Instance, SimStore>();
 
   constructor(seed: number, options: { readonly keepTrace: boolean }) {
@@ -66,17 +74,19 @@ export class Simulation {
     // The store is on the first host.
     const tables = new WatchedTables(this.hosts[0] as Host, () => tableRandom.hex(16));
     const ledger = new EngineLedger(now);
-    this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings });
+    this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings, faults: this.faults });
     const { findings, faults, scheduler, trace, truth, settings } = this;
     const checks = new StoreChecks(truth, findings);
     tables.watchedBy(checks);
     this.leaseChecks = new LeaseChecks(truth, findings);
+    this.factChecks = new FactChecks(truth, findings);
     this.promiseChecks = new PromiseChecks(truth, findings);
     this.engineChecks = new EngineChecks(truth, findings);
     const { sessionLifetimeMs, fleetId } = settings;
     const shared = { faults, random: new Random(seed, 3), scheduler, trace, sessionLifetimeMs };
     const lateBinding = Object.keys(settings.pool).length > 0 || random.chance(0.3);
     const connectionsNoticeDeath = random.chance(0.5);
+    this.#throwing = random.chance(0.1);
     this.#engine = {
       ...{ ...shared, ledger, fleetId, lateBinding, connectionsNoticeDeath },
       audit: this.engineChecks,
@@ -119,6 +129,7 @@ export class Simulation {
     void assembleFleet({ settings: this.settings, world, store, backend, instanceId: instance.id }).then(
       (fleet) => {
         instance.fleet = fleet;
+        this.#listen(instance, fleet);
         this.trace.add(name, "opened");
       },
       (error: unknown) => {
@@ -129,6 +140,21 @@ export class Simulation {
       },
     );
     return instance;
+  }
+
+  /** Somebody who listens, and in some runs somebody whose listener throws. */
+  #listen(instance: Instance, fleet: Fleet): void {
+    fleet.events.on((event) => {
+      if (instance.process.alive) this.factChecks.told(instance, event);
+    });
+    if (this.#throwing)
+      fleet.events.on(() => {
+        throw new PlantedError();
+      });
+  }
+
+  watchesOf(instance: Instance): number {
+    return this.#connections.get(instance)?.watches ?? 0;
   }
 
   kill(instance: Instance): void {
@@ -198,6 +224,7 @@ export class Simulation {
   }
 
   threw(error: unknown): void {
+    if (error instanceof PlantedError) return;
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     this.findings.check("nothing-thrown", false, () => text);
   }

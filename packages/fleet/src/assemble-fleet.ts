@@ -40,7 +40,7 @@ import { reportingStore } from "./store/reporting-store.ts";
 import type { Store } from "./store/store.ts";
 import { WarmPool } from "./warm-pool/warm-pool.ts";
 import { within } from "./world/waiting.ts";
-import type { World } from "./world/world.ts";
+import type { Timer, World } from "./world/world.ts";
 
 /** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
 const REFILL_DELAY_MS = 250;
@@ -175,7 +175,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   pooling.poke();
   // Whoever lives only for a moment, as a command does, looks after the dead too.
   tending.poke();
-  bus.on(() => world.timer(REFILL_DELAY_MS, () => pooling.poke(), { background: true }), "sandbox-bound");
+  let refill: Timer | null = null;
+  bus.on(() => {
+    refill?.cancel();
+    refill = world.timer(REFILL_DELAY_MS, () => pooling.poke(), { background: true });
+  }, "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
     else if (event.type === "refused") bus.emit(refusalOf(event, slots));
@@ -188,9 +192,12 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
 
   let closing: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
-    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(
-      unwatch,
-    );
+    destroyer.close();
+    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(() => {
+      unwatch();
+      expiry.close();
+      refill?.cancel();
+    });
     return closing;
   };
   const open = (operation: string) => {

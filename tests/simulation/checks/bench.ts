@@ -11,6 +11,7 @@ import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { EngineLedger, type SimObject } from "../engine/ledger.ts";
+import { Faults } from "../faults.ts";
 import { Calls } from "../process/calls.ts";
 import { EPOCH_MS, Host } from "../process/host.ts";
 import { Instance } from "../process/instance.ts";
@@ -21,6 +22,7 @@ import { Scheduler } from "../schedule/scheduler.ts";
 import { WatchedTables } from "../store/watched-tables.ts";
 import { drawSettings } from "../workload/draw-settings.ts";
 import { EngineChecks } from "./engine-checks.ts";
+import { FactChecks } from "./fact-checks.ts";
 import { Findings } from "./findings.ts";
 import { LeaseChecks } from "./lease-checks.ts";
 import { LivenessChecks } from "./liveness-checks.ts";
@@ -48,6 +50,7 @@ export class Bench {
   readonly lease: LeaseChecks;
   readonly liveness: LivenessChecks;
   readonly promises: PromiseChecks;
+  readonly facts: FactChecks;
   readonly one: Instance;
   readonly other: Instance;
 
@@ -57,12 +60,13 @@ export class Bench {
     const times = { idleTimeoutMs: 10_000, maxLifetimeMs: 50_000, orphanTimeoutMs: 5_000, sessionLifetimeMs: 10_000 };
     this.settings = { ...drawn, ...times, limits, pool: { default: 1 }, housekeepingIntervalMs: 1_000, ...settings };
     const { scheduler, tables, ledger } = this;
-    this.truth = new Truth({ scheduler, tables, ledger, settings: this.settings });
+    this.truth = new Truth({ scheduler, tables, ledger, settings: this.settings, faults: new Faults(new Random(1)) });
     this.findings = new Findings(() => scheduler.now);
     this.store = new StoreChecks(this.truth, this.findings);
     this.engine = new EngineChecks(this.truth, this.findings);
     this.lease = new LeaseChecks(this.truth, this.findings);
     this.liveness = new LivenessChecks(this.truth, this.findings);
+    this.facts = new FactChecks(this.truth, this.findings);
     this.promises = new PromiseChecks(this.truth, this.findings);
     this.one = this.instance("one");
     this.other = this.instance("other");

@@ -10,6 +10,7 @@ import { Simulation } from "../simulation.ts";
 import { Callers } from "../workload/callers.ts";
 import { Bench, THREAD, USER } from "./bench.ts";
 import { DEEDS } from "./deeds.ts";
+import { FACT_DEEDS } from "./fact-deeds.ts";
 import { INVARIANTS, type Invariant } from "./invariants.ts";
 
 /** Checks that look at how callers are treated: a fleet that behaves badly. */
@@ -28,7 +29,7 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
     });
     const truth = { leaseId: held.lease.id, ttlMs: 60_000, since: 0, heardAt: simulation.scheduler.now };
     simulation.truth.remotes.set(held.lease.id, { ...truth, releaseAsked: false, ended: false });
-    callers.renew(instance, held);
+    callers.remote.renew(instance, held);
     await simulation.scheduler.run(simulation.scheduler.now + 10);
   },
   "get-shows-only-held": async (simulation) => {
@@ -72,7 +73,7 @@ async function staged(simulation: Simulation, fleet: Partial<Record<keyof Fleet,
 }
 
 describe("every check can fail", () => {
-  for (const [invariant, deed] of Object.entries(DEEDS)) {
+  for (const [invariant, deed] of Object.entries({ ...DEEDS, ...FACT_DEEDS })) {
     it(invariant, () => {
       const bench = new Bench();
       deed(bench);
@@ -89,7 +90,7 @@ describe("every check can fail", () => {
   }
 
   it("has an entry for each", () => {
-    const tested = new Set([...Object.keys(DEEDS), ...Object.keys(FLEETS)]);
+    const tested = new Set([...Object.keys(DEEDS), ...Object.keys(FACT_DEEDS), ...Object.keys(FLEETS)]);
     expect(Object.keys(INVARIANTS).filter((invariant) => !tested.has(invariant))).toEqual([]);
   });
 });

@@ -100,7 +100,16 @@ export const INVARIANTS = {
   "remote-renewal-is-true": [8, "a renewal succeeds at any instance while the lease lives, and fails after it ended"],
   "nothing-thrown": [0, "no exception and no rejection goes unhandled"],
   "run-ends": [11, "no code spins: a run of bounded virtual time has a bounded number of events"],
+  "events-follow-facts": [0, "an event is told after the store knows what it tells"],
+  "nothing-runs-after-close": [0, "a closed fleet has no timer and no watch of the store"],
+  "signals-are-let-go": [0, "when a call is answered, nothing listens to its caller's signal any more"],
+  "guessed-ids-end-nothing": [8, "a release of an id that was never handed out ends no lease"],
+  "hold-is-taken-again": [5, "a hold that the store has forgotten is taken again while the sandbox is there"],
+  "evicted-only-when-needed": [9, "a sandbox is evicted only while a caller of that instance waits for room"],
+  "longest-parked-goes-first": [9, "of the idle, what has been parked longest is evicted first"],
   // Liveness, after everything has healed.
+  "idle-watches-nothing": [0, "a fleet that nobody waits for does not watch the store"],
+  "anonymous-leaves-nothing": [10, "a sandbox without a thread leaves no workspace behind"],
   "promised-end-comes": [
     11,
     "what a destroy answered `stopping` for has ended, and the workspace with it if asked for",

@@ -226,7 +226,22 @@ export class LeaseChecks {
       () => `${instance.name} lost ${sandboxId} ${generation}: ${reason}, alive ${alive}`,
     );
     this.#checkComeBack(held, reason, alive);
+    if (reason === "session-lost" && alive && !instance.closing) this.#checkTakenAgain(held);
     this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
+  }
+
+  /** It is there, ready and alive, in the same generation: then the hold could have been taken again. */
+  #checkTakenAgain({ instance, sandboxId, generation }: HeldLease): void {
+    const record = this.#truth.tables.record(sandboxId);
+    const isThere = record?.state === "ready" && record.generation === generation;
+    // A store that was lost in between could not be asked.
+    const { emptiedAt, now, settings } = this.#truth;
+    if (now - emptiedAt < settings.sessionLifetimeMs) return;
+    this.#findings.check(
+      "hold-is-taken-again",
+      !isThere,
+      () => `${instance.name} gave up ${sandboxId}, which is there`,
+    );
   }
 
   /** Neither granted nor renewed for its time, at whichever instance; or its row was lost with the store since. */

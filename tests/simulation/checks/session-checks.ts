@@ -58,7 +58,7 @@ export class SessionChecks {
 
   failed(step: StoreStep): void {
     step.by.storeFailedAt = this.#truth.now;
-    if (step.method === "beat") step.by.storeFailures.push(this.#truth.now);
+    step.by.storeFailures.push(this.#truth.now);
   }
 
   metaPut(before: MetaRow, after: MetaRow, step: StoreStep | null): void {

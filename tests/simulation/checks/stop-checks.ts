@@ -16,6 +16,8 @@ import { ownerOf, type Truth } from "./truth.ts";
  * a registration. To give no lease after the maximum lifetime, it must end a sandbox as soon as it may be that old.
  */
 const STORE_DELAY_MS = 6_400;
+/** How much earlier one must have been parked for the order to be certain. */
+const EARLIER_MS = 6_000;
 /** How long an answer of the store may be old when somebody acts on it. */
 const ROOM_DELAY_MS = 5_000;
 
@@ -174,7 +176,14 @@ export class StopChecks {
     this.#findings.check("stop-reason-is-true", right, () => `${before.sandboxId} of ${owner}: ${reason}`);
     if (reason === "idle") this.#checkIdle(before, step);
     if (reason === "expired") this.#checkExpired(before);
+    if (reason === "evicted") {
+      const { waitingAcquires, waitedAt } = step.by;
+      // Who decided may have given up while the decision was on its way.
+      const needed = waitingAcquires > 0 || this.#truth.now - waitedAt < ROOM_DELAY_MS;
+      this.#findings.check("evicted-only-when-needed", needed, () => `${before.sandboxId} by ${step.by.name}`);
+    }
     if (reason === "evicted" && owner !== null) this.#checkEviction(before, step);
+    if (reason === "evicted" && owner !== null) this.#checkLongestParked(before, step);
   }
 
   #checkIdle(record: SandboxRecord, step: StoreStep): void {
@@ -230,6 +239,27 @@ export class StopChecks {
       "blanks-go-first",
       blank === undefined,
       () => `${record.sandboxId} before blank ${blank?.sandboxId}`,
+    );
+  }
+
+  /** Another one of the same user that was parked well before, and has nothing going on inside. */
+  #checkLongestParked(record: SandboxRecord, { by, sentAt }: StoreStep): void {
+    const { tables, now, faults } = this.#truth;
+    const parkedAt = this.#holds.parkedSince(record.sandboxId) ?? now;
+    // Who could not be asked counts as busy, and a stop that was long on its way was decided from other counts.
+    if ((faults.fired.get("activity-failed") ?? 0) > 0 || now - sentAt > 50) return;
+    if (by.process.resumedAt > parkedAt || by.wasFailed(parkedAt, now)) return;
+    const earlier = tables.records().find((other) => {
+      if (other.state !== "ready" || other.user !== record.user || hasHolder(other)) return false;
+      const since = this.#holds.parkedSince(other.sandboxId) ?? now;
+      const object = this.#truth.objectOf(other);
+      const isIdle = object?.alive === true && object.busySince === null && object.idleSince <= since;
+      return since < parkedAt - EARLIER_MS && isIdle;
+    });
+    this.#findings.check(
+      "longest-parked-goes-first",
+      earlier === undefined,
+      () => `${record.sandboxId}, parked since ${parkedAt}, before ${earlier?.sandboxId}`,
     );
   }
 

@@ -9,6 +9,7 @@ import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { EngineLedger, SimObject } from "../engine/ledger.ts";
+import type { Faults } from "../faults.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { WatchedTables } from "../store/watched-tables.ts";
@@ -105,6 +106,7 @@ export class Truth {
   readonly tables: WatchedTables;
   readonly ledger: EngineLedger;
   readonly settings: Settings;
+  readonly faults: Faults;
   readonly instances = new Map<InstanceId, Instance>();
   readonly leases = new Set<HeldLease>();
   readonly remotes = new Map<LeaseId, RemoteTruth>();
@@ -126,11 +128,12 @@ export class Truth {
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(parts: Pick<Truth, "scheduler" | "tables" | "ledger" | "settings">) {
+  constructor(parts: Pick<Truth, "scheduler" | "tables" | "ledger" | "settings" | "faults">) {
     this.scheduler = parts.scheduler;
     this.tables = parts.tables;
     this.ledger = parts.ledger;
     this.settings = parts.settings;
+    this.faults = parts.faults;
   }
 
   get now(): number {

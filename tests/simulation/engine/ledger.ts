@@ -54,6 +54,8 @@ export interface SimObject {
   readonly mount: Workspace | null;
   /** Since when work is going on inside without anybody's lease. */
   busySince: number | null;
+  /** When it was last made idle. */
+  idleSince: number;
   /** `user/thread` of everybody who ever wrote in it. */
   readonly writers: Set<string>;
   readonly connections: Set<() => void>;
@@ -122,6 +124,7 @@ export class EngineLedger {
       alive: true,
       diedAt: null,
       busySince: null,
+      idleSince: this.#now(),
       writers: new Set(),
       connections: new Set(),
     });

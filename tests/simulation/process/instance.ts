@@ -19,6 +19,8 @@ export class Instance {
   /** `null` until it is open, and after it was closed. */
   fleet: Fleet | null = null;
   closing = false;
+  /** It has told that closing something did not work. */
+  closeFailed = false;
 
   // What is true about its session.
   /** When its session began in the store's present epoch; `null` while it has none. */
@@ -39,8 +41,12 @@ export class Instance {
   beatSkewMs: number;
   /** When the store last failed to answer anything. */
   storeFailedAt = Number.NEGATIVE_INFINITY;
-  /** When the store failed to answer a beat, latest last. */
+  /** When the store failed to answer anything, latest last. */
   readonly storeFailures: number[] = [];
+  /** Callers of it that wait for a sandbox. */
+  waitingAcquires = 0;
+  /** When one of them was last answered. */
+  waitedAt = Number.NEGATIVE_INFINITY;
   /** When it last had reason to doubt what it sees: a late renewal, a lost session, a clock that jumped. */
   sightBrokenAt = 0;
   /** Peers of which its host told it that their process is dead. */

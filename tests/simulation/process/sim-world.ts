@@ -20,6 +20,7 @@ export class SimWorld implements World {
   readonly #host: Host;
   readonly #scheduler: Scheduler;
   readonly #random: Random;
+  readonly #timers = new Set<{ readonly delayMs: number }>();
   readonly #lookUp: (identity: ProcessIdentity) => Liveness;
 
   constructor(parts: {
@@ -45,7 +46,20 @@ export class SimWorld implements World {
     return this.#host.monotonicMs();
   }
 
+  /** Timers that were set and have neither fired nor been cancelled. */
+  get timers(): number {
+    return this.#timers.size;
+  }
+
+  /** Who set the oldest of them. */
+  get oldestTimer(): string {
+    const [first] = this.#timers;
+    return first === undefined ? "" : `${first.delayMs} ms`;
+  }
+
   timer(delayMs: number, fire: () => void): Timer {
+    const timer = { delayMs };
+    this.#timers.add(timer);
     const due = this.#host.monotonicMs() + Math.max(0, delayMs);
     let cancelled = false;
     let scheduled = this.#scheduler.after(this.#host.trueMs(delayMs), () => arrive());
@@ -55,13 +69,16 @@ export class SimWorld implements World {
       if (leftMs > ROUNDING_MS) scheduled = this.#scheduler.after(Math.max(1, this.#host.trueMs(leftMs)), arrive);
       else {
         this.#process.deliver(() => {
-          if (!cancelled) fire();
+          if (cancelled) return;
+          this.#timers.delete(timer);
+          fire();
         });
       }
     };
     return {
       cancel: () => {
         cancelled = true;
+        this.#timers.delete(timer);
         scheduled.cancel();
       },
     };

@@ -144,6 +144,11 @@ export class SimStore extends TransactionalStore {
     };
   }
 
+  /** How many listen for changes. */
+  get watches(): number {
+    return this.#unwatch.size;
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     this.disconnect();

@@ -12,6 +12,8 @@ import { HeldLease, type ThreadTruth } from "../checks/truth.ts";
 import { JOURNAL } from "../engine/sim-sandbox.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Simulation } from "../simulation.ts";
+import { countListeners } from "./listeners.ts";
+import { RemoteCallers } from "./remote-callers.ts";
 
 export interface ThreadName {
   readonly user: string;
@@ -34,12 +36,14 @@ const CLOSE_STEPS = 12;
 
 export class Callers {
   readonly #simulation: Simulation;
+  readonly remote: RemoteCallers;
   /** Calls of living processes that were not answered yet. */
   readonly #pending = new Map<Asked, "acquire" | "destroy" | "release" | "close">();
   #tokens = 0;
 
   constructor(simulation: Simulation) {
     this.#simulation = simulation;
+    this.remote = new RemoteCallers(simulation);
   }
 
   get pending(): ReadonlyMap<Asked, "acquire" | "destroy" | "release" | "close"> {
@@ -56,6 +60,7 @@ export class Callers {
       if (fleet === null) return;
       const asked = this.#ask("acquire", instance, owner, wish.timeoutMs ?? this.#simulation.settings.acquireTimeoutMs);
       const controller = new AbortController();
+      const listeners = countListeners(controller.signal);
       const reason = new Error("the caller gave up");
       if (wish.abortAfterMs !== null) {
         this.#simulation.faults.count("acquire-aborted");
@@ -74,6 +79,7 @@ export class Callers {
       acquiring.then(
         (lease) => {
           this.#settled(asked);
+          this.#simulation.factChecks.answered(instance, listeners());
           const row = () => this.#simulation.truth.remotes.get(lease.id);
           const held = new HeldLease(
             { lease, instance, owner, since: scheduler.now, remote: wish.ttlMs !== null },
@@ -85,6 +91,8 @@ export class Callers {
         },
         (error: unknown) => {
           this.#settled(asked);
+          // What clears up after a caller that gave up may still listen.
+          if (!controller.signal.aborted) this.#simulation.factChecks.answered(instance, listeners());
           trace.add(instance.name, "refused", () => String(error));
           this.#simulation.leaseChecks.refused(error, asked, controller.signal.aborted ? reason : null);
           if (hot && !controller.signal.aborted) this.#checkHot(asked, false);
@@ -122,10 +130,15 @@ export class Callers {
       };
       const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
       const owner = held.owner ?? `lease ${held.lease.id}`;
-      sandbox.files.append(JOURNAL, JSON.stringify({ owner, token })).then(
-        () => this.#wrote(held, thread, token, sandbox.generation, expected),
-        (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
-      );
+      // A use of what was lost makes its next generation.
+      held.instance.waitingAcquires += 1;
+      sandbox.files
+        .append(JOURNAL, JSON.stringify({ owner, token }))
+        .then(
+          () => this.#wrote(held, thread, token, sandbox.generation, expected),
+          (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+        )
+        .finally(() => this.#stopWaiting(held.instance));
     });
   }
 
@@ -135,14 +148,18 @@ export class Callers {
       const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
       const before = [...(thread?.acknowledged.keys() ?? [])];
       const expected = { released: false, stale: false, lost: held.isToldLost };
-      held.lease.sandbox.files.readText(JOURNAL).then(
-        (text) => {
-          this.#simulation.leaseChecks.used(held, null, expected);
-          const shown = JSON.parse(text) as { owner: string | null; tokens: string[] };
-          this.#simulation.leaseChecks.read(held, shown, before);
-        },
-        (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
-      );
+      held.instance.waitingAcquires += 1;
+      held.lease.sandbox.files
+        .readText(JOURNAL)
+        .finally(() => this.#stopWaiting(held.instance))
+        .then(
+          (text) => {
+            this.#simulation.leaseChecks.used(held, null, expected);
+            const shown = JSON.parse(text) as { owner: string | null; tokens: string[] };
+            this.#simulation.leaseChecks.read(held, shown, before);
+          },
+          (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+        );
     });
   }
 
@@ -204,37 +221,6 @@ export class Callers {
     });
   }
 
-  renew(instance: Instance, held: HeldLease): void {
-    const { truth, findings, scheduler } = this.#simulation;
-    instance.process.deliver(() => {
-      const askedAt = scheduler.now;
-      instance.fleet?.remoteLeases.renew(held.lease.id).then(
-        () => findings.check("remote-renewal-is-true", true, () => ""),
-        (error: unknown) => {
-          const remote = truth.remotes.get(held.lease.id);
-          // An answer may be long on its way: only what lived all the while was denied wrongly.
-          const lives = truth.unexpired(remote) && remote?.releaseAsked === false && remote.since <= askedAt;
-          const denied = isSandlotError(error, "lease_not_found");
-          findings.check(
-            "remote-renewal-is-true",
-            !(denied && lives),
-            () => `${held.lease.id} at ${instance.name}: ${String(error)}`,
-          );
-        },
-      );
-    });
-  }
-
-  releaseRemote(instance: Instance, held: HeldLease): void {
-    const remote = this.#simulation.truth.remotes.get(held.lease.id);
-    instance.process.deliver(() => {
-      if (instance.fleet === null) return;
-      if (remote !== undefined) remote.releaseAsked = true;
-      // A release that could not be done is left to expire, which is what its caller would do.
-      instance.fleet.remoteLeases.release(held.lease.id).catch(() => undefined);
-    });
-  }
-
   /** Looks around, as a dashboard does; must disturb nothing. */
   look(instance: Instance): void {
     instance.process.deliver(() => {
@@ -262,6 +248,7 @@ export class Callers {
       fleet.close(options).then(
         () => {
           this.#answered(asked, "close");
+          this.#simulation.factChecks.closed(instance, this.#simulation.watchesOf(instance));
           then();
         },
         (error: unknown) => this.#simulation.threw(error),
@@ -366,12 +353,19 @@ export class Callers {
       pausedMs: instance.process.pausedMs,
     };
     this.#pending.set(asked, kind);
+    if (kind === "acquire") instance.waitingAcquires += 1;
     return asked;
   }
 
   #settled(asked: Asked): void {
     this.#pending.delete(asked);
+    this.#stopWaiting(asked.instance);
     this.#simulation.leaseChecks.acquireSettled(asked);
+  }
+
+  #stopWaiting(instance: Instance): void {
+    instance.waitingAcquires -= 1;
+    instance.waitedAt = this.#simulation.scheduler.now;
   }
 
   #answered(asked: Asked, kind: "destroy" | "release" | "close"): void {

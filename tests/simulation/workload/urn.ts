@@ -24,6 +24,7 @@ const WEIGHTS = {
   destroyWhileAcquiring: 2,
   remoteRenew: 10,
   remoteRelease: 4,
+  remoteGuess: 2,
   crash: 5,
   busy: 5,
   idle: 4,

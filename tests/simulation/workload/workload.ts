@@ -170,14 +170,19 @@ export class Workload {
     const [held, instance] = [this.#someRemote(), this.#someone()];
     if (held === null || instance === null) return;
     if (instance !== held.instance) this.#simulation.faults.count("remote-renewed-elsewhere");
-    this.callers.renew(instance, held);
+    this.callers.remote.renew(instance, held);
   }
 
   protected _remoteRelease(): void {
     const [held, instance] = [this.#someRemote(), this.#someone()];
     if (held === null || instance === null) return;
     if (instance !== held.instance) this.#simulation.faults.count("remote-released-elsewhere");
-    this.callers.releaseRemote(instance, held);
+    this.callers.remote.releaseRemote(instance, held);
+  }
+
+  protected _remoteGuess(): void {
+    const instance = this.#someone();
+    if (instance !== null) this.callers.remote.releaseGuessed(instance, this.#random.between(1, 12));
   }
 
   // --- Faults
@@ -200,7 +205,10 @@ export class Workload {
 
   protected _idle(): void {
     const busy = this.#ours().filter((object) => object.busySince !== null);
-    if (busy.length > 0) this.#random.pick(busy).busySince = null;
+    if (busy.length === 0) return;
+    const object = this.#random.pick(busy);
+    object.busySince = null;
+    object.idleSince = this.#simulation.scheduler.now;
   }
 
   protected _kill(): void {
@@ -303,7 +311,7 @@ export class Workload {
     this.#simulation.scheduler.after(ttlMs * (0.4 + this.#random.unit() * 0.8), () => {
       const instance = this.#someone();
       if (instance !== null && instance !== held.instance) this.#simulation.faults.count("remote-renewed-elsewhere");
-      if (instance !== null) this.callers.renew(instance, held);
+      if (instance !== null) this.callers.remote.renew(instance, held);
       this.#keepRenewing(held, ttlMs, times - 1);
     });
   }

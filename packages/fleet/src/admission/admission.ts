@@ -58,6 +58,8 @@ export class Admission {
   /** When the evictions began whose room nobody has taken yet. */
   #evictions: number[] = [];
   #pumping = false;
+  /** Ends the pump's wait. */
+  #waiting: AbortController | null = null;
 
   constructor(parts: AdmissionParts) {
     this.#parts = parts;
@@ -112,6 +114,8 @@ export class Admission {
       const ticket: Ticket = { attempt, signal, resolve, reject };
       const onAbort = () => {
         if (this.#queue.remove(user, ticket)) reject(signal.reason);
+        // Nobody is left to wait for.
+        if (this.#queue.size === 0) this.#waiting?.abort();
       };
       signal.addEventListener("abort", onAbort, { once: true });
       this.#queue.push(user, ticket);
@@ -124,19 +128,28 @@ export class Admission {
   async #pump(): Promise<void> {
     if (this.#pumping) return;
     this.#pumping = true;
-    const never = new AbortController().signal;
     const { changes } = this.#parts;
     try {
       await changes.listening(async () => {
         for (let rounds = 1; this.#queue.size > 0; rounds += 1) {
           const count = changes.count();
           if (await this.#roundOrTell()) rounds = 0;
-          else await changes.after(count, never, rounds);
+          else await this.#pause((signal) => changes.after(count, signal, rounds));
         }
       });
     } finally {
       this.#pumping = false;
     }
+  }
+
+  /** Waits, unless the last one who waits gives up. */
+  async #pause(wait: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const waiting = new AbortController();
+    this.#waiting = waiting;
+    if (this.#queue.size === 0) return;
+    await wait(waiting.signal).catch((error: unknown) => {
+      if (!waiting.signal.aborted) throw error;
+    });
   }
 
   /** A round that fails is told and tried again: whoever waits has a deadline of its own. */

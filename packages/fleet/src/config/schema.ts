@@ -242,7 +242,10 @@ export const fleetConfigSchema = z
       .describe("How long an acquire may take, all steps together."),
     sessionLifetimeMs: durationOverZero("every process would be taken for dead")
       .default(DEFAULTS.sessionLifetimeMs)
-      .describe("A process that has not renewed its session for this long is dead, and others take over what it held."),
+      .describe(
+        "A process that has not renewed its session for this long is dead, and others take over what it held. " +
+          "One that is known to run on the same host is given four times as long.",
+      ),
     stopTimeoutMs: durationOverZero("no engine confirms a stop in no time")
       .default(DEFAULTS.stopTimeoutMs)
       .describe("How long the engine may take to confirm a stop before it is asked again."),

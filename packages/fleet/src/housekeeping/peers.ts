@@ -4,6 +4,7 @@
  * Invariants
  * - A peer is held for dead only by an instance that may judge, and only after seeing the same beat for a full
  *   lifetime with its own sight unbroken, or when its process is known to be gone. The store then compares the beat.
+ * - A peer whose process is known to be alive is given several lifetimes: its event loop may be blocked.
  * - Taking over needs no judgement: the store does it only if the actor has no session.
  */
 
@@ -27,6 +28,9 @@ export interface PeersParts {
   readonly reconciler: Reconciler;
   readonly lifetimeMs: number;
 }
+
+/** How many lifetimes a silent peer is given whose process is known to be alive. */
+const ALIVE_LIFETIMES = 4;
 
 export class Peers {
   readonly #parts: PeersParts;
@@ -55,8 +59,10 @@ export class Peers {
     let buried = false;
     for (const { instance, beat, identity } of sessions) {
       if (instance === membership.instance) continue;
-      const gone = world.processLiveness(identity) === "dead";
-      if (!gone && (silentFor.get(instance) ?? 0) < lifetimeMs) continue;
+      const liveness = world.processLiveness(identity);
+      // Its host knows that it runs: it may be held up by a long turn, or a debugger, and come back.
+      const patienceMs = liveness === "alive" ? ALIVE_LIFETIMES * lifetimeMs : lifetimeMs;
+      if (liveness !== "dead" && (silentFor.get(instance) ?? 0) < patienceMs) continue;
       // The store may have failed us while the one before was being buried.
       if (!membership.mayJudge() || membership.sightSince() !== since) break;
       if (!(await store.bury(instance, beat))) continue;

@@ -53,9 +53,15 @@ interface Progress {
 
 export class Destroyer {
   readonly #parts: DestroyerParts;
+  readonly #closing = new AbortController();
 
   constructor(parts: DestroyerParts) {
     this.#parts = parts;
+  }
+
+  /** Callers that wait are told so; what the store was told to end is ended all the same. */
+  close(): void {
+    this.#closing.abort(new SandlotError("fleet_closed", { operation: "destroy" }));
   }
 
   async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
@@ -77,8 +83,14 @@ export class Destroyer {
     const timeoutMs = parseDelay("timeoutMs", options.timeoutMs ?? settings.stopTimeoutMs);
     const progress: Progress = { promised: false, seen: undefined };
     try {
-      return await within(...([world, timeoutMs, options.signal, () => new Late()] as const), (signal) =>
-        changes.listening(() => work(signal, progress)),
+      const outer =
+        options.signal === undefined ? this.#closing.signal : AbortSignal.any([options.signal, this.#closing.signal]);
+      return await within(
+        world,
+        timeoutMs,
+        outer,
+        () => new Late(),
+        (signal) => changes.listening(() => work(signal, progress)),
       );
     } catch (error) {
       if (!(error instanceof Late)) throw error;

@@ -49,7 +49,7 @@ describe.each(STORE_KINDS)("over the %s store", (kind) => {
     expect(store.callsOf("list").length).toBeLessThan(20);
     expect(backend.callsOf("activity")).toEqual([]);
     await stage.advance(9_500);
-    expect(await stage.recordOf("t1")).toMatchObject({ leases: {} });
+    expect((await stage.recordOf("t1"))?.leases).toEqual({});
   });
 });
 
@@ -60,7 +60,7 @@ test("an engine that does not answer keeps no remote lease alive", async () => {
   await stage.until(fleet.acquire({ thread: "leased", ttlMs: 15_000 }));
   backend.hang("activity", { deaf: true });
   await stage.advance(25_000);
-  expect(await stage.recordOf("leased")).toMatchObject({ leases: {}, holders: {} });
+  expect((await stage.recordOf("leased"))?.leases).toEqual({});
 });
 
 test("sandboxes that do not answer do not keep an idle one from ending", async () => {

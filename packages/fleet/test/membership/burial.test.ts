@@ -27,6 +27,21 @@ describe.each(STORE_KINDS)("over the %s store, a peer", (kind) => {
     expect(b.eventsOf("instance-buried").map(({ peer }) => peer)).toEqual([a.fleet.instanceId]);
   });
 
+  test("that is silent while its process is known to be alive is given several lifetimes", async () => {
+    const stage = newStageOn(kind, { sessionLifetimeMs: LIFETIME_MS, idleTimeoutMs: 20_000 });
+    const [a, b] = [await stage.open(), await stage.open()];
+    const lease = await a.fleet.acquire({ thread: "t1" });
+    stage.time.setLiveness(a.world.identity, "alive");
+    a.world.stop();
+    await stage.advance(3 * LIFETIME_MS);
+    expect(b.typesOf("instance-buried")).toEqual([]);
+    expect(stage.objects()).toHaveLength(1);
+    await stage.advance(2 * LIFETIME_MS);
+    expect(b.typesOf("instance-buried")).toEqual(["instance-buried"]);
+    a.world.goOn();
+    await lease.release();
+  });
+
   test("whose process is gone is buried with the next look", async () => {
     const stage = newStageOn(kind, { sessionLifetimeMs: LIFETIME_MS });
     const [a, b] = [await stage.open(), await stage.open()];
