@@ -34,6 +34,7 @@ export const FAULT_KINDS = [
   "store-failed-before-effect",
   "store-failed-after-effect",
   "store-effect-late",
+  "store-answer-very-late",
   "store-hint-lost",
   "store-outage",
   "store-emptied",
@@ -97,6 +98,7 @@ const CALL_RATES: Partial<Record<FaultKind, number>> = {
   "store-failed-before-effect": 0.03,
   "store-failed-after-effect": 0.03,
   "store-effect-late": 0.012,
+  "store-answer-very-late": 0.05,
   "store-hint-lost": 0.5,
   "liveness-unknown": 0.5,
 };

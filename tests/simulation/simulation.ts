@@ -29,6 +29,8 @@ import { type Outage, SimStore, type StoreParts } from "./store/sim-store.ts";
 import { WatchedTables } from "./store/watched-tables.ts";
 import { drawSettings } from "./workload/draw-settings.ts";
 
+/** One seed in so many runs on SQLite's rows, in memory. */
+const SQLITE_EVERY = 20;
 const HOSTS = ["north", "north", "south"] as const;
 
 /** Thrown by a listener on purpose. */
@@ -72,7 +74,11 @@ export class Simulation {
     });
     const tableRandom = new Random(seed, 2);
     // The store is on the first host.
-    const tables = new WatchedTables(this.hosts[0] as Host, () => tableRandom.hex(16));
+    const tables = new WatchedTables(
+      this.hosts[0] as Host,
+      () => tableRandom.hex(16),
+      seed % SQLITE_EVERY === 0 ? "sqlite" : "memory",
+    );
     const ledger = new EngineLedger(now);
     this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings, faults: this.faults });
     const { findings, faults, scheduler, trace, truth, settings } = this;

@@ -1,14 +1,19 @@
 /**
  * The rows of the one store, with somebody looking over its shoulder: every change of a row is told before it happens,
  * with the row as it was and as it will be. Rows are frozen, so that nobody changes one behind the store's back.
+ *
+ * The rows themselves are in maps, as those of the memory store, or in a SQLite database in memory.
  */
 
-import type { Epoch, InstanceId, SandboxId } from "@sandlot/contract";
+import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-tables.ts";
-import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { Session } from "../../../packages/fleet/src/store/store.ts";
+import type { Obituary, SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import { openDatabase } from "../../../packages/fleet/src/store/sqlite/driver.ts";
+import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
+import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
+import type { Census, ListFilter, ObituaryFilter, Session } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
-import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
+import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { Host } from "../process/host.ts";
 
 export interface TablesAudit {
@@ -20,21 +25,32 @@ export interface TablesAudit {
   emptied(): void;
 }
 
-export class WatchedTables extends MemoryTables {
-  #audit: TablesAudit | null = null;
-  readonly #clock: { row: ClockRow };
-
+export class WatchedTables implements Tables {
   /** The machine that the store is on: its clock is that one's. */
   readonly host: Host;
+  readonly #newEpoch: () => string;
+  readonly #kind: "memory" | "sqlite";
+  readonly #watchers = new Set<() => void>();
+  #audit: TablesAudit | null = null;
+  #clock: ClockRow;
+  #rows: Tables;
 
-  constructor(host: Host, newEpoch: () => string) {
-    const clock = { row: clockOfBoot(host, null, 0) };
-    super(
-      () => readClock(host, clock.row),
-      () => newEpoch() as Epoch,
-    );
+  constructor(host: Host, newEpoch: () => string, kind: "memory" | "sqlite" = "memory") {
     this.host = host;
-    this.#clock = clock;
+    this.#newEpoch = newEpoch;
+    this.#kind = kind;
+    this.#clock = clockOfBoot(host, null, 0);
+    this.#rows = this.#begin();
+  }
+
+  #begin(): Tables {
+    const now = () => this.now();
+    if (this.#kind === "memory") return new MemoryTables(now, () => this.#newEpoch() as Epoch);
+    const db = openDatabase(":memory:");
+    migrate(db);
+    const meta = db.prepare("INSERT INTO meta (one, epoch, recovering, generation) VALUES (1, ?, 1, ?)");
+    meta.run(this.#newEpoch(), now());
+    return new SqliteTables(db, now);
   }
 
   watchedBy(audit: TablesAudit): void {
@@ -42,38 +58,115 @@ export class WatchedTables extends MemoryTables {
   }
 
   /** Another store is in its place: it knows nothing, not even what time the former took it to be. */
-  override empty(): void {
-    this.#clock.row = clockOfBoot(this.host, null, 0);
-    super.empty();
+  empty(): void {
+    this.#clock = clockOfBoot(this.host, null, 0);
+    this.#rows = this.#begin();
     this.#audit?.emptied();
   }
 
-  override putMeta(meta: MetaRow): void {
+  watch(hint: () => void): () => void {
+    this.#watchers.add(hint);
+    return () => this.#watchers.delete(hint);
+  }
+
+  hint(): void {
+    for (const watcher of this.#watchers) watcher();
+  }
+
+  now(): number {
+    return readClock(this.host, this.#clock);
+  }
+
+  meta(): MetaRow {
+    return this.#rows.meta();
+  }
+
+  putMeta(meta: MetaRow): void {
     this.#audit?.metaPut(this.meta(), meta);
-    super.putMeta(meta);
+    this.#rows.putMeta(meta);
   }
 
-  override putSession(session: Session): void {
+  hasSession(instance: InstanceId): boolean {
+    return this.#rows.hasSession(instance);
+  }
+
+  session(instance: InstanceId): Session | null {
+    return this.#rows.session(instance);
+  }
+
+  sessions(): readonly Session[] {
+    return this.#rows.sessions();
+  }
+
+  putSession(session: Session): void {
     this.#audit?.sessionPut(this.session(session.instance), session);
-    super.putSession(Object.freeze(session));
+    this.#rows.putSession(Object.freeze(session));
   }
 
-  override deleteSession(instance: InstanceId): void {
+  deleteSession(instance: InstanceId): void {
     const before = this.session(instance);
     if (before !== null) this.#audit?.sessionDeleted(before);
-    super.deleteSession(instance);
+    this.#rows.deleteSession(instance);
   }
 
-  override putRecord(record: SandboxRecord): void {
+  record(sandboxId: SandboxId): SandboxRecord | null {
+    return this.#rows.record(sandboxId);
+  }
+
+  recordOf(user: UserId, thread: ThreadId): SandboxRecord | null {
+    return this.#rows.recordOf(user, thread);
+  }
+
+  records(filter?: ListFilter): readonly SandboxRecord[] {
+    return this.#rows.records(filter);
+  }
+
+  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
+    return this.#rows.recordsHeldBy(instance);
+  }
+
+  recordWithLease(leaseId: string): SandboxRecord | null {
+    return this.#rows.recordWithLease(leaseId);
+  }
+
+  countAll(): number {
+    return this.#rows.countAll();
+  }
+
+  census(user: UserId | null): Census {
+    return this.#rows.census(user);
+  }
+
+  countOf(user: UserId): number {
+    return this.#rows.countOf(user);
+  }
+
+  putRecord(record: SandboxRecord): void {
     this.#audit?.recordPut(this.record(record.sandboxId), record);
     Object.freeze(record.holders);
     Object.freeze(record.leases);
-    super.putRecord(Object.freeze(record));
+    this.#rows.putRecord(Object.freeze(record));
   }
 
-  override deleteRecord(sandboxId: SandboxId): void {
+  deleteRecord(sandboxId: SandboxId): void {
     const before = this.record(sandboxId);
     if (before !== null) this.#audit?.recordDeleted(before);
-    super.deleteRecord(sandboxId);
+    this.#rows.deleteRecord(sandboxId);
+  }
+
+  obituary(sandboxId: SandboxId): Obituary | null {
+    return this.#rows.obituary(sandboxId);
+  }
+
+  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
+    return this.#rows.obituaries(filter, limit);
+  }
+
+  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
+    return this.#rows.obituaryOf(user, thread);
+  }
+
+  putObituary(obituary: Obituary): void {
+    this.#rows.putObituary(obituary);
   }
 }

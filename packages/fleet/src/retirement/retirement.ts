@@ -93,9 +93,10 @@ export class Retirement {
     return this.#failures.size;
   }
 
-  /** Resolves when nothing is being driven, for a fleet that closes. */
+  /** Resolves when nothing is being driven or unmade, for a fleet that closes. */
   async idle(): Promise<void> {
-    while (this.#driving.size > 0) await Promise.allSettled(this.#driving.values());
+    while (this.#driving.size + this.#unmaking.size > 0)
+      await Promise.allSettled([...this.#driving.values(), ...this.#unmaking.values()]);
   }
 
   /** Moves a record to `stopping` and, if that was us, starts to drive it. */

@@ -19,6 +19,8 @@ import { Connection } from "../../src/store/sqlite/connection.ts";
 import { troubleOf } from "../../src/store/sqlite/driver.ts";
 import { identify } from "../../src/store/sqlite/file.ts";
 import { APPLICATION_ID, migrate, SCHEMA_VERSION } from "../../src/store/sqlite/schema.ts";
+import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
 import { startChild } from "./children.ts";
 import {
   beat,
@@ -172,6 +174,19 @@ describe("the schema", () => {
 });
 
 describe("what the machine refuses", () => {
+  it.each([
+    ["NFS", 0x6969],
+    ["CIFS", 0xff534d42],
+    ["SMB", 0xfe534d42],
+    ["FUSE", 0x65735546],
+    ["9p", 0x01021997],
+  ])("a file on %s is store_unavailable with the remedy, and nothing is made there", async (name, type) => {
+    const opening = openSqliteStore({ path: here.path, world: systemWorld(), fileSystemOf: () => type });
+    const message = expect.stringContaining(`it is on ${name}`);
+    await expect(opening).rejects.toMatchObject({ ...unavailable, message });
+    expect(readdirSync(here.home)).toEqual([]);
+  });
+
   it.skipIf(!isRoot)("a read-only file, directory or home is store_unavailable, and names it", async () => {
     await (await open()).close();
     chmodSync(here.home, 0o755);

@@ -10,6 +10,7 @@ import { monotonicMs, sleep, TICKS_PER_SECOND, wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ProcessRow } from "../exec/process-table.ts";
 import type { TerminalTable } from "../terminals/terminal-table.ts";
+import { LastMoment } from "./last-moment.ts";
 
 interface Sample {
   readonly atMs: number;
@@ -25,7 +26,7 @@ export class ActivityMonitor {
   readonly #execs: ExecTable;
   readonly #terminals: TerminalTable;
   #lastActivityAt = wallMs();
-  #previewTrafficAt: number | null = null;
+  readonly #preview = new LastMoment();
   #sample: Sample | null = null;
 
   constructor(execs: ExecTable, terminals: TerminalTable) {
@@ -40,7 +41,7 @@ export class ActivityMonitor {
 
   /** Bytes went through a tunnel to a port. */
   notePreview(): void {
-    this.#previewTrafficAt = wallMs();
+    this.#preview.note();
   }
 
   async read(): Promise<Omit<DaemonActivity, "heldCount">> {
@@ -48,7 +49,7 @@ export class ActivityMonitor {
     return {
       runningExecs: this.#execs.runningCount(),
       openTerminals: this.#terminals.openCount,
-      previewTrafficAt: this.#previewTrafficAt,
+      previewTrafficAt: this.#preview.wallMs,
       cpuShare,
       lastActivityAt: this.#lastActivityAt,
     };

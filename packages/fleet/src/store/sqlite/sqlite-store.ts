@@ -25,6 +25,7 @@ import type { Connection } from "./connection.ts";
 import { type Patience, pause } from "./contention.ts";
 import { troubleOf } from "./driver.ts";
 import { identify, isSameOpenFile } from "./file.ts";
+import { sharedFileSystem } from "./file-system.ts";
 import { absent, openFile, tooNew, translate, unavailable } from "./opening.ts";
 import { ChangeWatch } from "./watching.ts";
 
@@ -33,6 +34,8 @@ export interface SqliteStoreOptions {
   readonly world: World;
   /** How long one step may wait for a locked file before it is `store_unavailable`. */
   readonly operationTimeoutMs?: number;
+  /** The number of the file system that a path is on. */
+  readonly fileSystemOf?: (path: string) => number;
 }
 
 /** Longer than any honest transaction by orders of magnitude, shorter than a caller's patience. */
@@ -49,6 +52,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   try {
     made = makeDirectories(dirname(path), 0o700);
     const real = realPath(path);
+    requireLocal(real, options.fileSystemOf);
     return new SqliteStore(real, world, operationTimeoutMs, await openFile(real, patience, null));
   } catch (error) {
     if (made !== undefined) removeEmpty(dirname(path), made);
@@ -223,6 +227,13 @@ export class SqliteStore extends TransactionalStore {
       return null;
     }
   }
+}
+
+function requireLocal(path: string, fileSystemOf: SqliteStoreOptions["fileSystemOf"]): void {
+  const shared = sharedFileSystem(dirname(path), fileSystemOf);
+  if (shared === null) return;
+  const why = `it is on ${shared}, which several hosts can mount without sharing the database's memory`;
+  throw unavailable("open", `${path} cannot hold the store: ${why}; set store.path to a local disk`);
 }
 
 /** SQLite names the files beside a database after the file that a link leads to; so do we. */
