@@ -106,7 +106,7 @@ class Origin {
 /** `null` for what node:http understands better, or has an error for. */
 function targetOf(address: string): URL | null {
   const url = URL.parse(address);
-  if (url === null || url.protocol !== "http:") return null;
+  if (url === null || url.protocol !== "http:" || url.username !== "" || url.password !== "") return null;
   return url;
 }
 
