@@ -91,7 +91,15 @@ export const portLinkRequestSchema = z
   .strictObject({ ttlMs: z.int().min(1_000).max(LINK_TTL_MAX_MS).default(3_600_000) })
   .meta({ id: "PortLinkRequest" });
 
-export const portLinkSchema = z.strictObject({ url: z.string(), expiresAt: z.number() }).meta({ id: "PortLink" });
+export const portLinkSchema = z
+  .strictObject({
+    url: z.string().describe("For a browser: it becomes a cookie of that host."),
+    direct: z
+      .strictObject({ url: z.string(), headers: z.record(z.string(), z.string()) })
+      .describe("For a program: an address that resolves, and the headers to send with every request below it."),
+    expiresAt: z.number(),
+  })
+  .meta({ id: "PortLink" });
 
 export type PortLink = z.infer<typeof portLinkSchema>;
 

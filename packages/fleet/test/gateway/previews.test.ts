@@ -72,7 +72,7 @@ async function link(thread: string, to = port): Promise<URL> {
       json: { ttlMs: 60_000 },
     },
   );
-  expect(Object.keys(reply).sort()).toEqual(["expiresAt", "url"]);
+  expect(Object.keys(reply).sort()).toEqual(["direct", "expiresAt", "url"]);
   return new URL(reply.url);
 }
 
@@ -112,6 +112,17 @@ describe("a preview", () => {
     for (const headers of [{ "x-sandlot-link": `${token}x` }, { cookie: `sandlot-link=${token}` }])
       expect((await fetch(`${stage.gateway.previewUrl}/`, { headers })).status).toBe(401);
     expect((await fetch(`${stage.gateway.previewUrl}/?sandlot-link=${token}`)).status).toBe(401);
+  });
+
+  test("has a link for programs, whose name resolves", async () => {
+    const { direct } = await alice.ask<{ direct: { url: string; headers: Record<string, string> } }>(
+      201,
+      "POST",
+      `/v1/threads/p/ports/${port}/links`,
+    );
+    expect(direct.url).toBe(stage.gateway.previewUrl);
+    const answer = await fetch(`${direct.url}/from/a/program`, { headers: direct.headers });
+    expect([answer.status, await answer.text()]).toEqual([200, "you asked /from/a/program"]);
   });
 
   test("carries a WebSocket", async () => {

@@ -2,7 +2,7 @@
 
 import { portLinkRequestSchema, portLinkSchema, portParamsSchema } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import { LINK_PARAMETER } from "../previews/links.ts";
+import { LINK_HEADER, LINK_PARAMETER } from "../previews/links.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
@@ -25,8 +25,14 @@ export function portRoutes(app: GatewayApp, { links, world, previewAddress }: Ga
       const { port } = request.params;
       const expiresAt = world.wallMs() + ttlMs;
       const token = links.sign({ ...key, port, expiresAt });
-      const url = `${previewAddress(links.labelOf(key, port))}/?${LINK_PARAMETER}=${token}`;
-      return reply.code(201).send({ url, expiresAt });
+      const origin = previewAddress(links.labelOf(key, port));
+      const direct = { url: resolvable(origin), headers: { [LINK_HEADER]: token } };
+      return reply.code(201).send({ url: `${origin}/?${LINK_PARAMETER}=${token}`, direct, expiresAt });
     },
   );
+}
+
+/** Browsers know every name below `localhost`; most programs ask a name server, which does not. A certificate needs its name. */
+function resolvable(origin: string): string {
+  return origin.replace(/^http:\/\/[^/:]*\.localhost(?=:|$)/, "http://127.0.0.1");
 }
