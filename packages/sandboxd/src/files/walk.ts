@@ -9,6 +9,8 @@
  */
 
 import { readdirSync } from "node:fs";
+import { posix } from "node:path";
+import { WORKSPACE_ROOT } from "@sandlot/contract";
 import { monotonicMs, nextTurn } from "../clock.ts";
 import { isTemporary } from "./temporary.ts";
 
@@ -65,8 +67,12 @@ interface Level {
 type Names = ReturnType<typeof readNames>;
 
 function readNames(path: string) {
-  return readdirSync(path, { withFileTypes: true });
+  const names = readdirSync(path, { withFileTypes: true });
+  return posix.normalize(path) === WORKSPACE_ROOT ? names.filter(({ name }) => name !== ACP_DIRECTORY) : names;
 }
+
+/** What `/mnt/acp-workspace` leads to. It has that path, and is noise in a list of the workspace. */
+const ACP_DIRECTORY = ".acp-workspace";
 
 /** `null`: it is there and cannot be read. */
 function tryReadNames(path: string): Names | null {
