@@ -293,7 +293,10 @@ export interface SandboxPorts {
 export interface SandboxFiles {
   /** The bytes of a file, or of a range of it. */
   read(path: string, range?: { readonly offset?: number; readonly length?: number }): Promise<Uint8Array>;
-  /** The text of a file, or of lines `startLine` to `endLine`, both counted from 1 and included. */
+  /**
+   * The text of a file, or of lines `startLine` to `endLine`, both counted from 1 and included. Bytes that are no UTF-8 become
+   * U+FFFD: what is to be written back is taken with `read`.
+   */
   readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string>;
   /** All of a file or of a range of it, however large. What cannot be sent whole ends with an error, never early. */
   download(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array>;
