@@ -16,11 +16,11 @@ export const descriptionInput = z
 export const maxResultsInput = (standard: number, max: number) =>
   z.int().default(standard).describe(`At most ${max}.`).meta({ minimum: 1, maximum: max });
 
-/** An absolute path without `.` and `..`. */
-export function absolutePath(path: string): string {
+/** An absolute path without `.` and `..`. A relative one is below `directory`. */
+export function absolutePath(path: string, directory: string = DEFAULT_CWD): string {
   if (path.includes("\0")) throw new SandlotError("invalid_path", { path, problem: "it contains a NUL byte" });
   const parts: string[] = [];
-  for (const part of (path.startsWith("/") ? path : `${DEFAULT_CWD}/${path}`).split("/")) {
+  for (const part of (path.startsWith("/") ? path : `${directory}/${path}`).split("/")) {
     if (part === "..") parts.pop();
     else if (part !== "" && part !== ".") parts.push(part);
   }

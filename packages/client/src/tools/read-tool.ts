@@ -20,13 +20,13 @@ export const readFileTool = defineTool({
   }),
   readOnly: true,
   ownLimit: true,
-  async run(input, { run, marks, signal, redact }): Promise<ToolAnswer> {
+  async run(input, { run, marks, signal, redact, workingDirectory }): Promise<ToolAnswer> {
     const { start_line: startLine, end_line: endLine } = input;
     if (startLine !== undefined && startLine < 1) return { text: "(start_line must be >= 1)" };
     if (endLine !== undefined && endLine < 1) return { text: "(end_line must be >= 1)" };
     if (startLine !== undefined && endLine !== undefined && startLine > endLine)
       return { text: "(start_line > end_line: no lines in range)" };
-    const path = absolutePath(input.path);
+    const path = absolutePath(input.path, workingDirectory);
     const bytes = await run.use((sandbox) => wholeFile(sandbox.files, path), { signal, repeatable: true });
     const image = imageTypeOf(bytes);
     if (image !== null) return imageAnswer(path, image, bytes);

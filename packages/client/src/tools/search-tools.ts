@@ -17,8 +17,8 @@ export const lsTool = defineTool({
   input: z.object({ description: descriptionInput, path: pathInput("The directory.") }),
   readOnly: true,
   ownLimit: false,
-  async run(input, { run, signal }) {
-    const path = absolutePath(input.path);
+  async run(input, { run, signal, workingDirectory }) {
+    const path = absolutePath(input.path, workingDirectory);
     const { entries, truncated, depth } = await run.use(({ files }) => entriesBelow(files, path), {
       signal,
       repeatable: true,
@@ -66,8 +66,8 @@ export const globTool = defineTool({
   }),
   readOnly: true,
   ownLimit: false,
-  async run({ pattern, path: where, include_dirs, max_results }, { run, signal }) {
-    const path = absolutePath(where);
+  async run({ pattern, path: where, include_dirs, max_results }, { run, signal, workingDirectory }) {
+    const path = absolutePath(where, workingDirectory);
     const maxResults = clamp(max_results, TOOL_LIMITS.globResults, TOOL_LIMITS.globMaxResults);
     const { paths, truncated } = await run.use(
       (sandbox) => sandbox.files.glob(path, pattern, { includeDirectories: include_dirs, maxResults }),
@@ -97,8 +97,8 @@ export const grepTool = defineTool({
   }),
   readOnly: true,
   ownLimit: false,
-  async run(input, { run, signal, redact, hasSecrets }) {
-    const path = absolutePath(input.path);
+  async run(input, { run, signal, redact, hasSecrets, workingDirectory }) {
+    const path = absolutePath(input.path, workingDirectory);
     const options = {
       literal: input.literal,
       caseSensitive: input.case_sensitive,

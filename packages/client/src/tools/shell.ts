@@ -40,12 +40,14 @@ export class RunShell {
   readonly #name = `run-${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
   #environmentsSeen = 0;
   #session: Session | null = null;
-  #cwd = DEFAULT_CWD;
+  #cwd: string;
   #started = false;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(run: SandboxRun) {
+  /** `cwd` is where it begins. */
+  constructor(run: SandboxRun, cwd: string = DEFAULT_CWD) {
     this.#run = run;
+    this.#cwd = cwd;
     run.beforeRelease(async (sandbox) => {
       const session = this.#session;
       this.#session = null;

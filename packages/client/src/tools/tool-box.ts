@@ -65,6 +65,8 @@ export interface ToolPolicy {
 export interface ToolBoxOptions extends RunOptions, ToolPolicy {
   /** Which tools, by name. Default all. */
   readonly tools?: readonly string[];
+  /** Where the shell begins, and what relative paths are below. Default `/mnt/user-data/workspace`. */
+  readonly workingDirectory?: string;
 }
 
 export interface CallOptions {
@@ -96,7 +98,7 @@ export class ToolBox implements AsyncDisposable {
       tool.name === bash.name ? (bash as unknown as SandboxTool) : tool,
     );
     this.#options = options;
-    this.#shell = new RunShell(this.run);
+    this.#shell = new RunShell(this.run, options.workingDirectory);
     this.#marks = new ReadMarks({ source, user, thread, required: readBeforeWrite });
     this.#environment = scrubEnvironment(environment);
   }
@@ -147,6 +149,7 @@ export class ToolBox implements AsyncDisposable {
     const answer = await tool.run(parsed.data, {
       run: this.run,
       shell: this.#shell,
+      workingDirectory: this.#options.workingDirectory,
       marks: this.#marks,
       environment: { ...this.#environment, ...secrets },
       signal,

@@ -28,6 +28,8 @@ export interface SandboxTool<Input extends z.ZodObject = z.ZodObject> {
 export interface ToolContext {
   readonly run: SandboxRun;
   readonly shell: RunShell;
+  /** What relative paths are below. */
+  readonly workingDirectory: string | undefined;
   readonly marks: ReadMarks;
   /** Variables of commands, secrets included. */
   readonly environment: Readonly<Record<string, string>>;

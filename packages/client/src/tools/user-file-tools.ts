@@ -24,7 +24,7 @@ export const presentFilesTool = defineTool({
   readOnly: true,
   ownLimit: false,
   async run({ filepaths }, { run, signal }) {
-    const paths = filepaths.map(absolutePath);
+    const paths = filepaths.map((path) => absolutePath(path));
     const elsewhere = paths.filter((path) => !isWithin(path, OUTPUTS));
     if (elsewhere.length > 0)
       throw new ToolRefusal(

@@ -22,7 +22,7 @@ export const writeFileTool = defineTool({
   readOnly: false,
   ownLimit: false,
   async run({ path: where, content, append }, context) {
-    const path = absolutePath(where);
+    const path = absolutePath(where, context.workingDirectory);
     const bytes = new TextEncoder().encode(content);
     if (!append) checkSize(bytes.length);
     await context.marks.turn(path, () => (append ? appendTo(path, bytes, context) : overwrite(path, bytes, context)));
@@ -45,7 +45,7 @@ export const strReplaceTool = defineTool({
   readOnly: false,
   ownLimit: false,
   async run({ path: where, old_str, new_str, replace_all }, context) {
-    const path = absolutePath(where);
+    const path = absolutePath(where, context.workingDirectory);
     if (old_str === "") throw new ToolRefusal("no_match", "old_str is empty. To add text, replace a text next to it.");
     const replaced = await context.marks.turn(path, async () => {
       const { bytes, version } = await present(path, context);

@@ -3,9 +3,11 @@
  * protocol; everything else goes to standard error.
  */
 
+import { SandlotError } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { runMcpStdio } from "../mcp/index.ts";
 import { openFleet } from "../open-fleet.ts";
+import { projectOf, withProject } from "./project-mounts.ts";
 import { findGateway, type TargetOptions } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 import { makeUsable } from "./usable-home.ts";
@@ -14,6 +16,10 @@ export interface McpCommandOptions extends TargetOptions {
   readonly thread?: string;
   readonly user?: string;
   readonly tools?: readonly string[];
+  /** Directories of this machine, each with `:ro` behind it when it must not be changed. */
+  readonly mount?: readonly string[];
+  /** The directory to work in. */
+  readonly workspace?: string;
 }
 
 export async function mcpCommand(
@@ -33,8 +39,20 @@ export async function mcpCommand(
     onReady: ({ thread: named }: { readonly thread: string }) => terminal.error(`sandlot: thread ${named}\n`),
     onError: (error: Error) => terminal.error(`sandlot: ${error.message}\n`),
   };
-  if (gateway !== null) return runMcpStdio({ source: gateway, ...served });
+  const project = projectOf(options.mount ?? [], options.workspace);
+  if (gateway !== null) {
+    if (project !== null) throw new SandlotError("invalid_request", { field: project.option, problem: NO_MOUNTS });
+    return runMcpStdio({ source: gateway, ...served });
+  }
   await makeUsable(resolveSettings(config, terminal.environment).home);
-  await using fleet = await openFleet({ ...config, pool: {} });
-  await runMcpStdio({ source: fleet, ...served });
+  await using fleet = await openFleet({ ...(project === null ? config : withProject(config, project)), pool: {} });
+  fleet.events.on((event) => {
+    if (event.type === "housekeeping-failed" && event.task === "mounts")
+      terminal.error(`sandlot: ${event.problem}
+`);
+  }, "housekeeping-failed");
+  await runMcpStdio({ source: fleet, ...served, ...project?.run });
 }
+
+const NO_MOUNTS =
+  "a gateway does not mount directories of this machine; leave --url out and unset SANDLOT_URL, or configure mounts in the gateway's blueprint";

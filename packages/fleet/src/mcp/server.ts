@@ -26,6 +26,8 @@ export interface McpParts {
   readonly isNewThread: boolean;
   readonly world: World;
   readonly version: string;
+  /** What the model is told beyond what is true of every sandbox. */
+  readonly more?: string;
   /** Where cancellations may come from another server object than the call: the calls of this caller. */
   readonly calls?: CallsUnderWay;
   /** How often a call that is under way says so. */
@@ -40,10 +42,8 @@ const RUN_META_KEY = "sandlot/run";
 
 export function createMcpServer(parts: McpParts): McpServer {
   const { toolBox, version } = parts;
-  const server = new McpServer(
-    { name: "sandlot", title: "Sandlot", version },
-    { instructions: sandboxInstructions(toolBox.about) },
-  );
+  const instructions = [sandboxInstructions(toolBox.about), parts.more ?? ""].join(" ").trim();
+  const server = new McpServer({ name: "sandlot", title: "Sandlot", version }, { instructions });
   const files = registerFiles(server, toolBox, parts.isNewThread);
   for (const { name, title, description, input, readOnly } of toolBox.tools) {
     const annotations = {

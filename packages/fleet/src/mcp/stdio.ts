@@ -24,6 +24,8 @@ export interface McpStdioOptions extends Omit<ToolBoxOptions, "thread"> {
   /** Default: a thread of its own for this connection. */
   readonly thread?: string;
   readonly progressIntervalMs?: number;
+  /** What the model is told beyond what is true of every sandbox. */
+  readonly more?: string;
   readonly stdin?: Readable;
   readonly stdout?: Writable;
   /** Told before the first message is served. */
@@ -52,6 +54,7 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
     ...{ toolBox, world, version, isNewThread: options.thread === undefined },
     runNamed: (name: string) => runs.of(owner, name),
     ...(progressIntervalMs === undefined ? {} : { progressIntervalMs }),
+    ...(options.more === undefined ? {} : { more: options.more }),
   };
   const handle = serveStdio(() => createMcpServer(parts), {
     transport: new StdioServerTransport(stdin, stdout),

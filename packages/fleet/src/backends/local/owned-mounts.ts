@@ -1,8 +1,9 @@
 /**
- * Whose files a sandbox with an account of its own sees as its own: its workspace, and configured mounts that it may write.
+ * Whose files a sandbox with an account of its own sees as its own: its workspace, and configured mounts.
  *
  * Invariants
  * - A mounted directory keeps its owner. What is written inside belongs to that owner on the host.
+ * - What is root's and mounted read-only is not shown as the sandbox's: what is closed to others stays closed to it.
  * - Where owners cannot be mapped, a mount that its sandbox could not write is read-only, and that is said.
  */
 
@@ -19,11 +20,11 @@ export async function ownedMounts(
 ): Promise<{ readonly mounts: readonly Binding[]; readonly problems: readonly string[] }> {
   const problems: string[] = [];
   const owned = mounts.map(async (mount) => {
-    if (mount.readOnly) return mount;
     const { uid, gid, mode } = statSync(mount.from);
+    if (mount.readOnly && uid === 0) return mount;
     const problem = await mapping.problem(mount.from);
     if (problem === null) return { ...mount, owner: { uid, gid } };
-    if ((mode & OTHERS_MAY_WRITE) !== 0) return mount;
+    if (mount.readOnly || (mode & OTHERS_MAY_WRITE) !== 0) return mount;
     problems.push(`${mount.from} is read-only at ${mount.to}: ${problem}`);
     return { ...mount, readOnly: true };
   });

@@ -36,9 +36,23 @@ export function addServiceCommands(program: Command, around: Around): void {
     .option("-t, --thread <id>", "the conversation; default one of its own for each connection")
     .option("-u, --user <id>", "whose conversation")
     .option("--tools <names>", "only these, separated by commas", (text: string) => text.split(","))
+    .option(
+      "--mount <dir[:ro]>",
+      "a directory of this machine, below /mnt; may be given again",
+      (text: string, all: string[]) => [...all, text],
+      [],
+    )
+    .option("--workspace <dir>", "the directory of this machine to work in, at /mnt/project")
     .option("--url <address>", "the gateway to ask; default $SANDLOT_URL, without one a fleet of its own")
     .option("-c, --config <file>", "the configuration file")
-    .addHelpText("after", examples("sandlot mcp -t t1", "claude mcp add sandlot -- sandlot mcp"))
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot mcp -t t1",
+        "sandlot mcp --workspace . --mount ../docs:ro",
+        "claude mcp add sandlot -- sandlot mcp",
+      ),
+    )
     .action(async (options: McpCommandOptions) => {
       const { mcpCommand } = await import("../mcp-command.ts");
       await mcpCommand(terminal, packageVersion(), options, signal);

@@ -60,6 +60,13 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
     return { ...blank, target, spec: { ...blank.spec, generation, token: marker.token } };
   };
 
+  /** The workspace goes home, and with it what was kept of the sandbox. */
+  const end = async (stage: BackendStage, bound: Made, key: Key, backend: Backend = stage.backend) => {
+    await stage.destroy(bound, backend);
+    await backend.workspaces.moveHome(stage.spot(bound, key));
+    expect(await stage.refs(backend)).not.toContain(bound.target.ref);
+  };
+
   it.skipIf(!isRoot)(
     "have an account each, see a workspace as their own, and leave one owner on disk",
     () =>
@@ -73,11 +80,12 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         expect(statSync(join(homeOf(harness, key), "workspace/new/two")).uid).toBe(59_999);
         await stage.destroy(cold);
         const blank = await stage.make(null);
-        await usesItsFiles(stage, await bind(stage, blank, key));
+        const bound = await bind(stage, blank, key);
+        await usesItsFiles(stage, bound);
         expect(readdirSync(join(harness.home, harness.fleetId, "mapped"))).toEqual([]);
         expect(readFileSync("/proc/self/mountinfo", "utf8")).not.toContain(harness.home);
-        await stage.destroy(blank);
         await stage.destroy(other);
+        await end(stage, bound, key);
         expect(readdirSync(join(harness.home, "ids"))).toEqual([]);
       }),
     120_000,
@@ -94,7 +102,9 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         await usesItsFiles(stage, cold, backend);
         expect(statSync(join(homeOf(harness, key), "workspace/file")).uid).toBe(await uidOf(cold));
         await stage.destroy(cold, backend);
-        await usesItsFiles(stage, await bind(stage, await stage.make(null, {}, backend), key, backend), backend);
+        const bound = await bind(stage, await stage.make(null, {}, backend), key, backend);
+        await usesItsFiles(stage, bound, backend);
+        await end(stage, bound, key, backend);
       }),
     120_000,
   );

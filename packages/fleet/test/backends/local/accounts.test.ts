@@ -215,6 +215,21 @@ describe.skipIf(!isRoot)("a mounted directory of root's fleet", () => {
     }),
   );
 
+  it.each([
+    [61_234, "theirs\n"],
+    [0, ""],
+  ])("of the account %i that is mounted read-only shows what is closed to others as %j", (owner, seen) =>
+    onStage(async (stage) => {
+      const path = project(owner);
+      chmodSync(path, 0o755);
+      chmodSync(join(path, "src"), 0o755);
+      const { target } = await stage.make(stage.newKey(), mounting(path, true));
+      const { sandbox } = await stage.attach(target);
+      expect((await sandbox.exec("cat /mnt/project/src/main")).stdout).toBe(seen);
+      expect((await sandbox.exec("touch /mnt/project/x")).stderr).toContain("Read-only file system");
+    }),
+  );
+
   it("is read-only where owners cannot be mapped, and the fleet says so; it is never given away", () =>
     onStage(async (stage, harness) => {
       const path = project(61_234);
