@@ -23,10 +23,10 @@ export interface IdRange {
 }
 
 /** Ids that no distribution, container engine or directory service gives to anybody (systemd's "UIDS-GIDS" calls them unused). */
-const AUTOMATIC = { first: 1_900_000_000, count: 100_000_000 } as const;
+export const AUTOMATIC_IDS = { first: 1_900_000_000, count: 100_000_000 } as const;
 /** 32,768 sandboxes of one home at once, and 1,500 homes. */
 const HOME_COUNT = 65_536;
-const BLOCKS = Math.floor(AUTOMATIC.count / HOME_COUNT);
+const BLOCKS = Math.floor(AUTOMATIC_IDS.count / HOME_COUNT);
 export const ID_REGISTRY = "/run/sandlot/ids.sqlite";
 /** A reservation takes a millisecond; only a process that was stopped in the middle of one keeps others waiting. */
 const PATIENCE_MS = 2_000;
@@ -125,11 +125,11 @@ function freeBlock(home: string, others: readonly Row[]): IdRange {
 }
 
 function blockAt(block: number): IdRange {
-  return { first: AUTOMATIC.first + block * HOME_COUNT, count: HOME_COUNT };
+  return { first: AUTOMATIC_IDS.first + block * HOME_COUNT, count: HOME_COUNT };
 }
 
 function isAutomatic({ first, count }: IdRange): boolean {
-  return count === HOME_COUNT && isWithin(first, AUTOMATIC) && (first - AUTOMATIC.first) % HOME_COUNT === 0;
+  return count === HOME_COUNT && isWithin(first, AUTOMATIC_IDS) && (first - AUTOMATIC_IDS.first) % HOME_COUNT === 0;
 }
 
 function overlap(a: IdRange, b: IdRange): boolean {

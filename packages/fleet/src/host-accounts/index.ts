@@ -4,4 +4,4 @@ export { HostMounts } from "./host-mounts.ts";
 export { IdMapping, type OwnedPath } from "./id-mapping.ts";
 export { ID_REGISTRY, type IdRange } from "./id-range.ts";
 export type { MountStep } from "./mount-namespaces.ts";
-export { type Account, egressAccountOf, SandboxAccounts, sandboxAccounts } from "./sandbox-accounts.ts";
+export { type Account, egressAccountOf, SandboxAccounts, sandboxAccounts, sharingProblem } from "./sandbox-accounts.ts";

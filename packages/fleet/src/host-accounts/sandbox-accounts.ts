@@ -26,7 +26,7 @@ import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { ProcessIdentity, World } from "../world/world.ts";
-import { type IdRange, reserveRange } from "./id-range.ts";
+import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
 
 export interface Account {
   readonly uid: number;
@@ -174,14 +174,36 @@ export class SandboxAccounts {
   }
 }
 
-/** Of a fleet's home; `null` for a fleet that is not root's, which has the one account it runs as. */
+/**
+ * Why sandboxes share one account; `null` when each has its own. In a container whose root is another user's, most ids do not
+ * exist.
+ */
+export function sharingProblem(accountIds: IdRange | null = null): string | null {
+  if (process.getuid?.() !== 0) return "the fleet is not root's, and has the one account it runs as";
+  const range = accountIds ?? AUTOMATIC_IDS;
+  const areMapped = ["uid_map", "gid_map"].every((file) =>
+    isMapped(range, readFileSync(`/proc/self/${file}`, "latin1")),
+  );
+  return areMapped ? null : `this user namespace does not have the ids from ${range.first} on`;
+}
+
+/** Whether one line of a map (`inside outside count`) has the whole range. */
+function isMapped({ first, count }: IdRange, map: string): boolean {
+  const lines = map
+    .trim()
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/).map(Number));
+  return lines.some(([inside = 0, , size = 0]) => first >= inside && first + count <= inside + size);
+}
+
+/** Of a fleet's home; `null` where sandboxes share one account. */
 export function sandboxAccounts(
   backend: string,
   { home, accountIds, idRegistry }: { home: string; accountIds?: IdRange | null; idRegistry: string },
   world: World,
 ): SandboxAccounts | null {
-  if (process.getuid?.() !== 0) return null;
   const configured = accountIds ?? null;
+  if (sharingProblem(configured) !== null) return null;
   return new SandboxAccounts({ backend, home: realpathSync(home), configured, world, registry: idRegistry });
 }
 

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type IdRange, reserveRange } from "../../src/host-accounts/id-range.ts";
+import { sharingProblem } from "../../src/host-accounts/index.ts";
 
 function machine() {
   const directory = mkdtempSync(join(tmpdir(), "sl-ids-"));
@@ -32,6 +33,18 @@ function refusal(call: () => unknown): string {
   }
   return "nothing was refused";
 }
+
+describe("sandboxes have accounts of their own", () => {
+  it("under root, where the ids exist, and otherwise it is said why not", () => {
+    if (process.getuid?.() !== 0) expect(sharingProblem()).toContain("not root's");
+    else {
+      expect(sharingProblem({ first: 4_294_967_290, count: 100 })).toContain(
+        "does not have the ids from 4294967290 on",
+      );
+      expect(sharingProblem({ first: 61_000, count: 100 })).toBeNull();
+    }
+  });
+});
 
 describe("the ids of a home", () => {
   it("are the same at every start, and no other home's", () => {

@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { isSandlotError } from "@sandlot/contract";
 import type { Finding } from "../../cli/doctor/finding.ts";
 import { closedDaemonFinding } from "../../cli/doctor/isolation-findings.ts";
+import { sharingProblem } from "../../host-accounts/index.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import { type BubblewrapFeatures, bubblewrapFeatures } from "./bubblewrap/features.ts";
 import { procArguments, systemArguments } from "./bubblewrap/system-files.ts";
@@ -93,12 +94,25 @@ async function trialFinding(
   }
 }
 
-function accountFinding({ account }: LocalSettings): Finding {
+function accountFinding({ account, accountIds }: LocalSettings): Finding {
   const name = "account";
   if (account === null)
-    return { name, status: "ok", detail: `sandboxes run as this account (uid ${process.getuid?.()})` };
-  if (account.uid !== 0)
-    return { name, status: "ok", detail: `sandboxes run as uid ${account.uid}, gid ${account.gid}` };
+    return {
+      name,
+      status: "ok",
+      detail: `sandboxes run as this account (uid ${process.getuid?.()}), and share what the kernel gives it`,
+    };
+  const shared = sharingProblem(accountIds);
+  if (account.uid !== 0 && shared === null)
+    return {
+      name,
+      status: "ok",
+      detail: `every sandbox has an account of its own; files belong to uid ${account.uid}`,
+    };
+  if (account.uid !== 0) {
+    const detail = `sandboxes share uid ${account.uid}, and what the kernel gives one account: ${shared}`;
+    return { name, status: "warn", detail, fix: "set accountIds to ids that this user namespace has" };
+  }
   const fix = "set local.uid and local.gid to an account that owns nothing";
   return { name, status: "fail", detail: "sandboxes must not run as root", fix };
 }
