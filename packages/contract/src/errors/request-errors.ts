@@ -40,7 +40,7 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     status: 404,
     retryable: false,
     message: ({ id }) => `There is no key ${id}.`,
-    remedy: "`sandlot keys list` shows which there are.",
+    remedy: "Run `sandlot keys list` to see which there are.",
   },
   gateway_address_invalid: {
     status: 422,

@@ -9,7 +9,7 @@ import type { FleetConfig } from "../../src/config/schema.ts";
 import { DiskWorkspaces } from "../../src/workspace/disk/disk-workspaces.ts";
 import { hostWorkspaces } from "../../src/workspace/disk/host-workspaces.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
-import { type Caller, openStage, type Stage } from "./support/stage.ts";
+import { Caller, openStage, type Stage } from "./support/stage.ts";
 
 const KIB = 1024;
 const MAX_BYTES = 256 * KIB;
@@ -35,7 +35,8 @@ beforeAll(async () => {
     fleet: { blueprints: { default: {}, roomy: {} } },
     more: { hostWorkspaces: hostWorkspaces(disk, world, { budgeted: true }), blueprints },
   });
-  alice = await stage.user("alice");
+  const { key } = await stage.gateway.keys.create({ scope: "user", user: "alice", blueprints: ["default", "roomy"] });
+  alice = new Caller(stage.gateway.url, key);
 });
 afterAll(async () => {
   await stage.done();
