@@ -78,6 +78,8 @@ export class Admission {
 
   /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */
   async admit(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    // Nothing is evicted for a caller that has gone.
+    signal.throwIfAborted();
     if (this.#parts.limits.mode === "soft") await this.#softenLimit();
     // Nobody overtakes those who wait.
     const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
