@@ -5,6 +5,7 @@
  * Its parts are made when they are first asked for, because there is one of these for each lease.
  */
 
+import { inspect } from "node:util";
 import {
   type ExecOptions,
   type ExecResult,
@@ -48,6 +49,11 @@ export abstract class CheckedSandbox implements Sandbox {
   constructor(id: SandboxId, generation: Generation) {
     this.id = id;
     this.generation = generation;
+  }
+
+  /** What `console.log` shows: what it is, and nothing of how it is reached. */
+  [inspect.custom](): string {
+    return `Sandbox { id: '${this.id}', generation: ${this.generation} }`;
   }
 
   protected abstract readonly passage: Passage;

@@ -9,6 +9,7 @@
  */
 
 import type { Duplex } from "node:stream";
+import { inspect } from "node:util";
 import type { Generation, LeaseId, LossReason, Recovery, Sandbox } from "@sandlot/contract";
 import type { Lease } from "../fleet.ts";
 import { LeasedSandbox } from "./leased-sandbox.ts";
@@ -79,6 +80,13 @@ export class LeaseHandle implements Lease {
     this.home = parts.home;
     this.#slot = parts.slot;
     this.#recovery = parts.recovery;
+  }
+
+  /** What `console.log` shows: whose right to what, and nothing of how it is kept. */
+  [inspect.custom](): string {
+    const { id, purpose, recovery, slot } = this;
+    const whose = `user: '${slot.user}', thread: '${slot.thread}'`;
+    return `Lease { id: '${id}', purpose: ${JSON.stringify(purpose)}, ${whose}, sandbox: '${slot.sandboxId}', recovery: '${recovery.kind}' }`;
   }
 
   get sandbox(): Sandbox {

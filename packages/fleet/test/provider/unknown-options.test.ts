@@ -1,5 +1,6 @@
-/** A mistyped option is refused with what was probably meant, and makes nothing. */
+/** What a newcomer meets first: a mistyped option is refused, and what is printed is short. */
 
+import { inspect } from "node:util";
 import { SandlotClient } from "@sandlot/client";
 import { expect, test } from "vitest";
 import type { AcquireRequest } from "../../src/fleet.ts";
@@ -19,4 +20,16 @@ test("acquire({ tread }) is refused instead of giving a sandbox without a thread
   // Nothing listens there: it is refused before anybody is asked.
   const client = new SandlotClient({ url: "http://127.0.0.1:1", retriesMax: 0 });
   await expect(client.acquire(mistyped)).rejects.toMatchObject(refusal);
+});
+
+test("a lease and a sandbox print what they are, and no internals", async () => {
+  const stage = newStage();
+  const { fleet } = await stage.open();
+  await using lease = await fleet.acquire({ thread: "t1", purpose: "look" });
+  const shown = inspect(lease);
+  expect(shown).toMatch(
+    /^Lease \{ id: '.*', purpose: "look", user: 'default', thread: 't1', sandbox: '.*', recovery: 'empty' \}$/,
+  );
+  expect(inspect(lease.sandbox)).toBe(`Sandbox { id: '${lease.sandbox.id}', generation: ${lease.generation} }`);
+  expect(inspect(fleet.get(lease.sandbox.id))).toMatch(/^Sandbox \{ id: /);
 });
