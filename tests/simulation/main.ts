@@ -15,12 +15,12 @@ import { Worker } from "node:worker_threads";
 import { INVARIANTS, type Invariant } from "./checks/invariants.ts";
 import { runSeed } from "./run.ts";
 import { addTally, describe, newTally, shortcomings } from "./tally.ts";
-import type { Answer, Beginning, Broken, Failure, Range } from "./worker.ts";
+import type { Answer, Beginning, Broken, Failure, Range, Start } from "./worker.ts";
 
 /** Seeds given to a thread at a time: few enough to share the work evenly and to stop soon. */
 const RANGE = 10;
-/** A run takes some hundredths of a second; one that takes this many seconds will never end. */
-const RUN_MAX_SECONDS = 20;
+/** A turn of the scheduler takes milliseconds. When none ends for this many seconds, a run stands still for ever. */
+const STANDSTILL_SECONDS = 30;
 /** What killed instances were waiting for stays in memory, so a thread makes way for a fresh one now and then. */
 const RANGES_PER_THREAD = 60;
 const PROGRESS_MS = 15_000;
@@ -93,7 +93,8 @@ async function runMany(): Promise<number> {
 /** One thread, fed with ranges until there are none left. A run that never ends takes its thread with it. */
 function work(take: () => Range | null, done: (answer: Answer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL("./worker.ts", import.meta.url));
+    const turns = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), { workerData: { turns } satisfies Start });
     let watchdog: NodeJS.Timeout | undefined;
     const end = () => {
       clearInterval(watchdog);
@@ -118,13 +119,17 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
       if ("broken" in message) return reject(new Error(message.broken));
       if ("begins" in message) {
         const { begins: seed } = message;
-        // Seconds are counted one by one: a machine that stands still for a while stops this count as well.
-        let secondsLeft = RUN_MAX_SECONDS;
+        // Seconds are counted one by one: a machine that stands still for a while stops this count as well. A slow one is
+        // no fault: every turn begins the count again, and the events of a run are limited.
+        let secondsLeft = STANDSTILL_SECONDS;
+        let seen = Atomics.load(turns, 0);
         watchdog = setInterval(() => {
-          secondsLeft -= 1;
+          const now = Atomics.load(turns, 0);
+          secondsLeft = now === seen ? secondsLeft - 1 : STANDSTILL_SECONDS;
+          seen = now;
           if (secondsLeft > 0) return;
           clearInterval(watchdog);
-          const detail = `no end after ${RUN_MAX_SECONDS} s: some code spins without ever waiting`;
+          const detail = `no event for ${STANDSTILL_SECONDS} s: some code spins without ever waiting`;
           done({ tally: newTally(), failures: [{ seed, invariant: "run-ends", at: 0, detail }] });
           void worker.terminate();
           // Another thread takes its place; what was left of its range is not run.

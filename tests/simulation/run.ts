@@ -33,8 +33,14 @@ process.on("uncaughtException", (error) => {
   current.threw(error);
 });
 
-export async function runSeed(seed: number, options: { readonly keepTrace?: boolean } = {}): Promise<RunResult> {
-  const simulation = new Simulation(seed, { keepTrace: options.keepTrace === true });
+export interface RunOptions {
+  readonly keepTrace?: boolean;
+  /** Called every few events. */
+  readonly onTurn?: () => void;
+}
+
+export async function runSeed(seed: number, { keepTrace = false, ...rest }: RunOptions = {}): Promise<RunResult> {
+  const simulation = new Simulation(seed, { keepTrace, ...rest });
   current = simulation;
   try {
     return await walk(simulation, seed);

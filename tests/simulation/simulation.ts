@@ -58,9 +58,9 @@ export class Simulation {
   readonly #throwing: boolean;
   readonly #connections = new Map<Instance, SimStore>();
 
-  constructor(seed: number, options: { readonly keepTrace: boolean }) {
+  constructor(seed: number, options: { readonly keepTrace: boolean; readonly onTurn?: () => void }) {
     this.#seed = seed;
-    this.scheduler = new Scheduler((error) => this.threw(error));
+    this.scheduler = new Scheduler((error) => this.threw(error), options.onTurn);
     const now = () => this.scheduler.now;
     this.trace = new Trace(now, options.keepTrace);
     this.findings = new Findings(now, this.trace);

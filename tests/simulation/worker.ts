@@ -1,6 +1,6 @@
 /** One of several threads that run seeds: it is given a range at a time and answers with what came of it. */
 
-import { parentPort } from "node:worker_threads";
+import { parentPort, workerData } from "node:worker_threads";
 import { runSeed } from "./run.ts";
 import { addRun, newTally, type Tally } from "./tally.ts";
 
@@ -14,6 +14,12 @@ export interface Failure {
   readonly invariant: string;
   readonly at: number;
   readonly detail: string;
+}
+
+/** What a thread is started with. */
+export interface Start {
+  /** One number that grows while the virtual time of a run goes on. */
+  readonly turns: Int32Array<SharedArrayBuffer>;
 }
 
 /** Told before each run, so that a run that never ends can be named. */
@@ -42,12 +48,15 @@ parentPort?.on("message", (range: Range) => {
   );
 });
 
+const { turns } = workerData as Start;
+const onTurn = () => Atomics.add(turns, 0, 1);
+
 async function runRange({ from, count }: Range): Promise<Answer> {
   const tally = newTally();
   const failures: Failure[] = [];
   for (let seed = from; seed < from + count; seed += 1) {
     parentPort?.postMessage({ begins: seed } satisfies Beginning);
-    const run = await runSeed(seed);
+    const run = await runSeed(seed, { onTurn });
     addRun(tally, run);
     const [first] = run.violations;
     if (first !== undefined) failures.push({ seed, ...first });

@@ -42,10 +42,13 @@ export class Scheduler {
   readonly #eventsMax: number;
   readonly #heap: Entry[] = [];
   readonly #onThrow: (error: unknown) => void;
+  readonly #onTurn: () => void;
   #order = 0;
 
-  constructor(onThrow: (error: unknown) => void, eventsMax = 400_000) {
+  /** `onTurn` is called every few events: as long as it is, no code under test spins. */
+  constructor(onThrow: (error: unknown) => void, onTurn: () => void = () => {}, eventsMax = 400_000) {
     this.#onThrow = onThrow;
+    this.#onTurn = onTurn;
     this.#eventsMax = eventsMax;
   }
 
@@ -77,6 +80,7 @@ export class Scheduler {
       };
       const turn = () => {
         if (finished) return;
+        this.#onTurn();
         for (let count = 0; count < EVENTS_PER_TURN; count += 1) setImmediate(step);
         setImmediate(turn);
       };
