@@ -16,6 +16,7 @@
  */
 
 import type { ListeningPort, ProcessInfo, ResourceUsage, WaitForOutputReply } from "./daemon.ts";
+import type { ReadTextOptions } from "./file-text.ts";
 import type { Generation, SandboxId } from "./ids.ts";
 
 export interface Sandbox {
@@ -293,11 +294,8 @@ export interface SandboxPorts {
 export interface SandboxFiles {
   /** The bytes of a file, or of a range of it. */
   read(path: string, range?: { readonly offset?: number; readonly length?: number }): Promise<Uint8Array>;
-  /**
-   * The text of a file, or of lines `startLine` to `endLine`, both counted from 1 and included. Bytes that are no UTF-8 become
-   * U+FFFD: what is to be written back is taken with `read`.
-   */
-  readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string>;
+  /** The text of a file, or of some of its lines. What is read and is not UTF-8 is the error `file_not_text`, unless `lossy`. */
+  readText(path: string, options?: ReadTextOptions): Promise<string>;
   /** All of a file or of a range of it, however large. What cannot be sent whole ends with an error, never early. */
   download(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array>;
   /** Writes atomically, making parent directories. An existing file keeps its mode unless `mode` is given. */

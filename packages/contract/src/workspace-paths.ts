@@ -12,7 +12,7 @@ export function withWorkspacePaths(files: SandboxFiles): SandboxFiles {
   const at = workspacePath;
   return {
     read: (path, range) => files.read(at(path), range),
-    readText: (path, lines) => files.readText(at(path), lines),
+    readText: (path, options) => files.readText(at(path), options),
     download: (path, range) => files.download(at(path), range),
     write: (path, content, options) => files.write(at(path), content, options),
     upload: (path, content, options) => files.upload(at(path), content, options),

@@ -76,6 +76,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   file_exists: { path: PATH },
   file_changed: { path: PATH, expected: "1-2-3", actual: null },
   file_too_large: { path: PATH, sizeBytes: 200_000_000, maxBytes: 104_857_600 },
+  file_not_text: { path: "/mnt/user-data/uploads/photo.jpg" },
   not_a_directory: { path: PATH },
   is_a_directory: { path: "/mnt/user-data/workspace" },
   directory_not_empty: { path: "/mnt/user-data/workspace" },

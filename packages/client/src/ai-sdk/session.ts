@@ -7,7 +7,14 @@
  * - The session is one run: one lease, taken at the first use, given back when it is disposed of or its signal fires.
  */
 
-import { DEFAULT_CWD, isSandlotError, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
+import {
+  DEFAULT_CWD,
+  decodeFileText,
+  isSandlotError,
+  SANDBOX_LIMITS,
+  type Sandbox,
+  SandlotError,
+} from "@sandlot/contract";
 import type { Experimental_SandboxSession } from "ai";
 import { exitCodeOf } from "../tools/exit-code.ts";
 import { SANDBOX_INSTRUCTIONS } from "../tools/instructions.ts";
@@ -104,7 +111,8 @@ class SessionFiles {
   async readTextFile({ path, abortSignal, encoding, startLine, endLine }: PathOptions & TextRange) {
     const bytes = await this.readBinaryFile({ path, ...(abortSignal ? { abortSignal } : {}) });
     if (bytes === null) return null;
-    const text = new TextDecoder(encoding ?? "utf-8").decode(bytes);
+    const text =
+      encoding === undefined ? decodeFileText(absolutePath(path), bytes) : new TextDecoder(encoding).decode(bytes);
     if (startLine === undefined && endLine === undefined) return text;
     return text
       .split("\n")

@@ -1,6 +1,7 @@
 /** Files over HTTP. A download that breaks goes on where it was, as long as the file is still the same. */
 
 import {
+  decodeFileText,
   type FileChange,
   type FileListing,
   type FileStat,
@@ -13,6 +14,7 @@ import {
   type GrepResult,
   globReplySchema,
   grepReplySchema,
+  type ReadTextOptions,
   SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
@@ -58,13 +60,10 @@ export class RemoteFiles implements SandboxFiles {
     return all;
   }
 
-  async readText(
-    path: string,
-    lines: { readonly startLine?: number; readonly endLine?: number } = {},
-  ): Promise<string> {
-    const response = await this.#get("text", { path, ...lines });
-    // A mark of the byte order belongs to the file, and stays.
-    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(await response.arrayBuffer());
+  async readText(path: string, { startLine, endLine, lossy }: ReadTextOptions = {}): Promise<string> {
+    // A gateway of the previous release knows no `lossy`, and always reads that way.
+    const response = await this.#get("text", { path, startLine, endLine, lossy: lossy === true ? true : undefined });
+    return decodeFileText(path, new Uint8Array(await response.arrayBuffer()));
   }
 
   async *download(path: string, { offset = 0, length }: Range = {}): AsyncGenerator<Uint8Array> {

@@ -129,7 +129,8 @@ async function recut(files: SandboxFiles, match: GrepMatch, redact: (text: strin
   const max = SANDBOX_LIMITS.grepReportMaxChars;
   const { path, lineNumber, line } = match;
   if (line.length < max || !line.endsWith("...")) return match;
-  const whole = (await files.readText(path, { startLine: lineNumber, endLine: lineNumber })).replace(/\r?\n$/, "");
+  const text = await files.readText(path, { startLine: lineNumber, endLine: lineNumber, lossy: true });
+  const whole = text.replace(/\r?\n$/, "");
   const hidden = redact(whole);
   return hidden === whole ? match : { ...match, line: `${hidden.slice(0, max)}...` };
 }

@@ -89,6 +89,14 @@ describe("the sandbox session of AI SDK 7", () => {
     await expect(session.readFile({ path: "a" })).rejects.toMatchObject({ code: "is_a_directory" });
   });
 
+  test("refuses to read as text what is not UTF-8, unless an encoding is named", async () => {
+    await using stage = await openToolStage();
+    await using session = sandlotSession(stage.fleet, { thread: "t1" });
+    await session.writeTextFile({ path: "t", content: "é", encoding: "latin1" });
+    await expect(session.readTextFile({ path: "t" })).rejects.toMatchObject({ code: "file_not_text" });
+    expect(await session.readTextFile({ path: "t", encoding: "latin1" })).toBe("é");
+  });
+
   test("writes texts in other encodings, and refuses what they cannot hold", async () => {
     await using stage = await openToolStage();
     await using session = sandlotSession(stage.fleet, { thread: "t1" });

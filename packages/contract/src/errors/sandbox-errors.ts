@@ -16,6 +16,7 @@ export interface SandboxErrorDetails {
   file_exists: { path: string };
   file_changed: { path: string; expected: string | null; actual: string | null };
   file_too_large: { path: string; sizeBytes: number; maxBytes: number };
+  file_not_text: { path: string };
   not_a_directory: { path: string };
   is_a_directory: { path: string };
   directory_not_empty: { path: string };
@@ -102,6 +103,13 @@ export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
     retryable: false,
     message: ({ path, sizeBytes, maxBytes }) => `${path} has ${sizeBytes} bytes; the limit is ${maxBytes}.`,
     remedy: "Read a range of it, or raise the limit.",
+  },
+  file_not_text: {
+    status: 415,
+    retryable: false,
+    message: ({ path }) => `${path} is not UTF-8 text.`,
+    remedy:
+      "Read its bytes with `read` or `download`, or pass `lossy: true` to `readText` and do not write the text back.",
   },
   not_a_directory: {
     status: 409,

@@ -29,6 +29,7 @@ export const fileTextQuerySchema = z.strictObject({
   path: pathSchema,
   startLine: bounded(Number.MAX_SAFE_INTEGER).optional(),
   endLine: bounded(Number.MAX_SAFE_INTEGER).optional(),
+  lossy: flag.default(false),
 });
 
 export const fileListQuerySchema = z.strictObject({

@@ -4,6 +4,7 @@
 
 import type { IncomingMessage } from "node:http";
 import {
+  decodeFileText,
   type FileChange,
   type FileListing,
   type FileStat,
@@ -11,6 +12,8 @@ import {
   type GlobResult,
   type GrepOptions,
   type GrepResult,
+  lineRangeOf,
+  type ReadTextOptions,
   type SandboxFiles,
   SandlotError,
   type WatchOptions,
@@ -41,10 +44,8 @@ export class DaemonFiles implements SandboxFiles {
     return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
   }
 
-  async readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string> {
-    // Asking for lines at all means lines, even from the first to the last.
-    const range = lines === undefined ? {} : { startLine: lines.startLine ?? 1, endLine: lines.endLine };
-    return (await this.#read({ path, ...range })).toString("utf8");
+  async readText(path: string, options?: ReadTextOptions): Promise<string> {
+    return decodeFileText(path, await this.#read({ path, ...lineRangeOf(options) }), options);
   }
 
   write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {

@@ -15,6 +15,17 @@ afterAll(() => stage.done());
 
 const sandboxOf = async (thread: string) => (await stage.fleet.list()).find((sandbox) => sandbox.thread === thread);
 
+test("a file that is not text is the error of the library, and is read lossily when asked", async () => {
+  await using lease = await client.acquire({ thread: "latin1" });
+  const { files } = lease.sandbox;
+  const path = "/mnt/user-data/workspace/latin1";
+  await files.write(path, new Uint8Array([0x6f, 0x6b, 0x0a, 0xe9]));
+  await expect(files.readText(path)).rejects.toMatchObject({ code: "file_not_text", details: { path } });
+  expect(await files.readText(path, { lossy: true })).toBe("ok\n\ufffd");
+  expect(await files.readText(path, { startLine: 2, lossy: true })).toBe("\ufffd");
+  expect(await files.readText(path, { endLine: 1 })).toBe("ok");
+});
+
 test("a crash is told with the next use, and the lease goes on as the library's does", async () => {
   const ours = await stage.fleet.acquire({ user: "alice", thread: "crashing" });
   const theirs = await client.acquire({ thread: "crashing", ttlMs: 60_000 });

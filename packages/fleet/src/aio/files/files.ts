@@ -3,6 +3,7 @@
  */
 
 import {
+  decodeFileText,
   type FileChange,
   type FileListing,
   type FileStat,
@@ -11,6 +12,8 @@ import {
   type GrepOptions,
   type GrepResult,
   isSandlotError,
+  lineRangeOf,
+  type ReadTextOptions,
   type SandboxFiles,
   SandlotError,
   type WriteOptions,
@@ -47,16 +50,14 @@ export class AioFiles implements SandboxFiles {
     return this.#downloads.read(checkPath(path), range);
   }
 
-  async readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string> {
+  async readText(path: string, options?: ReadTextOptions): Promise<string> {
+    const lines = lineRangeOf(options);
     const [first, last] = [lines?.startLine ?? 1, lines?.endLine];
     checkCount(first, "startLine", 1);
     checkCount(last, "endLine", 1);
     if (last !== undefined && last < first) throw invalid("endLine", "it is before startLine");
-    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(await this.read(path));
-    if (lines === undefined) return text;
-    const all = text.split("\n");
-    if (all.at(-1) === "") all.pop();
-    return all.slice(first - 1, last).join("\n");
+    const bytes = await this.read(path);
+    return decodeFileText(path, lines === null ? bytes : linesOf(bytes, first, last), options);
   }
 
   download(path: string, range: Range = {}): AsyncIterable<Uint8Array> {
@@ -161,4 +162,11 @@ function placing({ mode, ifVersion }: WriteOptions): Readonly<Record<string, str
 
 function encoded(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("base64");
+}
+
+/** Lines without the newline of the last one, still as bytes: only what is asked for has to be text. */
+function linesOf(bytes: Uint8Array, first: number, last: number | undefined): Uint8Array {
+  const lines = Buffer.from(bytes).toString("latin1").split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return Buffer.from(lines.slice(first - 1, last).join("\n"), "latin1");
 }

@@ -74,13 +74,8 @@ export function fileRoutes(app: GatewayApp, context: GatewayContext): void {
     },
     (request, reply) =>
       threads.with(request, reply, async (sandbox) => {
-        const { path, startLine, endLine } = request.query;
-        const lines = {
-          ...(startLine === undefined ? {} : { startLine }),
-          ...(endLine === undefined ? {} : { endLine }),
-        };
-        const whole = startLine === undefined && endLine === undefined;
-        const text = await sandbox.files.readText(path, whole ? undefined : lines);
+        const { path, ...options } = request.query;
+        const text = await sandbox.files.readText(path, given(options));
         return reply.header("content-type", "text/plain; charset=utf-8").serializer(String).send(text);
       }),
   );

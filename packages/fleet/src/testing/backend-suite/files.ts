@@ -49,6 +49,19 @@ export const fileCases: readonly BackendCase[] = [
     },
   },
   {
+    name: "bytes that are not UTF-8 are no text, unless a lossy reading is asked for",
+    run: async (stage) => {
+      const { files } = await stage.sandbox();
+      await files.write(`${HERE}/latin1`, new Uint8Array([0x6f, 0x6b, 0x0a, 0xe9, 0x0a]));
+      await stage.rejects(files.readText(`${HERE}/latin1`), "file_not_text");
+      await stage.rejects(files.readText(`${HERE}/latin1`, { startLine: 2 }), "file_not_text");
+      stage.expect(await files.readText(`${HERE}/latin1`, { lossy: true })).toBe("ok\n\ufffd\n");
+      stage.expect(await files.readText(`${HERE}/latin1`, { startLine: 2, lossy: true })).toBe("\ufffd");
+      // Only what is read has to be text.
+      stage.expect(await files.readText(`${HERE}/latin1`, { endLine: 1 })).toBe("ok");
+    },
+  },
+  {
     name: "lines are counted from 1, included at both ends, and joined without the last newline",
     run: async (stage) => {
       const { files } = await stage.sandbox();

@@ -53,7 +53,7 @@ function mappedFiles(inner: SandboxFiles, map: PathMap): SandboxFiles {
   const moves: Access = { writes: true, keepsLink: true };
   return {
     read: (path, range) => at(path, {}, (host) => inner.read(host, range)),
-    readText: (path, lines) => at(path, {}, (host) => inner.readText(host, lines)),
+    readText: (path, more) => at(path, {}, (host) => inner.readText(host, more)),
     download: (path, range) => stream(path, (host) => inner.download(host, range)),
     write: (path, content, more) => at(path, writes, (host) => inner.write(host, content, more)),
     upload: (path, content, more) => at(path, writes, (host) => inner.upload(host, content, more)),

@@ -4,12 +4,15 @@
  */
 
 import {
+  decodeFileText,
   type FileListing,
   type FileStat,
   type GlobOptions,
   type GlobResult,
   type GrepOptions,
   type GrepResult,
+  lineRangeOf,
+  type ReadTextOptions,
   SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
@@ -34,13 +37,14 @@ export class MemoryFiles implements Pick<SandboxFiles, FileCall> {
     return checkSize(path, bytes.subarray(offset, offset + length)).slice();
   }
 
-  async readText(path: string, lines?: { readonly startLine?: number; readonly endLine?: number }): Promise<string> {
+  async readText(path: string, options?: ReadTextOptions): Promise<string> {
     const bytes = bytesOf(this.#tree.file(tidy(path)));
-    if (lines === undefined) return decode(checkSize(path, bytes));
-    const startLine = positive("startLine", lines.startLine ?? 1);
+    const lines = lineRangeOf(options);
+    if (lines === null) return decodeFileText(path, checkSize(path, bytes), options);
+    const startLine = positive("startLine", lines.startLine);
     const endLine = positive("endLine", lines.endLine ?? Number.MAX_SAFE_INTEGER);
     if (endLine < startLine) throw invalid("endLine", "it comes before startLine");
-    return decode(checkSize(path, lineRange(bytes, startLine, endLine)));
+    return decodeFileText(path, checkSize(path, lineRange(bytes, startLine, endLine)), options);
   }
 
   async write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
@@ -174,6 +178,3 @@ function encode(content: string | Uint8Array): Uint8Array {
 }
 
 /** Keeps a byte order mark: text that is read and written back must be the same bytes. */
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
-}
