@@ -59,7 +59,7 @@ export const FILE_ENTRIES: readonly Entry[] = [
     status: 204,
     foreign: 204,
     request: (world) => [thread(world, "/files/mkdir"), { json: { path: `${ROOT}/workspace/made` } }],
-    invalid: [{}, { path: "relative" }, { path: 1 }],
+    invalid: [{}, { path: "" }, { path: 1 }],
   },
   {
     method: "POST",
