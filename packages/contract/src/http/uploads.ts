@@ -1,22 +1,20 @@
-/** Uploads and artifacts on the wire. Field names of files are those that DeerFlow's web client reads. */
+/** Uploads and artifacts on the wire. */
 
 import { z } from "zod";
 
 export const uploadedFileSchema = z
   .strictObject({
     filename: z.string(),
-    size: z.int().nonnegative(),
-    path: z.string(),
-    virtual_path: z.string(),
-    artifact_url: z.string(),
-    extension: z.string().optional(),
-    modified: z.number().optional().describe("Seconds since 1970."),
-    original_filename: z.string().optional().describe("When it was renamed because of a duplicate."),
-    markdown_file: z.string().optional(),
-    markdown_path: z.string().optional(),
-    markdown_virtual_path: z.string().optional(),
-    markdown_artifact_url: z.string().optional(),
-    conversion_error: z.string().optional().describe("Why there is no Markdown although it was asked for."),
+    sizeBytes: z.int().nonnegative(),
+    path: z.string().describe("Where commands find it."),
+    artifactUrl: z.string().describe("Where this gateway serves it."),
+    extension: z.string().optional().describe("With its dot; in lists only."),
+    modifiedAt: z.number().optional().describe("Milliseconds since 1970; in lists only."),
+    originalFilename: z.string().optional().describe("When it was renamed because of a duplicate."),
+    markdownFilename: z.string().optional(),
+    markdownPath: z.string().optional(),
+    markdownArtifactUrl: z.string().optional(),
+    conversionError: z.string().optional().describe("Why there is no Markdown although it was asked for."),
   })
   .meta({ id: "UploadedFile" });
 
@@ -24,10 +22,10 @@ export type UploadedFile = z.infer<typeof uploadedFileSchema>;
 
 export const uploadReplySchema = z
   .strictObject({
-    success: z.boolean(),
+    success: z.boolean().describe("Whether every file that was sent is there."),
     files: z.array(uploadedFileSchema),
     message: z.string(),
-    skipped_files: z.array(z.string()),
+    skippedFiles: z.array(z.string()),
   })
   .meta({ id: "UploadReply" });
 
@@ -45,9 +43,13 @@ export const uploadListSchema = z
   .strictObject({ files: z.array(uploadedFileSchema), count: z.int().nonnegative() })
   .meta({ id: "UploadList" });
 
+export type UploadList = z.infer<typeof uploadListSchema>;
+
 export const uploadLimitsSchema = z
-  .strictObject({ max_files: z.int(), max_file_size: z.int(), max_total_size: z.int() })
+  .strictObject({ maxFiles: z.int(), maxFileBytes: z.int(), maxTotalBytes: z.int() })
   .meta({ id: "UploadLimits" });
+
+export type UploadLimits = z.infer<typeof uploadLimitsSchema>;
 
 export const uploadDeleteReplySchema = z
   .strictObject({ success: z.literal(true), message: z.string() })
@@ -63,6 +65,7 @@ export const artifactQuerySchema = z.strictObject({
 /** A text that an editor may send back whole. */
 export const ARTIFACT_TEXT_MAX_BYTES = 2 * 1024 * 1024;
 
+/** DeerFlow's, hence its spelling. */
 export const artifactEditSchema = z
   .strictObject({
     content: z.string(),

@@ -51,14 +51,17 @@ const form = (...files: readonly (readonly [string, number])[]) => {
 };
 const overBudget = { error: { code: "disk_limit_exceeded", retryable: false } };
 const uploads = async (thread: string) =>
-  (await alice.ask<{ files: { filename: string; size: number }[] }>(200, "GET", `/v1/threads/${thread}/uploads`)).files;
+  (await alice.ask<{ files: { filename: string; sizeBytes: number }[] }>(200, "GET", `/v1/threads/${thread}/uploads`))
+    .files;
 
 test("an upload that does not fit is refused whole, and what was there stays as it was", async () => {
   const path = "/v1/threads/u/uploads";
   await alice.ask(200, "POST", path, form(["kept.bin", 100 * KIB]));
   expect(await alice.ask(507, "POST", path, form(["a.bin", 60 * KIB], ["b.bin", 120 * KIB]))).toMatchObject(overBudget);
   expect(await alice.ask(507, "POST", path, form(["kept.bin", 200 * KIB]))).toMatchObject(overBudget);
-  expect((await uploads("u")).map(({ filename, size }) => [filename, size])).toEqual([["kept.bin", 100 * KIB]]);
+  expect((await uploads("u")).map(({ filename, sizeBytes }) => [filename, sizeBytes])).toEqual([
+    ["kept.bin", 100 * KIB],
+  ]);
   await alice.ask(200, "DELETE", `${path}/kept.bin`);
   await alice.ask(200, "POST", path, form(["after.bin", 200 * KIB]));
 });
@@ -77,7 +80,7 @@ test("two at once do not both find room for one", async () => {
   await Promise.all(answers.map((answer) => answer.text()));
   expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(1);
   expect(statuses.every((status) => status === 200 || status === 507)).toBe(true);
-  const sizes = (await uploads("c")).map(({ size }) => size);
+  const sizes = (await uploads("c")).map(({ sizeBytes }) => sizeBytes);
   expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(MAX_BYTES);
 });
 

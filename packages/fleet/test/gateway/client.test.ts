@@ -129,7 +129,7 @@ describe("the client", () => {
   it("uploads, links ports, branches and deletes threads", async () => {
     const reply = await client.uploadFiles("whole", [{ name: "a.txt", content: "one" }]);
     expect(reply.files.map(({ filename }) => filename)).toEqual(["a.txt"]);
-    expect((await client.listUploads("whole")).map(({ size }) => size)).toEqual([3]);
+    expect((await client.listUploads("whole")).map(({ sizeBytes }) => sizeBytes)).toEqual([3]);
     expect((await client.linkPort("whole", 3_000)).url).toContain("3000--");
     expect(await client.branchThread("whole", "half")).toMatchObject({ fileCount: 1 });
     expect(await client.deleteThread("half")).toEqual({ outcome: "stopped" });

@@ -147,7 +147,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     );
     for (const name of ["link.txt", "folder.txt", "hard.txt"]) {
       const answer = await alice.ask(200, "POST", "/v1/threads/w3/uploads", { body: form(name, "evil") });
-      expect(answer).toMatchObject({ success: false, files: [], skipped_files: [name] });
+      expect(answer).toMatchObject({ success: false, files: [], skippedFiles: [name] });
     }
     expect(readFileSync(outside, "utf8")).toBe("untouched");
     const statuses: Record<string, number> = {};

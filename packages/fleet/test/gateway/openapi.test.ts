@@ -81,3 +81,27 @@ test("the schema of errors holds for every error, also DeerFlow's", async () => 
   const refused = await stage.operator.ask<Record<string, unknown>>(400, "GET", "/api/threads/t/artifacts/none.txt");
   expect(Object.keys(refused).sort()).toEqual(["detail", "error"]);
 });
+
+test("every property below /v1 is spelled in camelCase; DeerFlow's spelling stays below /api", () => {
+  const spelled = (prefix: string) => {
+    const names = new Set<string>();
+    const seen = new Set<string>();
+    const walk = (node: unknown): void => {
+      if (typeof node !== "object" || node === null) return;
+      for (const [key, value] of Object.entries(node)) {
+        if (key === "properties") for (const name of Object.keys(value as object)) names.add(name);
+        const component = key === "$ref" && /^#\/components\/schemas\/(.+)$/.exec(String(value))?.[1];
+        if (component && !seen.has(component)) {
+          seen.add(component);
+          walk(document.components.schemas[component]);
+        } else walk(value);
+      }
+    };
+    for (const { path, operation } of operations()) if (path.startsWith(prefix)) walk(operation);
+    return names;
+  };
+  const ours = spelled("/v1/");
+  expect([...ours].filter((name) => name.includes("_"))).toEqual([]);
+  for (const name of ["artifactUrl", "skippedFiles", "maxFileBytes", "exitCode"]) expect(ours).toContain(name);
+  for (const name of ["artifact_url", "skipped_files", "max_file_size"]) expect(spelled("/api/")).toContain(name);
+});

@@ -13,7 +13,7 @@ interface Reply {
   success: boolean;
   files: Record<string, string | number>[];
   message: string;
-  skipped_files: string[];
+  skippedFiles: string[];
 }
 
 beforeAll(async () => {
@@ -52,16 +52,15 @@ describe("uploads", () => {
       files: [
         {
           filename: "a b.txt",
-          size: 3,
+          sizeBytes: 3,
           path: `${UPLOADS}/a b.txt`,
-          virtual_path: `${UPLOADS}/a b.txt`,
-          artifact_url: "/v1/threads/u/artifacts/mnt/user-data/uploads/a%20b.txt",
+          artifactUrl: "/v1/threads/u/artifacts/mnt/user-data/uploads/a%20b.txt",
         },
       ],
       message: "Successfully uploaded 1 file(s)",
-      skipped_files: [],
+      skippedFiles: [],
     });
-    expect(await (await alice.call("GET", String(reply.files[0]?.artifact_url))).text()).toBe("one");
+    expect(await (await alice.call("GET", String(reply.files[0]?.artifactUrl))).text()).toBe("one");
     await alice.ask(200, "POST", "/v1/threads/u/uploads", { body: form([["a b.txt", "two!"]]) });
     const list = await alice.ask<{ files: Record<string, unknown>[]; count: number }>(
       200,
@@ -69,7 +68,8 @@ describe("uploads", () => {
       "/v1/threads/u/uploads",
     );
     expect(list.count).toBe(1);
-    expect(list.files[0]).toMatchObject({ filename: "a b.txt", size: 4, extension: ".txt" });
+    expect(list.files[0]).toMatchObject({ filename: "a b.txt", sizeBytes: 4, extension: ".txt" });
+    expect(Math.abs(Number(list.files[0]?.modifiedAt) - Date.now())).toBeLessThan(3_600_000);
     await alice.ask(200, "DELETE", "/v1/threads/u/uploads/a%20b.txt");
     await alice.ask(404, "DELETE", "/v1/threads/u/uploads/a%20b.txt");
     await alice.ask(422, "DELETE", "/v1/threads/u/uploads/..%2Fx");
@@ -82,7 +82,7 @@ describe("uploads", () => {
       ["dir/../x.tar.gz", "3"],
     ]);
     const { files } = await alice.ask<Reply>(200, "POST", "/v1/threads/dup/uploads", { body });
-    expect(files.map(({ filename, original_filename }) => [filename, original_filename])).toEqual([
+    expect(files.map(({ filename, originalFilename }) => [filename, originalFilename])).toEqual([
       ["x.tar.gz", undefined],
       ["x.tar_1.gz", "x.tar.gz"],
       ["x.tar_2.gz", "x.tar.gz"],
@@ -127,7 +127,7 @@ describe("uploads", () => {
         ["fine", "fine"],
       ]),
     });
-    expect(reply).toMatchObject({ success: false, skipped_files: ["link", "dir"] });
+    expect(reply).toMatchObject({ success: false, skippedFiles: ["link", "dir"] });
     expect(reply.files.map(({ filename }) => filename)).toEqual(["fine"]);
     expect(await shell("link", `cat secret; ls -A ${UPLOADS}`)).toBe("mine\ndir\nfine\nlink\n");
   });
@@ -164,7 +164,7 @@ describe("conversion", () => {
     });
     const [file] = files;
     const text =
-      file?.markdown_artifact_url && (await (await alice.call("GET", String(file.markdown_artifact_url))).text());
+      file?.markdownArtifactUrl && (await (await alice.call("GET", String(file.markdownArtifactUrl))).text());
     return { file, text };
   };
 
@@ -176,13 +176,13 @@ describe("conversion", () => {
     expect((await convert("page.pdf", pdf("Portable words"))).text).toContain("Portable words");
     const table = await convert("fruit.xlsx", workbook());
     expect(table.text).toContain("| apple\\|pear | 2026-01-02 |");
-    expect(table.file).toMatchObject({ markdown_file: "fruit.md", markdown_virtual_path: `${UPLOADS}/fruit.md` });
+    expect(table.file).toMatchObject({ markdownFilename: "fruit.md", markdownPath: `${UPLOADS}/fruit.md` });
   }, 60_000);
 
   test("never replaces a file that is there, and goes with its document", async () => {
     await alice.ask(200, "POST", "/v1/threads/doc/uploads", { body: form([["notes.md", "my own"]]) });
     const { file } = await convert("notes.docx", wordDocument(["converted"]));
-    expect(file?.markdown_file).toBe("notes_1.md");
+    expect(file?.markdownFilename).toBe("notes_1.md");
     expect(await shell("doc", `cat ${UPLOADS}/notes.md`)).toBe("my own");
     await alice.ask(200, "DELETE", "/v1/threads/doc/uploads/letter.docx");
     expect(await shell("doc", `ls ${UPLOADS}`)).not.toContain("letter");
@@ -197,22 +197,48 @@ describe("conversion", () => {
       ["old.doc", Buffer.from("x")],
     ] as const) {
       const { file } = await convert(name, content);
-      expect(file?.conversion_error).toBeTypeOf("string");
-      expect(file?.markdown_file).toBeUndefined();
+      expect(file?.conversionError).toBeTypeOf("string");
+      expect(file?.markdownFilename).toBeUndefined();
     }
   }, 60_000);
 });
 
 describe("under DeerFlow's roof", () => {
+  test("the Markdown of a document has DeerFlow's names", async () => {
+    const body = form([["letter.docx", wordDocument(["Words"])]]);
+    const { files } = await alice.ask<Reply>(200, "POST", "/api/threads/m/uploads?convert=true", { body });
+    expect(files[0]).toMatchObject({
+      markdown_file: "letter.md",
+      markdown_path: `${UPLOADS}/letter.md`,
+      markdown_virtual_path: `${UPLOADS}/letter.md`,
+      markdown_artifact_url: "/api/threads/m/artifacts/mnt/user-data/uploads/letter.md",
+    });
+  }, 60_000);
+
   test("shapes and codes are DeerFlow's", async () => {
     const reply = await alice.ask<Reply>(200, "POST", "/api/threads/d/uploads", { body: form([["a.txt", "one"]]) });
-    expect(reply.files[0]?.artifact_url).toBe("/api/threads/d/artifacts/mnt/user-data/uploads/a.txt");
+    expect(reply).toEqual({
+      success: true,
+      files: [
+        {
+          filename: "a.txt",
+          size: 3,
+          path: `${UPLOADS}/a.txt`,
+          virtual_path: `${UPLOADS}/a.txt`,
+          artifact_url: "/api/threads/d/artifacts/mnt/user-data/uploads/a.txt",
+        },
+      ],
+      message: "Successfully uploaded 1 file(s)",
+      skipped_files: [],
+    });
     expect(await alice.ask(200, "GET", "/api/threads/d/uploads/limits")).toEqual({
       max_files: 3,
       max_file_size: 100_000,
       max_total_size: 150_000,
     });
-    expect(await alice.ask(200, "GET", "/api/threads/d/uploads/list")).toMatchObject({ count: 1 });
+    const list = await alice.ask<{ files: Record<string, number>[] }>(200, "GET", "/api/threads/d/uploads/list");
+    expect(list).toMatchObject({ count: 1, files: [{ filename: "a.txt", size: 3, extension: ".txt" }] });
+    expect(Math.abs(Number(list.files[0]?.modified) - Date.now() / 1_000)).toBeLessThan(3_600);
     const many = form([
       ["a", "1"],
       ["b", "2"],
@@ -234,13 +260,17 @@ describe("under DeerFlow's roof", () => {
     expect(passedOver.files.map(({ filename }) => filename)).toEqual(["fine"]);
     // Ours names what it left out.
     const ours = await alice.ask<Reply>(200, "POST", "/v1/threads/d/uploads", { body: named("..", "fine") });
-    expect(ours).toMatchObject({ success: false, skipped_files: [".."] });
+    expect(ours).toMatchObject({ success: false, skippedFiles: [".."] });
     await alice.ask(422, "POST", "/api/threads/a%2Fb/uploads", { body: named("fine") });
     const none = await alice.ask<Reply>(200, "POST", "/api/threads/d/uploads", { body: named("..") });
     expect(none).toMatchObject({ success: true, files: [] });
     await alice.ask(422, "POST", "/v1/threads/d/uploads", { body: named("..") });
     expect(await alice.ask(200, "DELETE", "/api/threads/d/uploads/a.txt")).toMatchObject({ success: true });
     await alice.ask(404, "DELETE", "/api/threads/d/uploads/a.txt");
-    expect(await alice.ask(200, "GET", "/v1/uploads/limits")).toMatchObject({ max_files: 3 });
+    expect(await alice.ask(200, "GET", "/v1/uploads/limits")).toEqual({
+      maxFiles: 3,
+      maxFileBytes: 100_000,
+      maxTotalBytes: 150_000,
+    });
   });
 });

@@ -1,6 +1,6 @@
 /**
  * Uploads, under two roofs: ours (`/v1/…`) and DeerFlow's (`/api/…`), whose web client then works unchanged. Both do
- * the same; they differ in addresses and in the words of errors.
+ * the same; they differ in addresses, in spelling (`uploads/shapes.ts`) and in the words of errors.
  */
 
 import multipart from "@fastify/multipart";
@@ -10,10 +10,7 @@ import {
   threadParamsSchema,
   type UploadedFile,
   uploadDeleteReplySchema,
-  uploadLimitsSchema,
-  uploadListSchema,
   uploadQuerySchema,
-  uploadReplySchema,
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -22,6 +19,7 @@ import { DeerFlowDetail } from "../errors.ts";
 import { goneSignal, purposeOf, threadOf } from "../thread-use.ts";
 import { extensionOf, safeName } from "../uploads/names.ts";
 import { listUploads, receiveUploads, UPLOADS } from "../uploads/receive.ts";
+import { DEERFLOW_SHAPES, OUR_SHAPES } from "../uploads/shapes.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 export interface Roof {
@@ -42,7 +40,8 @@ export async function uploadRoutes(
 ): Promise<void> {
   const { settings, workspaces } = context;
   const { maxFiles, maxFileBytes, maxTotalBytes, convertDocuments } = settings.uploads;
-  const limits = { max_files: maxFiles, max_file_size: maxFileBytes, max_total_size: maxTotalBytes };
+  const shapes = deerflow ? DEERFLOW_SHAPES : OUR_SHAPES;
+  const limits = shapes.limits.of({ maxFiles, maxFileBytes, maxTotalBytes });
   const tags = [deerflow ? "deerflow" : "uploads"];
   const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });
   // Each file's size is checked while it is staged; these stop what would not even get there.
@@ -64,7 +63,7 @@ export async function uploadRoutes(
         consumes: ["multipart/form-data"],
         params: threadParamsSchema,
         querystring: deerflow ? z.object(uploadQuerySchema.shape) : uploadQuerySchema,
-        response: { 200: uploadReplySchema, ...ERRORS },
+        response: { 200: shapes.reply.schema, ...ERRORS },
       },
     },
     async (request, reply) => {
@@ -77,7 +76,7 @@ export async function uploadRoutes(
       );
       const success = skipped.length === 0;
       const message = `Successfully uploaded ${files.length} file(s)${success ? "" : `; skipped ${skipped.length}`}`;
-      return { success, files: [...files], message, skipped_files: [...skipped] };
+      return shapes.reply.of({ success, files: [...files], message, skippedFiles: [...skipped] });
     },
   );
 
@@ -89,23 +88,23 @@ export async function uploadRoutes(
         summary: "Files that were uploaded",
         tags,
         params: threadParamsSchema,
-        response: { 200: uploadListSchema, ...ERRORS },
+        response: { 200: shapes.list.schema, ...ERRORS },
       },
     },
     async (request, reply) => {
       const describe = describer(prefix, request.params.thread);
       const found = await workspaces.use(threadOf(request), purposeOf(request), goneSignal(reply), listUploads);
-      const files = found.map(({ name, size, modifiedAt }) => ({
-        ...describe(name, size),
+      const files = found.map(({ name, sizeBytes, modifiedAt }) => ({
+        ...describe(name, sizeBytes),
         extension: extensionOf(name),
-        modified: modifiedAt / 1_000,
+        modifiedAt,
       }));
-      return { files, count: files.length };
+      return shapes.list.of({ files, count: files.length });
     },
   );
 
   const limitsRoute = {
-    schema: { summary: "What may be uploaded", tags, response: { 200: uploadLimitsSchema, ...ERRORS } },
+    schema: { summary: "What may be uploaded", tags, response: { 200: shapes.limits.schema, ...ERRORS } },
   };
   if (deerflow) {
     const schema = { ...limitsRoute.schema, params: threadParamsSchema };
@@ -148,10 +147,10 @@ async function removeUpload(context: GatewayContext, request: FastifyRequest, re
 }
 
 function describer(prefix: string, thread: string) {
-  return (name: string, size: number): UploadedFile => {
+  return (name: string, sizeBytes: number): UploadedFile => {
     const path = `${UPLOADS}/${name}`;
-    const artifact_url = `${prefix}/${thread}/artifacts${path.split("/").map(encodeURIComponent).join("/")}`;
-    return { filename: name, size, path, virtual_path: path, artifact_url };
+    const artifactUrl = `${prefix}/${thread}/artifacts${path.split("/").map(encodeURIComponent).join("/")}`;
+    return { filename: name, sizeBytes, path, artifactUrl };
   };
 }
 

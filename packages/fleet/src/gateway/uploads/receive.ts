@@ -35,7 +35,7 @@ export interface UploadOrder {
   readonly parts: AsyncIterableIterator<Multipart>;
   readonly convert: boolean;
   readonly signal: AbortSignal;
-  readonly describe: (name: string, size: number) => UploadedFile;
+  readonly describe: (name: string, sizeBytes: number) => UploadedFile;
   /** A request none of whose files has a usable name is then no error: DeerFlow passes over such files in silence. */
   readonly deerflow: boolean;
 }
@@ -121,7 +121,7 @@ async function placeAll(
     }
     const described = {
       ...order.describe(name, one.sizeBytes),
-      ...(name === original ? {} : { original_filename: original }),
+      ...(name === original ? {} : { originalFilename: original }),
     };
     placed.push({ ...described, ...(await placeMarkdown(order, markdown)) });
   }
@@ -160,27 +160,22 @@ async function placeMarkdown(
   { describe }: UploadOrder,
   { name, staged, problem }: Markdown,
 ): Promise<Partial<UploadedFile>> {
-  if (problem !== undefined) return { conversion_error: problem };
+  if (problem !== undefined) return { conversionError: problem };
   if (name === undefined || staged === undefined) return {};
   await staged.place(`${UPLOADS}/${name}`);
-  const { filename, path, virtual_path, artifact_url } = describe(name, staged.sizeBytes);
-  return {
-    markdown_file: filename,
-    markdown_path: path,
-    markdown_virtual_path: virtual_path,
-    markdown_artifact_url: artifact_url,
-  };
+  const { filename, path, artifactUrl } = describe(name, staged.sizeBytes);
+  return { markdownFilename: filename, markdownPath: path, markdownArtifactUrl: artifactUrl };
 }
 
 /** The files that were uploaded, by name, without what is only being uploaded. */
 export async function listUploads(
   files: WorkspaceFiles,
-): Promise<readonly { name: string; size: number; modifiedAt: number }[]> {
+): Promise<readonly { name: string; sizeBytes: number; modifiedAt: number }[]> {
   return (await files.list(UPLOADS))
     .filter(({ kind }) => kind === "file")
     .map(({ path, sizeBytes, modifiedAt }) => ({
       name: path.slice(path.lastIndexOf("/") + 1),
-      size: sizeBytes,
+      sizeBytes,
       modifiedAt,
     }))
     .filter(({ name }) => !isStaged(name))
