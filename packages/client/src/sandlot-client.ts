@@ -235,7 +235,7 @@ export class SandlotClient {
       const headers: Record<string, string> = last === null ? {} : { "last-event-id": last };
       const call = { method: "GET", path: "/v1/events", headers, signal, repeatable: true } as const;
       try {
-        const response = await this.#transport.send(call);
+        const response = await this.#transport.stream(call);
         begun = true;
         for await (const { event, id, data } of serverEvents(response)) {
           silent = 0;

@@ -26,6 +26,7 @@ import { decodeBase64, encodeBase64 } from "../wire/bytes.ts";
 import { around, pause } from "../wire/clock.ts";
 import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
+import type { StreamedAnswer } from "../wire/node-calls.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
 /** How often in a row a stream is taken up again without a single event: two minutes, for a gateway's host to restart. */
@@ -135,9 +136,9 @@ export class RemoteExecs implements SandboxExecs {
     execId: string,
     from: { readonly stdout: number; readonly stderr: number; readonly until: string; readonly hold: boolean },
     signal: AbortSignal | undefined,
-  ): Promise<Response> {
+  ): Promise<StreamedAnswer> {
     this.#remote.check();
-    return this.#remote.transport.send({
+    return this.#remote.transport.stream({
       method: "GET",
       path: this.#path(execId, "output"),
       query: {
@@ -157,7 +158,7 @@ export class RemoteExecs implements SandboxExecs {
   }
 }
 
-async function* eventsOf(response: Response): AsyncGenerator<FollowEvent> {
+async function* eventsOf(response: StreamedAnswer): AsyncGenerator<FollowEvent> {
   for await (const { event, data } of serverEvents(response)) {
     if (event === "stdout" || event === "stderr") {
       const { stream, offset, base64 } = execOutputSchema.parse(data);

@@ -148,7 +148,7 @@ export class RemoteFiles implements SandboxFiles {
     this.#remote.check();
     const call = { method: "GET", path: this.#path("watch"), query: { path, recursive }, signal } as const;
     try {
-      for await (const { data } of serverEvents(await this.#remote.transport.send(call)))
+      for await (const { data } of serverEvents(await this.#remote.transport.stream(call)))
         yield fileChangeSchema.parse(data);
     } catch (error) {
       signal?.throwIfAborted();

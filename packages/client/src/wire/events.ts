@@ -1,6 +1,7 @@
 /** Server-sent events out of an answer's body. */
 
 import { ConnectionBroken } from "./errors.ts";
+import type { StreamedAnswer } from "./node-calls.ts";
 
 export interface ServerEvent {
   readonly event: string;
@@ -9,29 +10,27 @@ export interface ServerEvent {
 }
 
 /** Ends when the server ends the stream; rejects with `ConnectionBroken` when the connection does. */
-export async function* serverEvents(response: Response): AsyncGenerator<ServerEvent> {
-  if (response.body === null) return;
-  const reader = response.body.getReader();
+export async function* serverEvents({ chunks }: Pick<StreamedAnswer, "chunks">): AsyncGenerator<ServerEvent> {
   const decoder = new TextDecoder();
   let buffer = "";
-  try {
-    while (true) {
-      const { done, value } = await reader.read().catch((error: unknown) => {
-        throw new ConnectionBroken("the stream broke", { cause: error });
-      });
-      if (done) return;
-      // What came before holds no end, but for half of one.
-      let from = Math.max(0, buffer.length - 1);
-      buffer += decoder.decode(value, { stream: true });
-      for (let end = buffer.indexOf("\n\n", from); end >= 0; end = buffer.indexOf("\n\n", from)) {
-        const event = parse(buffer.slice(0, end));
-        buffer = buffer.slice(end + 2);
-        from = 0;
-        if (event !== null) yield event;
-      }
+  for await (const chunk of untilBroken(chunks)) {
+    // What came before holds no end, but for half of one.
+    let from = Math.max(0, buffer.length - 1);
+    buffer += decoder.decode(chunk, { stream: true });
+    for (let end = buffer.indexOf("\n\n", from); end >= 0; end = buffer.indexOf("\n\n", from)) {
+      const event = parse(buffer.slice(0, end));
+      buffer = buffer.slice(end + 2);
+      from = 0;
+      if (event !== null) yield event;
     }
-  } finally {
-    await reader.cancel().catch(() => undefined);
+  }
+}
+
+async function* untilBroken(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    throw new ConnectionBroken("the stream broke", { cause: error });
   }
 }
 

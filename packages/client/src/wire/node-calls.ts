@@ -1,9 +1,10 @@
 /**
  * Short calls from Node: a JSON question, an answer that is taken whole. They go over connections of our own
  * (`plain-calls.ts`) or over `node:http`, and not over `fetch`: `fetch` makes a stream of every body, which costs a short
- * command a tenth of its time, and gives up on an answer after five minutes, which a command may well take. Streams, files
- * and forms still go over `fetch`, and so does everything in browsers, where something stands in for Node's own `fetch` or
- * carries it, and where a `fetch` was given.
+ * command a tenth of its time, and gives up on an answer after five minutes, which a command may well take. Events go over
+ * `node:http`, too: the first `fetch` of a process loads all of undici, 40 ms for a command line that only follows a command.
+ * Files and forms still go over `fetch`, and so does everything in browsers, where something stands in for Node's own `fetch`
+ * or carries it, and where a `fetch` was given.
  *
  * Invariants
  * - Nothing of Node is imported: it is asked for where there is one, so that a bundle for browsers needs nothing of it.
@@ -11,7 +12,7 @@
  *   because of the connection that was chosen here.
  */
 
-import type { request as httpRequest, IncomingMessage } from "node:http";
+import type { ClientRequest, request as httpRequest, IncomingMessage } from "node:http";
 import type { Answer as PlainAnswer } from "@sandlot/contract/short-calls";
 import { type PlainCalls, plainCalls } from "./plain-calls.ts";
 
@@ -34,6 +35,16 @@ export interface ShortCall {
 
 export type AskShortly = (address: string, call: ShortCall) => Promise<Answer>;
 
+/** An answer that is read as it comes. Whoever stops reading ends it. */
+export interface StreamedAnswer extends Answer {
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+export type AskStreamed = (address: string, call: Omit<ShortCall, "repeatable">) => Promise<StreamedAnswer>;
+
+/** As `fetch` has it: a stream without a byte for so long is given up. Gateways send something far more often. */
+const SILENCE_MAX_MS = 300_000;
+
 /** Node's own, unless somebody was faster. */
 const fetchOfNode = globalThis.fetch;
 /** Where Node's `fetch` finds what carries its requests. */
@@ -47,6 +58,15 @@ export function nodeCalls(url: string): AskShortly | null {
   const plain = plainCallsOfNode();
   const overHttp = asking(builtIn("node:http"), (...heard) => plain?.heard(...heard));
   return plain === null || overHttp === null ? overHttp : preferring(plain, overHttp);
+}
+
+/** `null` where events go over `fetch`. */
+export function nodeStreams(url: string): AskStreamed | null {
+  if (isFetchOfOthers() || !/^https?:/.test(url)) return null;
+  const module: Requesting | null = builtIn(url.startsWith("https:") ? "node:https" : "node:http");
+  return module === null
+    ? null
+    : async (address, call) => streamed(await requested(module, address, call, SILENCE_MAX_MS));
 }
 
 /** A proxy or an interceptor that was set for every `fetch` of this process is meant for our requests, too. */
@@ -90,21 +110,50 @@ function preferring(plain: PlainCalls, overHttp: AskShortly): AskShortly {
 
 function asking(module: Requesting | null, heard: PlainCalls["heard"] = () => {}): AskShortly | null {
   if (module === null) return null;
-  return (address, { method, headers, body, signal }) =>
-    new Promise((resolve, reject) => {
-      const length = body === undefined ? null : { "content-length": Buffer.byteLength(body) };
-      const outgoing = module.request(address, {
-        method,
-        headers: length === null ? headers : { ...headers, ...length },
-        ...(signal === undefined ? {} : { signal }),
-      });
-      outgoing.once("error", reject);
-      outgoing.once("response", (response) => {
-        heard(address, response);
-        taken(response).then(resolve, reject);
-      });
-      outgoing.end(body);
+  return async (address, call) => {
+    const response = await requested(module, address, call);
+    heard(address, response);
+    return taken(response);
+  };
+}
+
+/** Resolves when the head of the answer is there. */
+function requested(
+  module: Requesting,
+  address: string,
+  { method, headers, body, signal }: Omit<ShortCall, "repeatable">,
+  silenceMaxMs?: number,
+): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const length = body === undefined ? null : { "content-length": Buffer.byteLength(body) };
+    const outgoing = module.request(address, {
+      method,
+      headers: length === null ? headers : { ...headers, ...length },
+      ...(signal === undefined ? {} : { signal }),
+      ...(silenceMaxMs === undefined ? {} : { timeout: silenceMaxMs }),
     });
+    outgoing.on("error", reject);
+    outgoing.once("response", resolve);
+    if (silenceMaxMs !== undefined) endSilent(outgoing);
+    outgoing.end(body);
+  });
+}
+
+/** A reader that takes its time is not a gateway that is gone. */
+function endSilent(outgoing: ClientRequest): void {
+  let response: IncomingMessage | null = null;
+  outgoing.once("response", (answer) => {
+    response = answer;
+  });
+  outgoing.on("timeout", () => {
+    if ((response?.readableLength ?? 0) === 0) outgoing.destroy(new Error("nothing came for too long"));
+  });
+}
+
+function streamed(response: IncomingMessage): StreamedAnswer {
+  const { statusCode: status = 0 } = response;
+  const text = async () => (await taken(response)).text();
+  return { ok: isSuccess(status), status, headers: headersOf(response), text, chunks: response };
 }
 
 function taken(response: IncomingMessage): Promise<Answer> {
@@ -114,14 +163,20 @@ function taken(response: IncomingMessage): Promise<Answer> {
     response.once("error", reject);
     response.once("end", () => {
       if (!response.complete) return reject(new Error("the answer was cut off"));
-      const { statusCode: status = 0, headers } = response;
-      const get = (name: string) => headers[name.toLowerCase()]?.toString() ?? null;
-      resolve(whole(status, { get }, Buffer.concat(parts)));
+      resolve(whole(response.statusCode ?? 0, headersOf(response), Buffer.concat(parts)));
     });
   });
 }
 
+function headersOf({ headers }: IncomingMessage): PlainAnswer["headers"] {
+  return { get: (name) => headers[name.toLowerCase()]?.toString() ?? null };
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
 function whole(status: number, headers: PlainAnswer["headers"], body: Buffer): Answer {
   const text = body.toString("utf8");
-  return { ok: status >= 200 && status < 300, status, headers, text: () => Promise.resolve(text) };
+  return { ok: isSuccess(status), status, headers, text: () => Promise.resolve(text) };
 }

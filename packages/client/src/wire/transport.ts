@@ -6,14 +6,22 @@
  * - the connection broke, or the gateway said `retryable`: only what may happen twice (`repeatable`).
  * Everything else is the caller's decision. Waiting grows, is jittered, and ends with the caller's signal.
  *
- * What is asked and answered in a few words takes the shortest way there is (`node-calls.ts`); the rest goes over `fetch`.
+ * What is asked and answered in a few words takes the shortest way there is (`node-calls.ts`), events take that of `node:http`
+ * in Node; the rest goes over `fetch`.
  */
 
 import { GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
 import { around, pause } from "./clock.ts";
 import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
-import { type Answer, type AskShortly, nodeCalls } from "./node-calls.ts";
+import {
+  type Answer,
+  type AskShortly,
+  type AskStreamed,
+  nodeCalls,
+  nodeStreams,
+  type StreamedAnswer,
+} from "./node-calls.ts";
 
 export interface TransportOptions {
   readonly url: string;
@@ -51,6 +59,7 @@ export class Transport {
   readonly #retriesMax: number;
   readonly #fetch: typeof fetch;
   readonly #askShortly: AskShortly | null;
+  readonly #askStreamed: AskStreamed | null;
   readonly #options: TransportOptions;
   /** What every request says. */
   readonly #usual: Readonly<Record<string, string>>;
@@ -65,6 +74,7 @@ export class Transport {
     // Called as a method of something else, a browser's fetch refuses.
     this.#fetch = given ?? ((...args) => fetch(...args));
     this.#askShortly = given === undefined ? nodeCalls(this.url) : null;
+    this.#askStreamed = given === undefined ? nodeStreams(this.url) : null;
     this.#usual = {
       ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
       ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
@@ -101,6 +111,11 @@ export class Transport {
     return this.#repeated(call, () => this.#once(() => this.#fetched(call)));
   }
 
+  /** The same, for an answer that is read as it comes: events. */
+  stream(call: Call): Promise<StreamedAnswer> {
+    return this.#repeated(call, () => this.#once(() => this.#streamed(call)));
+  }
+
   async #repeated<T>(call: Call, once: () => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -126,15 +141,27 @@ export class Transport {
   }
 
   #shortly(call: Call): Promise<Answer> {
-    const { method, json, body, signal, path, query, repeatable = false } = call;
+    const { body, path, query, repeatable = false } = call;
     if (this.#askShortly === null || body !== undefined) return this.#fetched(call);
-    return this.#askShortly(this.address(path, query), {
+    return this.#askShortly(this.address(path, query), { ...this.#plain(call), repeatable });
+  }
+
+  async #streamed(call: Call): Promise<StreamedAnswer> {
+    if (this.#askStreamed !== null && call.body === undefined)
+      return this.#askStreamed(this.address(call.path, call.query), this.#plain(call));
+    const response = await this.#fetched(call);
+    const { ok, status, headers } = response;
+    return { ok, status, headers, text: () => response.text(), chunks: chunksOf(response) };
+  }
+
+  #plain(call: Call) {
+    const { method, json, signal } = call;
+    return {
       method,
-      repeatable,
       headers: this.#headers(call),
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       ...(signal === undefined ? {} : { signal }),
-    });
+    };
   }
 
   #fetched(call: Call): Promise<Response> {
@@ -163,6 +190,17 @@ export class Transport {
 
   #headers({ json, headers }: Call): Record<string, string> {
     return { ...this.#usual, ...(json === undefined ? {} : { "content-type": "application/json" }), ...headers };
+  }
+}
+
+/** Not every browser can iterate over a body. */
+async function* chunksOf({ body }: Response): AsyncGenerator<Uint8Array> {
+  if (body === null) return;
+  const reader = body.getReader();
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
+  } finally {
+    await reader.cancel().catch(() => undefined);
   }
 }
 

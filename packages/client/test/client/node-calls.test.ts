@@ -48,7 +48,7 @@ function clientWith(options: Partial<SandlotClientOptions> = {}): SandlotClient 
 }
 
 describe("in Node", () => {
-  test("what is asked and answered in a few words takes the short way; what streams goes over fetch", async () => {
+  test("what is asked and answered in a few words takes the short way; files go over fetch", async () => {
     const client = clientWith();
     handlers = [json(201, LEASE), json(200, RESULT), (_request, response) => response.writeHead(200).end("content")];
     await using lease = await client.acquire({ thread: "t" });
@@ -56,6 +56,45 @@ describe("in Node", () => {
     expect(new TextDecoder().decode(await lease.sandbox.files.read("/a"))).toBe("content");
     await lease.sandbox.files.write("/a", "bytes");
     expect(asked).toEqual(["POST no name", "POST no name", "GET node", "PUT node"]);
+  });
+
+  test("events are read as they come, without fetch; whoever stops reading ends them", async () => {
+    const over = Promise.withResolvers<void>();
+    const event = { stream: "stdout", offset: 0, base64: "Z3LDvG4=" };
+    handlers = [
+      json(201, LEASE),
+      (_request, response) => {
+        response.once("close", () => over.resolve());
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write(`event: stdout\ndata: ${JSON.stringify(event)}\n\n`);
+      },
+    ];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    for await (const { type } of lease.sandbox.execs.follow("x")) {
+      expect(type).toBe("output");
+      break;
+    }
+    await over.promise;
+    expect(asked).toEqual(["POST no name", "GET no name"]);
+  });
+
+  test("who stops following is told why, and the connection ends", async () => {
+    const over = Promise.withResolvers<void>();
+    const abort = new AbortController();
+    handlers = [
+      json(201, LEASE),
+      (_request, response) => {
+        response.once("close", () => over.resolve());
+        response.writeHead(200, { "content-type": "text/event-stream" }).write(": alive\n\n");
+        abort.abort(new Error("enough"));
+      },
+    ];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    const follow = async () => {
+      for await (const _ of lease.sandbox.execs.follow("x", { signal: abort.signal }));
+    };
+    await expect(follow()).rejects.toThrow("enough");
+    await over.promise;
   });
 
   test("a letter that comes in two pieces is one", async () => {
