@@ -29,6 +29,7 @@ const SUITES = {
     { name: "lint", run: () => script("lint") },
     { name: "knip", run: () => script("knip") },
     { name: "docs-are-current", run: () => script("docs:errors", "--check") },
+    { name: "config-type-is-current", run: () => script("docs:config", "--check") },
     { name: "pins", run: () => script("check:pins") },
     { name: "repo", run: () => script("check:repo") },
     { name: "vitest", run: () => vitest("vitest", repositoryNode(), "--project", "test") },

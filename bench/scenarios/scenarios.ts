@@ -3,7 +3,7 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import { type Row, type Turns, turn, USER } from "./turn.ts";
 
 export interface ScenarioPlan {

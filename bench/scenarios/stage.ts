@@ -1,6 +1,6 @@
 /** A fleet for one scenario, in a directory of its own, which goes with it. */
 
-import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { openLocalFleet } from "../stage/local-fleet.ts";
 import { openStage as openDockerStage } from "../suites/docker/stage.ts";

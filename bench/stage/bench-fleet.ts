@@ -5,8 +5,8 @@
 
 import { tmpdir } from "node:os";
 import { assembleFleet } from "../../packages/fleet/src/assemble-fleet.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
-import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { MemoryStore, newMemoryTables } from "../../packages/fleet/src/store/memory/memory-store.ts";
 import type { Store } from "../../packages/fleet/src/store/store.ts";

@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
 

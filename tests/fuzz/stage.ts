@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { FleetConfig } from "../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import type { GatewayConfig } from "../../packages/fleet/src/gateway/settings.ts";
 import { type Gateway, startGateway } from "../../packages/fleet/src/gateway/start-gateway.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import Docker from "dockerode";
-import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../../packages/fleet/src/config/fleet-config.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
 import { holdTestEngine } from "../../../scripts/docker-test-engine.mjs";

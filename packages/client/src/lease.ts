@@ -72,6 +72,10 @@ export class ClientLease implements AsyncDisposable {
     return this.#generation;
   }
 
+  /**
+   * What became of the thread's state since its last use. `kind` is `same` (the sandbox of before goes on), `restored`
+   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace).
+   */
   get recovery(): Recovery {
     return this.#recovery;
   }

@@ -96,6 +96,11 @@ export interface Lease extends AsyncDisposable {
   /** The sandbox in its present generation. Take it from here each time: after a crash it is another object. */
   readonly sandbox: Sandbox;
   readonly generation: Generation;
+  /**
+   * What became of the thread's state since its last use. `kind` is `same` (the sandbox of before goes on), `restored`
+   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace); `lost` and `survived` name
+   * what a model should be told.
+   */
   readonly recovery: Recovery;
   /** A connection to what listens on a port of the sandbox. `capability_missing` where the backend has no previews. */
   connect(port: number, options?: { readonly signal?: AbortSignal }): Promise<Duplex>;

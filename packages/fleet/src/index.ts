@@ -3,7 +3,7 @@
  */
 
 export * from "@sandlot/contract";
-export type { FleetConfig } from "./config/schema.ts";
+export type { FleetConfig } from "./config/fleet-config.ts";
 export type {
   AcquireRequest,
   CloseOptions,

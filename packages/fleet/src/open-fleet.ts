@@ -5,8 +5,8 @@
 
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
+import type { FleetConfig } from "./config/fleet-config.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
-import type { FleetConfig } from "./config/schema.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet } from "./fleet.ts";
 import type { HostWorkspaces } from "./gateway/workspace-files.ts";

@@ -12,7 +12,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type FleetId, isSandlotError } from "@sandlot/contract";
-import type { FleetConfig } from "../../../packages/fleet/src/config/schema.ts";
+import type { FleetConfig } from "../../../packages/fleet/src/config/fleet-config.ts";
 import type { AcquireRequest, Fleet, Lease } from "../../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
 import type { KillStage, Tally } from "./tally.ts";

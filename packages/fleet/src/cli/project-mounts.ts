@@ -10,7 +10,7 @@ import { realpathSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
-import type { FleetConfig } from "../config/schema.ts";
+import type { FleetConfig } from "../config/fleet-config.ts";
 
 type Mount = { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean };
 

@@ -15,8 +15,8 @@ import {
   SandlotError,
   type ThreadSummary,
 } from "@sandlot/contract";
+import type { FleetConfig } from "../config/fleet-config.ts";
 import { homeOf } from "../config/home.ts";
-import type { FleetConfig } from "../config/schema.ts";
 import type { DestroyOutcome, Fleet } from "../fleet.ts";
 import { loadSettings } from "./load-settings.ts";
 import { readLogin } from "./login.ts";

@@ -5,8 +5,8 @@ import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { GatewayConfig } from "../gateway/settings.ts";
 import { errnoOf } from "../workspace/disk/trouble.ts";
+import type { FleetConfig } from "./fleet-config.ts";
 import { homeOf } from "./home.ts";
-import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
 
 /** Looked for in the fleet's home when no file is named. */

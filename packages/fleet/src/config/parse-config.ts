@@ -17,10 +17,10 @@ import {
   type YAMLParseError,
 } from "yaml";
 import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
+import type { FleetConfig } from "./fleet-config.ts";
 import type { LoadedConfig } from "./load-config.ts";
 import { type Problem, problemsFrom, refuse, UNKNOWN_KEY } from "./problems.ts";
 import { resolveSettings } from "./resolve-settings.ts";
-import type { FleetConfig } from "./schema.ts";
 import type { Environment } from "./variables.ts";
 
 /** What a file says. Refuses with `config_invalid`, with the place in the file. */

@@ -1,6 +1,7 @@
 /**
- * The configuration a user writes: one strict, described schema. It is the type of `openFleet`'s argument, the check of
- * a configuration file and the JSON Schema that `sandlot config schema` prints, so that these three cannot disagree.
+ * The configuration a user writes: one strict, described schema. It is the check of a configuration file, the JSON
+ * Schema that `sandlot config schema` prints, and what the type of `openFleet`'s argument is generated from
+ * (`fleet-config.ts`), so that these three cannot disagree.
  *
  * Invariants
  * - Every key is optional and described. Defaults come from `defaults.ts` and are visible in the JSON Schema.
@@ -287,13 +288,9 @@ export const fleetConfigSchema = z
   })
   .describe("Configuration of a Sandlot fleet. Every key is optional.");
 
-/** What a user writes. Read-only, so that a constant can be passed too. */
-export type FleetConfig = DeepReadonly<z.input<typeof fleetConfigSchema>>;
-/** The same with defaults filled in, before relations are checked and places are resolved. */
+/** What a user writes, with defaults filled in, before relations are checked and places are resolved. */
 export type CompletedConfig = z.output<typeof fleetConfigSchema>;
 export type CompletedBlueprint = z.output<typeof blueprintSchema>;
-
-type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> } : T;
 
 /** The schema in the form that editors and other languages understand. */
 export function fleetConfigJsonSchema(): Record<string, unknown> {

@@ -1,8 +1,9 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { DURATION_MAX_MS } from "../../src/config/amounts.ts";
 import { DEFAULTS } from "../../src/config/defaults.ts";
+import type { FleetConfig } from "../../src/config/fleet-config.ts";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";
-import { type FleetConfig, fleetConfigJsonSchema } from "../../src/config/schema.ts";
+import { fleetConfigJsonSchema } from "../../src/config/schema.ts";
 import { ENVIRONMENT, refusalOf } from "./refusal.ts";
 
 const OFF_AT_ZERO = ["idleTimeoutMs", "maxLifetimeMs"] as const;

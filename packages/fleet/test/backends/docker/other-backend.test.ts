@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { expect, it, onTestFinished } from "vitest";
-import type { FleetConfig } from "../../../src/config/schema.ts";
+import type { FleetConfig } from "../../../src/config/fleet-config.ts";
 import type { Fleet } from "../../../src/fleet.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
