@@ -1,21 +1,28 @@
-/** `bash`: a command in the run's own shell. Its exit code, its timeout and what was left out are part of the answer. */
+/**
+ * `bash`: a command in the run's own shell. Its exit code, its timeout and what was left out are part of the answer.
+ * `bash_output`: the answer of a command that took longer than the caller waits. It exists only where there is such a limit.
+ */
 
 import { DEFAULT_CWD, SANDBOX_LIMITS, type SandboxAbout } from "@sandlot/contract";
 import { z } from "zod";
+import type { CommandOutcome } from "./background-commands.ts";
 import { abilities, FAILED_LOOKUP, lookupRemark } from "./instructions.ts";
 import { TOOL_LIMITS } from "./limits.ts";
 import { missingOutput } from "./missing-output.ts";
 import { descriptionInput } from "./paths.ts";
 import type { ShellResult } from "./shell.ts";
-import { defineTool, type ToolAnswer } from "./tool.ts";
+import { defineTool, type ToolAnswer, type ToolContext, ToolRefusal } from "./tool.ts";
 
 /** What the tool does; what it can do depends on the sandbox (`abilities`). */
-function describe(outputBudgetChars: number, about?: SandboxAbout): string {
+function describe(outputBudgetChars: number, about?: SandboxAbout, replyWithinMs?: number): string {
   return (
     `Runs a command in the sandbox's shell, beginning in ${DEFAULT_CWD}. The working directory, variables and functions stay as a ` +
     "command leaves them. Files for the user go to /mnt/user-data/outputs, files from the user are in /mnt/user-data/uploads. " +
     `The answer ends with the exit code. Of output over ${outputBudgetChars} characters the beginning and the end are shown, and all ` +
     "of it is in a file that the answer names. Start what should go on running with `&` and redirect its output to a file. " +
+    (replyWithinMs === undefined
+      ? ""
+      : `A command that takes over ${replyWithinMs / 1000} s goes on in the background; the answer names the call that reads on. `) +
     abilities(about)
   );
 }
@@ -38,8 +45,9 @@ export function bashToolFor(options: {
   readonly about?: SandboxAbout | undefined;
   readonly timeoutMs: number;
   readonly outputBudgetChars: number;
+  readonly replyWithinMs: number | undefined;
 }): typeof bashTool {
-  const description = describe(options.outputBudgetChars, options.about);
+  const description = describe(options.outputBudgetChars, options.about, options.replyWithinMs);
   return { ...bashTool, description, input: inputFor(options.timeoutMs) };
 }
 
@@ -51,27 +59,80 @@ export const bashTool = defineTool({
   readOnly: false,
   ownLimit: false,
   async run({ command, timeout_seconds }, context): Promise<ToolAnswer> {
-    const { shell, environment, signal, redactEnd, about, commandTimeoutMs } = context;
-    const before = shell.cwd;
+    const { shell, commands, environment, signal, commandTimeoutMs, replyWithinMs } = context;
+    const busy = commands.running();
+    if (busy !== undefined)
+      throw new ToolRefusal(
+        "shell_busy",
+        `The shell still runs ${busy.id}. Wait for it with bash_output, or stop it there; the file tools work meanwhile.`,
+      );
     const timeoutMs = timeout_seconds === undefined ? commandTimeoutMs : Math.ceil(timeout_seconds * 1000);
-    const limits = { environment, signal, timeoutMs };
-    const whole = await shell.exec(command, limits);
-    const missing = missingOutput(whole);
-    const result = {
-      ...whole,
-      ...(missing.stdout > 0 ? { stdout: redactEnd(whole.stdout) } : {}),
-      ...(missing.stderr > 0 ? { stderr: redactEnd(whole.stderr) } : {}),
-    };
-    const { status, exitCode, stdout, stderr, durationMs } = result;
-    const code = status === "completed" ? (exitCode === 0 ? undefined : "command_failed") : `command_${status}`;
-    return {
-      text: [...outputOf(result), ...remarksOn(result, before, about)].join("\n"),
-      facts: { status, exitCode, stdout, stderr, durationMs, cwd: result.cwd },
-      // Many programs answer with their exit code, as grep does; that is no failure of the tool.
-      ...(code === undefined ? {} : { code, isFailure: code !== "command_failed" }),
-    };
+    const outcome = await commands.run({
+      ...{ cwdBefore: shell.cwd, signal, replyWithinMs },
+      start: (stopSignal) => shell.exec(command, { environment, signal: stopSignal, timeoutMs }),
+    });
+    return answerTo(outcome, context);
   },
 });
+
+/** How long `bash_output` waits where the run has no limit. */
+const OUTPUT_WAIT_MS = 50_000;
+
+export const bashOutputTool = defineTool({
+  name: "bash_output",
+  title: "Wait for a command",
+  description:
+    "Waits for a command of bash that went on in the background, and shows its output when it has ended. Call it again while the " +
+    "answer says that the command still runs. The output of a command that ended is shown once.",
+  input: z.object({
+    description: descriptionInput,
+    command_id: z.string().describe("As the answer of bash named it."),
+    stop: z.boolean().optional().describe("Ends the command and all it started; its output is lost. Default false."),
+  }),
+  readOnly: false,
+  ownLimit: false,
+  async run({ command_id: id, stop }, context): Promise<ToolAnswer> {
+    const { commands, signal, replyWithinMs = OUTPUT_WAIT_MS } = context;
+    if (stop === true && (await commands.stop(id, signal)))
+      return {
+        text: `[${id} and all it started were ended; the next command gets a new shell]`,
+        facts: { status: "killed" },
+      };
+    const outcome = await commands.wait(id, replyWithinMs, signal);
+    if (outcome !== null) return answerTo(outcome, context);
+    throw new ToolRefusal(
+      "unknown_command",
+      `There is no command ${id} in the background, or its output was shown before.`,
+    );
+  },
+});
+
+function answerTo(outcome: CommandOutcome, { redactEnd, about }: ToolContext): ToolAnswer {
+  if (outcome.type === "running") {
+    const { id, forMs } = outcome;
+    return {
+      text:
+        `[still running after ${(forMs / 1000).toFixed(1)} s. It goes on in the background as ${id}: bash_output with ` +
+        `command_id="${id}" waits for its end and shows its output, and with stop=true ends it. Until then bash runs nothing else]`,
+      facts: { status: "running", commandId: id, durationMs: forMs },
+    };
+  }
+  const { result: whole, cwdBefore } = outcome;
+  const missing = missingOutput(whole);
+  const result = {
+    ...whole,
+    ...(missing.stdout > 0 ? { stdout: redactEnd(whole.stdout) } : {}),
+    ...(missing.stderr > 0 ? { stderr: redactEnd(whole.stderr) } : {}),
+  };
+  const { status, exitCode, stdout, stderr, durationMs } = result;
+  const code = status === "completed" ? (exitCode === 0 ? undefined : "command_failed") : `command_${status}`;
+  return {
+    text: [...outputOf(result), ...remarksOn(result, cwdBefore, about)].join("\n"),
+    facts: { status, exitCode, stdout, stderr, durationMs, cwd: result.cwd },
+    // Many programs answer with their exit code, as grep does; that is no failure of the tool.
+    ...(code === undefined ? {} : { code, isFailure: code !== "command_failed" }),
+  };
+}
 
 /** What the shell says of a program that is not there. */
 export const NO_SUDO = /\b(?:sudo|su|doas): (?:command )?not found/;

@@ -11,7 +11,8 @@
 
 import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, type SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
+import { BackgroundCommands } from "./background-commands.ts";
+import { bashOutputTool, bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
 import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
 import { noticeInWords } from "./notice.ts";
 import { type AuditEntry, auditCommand } from "./policy/command-audit.ts";
@@ -29,7 +30,7 @@ import { listUploadedFilesTool, presentFilesTool } from "./user-file-tools.ts";
 import { anySignal } from "./waiting.ts";
 import { strReplaceTool, writeFileTool } from "./write-tools.ts";
 
-/** Every tool, in the order in which models read them. */
+/** Every tool, in the order in which models read them. `bash_output` follows `bash` where `replyWithinMs` is given. */
 export const SANDBOX_TOOLS = [
   bashTool,
   lsTool,
@@ -60,6 +61,11 @@ export interface ToolPolicy {
   readonly outputBudgetChars?: number;
   /** Of a command that names no limit of its own. Default `SANDBOX_LIMITS.execTimeoutMs`. */
   readonly commandTimeoutMs?: number;
+  /**
+   * A command that takes longer goes on in the background: the answer names an id, and the tool `bash_output` shows its result
+   * later. For a caller that gives up on long calls. Default: a call waits for the end.
+   */
+  readonly replyWithinMs?: number;
 }
 
 export interface ToolBoxOptions extends RunOptions, ToolPolicy {
@@ -81,6 +87,7 @@ export class ToolBox implements AsyncDisposable {
   readonly #commandTimeoutMs: number;
   readonly #options: ToolBoxOptions;
   readonly #shell: RunShell;
+  readonly #commands: BackgroundCommands;
   readonly #marks: ReadMarks;
   readonly #environment: Readonly<Record<string, string>>;
   /** Every value ever given: a token that was replaced may still stand in a file. */
@@ -93,10 +100,16 @@ export class ToolBox implements AsyncDisposable {
     this.about = source.about?.(options.blueprint);
     const { outputBudgetChars = TOOL_LIMITS.outputBudgetChars } = options;
     this.#commandTimeoutMs = options.commandTimeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
-    const bash = bashToolFor({ about: this.about, timeoutMs: this.#commandTimeoutMs, outputBudgetChars });
-    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name)).map((tool) =>
-      tool.name === bash.name ? (bash as unknown as SandboxTool) : tool,
+    const { replyWithinMs } = options;
+    const limits = { timeoutMs: this.#commandTimeoutMs, outputBudgetChars, replyWithinMs };
+    const bash = [
+      bashToolFor({ about: this.about, ...limits }),
+      ...(replyWithinMs === undefined ? [] : [bashOutputTool]),
+    ];
+    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name)).flatMap((tool) =>
+      tool.name === bashTool.name ? (bash as unknown as SandboxTool[]) : [tool],
     );
+    this.#commands = new BackgroundCommands(this.run.ending);
     this.#options = options;
     this.#shell = new RunShell(this.run, options.workingDirectory);
     this.#marks = new ReadMarks({ source, user, thread, required: readBeforeWrite });
@@ -149,12 +162,14 @@ export class ToolBox implements AsyncDisposable {
     const answer = await tool.run(parsed.data, {
       run: this.run,
       shell: this.#shell,
+      commands: this.#commands,
       workingDirectory: this.#options.workingDirectory,
       marks: this.#marks,
       environment: { ...this.#environment, ...secrets },
       signal,
       about: this.about,
       commandTimeoutMs: this.#commandTimeoutMs,
+      replyWithinMs: this.#options.replyWithinMs,
       hasSecrets: (this.#options.redact ?? true) && !this.#redactor.isIdle(),
       redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),

@@ -8,6 +8,7 @@
 
 import type { SandboxAbout } from "@sandlot/contract";
 import type { z } from "zod";
+import type { BackgroundCommands } from "./background-commands.ts";
 import type { ReadMarks } from "./read-marks.ts";
 import type { SandboxRun } from "./run.ts";
 import type { RunShell } from "./shell.ts";
@@ -28,6 +29,7 @@ export interface SandboxTool<Input extends z.ZodObject = z.ZodObject> {
 export interface ToolContext {
   readonly run: SandboxRun;
   readonly shell: RunShell;
+  readonly commands: BackgroundCommands;
   /** What relative paths are below. */
   readonly workingDirectory: string | undefined;
   readonly marks: ReadMarks;
@@ -38,6 +40,8 @@ export interface ToolContext {
   readonly about: SandboxAbout | undefined;
   /** Of a command that names no limit of its own. */
   readonly commandTimeoutMs: number;
+  /** How long a call waits for its command; without it until the end. */
+  readonly replyWithinMs: number | undefined;
   /** Whether there is anything to take out. */
   readonly hasSecrets: boolean;
   /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */
@@ -84,6 +88,8 @@ export type RefusalCode =
   | "not_presentable"
   | "read_first"
   | "secrets_unavailable"
+  | "shell_busy"
+  | "unknown_command"
   | "unknown_tool";
 
 export class ToolRefusal extends Error {

@@ -18,7 +18,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     else expect(client.protocolVersion).toMatch(/^2025-/);
     expect(client.instructions).toContain("/mnt/user-data/outputs");
     expect(await client.toolNames()).toEqual([
-      ...["bash", "ls", "glob", "grep", "read_file", "write_file", "str_replace", "present_files"],
+      ...["bash", "bash_output", "ls", "glob", "grep", "read_file", "write_file", "str_replace", "present_files"],
       "list_uploaded_files",
     ]);
     expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
@@ -96,6 +96,21 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
       seen.map(({ progress }) => progress).toSorted((a, b) => a - b),
     );
   });
+
+  test.each(opened)(
+    "over %s: a command that takes too long for the client goes on, and is read later",
+    async (_, open) => {
+      await using stage = await openToolStage();
+      await using client = await open(generation, stage, "t1", { replyWithinMs: 200 });
+      const begun = await client.call("bash", { command: "sleep 1; echo done", timeout_seconds: 120 });
+      expect(begun).toMatchObject({ isError: false, text: expect.stringContaining("still running after 0.") });
+      const [, id = ""] = /command_id="([^"]+)"/.exec(begun.text) ?? [];
+      const output = async () => (await client.call("bash_output", { command_id: id })).text;
+      let text = await output();
+      while (text.startsWith("[still running")) text = await output();
+      expect(text).toBe("done\n[exit code: 0]");
+    },
+  );
 
   test.each(opened)("over %s: a cancelled call ends its command, and the connection goes on", async (_, open) => {
     await using stage = await openToolStage();

@@ -22,7 +22,7 @@ import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
-import { MCP_COMMAND_MS } from "./limits.ts";
+import { MCP_REPLY_MS } from "./limits.ts";
 import { type RunOwner, Runs, runNameFrom } from "./runs.ts";
 import { createMcpServer } from "./server.ts";
 import { checkToolNames } from "./tool-names.ts";
@@ -62,7 +62,7 @@ export function createMcpHttp(options: McpHttpOptions): McpHttp {
   const runs = new Runs(({ user, thread }) =>
     sandlotTools(options.source, {
       purpose: "mcp",
-      commandTimeoutMs: MCP_COMMAND_MS,
+      replyWithinMs: MCP_REPLY_MS,
       idleReleaseMs: IDLE_RELEASE_MS,
       ...options,
       user,

@@ -10,7 +10,7 @@ import type { Readable, Writable } from "node:stream";
 import { type SandboxSource, sandlotTools, type ToolBoxOptions } from "@sandlot/client/tools";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
-import { MCP_COMMAND_MS } from "./limits.ts";
+import { MCP_REPLY_MS } from "./limits.ts";
 import { Runs } from "./runs.ts";
 import { createMcpServer } from "./server.ts";
 import { checkToolNames } from "./tool-names.ts";
@@ -42,7 +42,7 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
   const { serveStdio, StdioServerTransport } = await import("@modelcontextprotocol/server/stdio");
   const thread = options.thread ?? `mcp-${world.randomHex(8)}`;
   const runs = new Runs(() =>
-    sandlotTools(source, { purpose: "mcp", commandTimeoutMs: MCP_COMMAND_MS, ...options, thread }),
+    sandlotTools(source, { purpose: "mcp", replyWithinMs: MCP_REPLY_MS, ...options, thread }),
   );
   const owner = { user: options.user ?? "", thread, client: "" };
   const own = runs.of(owner);
