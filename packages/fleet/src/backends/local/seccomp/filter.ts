@@ -7,13 +7,17 @@
 import { Assembler } from "./assembler.ts";
 import {
   ABSENT,
+  CREATING_FLAGS,
   ERRNO,
   FAMILY,
   HARMLESS_PERSONALITIES,
+  MODE_ARGUMENT,
   NAMESPACE_FLAGS,
   NETLINK_ROUTE,
+  OPEN_FLAGS_ARGUMENT,
   REFUSED,
   REFUSED_IOCTLS,
+  SET_ID_BITS,
   SOCKET_TYPE,
   SOCKET_TYPE_MASK,
 } from "./rules.ts";
@@ -49,6 +53,8 @@ export function buildSeccompFilter(architecture: FilterArchitecture): Uint8Array
     if (called !== null) program.jump("jumpIfEqual", called, { yes: label });
   };
   for (const name of ["ioctl", "clone", "socket", "socketpair", "personality"] as const) whenCalled(name, name);
+  for (const [name, at] of entriesOf(OPEN_FLAGS_ARGUMENT)) whenCalled(name, `open-${at}`);
+  for (const [name, at] of entriesOf(MODE_ARGUMENT)) whenCalled(name, `mode-${at}`);
   for (const name of ABSENT) whenCalled(name, "absent");
   for (const name of REFUSED) whenCalled(name, "refused");
   program.label("allowed").return(ACTION.allow);
@@ -90,6 +96,26 @@ function argumentChecks(program: Assembler): void {
   for (const value of HARMLESS_PERSONALITIES) program.jump("jumpIfEqual", value, { yes: "harmless" });
   program.return(ACTION.errno(ERRNO.EPERM)).label("harmless").return(ACTION.allow);
   sockets(program);
+  modes(program);
+}
+
+/** No file gets setuid or setgid, neither when it is made nor later. */
+function modes(program: Assembler): void {
+  const check = (at: number) =>
+    program.load(argumentAt(at)).jump("jumpIfAnyBit", SET_ID_BITS, { yes: "refused" }).return(ACTION.allow);
+  for (const at of new Set(entriesOf(OPEN_FLAGS_ARGUMENT).map(([, index]) => index))) {
+    program.label(`open-${at}`).load(argumentAt(at)).jump("jumpIfAnyBit", CREATING_FLAGS, { no: "opened" });
+    check(at + 1);
+  }
+  program.label("opened").return(ACTION.allow);
+  for (const at of new Set(entriesOf(MODE_ARGUMENT).map(([, index]) => index))) {
+    program.label(`mode-${at}`);
+    check(at);
+  }
+}
+
+function entriesOf(calls: Readonly<Partial<Record<SyscallName, number>>>): readonly [SyscallName, number][] {
+  return Object.entries(calls) as [SyscallName, number][];
 }
 
 function ioctl(program: Assembler): void {

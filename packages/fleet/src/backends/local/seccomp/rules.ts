@@ -80,8 +80,32 @@ export const REFUSED: readonly SyscallName[] = [
   "_sysctl",
 ];
 
-/** Answered as by a kernel that lacks them. The C library then takes `clone`, whose flags a filter can read. */
-export const ABSENT: readonly SyscallName[] = ["clone3"];
+/**
+ * Answered as by a kernel that lacks them: a filter cannot read flags that are behind a pointer. Programs then take `clone` and
+ * `openat`.
+ */
+export const ABSENT: readonly SyscallName[] = ["clone3", "openat2"];
+
+/**
+ * Setuid and setgid. A file's owner on the host is an account of the host, root for some mounts: a program with one of these
+ * bits would give that account to any process of the host that reaches it.
+ */
+export const SET_ID_BITS = 0o6000;
+/** Which argument is the mode. */
+export const MODE_ARGUMENT: Readonly<Partial<Record<SyscallName, number>>> = {
+  chmod: 1,
+  fchmod: 1,
+  fchmodat: 2,
+  fchmodat2: 2,
+  creat: 1,
+  mkdir: 1,
+  mkdirat: 2,
+  mknod: 1,
+  mknodat: 2,
+};
+/** Which argument holds the flags. The mode is the next one, and is read only with O_CREAT or O_TMPFILE. */
+export const OPEN_FLAGS_ARGUMENT: Readonly<Partial<Record<SyscallName, number>>> = { open: 1, openat: 2 };
+export const CREATING_FLAGS = 0o20000100;
 
 /** CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}. CLONE_NEWTIME shares its bit with the exit signal and is not for `clone`. */
 export const NAMESPACE_FLAGS = 0x7e02_0000;

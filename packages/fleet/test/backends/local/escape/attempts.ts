@@ -123,6 +123,7 @@ function network({ port, abstractName }: Aims): Record<string, Attempt> {
 function kernel(field: Field): Record<string, Attempt> {
   const { major, minor } = field.rootDevice();
   const device = (minor & 0xff) | (major << 8) | ((minor & ~0xff) << 12);
+  const ownFile = `my $d = -w '/mnt/user-data/workspace' ? '/mnt/user-data/workspace' : ${quoted(field.directory)}; open(my $made, '>', "$d/sh"); close $made; END { unlink "$d/sh" if defined $d; }`;
   const mountTmpfs = `my $d = -w '/mnt/user-data/workspace' ? '/mnt/user-data/workspace' : '/mnt'; my ($none, $type) = ('none', 'tmpfs'); answer(syscall(${MOUNT}, $none, $d, $type, 0, 0) == 0);`;
   return {
     "writing the host's core pattern": {
@@ -152,6 +153,16 @@ function kernel(field: Field): Record<string, Attempt> {
     },
     "a device node of the root disk": {
       perl: `my $d = -w '/mnt/user-data/workspace' ? '/mnt/user-data/workspace' : ${quoted(field.directory)}; my $made = syscall(${MKNODAT}, -100, "$d/disk", S_IFBLK | 0600, ${device}) == 0; my $errno = $! + 0; unlink "$d/disk"; $! = $errno; answer($made);`,
+      inside: "EPERM",
+    },
+    "a setuid program by chmod": { perl: `${ownFile} answer(chmod 04755, "$d/sh");`, inside: "EPERM" },
+    "a setgid program by chmod": { perl: `${ownFile} answer(chmod 02755, "$d/sh");`, inside: "EPERM" },
+    "a setuid program through its descriptor": {
+      perl: `${ownFile} open(my $f, '+<', "$d/sh"); answer(chmod 04755, $f);`,
+      inside: "EPERM",
+    },
+    "a setuid program when it is made": {
+      perl: `${ownFile} unlink "$d/sh"; answer(sysopen(my $f, "$d/sh", O_CREAT | O_WRONLY, 04755));`,
       inside: "EPERM",
     },
     "devices of the host": { perl: "some(grep { -b } glob '/dev/*');", inside: "none" },

@@ -81,6 +81,34 @@ describe.each<FilterArchitecture>(["x64", "arm64"])("the filter for %s", (archit
     for (const bit of [16, 18, 19, 20, 21, 22, 23, 24, 31]) expect(named("clone", 2 ** bit), `bit ${bit}`).toBe(ALLOW);
   });
 
+  it("refuses modes with setuid or setgid wherever a file can get one", () => {
+    const [create, temporary, large] = [0o100, 0o20000000, 0o100000];
+    const modeAt = [
+      ...(["chmod", "fchmod", "creat", "mkdir", "mknod"] as const).map((name) => [name, 1] as const),
+      ...(["fchmodat", "fchmodat2", "mkdirat", "mknodat"] as const).map((name) => [name, 2] as const),
+    ];
+    for (const [name, at] of modeAt.filter(([one]) => has(one))) {
+      const before = Array.from({ length: at }, () => 0o6777);
+      for (const mode of [0, 0o644, 0o755, 0o1777, 0o100777]) expect(named(name, ...before, mode), name).toBe(ALLOW);
+      for (const mode of [0o4755, 0o2755, 0o6000, 0o106777]) {
+        expect(named(name, ...before, mode), name).toBe(EPERM);
+        expect(named(name, ...before, HIGH + BigInt(mode)), name).toBe(EPERM);
+      }
+    }
+    const opened: readonly (readonly [SyscallName, readonly number[]])[] = [
+      ["open", [0]],
+      ["openat", [0, 0]],
+    ];
+    for (const [name, before] of opened.filter(([one]) => has(one))) {
+      // Without these flags the kernel does not look at the mode, and what is there is left from before.
+      for (const flags of [0, 1, 2, large]) expect(named(name, ...before, flags, 0o4755), name).toBe(ALLOW);
+      for (const flags of [create, create + 1, temporary, HIGH + BigInt(create)]) {
+        expect(named(name, ...before, flags, 0o1755), name).toBe(ALLOW);
+        for (const mode of [0o4755, 0o2755]) expect(named(name, ...before, flags, mode), name).toBe(EPERM);
+      }
+    }
+  });
+
   it("allows harmless personalities only", () => {
     for (const value of [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff])
       expect(named("personality", value)).toBe(ALLOW);
@@ -125,7 +153,7 @@ describe.each<FilterArchitecture>(["x64", "arm64"])("the filter for %s", (archit
     for (const name of SYSCALL_NAMES) {
       const found = new RegExp(`^#define\\s+(?:__NR|__NR3264)_${name}\\s+(\\d+)`, "m").exec(text)?.[1];
       // Newer than the header: looked up in the table of the kernel that brought it.
-      if (name === "open_tree_attr" && found === undefined) continue;
+      if (["open_tree_attr", "fchmodat2"].includes(name) && found === undefined) continue;
       expect(syscallNumber(architecture, name), name).toBe(found === undefined ? null : Number(found));
     }
   });
