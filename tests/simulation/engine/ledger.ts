@@ -335,6 +335,9 @@ export class EngineLedger {
 
   #putMarker(marker: Marker): void {
     const markers = this.markers.get(marker.sandboxId) ?? new Map<Generation, Marker>();
+    const before = markers.get(marker.generation);
+    if (before !== undefined && before.token !== marker.token)
+      throw new SandlotError("file_exists", { path: marker.sandboxId });
     this.markers.set(marker.sandboxId, markers.set(marker.generation, marker));
   }
 }

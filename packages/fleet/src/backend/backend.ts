@@ -200,6 +200,10 @@ export interface Workspaces {
   quarantine(spot: WorkspaceSpot): Promise<void>;
   /** Removes the workspace wherever it is, unless a later generation has used it. */
   purge(spot: WorkspaceSpot): Promise<void>;
+  /**
+   * A marker is never written over: `file_exists` where the sandbox has another of that generation. After the store was
+   * lost generations may come twice, and the first marker may be the proof of whose workspace is inside.
+   */
   writeMarker(marker: Marker): Promise<void>;
   /** Every marker written beside the sandbox: one per generation that somebody tried to give it. */
   markers(sandboxId: SandboxId): Promise<readonly Marker[]>;

@@ -131,7 +131,7 @@ export class Opener {
     const token = newToken(world);
     const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
     const written = await quietly(bus, "marker", () => backend.workspaces.writeMarker(marker).then(() => true));
-    // Where there is no place for a marker any more, the blank has gone since it was picked.
+    // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
     if (written === null) return "taken";
     signal.throwIfAborted();
     return this.#bind(blank, { user, thread, generation, token }, signal);

@@ -170,6 +170,9 @@ export class EngineWorkspaces {
   writeMarker(fleet: FleetId, marker: Marker): void {
     const key = markerKey(fleet, marker.sandboxId);
     const markers = this.#markers.get(key) ?? new Map<Generation, Marker>();
+    const before = markers.get(marker.generation);
+    if (before !== undefined && before.token !== marker.token)
+      throw new SandlotError("file_exists", { path: `markers:${marker.sandboxId}` });
     markers.set(marker.generation, marker);
     this.#markers.set(key, markers);
   }

@@ -285,6 +285,18 @@ export const workspaceCases: readonly BackendCase[] = [
     },
   },
   {
+    name: "a marker is never written over by another of its generation",
+    run: async (stage) => {
+      const { workspaces } = stage.backend;
+      const blank = await stage.make(null);
+      const marker = stage.marker(blank, stage.newKey(), stage.nextGeneration());
+      await workspaces.writeMarker(marker);
+      const peer = await stage.peer();
+      await stage.rejects(peer.workspaces.writeMarker({ ...marker, token: stage.newToken() }), "file_exists");
+      stage.expect(await workspaces.markers(blank.target.sandboxId)).toEqual([marker]);
+    },
+  },
+  {
     name: "ensureBound and settleWorkspace bring it in and home, however often they run",
     run: async (stage) => {
       const key = stage.newKey();

@@ -4,12 +4,13 @@
  * Invariants
  * - A marker is written only where the sandbox's directory of markers is: it comes before the sandbox and goes after
  *   it, so nothing is written beside what is gone.
+ * - A marker is never written over: whose workspace is inside, the first one proves.
  * - A marker is whole or not there. It holds a token, so only the fleet's own account reads it.
  * - What begins with a dot is no marker: `.ahead`, a file for the first one that is written, and drafts. They go with the
  *   directory.
  */
 
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
@@ -72,10 +73,22 @@ export class Markers {
         draft = this.#draftOf(directory, generation);
         writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
       }
-      renameSync(draft, fileOf(directory, generation));
+      this.#publish(draft, fileOf(directory, generation), text);
     } catch (error) {
       if (isMissing(error)) throw new SandlotError("file_not_found", { path: `markers:${sandboxId}` });
       throw error;
+    }
+  }
+
+  /** A link, unlike a rename, fails where there is something. The same marker may be written again. */
+  #publish(draft: string, path: string, text: string): void {
+    try {
+      linkSync(draft, path);
+    } catch (error) {
+      if (errnoOf(error) !== "EEXIST") throw error;
+      if (unlessMissing(() => readFileSync(path, "utf8")) !== text) throw new SandlotError("file_exists", { path });
+    } finally {
+      unlinkSync(draft);
     }
   }
 
