@@ -118,6 +118,8 @@ export class Slot {
   }
 
   heldAs(seq: number, record: SandboxRecord, epoch: Epoch | null): void {
+    // Another holder may have put the record back first: its age is what the store says.
+    this.expiresAt += record.createdAt - this.#record.createdAt;
     this.#seq = seq;
     this.#record = record;
     this.#epoch = epoch;
