@@ -80,11 +80,12 @@ export class Admission {
   async admit(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
     // Nothing is evicted for a caller that has gone.
     signal.throwIfAborted();
-    if (this.#parts.limits.mode === "soft") await this.#softenLimit();
+    const wanted = () => !signal.aborted;
+    if (this.#parts.limits.mode === "soft") await this.#softenLimit(wanted);
     // Nobody overtakes those who wait.
     const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
     if (answer !== null && answer.kind !== "full") return answer;
-    const evicted = await this.#evictFor(answer?.scope ?? "fleet", user, this.#queue.size + 1);
+    const evicted = await this.#evictFor(answer?.scope ?? "fleet", user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.
     if (!evicted) await this.#refuseIfNoQueue(answer);
     return this.#wait(user, signal, attempt);
@@ -167,14 +168,15 @@ export class Admission {
   /** Gives every waiting user one try, in turn. True when somebody left the queue. */
   async #round(): Promise<boolean> {
     let progress = false;
+    const wanted = () => this.#queue.size > 0;
     for (const { user, ticket } of this.#queue.heads()) {
       const answer = await this.#serve(user, ticket);
       if (answer === "left") progress = true;
       else if (answer.scope === "fleet") {
         // Nobody else fits either. Whoever was tried keeps the first turn.
-        await this.#evictFor("fleet", user, this.#queue.size);
+        await this.#evictFor("fleet", user, this.#queue.size, wanted);
         return progress;
-      } else await this.#evictFor("user", user, this.#queue.size);
+      } else await this.#evictFor("user", user, this.#queue.size, wanted);
     }
     return progress;
   }
@@ -195,30 +197,32 @@ export class Admission {
   }
 
   /** Evicts one sandbox to make room, unless enough evictions are under way already. */
-  async #evictFor(scope: Full["scope"], user: UserId, waiting: number): Promise<boolean> {
+  async #evictFor(scope: Full["scope"], user: UserId, waiting: number, wanted: () => boolean): Promise<boolean> {
     const now = this.#parts.world.monotonicMs();
     this.#evictions = this.#evictions.filter((since) => now - since < EVICTION_PATIENCE_MS);
     if (this.#evictions.length >= waiting) return true;
-    const evicted = await this.#evictOne(scope === "user" ? user : null);
+    const evicted = await this.#evictOne(scope === "user" ? user : null, wanted);
     if (evicted) this.#evictions.push(now);
     return evicted;
   }
 
-  async #evictOne(user: UserId | null): Promise<boolean> {
+  /** `wanted` is asked again after every wait: the last caller that needs the room may have gone meanwhile. */
+  async #evictOne(user: UserId | null, wanted: () => boolean): Promise<boolean> {
     const { store, idleAmong, evict } = this.#parts;
     const records = await store.list({ unheld: true });
     const candidates = planEviction(records, user, () => true);
     const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
     for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {
+      if (!wanted()) return false;
       if (await evict(record)) return true;
     }
     return false;
   }
 
-  async #softenLimit(): Promise<void> {
+  async #softenLimit(wanted: () => boolean): Promise<void> {
     const { store, limits, bus } = this.#parts;
     const count = Object.values(await store.census()).reduce((sum, some) => sum + some, 0);
-    if (count < limits.max || (await this.#evictOne(null))) return;
+    if (count < limits.max || (await this.#evictOne(null, wanted)) || !wanted()) return;
     bus.emit({ type: "capacity-exceeded", max: limits.max, count: count + 1 });
   }
 
