@@ -39,7 +39,7 @@ import type { SandboxRecord } from "./store/record.ts";
 import { reportingStore } from "./store/reporting-store.ts";
 import type { Store } from "./store/store.ts";
 import { WarmPool } from "./warm-pool/warm-pool.ts";
-import { within } from "./world/waiting.ts";
+import { UnderWay, within } from "./world/waiting.ts";
 import type { Timer, World } from "./world/world.ts";
 
 /** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
@@ -92,7 +92,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const slots = new Slots();
   const store = reportingStore(given.store, (error) => membership.storeFailed(error));
   const changes = new Changes(world, store);
-  const base = { settings, world, store, backend, bus, slots, changes };
+  const underWay = new UnderWay();
+  const closing = new AbortController();
+  const base = { settings, world, store, backend, bus, slots, changes, underWay, ending: closing.signal };
   const membership: Membership = new Membership({
     ...{ ...base, instance, lifetimeMs },
     isCurrent: ({ record }) => {
@@ -190,18 +192,22 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     else void liveness.died(event.sandboxId, event.ref);
   });
 
-  let closing: Promise<void> | null = null;
+  const end = () => {
+    unwatch();
+    closing.abort(new SandlotError("fleet_closed", { operation: "asking the engine" }));
+  };
+  let closed: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
     destroyer.close();
-    closing ??= shutDown({ ...base, membership, leases, retirement, loops, renewer, provider }, options).finally(() => {
-      unwatch();
+    const parts = { ...base, membership, leases, retirement, loops, renewer, provider, end };
+    closed ??= shutDown(parts, options).finally(() => {
       expiry.close();
       refill?.cancel();
     });
-    return closing;
+    return closed;
   };
   const open = (operation: string) => {
-    if (closing !== null) throw new SandlotError("fleet_closed", { operation });
+    if (closed !== null) throw new SandlotError("fleet_closed", { operation });
   };
   return {
     instanceId: instance,
@@ -230,7 +236,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async audit({ signal } = {}) {
       open("audit");
-      return auditFleet(base, signal ?? new AbortController().signal);
+      return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
     },
     async listThreads({ user } = {}) {
       open("list");

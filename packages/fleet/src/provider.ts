@@ -45,7 +45,7 @@ import type { Slot } from "./slot/slot.ts";
 import type { Slots } from "./slot/slots.ts";
 import type { Changes } from "./store/changes.ts";
 import { anonymousThread, isParked, type SandboxRecord } from "./store/record.ts";
-import { sleep, within } from "./world/waiting.ts";
+import { type UnderWay, within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
 
 export interface ProviderParts {
@@ -61,6 +61,7 @@ export interface ProviderParts {
   readonly admission: Admission;
   readonly retirement: Retirement;
   readonly bus: EventBus;
+  readonly underWay: UnderWay;
 }
 
 /** How long closing a connection may hold up a release. */
@@ -148,7 +149,11 @@ export class Provider implements LeaseHome {
   }
 
   /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */
-  async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
+  lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
+    return this.#parts.underWay.add(this.#lost(slot, suspected));
+  }
+
+  async #lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
     const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
     void quietly(bus, "attachment", () => slot.attachment.close());
@@ -165,6 +170,7 @@ export class Provider implements LeaseHome {
   async #join<T>(wish: Wish, patience: Patience, take: (slot: Slot) => T): Promise<T> {
     const key = keyOf(wish);
     while (true) {
+      this.#refuseIfClosed("acquire");
       const open = (flight: AbortSignal) => this.#open(wish, key, flight);
       const taken = await this.#flights.join(key, patience, open, (slot) =>
         slot.isOpen() ? { value: take(slot) } : null,
@@ -237,18 +243,22 @@ export class Provider implements LeaseHome {
   }
 
   /** The last lease is gone: let go, so that any instance may have it next. */
-  async #park(slot: Slot): Promise<void> {
+  #park(slot: Slot): Promise<void> {
+    return this.#parts.underWay.add(this.#letGo(slot));
+  }
+
+  async #letGo(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
-    let closed = false;
-    const closing = quietly(bus, "attachment", () => slot.attachment.close()).then(() => {
-      closed = true;
-    });
+    const closing = quietly(bus, "attachment", () => slot.attachment.close());
     const record = await opener.giveBack(slot, slot.seq, slot.used);
-    if (!closed) await Promise.race([closing, sleep(world, CLOSE_PATIENCE_MS)]);
+    const late = () => new Error("closing the connection took too long");
+    await within(world, CLOSE_PATIENCE_MS, undefined, late, () => closing).catch(() => null);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
-    const reason = reasonNotToKeep(slot, record, membership.storeNow());
+    // An old reading of the store's clock makes everything look older: the store's host may have slept since.
+    const now = membership.trusted() ? membership.storeNow() : Number.NEGATIVE_INFINITY;
+    const reason = reasonNotToKeep(slot, record, now);
     if (reason !== null) await quietly(bus, "stop", () => retirement.stopUnheld(record, reason));
     changes.hint();
   }

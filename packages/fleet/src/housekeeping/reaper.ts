@@ -22,6 +22,8 @@ export interface ReaperParts {
   readonly backend: Backend;
   readonly membership: Membership;
   readonly retirement: Retirement;
+  /** Aborted when the fleet closes. */
+  readonly ending: AbortSignal;
 }
 
 /** How long to wait for sandboxes to tell what they are doing. No answer counts as busy. */
@@ -76,12 +78,12 @@ export class Reaper {
 
   /** Not being able to ask is not idleness. */
   async #isBusy({ ref }: SandboxRecord, until: number): Promise<boolean> {
-    const { world, backend, settings } = this.#parts;
+    const { world, backend, settings, ending } = this.#parts;
     const leftMs = until - world.monotonicMs();
     if (ref === null || leftMs <= 0) return true;
     try {
       const late = () => new Error("no answer");
-      const activity = await within(world, leftMs, undefined, late, (signal) => backend.activity(ref, signal));
+      const activity = await within(world, leftMs, ending, late, (signal) => backend.activity(ref, signal));
       return isBusy(activity, settings.activity, world.wallMs());
     } catch {
       return true;

@@ -16,7 +16,7 @@ import type { Retirement } from "../retirement/retirement.ts";
 import type { Slots } from "../slot/slots.ts";
 import { isBlank, isParked } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
-import { sleep, within } from "../world/waiting.ts";
+import { sleep, type UnderWay, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Loop } from "./loop.ts";
 
@@ -34,6 +34,9 @@ export interface ShutdownParts {
   readonly loops: readonly Loop[];
   readonly renewer: Loop;
   readonly provider: Provider;
+  readonly underWay: UnderWay;
+  /** From here on nobody needs the engine's answers, and nobody is to begin anything because of its events. */
+  readonly end: () => void;
 }
 
 /** How often a draining fleet looks whether the last lease is gone. */
@@ -50,11 +53,15 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
   };
   const grounded = parts.provider.close();
   await drain(parts, options.drainMs ?? 0);
+  parts.end();
   await step("openings under way", () => grounded);
   await step("housekeeping", () => Promise.all(loops.map((loop) => loop.stop())));
   await letGoOfSlots(parts, step);
   if (options.destroy === true) await step("destroy", () => destroyUnheld(parts));
-  await step("stops under way", () => retirement.idle());
+  await step("stops under way", async () => {
+    await parts.underWay.idle();
+    await retirement.idle();
+  });
   await step("renewer", () => renewer.stop());
   // Our holds and what we were doing pass to whoever comes next.
   await step("session", () => store.leave(membership.instance));

@@ -44,6 +44,8 @@ export interface ExplainParts {
   readonly backend: Backend;
   readonly world: World;
   readonly instance: InstanceId;
+  /** Aborted when the fleet closes. */
+  readonly ending: AbortSignal;
 }
 
 /** Whose sandboxes may be explained, and whether the process that asks stays. */
@@ -129,11 +131,11 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
 }
 
 /** Its record is not cleared away yet, but the engine says that nothing runs. */
-async function hasEnded({ backend, world }: ExplainParts, { ref }: SandboxRecord): Promise<boolean> {
+async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: SandboxRecord): Promise<boolean> {
   if (ref === null) return false;
   const late = () => new Error("no answer");
   const probe = (signal: AbortSignal) => backend.probe(ref, signal);
-  return (await within(world, PROBE_PATIENCE_MS, undefined, late, probe).catch(() => "unknown")) === "dead";
+  return (await within(world, PROBE_PATIENCE_MS, ending, late, probe).catch(() => "unknown")) === "dead";
 }
 
 /** When a sandbox ends that no process of the fleet looks after from now on; `null` where another process does. */

@@ -26,7 +26,7 @@ import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { StopAnswer, StopRequest, Store } from "../store/store.ts";
 import { settleWorkspace } from "../workspace/binding.ts";
-import { abortable, within } from "../world/waiting.ts";
+import { abortable, type UnderWay, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 
 export interface RetirementParts {
@@ -35,6 +35,7 @@ export interface RetirementParts {
   readonly backend: Backend;
   readonly membership: Membership;
   readonly bus: EventBus;
+  readonly underWay: UnderWay;
   /** How long one step in the engine may take before the drive gives up until next time. */
   readonly stopTimeoutMs: number;
 }
@@ -100,7 +101,11 @@ export class Retirement {
   }
 
   /** Moves a record to `stopping` and, if that was us, starts to drive it. */
-  async stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
+  stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
+    return this.#parts.underWay.add(this.#stop(request));
+  }
+
+  async #stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
     const { store, membership, bus } = this.#parts;
     const answer = await store.stop({ ...request, actor: membership.instance });
     if (answer.kind === "unknown-session") await membership.renew();

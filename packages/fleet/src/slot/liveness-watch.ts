@@ -10,7 +10,7 @@ import { type EventBus, problemOf, quietly } from "../observe/event-bus.ts";
 import type { Opener } from "../opening/opener.ts";
 import type { Retirement } from "../retirement/retirement.ts";
 import type { Store } from "../store/store.ts";
-import { within } from "../world/waiting.ts";
+import { type UnderWay, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Slot } from "./slot.ts";
 import type { Slots } from "./slots.ts";
@@ -25,6 +25,9 @@ export interface LivenessWatchParts {
   readonly bus: EventBus;
   /** How long the engine may take to answer. */
   readonly patienceMs: number;
+  readonly underWay: UnderWay;
+  /** Aborted when the fleet closes. */
+  readonly ending: AbortSignal;
 }
 
 export class LivenessWatch {
@@ -54,7 +57,7 @@ export class LivenessWatch {
   }
 
   async #examine(slot: Slot): Promise<void> {
-    const { backend, opener, bus } = this.#parts;
+    const { backend, opener, bus, ending } = this.#parts;
     const { ref } = slot.record;
     if (!slot.isOpen() || ref === null) return;
     try {
@@ -65,7 +68,7 @@ export class LivenessWatch {
         await this.#ask(slot, (signal) => opener.reattach(slot, signal));
     } catch (error) {
       if (isSandlotError(error, "sandbox_lost")) slot.lose("crashed");
-      else bus.emit({ type: "housekeeping-failed", task: "examine", problem: problemOf(error) });
+      else if (!ending.aborted) bus.emit({ type: "housekeeping-failed", task: "examine", problem: problemOf(error) });
     }
   }
 
@@ -77,10 +80,10 @@ export class LivenessWatch {
 
   /** The engine says that an object has ended. Held here or parked, its record is stopped. */
   async died(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
-    const { slots, bus } = this.#parts;
+    const { slots, bus, underWay } = this.#parts;
     const slot = slots.byId(sandboxId);
     if (slot?.record.ref === ref) slot.lose("crashed");
-    else await quietly(bus, "died", () => this.#stopIfReady(sandboxId, ref));
+    else await underWay.add(quietly(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
   }
 
   /** A sandbox is gone: by itself, or because somebody destroyed it? Without an answer it counts as a crash. */
@@ -100,9 +103,9 @@ export class LivenessWatch {
   }
 
   #ask<T>({ sandboxId }: Slot, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { world, patienceMs } = this.#parts;
+    const { world, patienceMs, ending } = this.#parts;
     const late = () =>
       new SandlotError("sandbox_unreachable", { sandboxId, problem: "no answer in time", retryAfterMs: 1_000 });
-    return within(world, patienceMs, undefined, late, ask);
+    return within(world, patienceMs, ending, late, ask);
   }
 }

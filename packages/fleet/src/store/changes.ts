@@ -70,6 +70,9 @@ export class Changes {
   close(): void {
     this.#unwatch?.();
     this.#unwatch = null;
+    if (this.#waiters.size > 0) return;
+    this.#settling?.cancel();
+    this.#settling = null;
   }
 
   #wait(ms: number, signal: AbortSignal): Promise<void> {

@@ -55,6 +55,23 @@ export async function sideBySide<T>(
   if (failed !== undefined) throw failed.reason;
 }
 
+/** Work that nobody waits for at the moment, but that must have ended before a fleet has closed. */
+export class UnderWay {
+  readonly #works = new Set<Promise<unknown>>();
+
+  add<T>(work: Promise<T>): Promise<T> {
+    this.#works.add(work);
+    const ended = () => this.#works.delete(work);
+    work.then(ended, ended);
+    return work;
+  }
+
+  /** Resolves when all of it has ended, and what it has begun meanwhile. */
+  async idle(): Promise<void> {
+    while (this.#works.size > 0) await Promise.allSettled(this.#works);
+  }
+}
+
 /**
  * Runs `work` under a deadline of its own, linked to an outer signal. When time runs out, `work`'s signal is aborted
  * with `late()`, and so is the wait: work that ignores its signal cannot hold its caller.

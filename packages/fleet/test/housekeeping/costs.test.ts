@@ -11,6 +11,7 @@ import { EventBus } from "../../src/observe/event-bus.ts";
 import { Retirement } from "../../src/retirement/retirement.ts";
 import { Slots } from "../../src/slot/slots.ts";
 import { RowCache } from "../../src/store/sqlite/row-cache.ts";
+import { UnderWay } from "../../src/world/waiting.ts";
 import { recordWith } from "../support/records.ts";
 import { newStage, newStageOn, STORE_KINDS } from "../support/stage.ts";
 import { watched } from "../support/virtual-time.ts";
@@ -119,7 +120,7 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   const isCurrent = async () => true;
   const membership = new Membership({ ...base, instance, slots: new Slots(), lifetimeMs: 60_000, isCurrent });
   await membership.renew();
-  const retirement = new Retirement({ ...base, membership, stopTimeoutMs: 1_000 });
+  const retirement = new Retirement({ ...base, membership, underWay: new UnderWay(), stopTimeoutMs: 1_000 });
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs: 60_000, patienceMs: 1_000 },
     limits: () => ({ max: null, maxPerUser: null }),
