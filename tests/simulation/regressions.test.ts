@@ -36,6 +36,16 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [36045, "a sandbox that was used under a later hold ended as abandoned, by whoever gave up an earlier one"],
   [45489, "a remote lease was told to be expired although it was renewed at another instance"],
   [2031, "a sandbox that the reconciler had found dead was still handed out by its own instance"],
+  [433, "a bind with a generation that a lost store gave twice removed the marker of a sandbox in use"],
+  [645, "a holder whose host had slept gave leases on a sandbox past its lifetime, after the store was lost"],
+  [2139, "a sandbox ended before its lifetime was over, because the store's host had slept since its clock was read"],
+  [1647, "a sandbox was evicted although the last caller that needed room had gone"],
+  [656, "a closed fleet still waited for the engine's answer to explain"],
+  [1259, "a closed fleet still examined a connection that had ended"],
+  [1339, "a lease began to restart its sandbox while the fleet closed"],
+  [1512, "a closed fleet still ended a sandbox"],
+  [1658, "a closed fleet still asked sandboxes whether they were idle"],
+  [1747, "a closed fleet still had a timer to wake those who waited"],
 ];
 
 describe("seeds that once found something", () => {

@@ -254,7 +254,7 @@ export class LeaseChecks {
     const { emptiedAt, now, settings, tables, ledger } = this.#truth;
     const { instance, sandboxId, owner } = held;
     if (reason !== "session-lost" || !alive || instance.closing || instance.sessionEndedAt >= held.since) return;
-    const healthy = instance.storeFailedAt < emptiedAt && instance.process.pausedMs === instance.pausedMsAtLoss;
+    const healthy = instance.hasReachedStore(emptiedAt, settings.sessionLifetimeMs / 2, now);
     if (emptiedAt < held.since || now - emptiedAt >= settings.sessionLifetimeMs || !healthy) return;
     // A create that landed late has used the workspace since: then the sandbox is outdated, and the fence says so.
     if (owner !== null && (ledger.fences.get(owner) ?? 0) > held.generation) return;

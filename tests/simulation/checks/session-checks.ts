@@ -45,6 +45,7 @@ export class SessionChecks {
 
   /** The caller learned what the store answered. */
   answered(step: StoreStep, result: unknown): void {
+    this.#ended(step);
     if (step.method !== "beat") return;
     const { by, sentAt } = step;
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
@@ -56,7 +57,18 @@ export class SessionChecks {
     else by.sightBrokenAt = this.#truth.now;
   }
 
+  asked({ by, sentAt }: StoreStep): void {
+    by.unanswered.push(sentAt);
+  }
+
+  #ended({ by, sentAt }: StoreStep): void {
+    by.unanswered.splice(by.unanswered.indexOf(sentAt), 1);
+    const { now, settings } = this.#truth;
+    if (now - sentAt >= settings.sessionLifetimeMs / 2) by.storeLateAt = now;
+  }
+
   failed(step: StoreStep): void {
+    this.#ended(step);
     step.by.storeFailedAt = this.#truth.now;
     step.by.storeFailures.push(this.#truth.now);
   }
@@ -86,7 +98,7 @@ export class SessionChecks {
     if (now - emptiedAt < settings.sessionLifetimeMs) return;
     for (const held of this.#truth.leases) {
       const { instance, sandboxId, generation } = held;
-      const healthy = instance.storeFailedAt < emptiedAt && instance.process.pausedMs === instance.pausedMsAtLoss;
+      const healthy = instance.hasReachedStore(emptiedAt, settings.sessionLifetimeMs / 2, now);
       if (!held.active || held.since >= emptiedAt || instance.closing || !healthy) continue;
       const living = [...this.#truth.objectsOf(sandboxId)].some((object) => object.alive);
       if (!living || this.#truth.forcedStops.has(sandboxId)) continue;

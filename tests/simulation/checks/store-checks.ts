@@ -28,6 +28,10 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#sessions = new SessionChecks(truth, findings);
   }
 
+  asked(step: StoreStep): void {
+    this.#sessions.asked(step);
+  }
+
   began(step: StoreStep): void {
     this.#step = step;
   }

@@ -43,6 +43,10 @@ export class Instance {
   storeFailedAt = Number.NEGATIVE_INFINITY;
   /** When the store failed to answer anything, latest last. */
   readonly storeFailures: number[] = [];
+  /** When the requests were sent that the store has not answered yet. */
+  readonly unanswered: number[] = [];
+  /** When an answer of the store last came that had taken too long to renew a session in time. */
+  storeLateAt = Number.NEGATIVE_INFINITY;
   /** Callers of it that wait for a sandbox. */
   waitingAcquires = 0;
   /** When one of them was last answered. */
@@ -64,6 +68,12 @@ export class Instance {
   /** Whether the store failed it within this span. */
   wasFailed(from: number, to: number): boolean {
     return this.storeFailures.some((at) => at > from && at <= to);
+  }
+
+  /** It has run all the time since the store was lost at `emptiedAt`, and each answer of the store came in time. */
+  hasReachedStore(emptiedAt: number, tooLateMs: number, now: number): boolean {
+    if (this.storeFailedAt >= emptiedAt || this.process.pausedMs !== this.pausedMsAtLoss) return false;
+    return this.storeLateAt < emptiedAt && this.unanswered.every((sentAt) => now - sentAt < tooLateMs);
   }
 
   get name(): string {

@@ -25,6 +25,8 @@ export interface StoreStep {
 }
 
 export interface StoreAudit {
+  /** The request is on its way. */
+  asked(step: StoreStep): void;
   /** The step takes effect now; the changes of rows it makes follow. */
   began(step: StoreStep): void;
   ended(step: StoreStep, result: unknown): void;
@@ -114,6 +116,7 @@ export class SimStore extends TransactionalStore {
       if (write) tables.hint();
       return result;
     };
+    audit.asked(told);
     return this.#instance.calls.make(this.#plan(operation), effect).then(
       (result) => {
         audit.answered(told, result);
