@@ -108,7 +108,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const maker = new Maker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
-    onLost: (slot, reason) => provider.lost(slot, reason),
+    onLost: (slot, reason) => underWay.add(provider.lost(slot, reason)),
     onDisconnected: (slot) => void liveness.examine(slot),
   });
   const reaper = new Reaper({ ...base, membership, retirement });

@@ -121,7 +121,7 @@ export class Provider implements LeaseHome {
     const { slot } = lease;
     slot.leases.delete(lease);
     await this.#parts.leases.ended(lease);
-    if (slot.tryClose()) await this.#park(slot);
+    if (slot.tryClose()) await this.#parts.underWay.add(this.#park(slot));
   }
 
   /** The next generation for a lease whose sandbox is gone. All leases of a lost slot share one opening. */
@@ -149,11 +149,7 @@ export class Provider implements LeaseHome {
   }
 
   /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */
-  lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
-    return this.#parts.underWay.add(this.#lost(slot, suspected));
-  }
-
-  async #lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
+  async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
     const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
     void quietly(bus, "attachment", () => slot.attachment.close());
@@ -239,15 +235,11 @@ export class Provider implements LeaseHome {
 
   /** An opening landed and nobody is waiting for it any more. */
   parkIfUnused(slot: Slot): void {
-    if (slot.tryClose()) void this.#park(slot);
+    if (slot.tryClose()) void this.#parts.underWay.add(this.#park(slot));
   }
 
   /** The last lease is gone: let go, so that any instance may have it next. */
-  #park(slot: Slot): Promise<void> {
-    return this.#parts.underWay.add(this.#letGo(slot));
-  }
-
-  async #letGo(slot: Slot): Promise<void> {
+  async #park(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
     const closing = quietly(bus, "attachment", () => slot.attachment.close());
