@@ -93,6 +93,8 @@ export interface Lease extends AsyncDisposable {
   readonly id: LeaseId;
   readonly purpose: string;
   readonly acquiredAt: number;
+  /** What the sandbox was made from. */
+  readonly blueprint: string;
   /** The sandbox in its present generation. Take it from here each time: after a crash it is another object. */
   readonly sandbox: Sandbox;
   readonly generation: Generation;

@@ -5,4 +5,6 @@ import type { ThreadId, UserId } from "@sandlot/contract";
 export interface ThreadKey {
   readonly user: UserId;
   readonly thread: ThreadId;
+  /** The blueprints that the caller's key may use; `null` or left out: every one. */
+  readonly granted?: readonly string[] | null;
 }

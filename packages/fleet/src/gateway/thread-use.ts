@@ -3,17 +3,19 @@
  *
  * Invariants
  * - A lease of this file ends with the work it was taken for: on success, on failure and when the caller goes away.
+ * - A key gets no sandbox of a blueprint that it was not granted, whether it names one or not.
  * - Asking about commands, terminals or ports of a thread without a sandbox makes none: there is nothing to ask about.
  */
 
 import { GATEWAY_HEADERS, parseThreadId, type Sandbox, type SandboxSummary, SandlotError } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Fleet, Lease } from "../fleet.ts";
+import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
+import type { AcquireRequest, Fleet, Lease } from "../fleet.ts";
 import type { ThreadKey } from "./thread-key.ts";
 
 export type { ThreadKey } from "./thread-key.ts";
 
-import { userOf } from "./guards/caller.ts";
+import { checkBlueprint, userOf } from "./guards/caller.ts";
 import { TrackedLeases } from "./tracked-leases.ts";
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
@@ -29,8 +31,7 @@ export class ThreadUse {
   /** Finds or makes the thread's sandbox. */
   async with<T>(request: FastifyRequest, reply: FastifyReply, use: Use<T>): Promise<T> {
     const signal = goneSignal(reply);
-    const acquired = this.#fleet.acquire({ ...threadOf(request), purpose: purposeOf(request), signal });
-    const lease = this.#leases.track(await acquired);
+    const lease = await this.acquire(threadOf(request), purposeOf(request), signal);
     try {
       reply.header(GATEWAY_HEADERS.generation, lease.generation);
       return await use(lease.sandbox, lease, signal);
@@ -46,8 +47,8 @@ export class ThreadUse {
     return this.with(request, reply, use);
   }
 
-  async acquire({ user, thread }: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
-    const lease = await this.#fleet.acquire({ user, thread, purpose, ...(signal === undefined ? {} : { signal }) });
+  async acquire(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
+    const lease = await acquireGranted(this.#fleet, key, { purpose, ...(signal === undefined ? {} : { signal }) });
     return this.#leases.track(lease);
   }
 
@@ -61,9 +62,34 @@ export class ThreadUse {
   }
 }
 
+/** Takes a lease if the caller's key was granted the blueprint that the thread's sandbox has, or would be made from. */
+export async function acquireGranted(
+  fleet: Fleet,
+  { user, thread, granted = null }: ThreadKey,
+  order: Omit<AcquireRequest, "user" | "thread">,
+): Promise<Lease> {
+  if (order.blueprint !== undefined) checkBlueprint(granted, order.blueprint);
+  // Where a new sandbox would be allowed, looking first is spared: what is found is checked below.
+  else if (granted?.includes(DEFAULT_BLUEPRINT) === false) await checkThread(fleet, { user, thread, granted });
+  const lease = await fleet.acquire({ ...order, user, thread });
+  try {
+    checkBlueprint(granted, lease.blueprint);
+    return lease;
+  } catch (error) {
+    await lease.release();
+    throw error;
+  }
+}
+
+/** Refuses a thread whose sandbox has a blueprint that the caller's key was not granted, or would be made from one. */
+export async function checkThread(fleet: Fleet, { user, thread, granted = null }: ThreadKey): Promise<void> {
+  if (granted === null) return;
+  checkBlueprint(granted, (await fleet.find({ user, thread }))?.blueprint ?? DEFAULT_BLUEPRINT);
+}
+
 export function threadOf(request: FastifyRequest): ThreadKey {
   const { thread } = request.params as { thread?: unknown };
-  return { user: userOf(request), thread: parseThreadId(thread) };
+  return { user: userOf(request), thread: parseThreadId(thread), granted: request.caller?.blueprints ?? null };
 }
 
 export function purposeOf(request: FastifyRequest): string {

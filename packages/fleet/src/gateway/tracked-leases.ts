@@ -43,6 +43,10 @@ class TrackedLease implements Lease {
     return this.#lease.acquiredAt;
   }
 
+  get blueprint() {
+    return this.#lease.blueprint;
+  }
+
   get sandbox() {
     return this.#lease.sandbox;
   }

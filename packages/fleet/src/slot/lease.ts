@@ -107,6 +107,10 @@ export class LeaseHandle implements Lease {
     return this.#slot;
   }
 
+  get blueprint(): string {
+    return this.#slot.record.blueprint;
+  }
+
   get generation(): Generation {
     return this.#slot.generation;
   }

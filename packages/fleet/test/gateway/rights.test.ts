@@ -167,6 +167,45 @@ describe("blueprints are granted to keys", () => {
     expect((await lease(stage.operator.as(all.key), "bp-6", "tools")).status).toBe(201);
     expect((await lease(stage.platform.with({ "x-sandlot-user": "eve" }), "bp-7", "tools")).status).toBe(201);
   });
+
+  /** Every way to a sandbox that names no blueprint. */
+  const ways = (caller: Caller, thread: string) => [
+    () => caller.call("POST", `/v1/threads/${thread}/exec`, { json: { command: "true" } }),
+    () => caller.call("GET", `/v1/threads/${thread}/files/list?path=/mnt/user-data/workspace`),
+    () => caller.call("POST", `/v1/threads/${thread}/leases`, { json: {} }),
+    () =>
+      caller.call("POST", `/mcp/threads/${thread}`, {
+        json: { jsonrpc: "2.0", id: 1, method: "tools/list" },
+        headers: { accept: "application/json, text/event-stream" },
+      }),
+  ];
+
+  test("a key whose list leaves `default` out gets it in no way, and uses a thread of a granted one", async () => {
+    const granted = await clientOf(stage.operator).createKey({ scope: "user", user: "gina", blueprints: ["net"] });
+    const gina = stage.operator.as(granted.key);
+    for (const way of ways(gina, "bp-8")) {
+      const response = await way();
+      expect([response.status, await response.text()]).toEqual([403, expect.stringContaining("only: net")]);
+    }
+    expect(await stage.fleet.find({ user: "gina", thread: "bp-8" })).toBeNull();
+    expect((await lease(gina, "bp-9", "net")).status).toBe(201);
+    for (const way of ways(gina, "bp-9").slice(0, 2)) {
+      const response = await way();
+      expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);
+    }
+  });
+
+  test("a key does not use a thread's sandbox of a blueprint that it was not granted", async () => {
+    const held = await stage.fleet.acquire({ user: "alice", thread: "bp-10", blueprint: "net" });
+    for (const isHeld of [true, false]) {
+      if (!isHeld) await held.release();
+      for (const way of ways(alice, "bp-10")) {
+        const response = await way();
+        expect([response.status, await response.text()]).toEqual([403, expect.stringContaining("only: default")]);
+      }
+    }
+    expect(await stage.fleet.find({ user: "alice", thread: "bp-10" })).toMatchObject({ blueprint: "net", holders: [] });
+  });
 });
 
 describe("keys", () => {

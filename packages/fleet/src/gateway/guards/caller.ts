@@ -7,7 +7,7 @@
  *   operator   the user that X-Sandlot-User names, or `default`  see every sandbox, event and audit entry
  *
  * Lists (`owned`) show what belongs to that user; an operator who names none sees everything.
- * A key also says which blueprints its holder may name: without a list, a user's key `default`, any other key every one.
+ * A key also says which blueprints its holder may use, by name or because a thread's sandbox is of one: without a list, a user's key `default`, any other key every one.
  */
 
 import {
@@ -31,7 +31,7 @@ export interface Caller {
   readonly scope: ApiKeyInfo["scope"];
   /** Whom this request acts for; `null` where the route is about nobody in particular. */
   readonly user: UserId | null;
-  /** The blueprints it may name; `null`: every one. */
+  /** The blueprints it may use; `null`: every one. */
   readonly blueprints: readonly string[] | null;
 }
 
@@ -45,10 +45,9 @@ export function callerOf(key: ApiKeyInfo, access: Access, request: FastifyReques
   return { keyId, scope, blueprints, user: userFor(key, access, namedUser(request)) };
 }
 
-/** Refuses a blueprint that the key was not granted, whether it exists or not. */
-export function checkBlueprint({ caller }: FastifyRequest, blueprint: string | undefined): void {
-  const granted = caller?.blueprints ?? null;
-  if (blueprint === undefined || granted === null || granted.includes(blueprint)) return;
+/** Refuses a blueprint that a key was not granted, whether it exists or not. */
+export function checkBlueprint(granted: readonly string[] | null, blueprint: string): void {
+  if (granted === null || granted.includes(blueprint)) return;
   const names = granted.length === 0 ? "none" : granted.join(", ");
   throw new SandlotError("forbidden", { problem: `this key may not use the blueprint ${blueprint}, only: ${names}` });
 }

@@ -21,8 +21,8 @@ import {
 import { z } from "zod";
 import type { Fleet, Lease } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import { checkBlueprint, userOf } from "../guards/caller.ts";
-import { goneSignal, threadOf } from "../thread-use.ts";
+import { userOf } from "../guards/caller.ts";
+import { acquireGranted, goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 /** Leases remembered without asking the store. */
@@ -45,16 +45,15 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
       },
     },
     async (request, reply) => {
-      const { user, thread } = threadOf(request);
+      const key = threadOf(request);
       const { purpose, ttlMs, blueprint } = leaseRequestSchema.parse(request.body ?? {});
-      checkBlueprint(request, blueprint);
       const signal = goneSignal(reply);
-      const lease = await fleet.acquire({
-        ...{ user, thread, ttlMs, signal, purpose: purpose ?? "remote" },
+      const lease = await acquireGranted(fleet, key, {
+        ...{ ttlMs, signal, purpose: purpose ?? "remote" },
         ...(blueprint === undefined ? {} : { blueprint }),
       });
       if (signal.aborted) await lease.release();
-      else given.remember(lease, user);
+      else given.remember(lease, key.user);
       return reply.code(201).send({ leaseId: lease.id, expiresAt: world.wallMs() + ttlMs, ...presentOf(lease) });
     },
   );

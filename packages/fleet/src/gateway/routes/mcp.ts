@@ -9,7 +9,7 @@ import { z } from "zod";
 import type { McpHttp } from "../../mcp/index.ts";
 import { packageVersion } from "../../package-files.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import { threadOf } from "../thread-use.ts";
+import { checkThread, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 const ROUTE = "/mcp/threads/:thread";
@@ -29,7 +29,8 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
   const answer = async (request: FastifyRequest, reply: FastifyReply) => {
     served ??= serve();
     const mcp = await served;
-    const { user, thread } = threadOf(request);
+    const { user, thread, granted = null } = threadOf(request);
+    await checkThread(fleet, { user, thread, granted });
     reply.hijack();
     for (const [name, value] of Object.entries(reply.getHeaders()))
       if (value !== undefined) reply.raw.setHeader(name, value);

@@ -135,7 +135,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
     },
     async (request, reply) => {
       const from = threadOf(request);
-      const to = { user: from.user, thread: parseThreadId(request.body.to) };
+      const to = { ...from, thread: parseThreadId(request.body.to) };
       if (to.thread === from.thread) throw new SandlotError("thread_exists", { thread: to.thread });
       if ((await threads.find(to)) !== null) throw new SandlotError("thread_exists", { thread: to.thread });
       const branch = workspaces.host?.branch?.bind(workspaces.host);
