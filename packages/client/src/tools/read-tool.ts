@@ -20,7 +20,7 @@ export const readFileTool = defineTool({
   }),
   readOnly: true,
   ownLimit: true,
-  async run(input, { run, marks, signal, redact, workingDirectory }): Promise<ToolAnswer> {
+  async run(input, { run, marks, signal, redact, workingDirectory, readMaxChars }): Promise<ToolAnswer> {
     const { start_line: startLine, end_line: endLine } = input;
     if (startLine !== undefined && startLine < 1) return { text: "(start_line must be >= 1)" };
     if (endLine !== undefined && endLine < 1) return { text: "(end_line must be >= 1)" };
@@ -32,7 +32,10 @@ export const readFileTool = defineTool({
     if (image !== null) return imageAnswer(path, image, bytes);
     const text = decodeText(path, bytes);
     await marks.saw(path, bytes);
-    return { text: linesOf(text, startLine ?? 1, endLine, redact), facts: { lineCount: countLines(text) } };
+    return {
+      text: linesOf(text, { startLine: startLine ?? 1, endLine, maxChars: readMaxChars }, redact),
+      facts: { lineCount: countLines(text) },
+    };
   },
 });
 
@@ -85,8 +88,7 @@ export function decodeText(path: string, bytes: Uint8Array): string {
 
 function linesOf(
   text: string,
-  startLine: number,
-  endLine: number | undefined,
+  { startLine, endLine, maxChars }: { startLine: number; endLine: number | undefined; maxChars: number },
   redact: (text: string) => string,
 ): string {
   if (text === "") return "(empty)";
@@ -94,9 +96,9 @@ function linesOf(
   if (startLine > lineCount) return `(start_line exceeds file length: ${lineCount} lines)`;
   const lines = text.split("\n").slice(startLine - 1, Math.min(endLine ?? lineCount, lineCount));
   const wanted = lines.join("\n");
-  if (wanted.length <= TOOL_LIMITS.readMaxChars) return wanted;
-  const whole = wholeLines(wanted, TOOL_LIMITS.readMaxChars);
-  if (whole === "") return partOfLine(redact(lines[0] ?? ""), startLine, lineCount);
+  if (wanted.length <= maxChars) return wanted;
+  const whole = wholeLines(wanted, maxChars);
+  if (whole === "") return partOfLine(redact(lines[0] ?? ""), maxChars, startLine, lineCount);
   const last = startLine + countLines(whole) - 1;
   return `${whole}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
 }
@@ -107,8 +109,8 @@ function wholeLines(text: string, maxChars: number): string {
 }
 
 /** No range of lines shows the rest of a line that is too long by itself. */
-function partOfLine(line: string, number: number, lineCount: number): string {
-  const shown = headOf(line, TOOL_LIMITS.readMaxChars);
+function partOfLine(line: string, maxChars: number, number: number, lineCount: number): string {
+  const shown = headOf(line, maxChars);
   const next = number < lineCount ? `, the next line with start_line=${number + 1}` : "";
   return `${shown}\n[cut: ${shown.length} of the ${line.length} characters of line ${number} are shown. See the rest with bash, for example \`sed -n ${number}p FILE | cut -c ${shown.length + 1}-\`${next}]`;
 }

@@ -17,15 +17,14 @@ export const lsTool = defineTool({
   input: z.object({ description: descriptionInput, path: pathInput("The directory.") }),
   readOnly: true,
   ownLimit: false,
-  async run(input, { run, signal, workingDirectory }) {
+  async run(input, { run, signal, workingDirectory, listMaxEntries: max }) {
     const path = absolutePath(input.path, workingDirectory);
-    const { entries, truncated, depth } = await run.use(({ files }) => entriesBelow(files, path), {
+    const { entries, truncated, depth } = await run.use(({ files }) => entriesBelow(files, path, max), {
       signal,
       repeatable: true,
     });
     const shown = entries.filter((entry) => !isHidden(entry, path));
     const lines = shown.map(({ path: entry, kind }) => (kind === "directory" ? `${entry}/` : entry));
-    const max = TOOL_LIMITS.listMaxEntries;
     if (truncated)
       lines.push(`[only the first ${max} entries; find others with glob, or list a directory further down]`);
     else if (depth < TOOL_LIMITS.listDepth)
@@ -40,8 +39,8 @@ export const lsTool = defineTool({
 });
 
 /** Where two levels are too much, one is: a directory full of packages must not hide its neighbours. */
-async function entriesBelow(files: SandboxFiles, path: string) {
-  const { listDepth, listMaxEntries: maxResults } = TOOL_LIMITS;
+async function entriesBelow(files: SandboxFiles, path: string, maxResults: number) {
+  const { listDepth } = TOOL_LIMITS;
   const deep = await files.list(path, { depth: listDepth, maxResults });
   if (!deep.truncated) return { ...deep, depth: listDepth };
   return { ...(await files.list(path, { depth: 1, maxResults })), depth: 1 };

@@ -9,7 +9,7 @@
  * - No text leaves, and no file is written by us, before it was redacted.
  */
 
-import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, type SandlotError } from "@sandlot/contract";
+import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { BackgroundCommands } from "./background-commands.ts";
 import { bashOutputTool, bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
@@ -59,6 +59,10 @@ export interface ToolPolicy {
   readonly redact?: boolean;
   /** Default `TOOL_LIMITS.outputBudgetChars`. */
   readonly outputBudgetChars?: number;
+  /** How many characters `read_file` shows at a time. Default `TOOL_LIMITS.readMaxChars`. */
+  readonly readMaxChars?: number;
+  /** How many entries `ls` shows. Default `TOOL_LIMITS.listMaxEntries`. */
+  readonly listMaxEntries?: number;
   /** Of a command that names no limit of its own. Default `SANDBOX_LIMITS.execTimeoutMs`. */
   readonly commandTimeoutMs?: number;
   /**
@@ -96,6 +100,7 @@ export class ToolBox implements AsyncDisposable {
 
   constructor(source: SandboxSource, options: ToolBoxOptions) {
     const { user = "", thread, tools, readBeforeWrite = true, environment = {} } = options;
+    checkLimits(options);
     this.run = new SandboxRun(source, options);
     this.about = source.about?.(options.blueprint);
     const { outputBudgetChars = TOOL_LIMITS.outputBudgetChars } = options;
@@ -170,6 +175,8 @@ export class ToolBox implements AsyncDisposable {
       about: this.about,
       commandTimeoutMs: this.#commandTimeoutMs,
       replyWithinMs: this.#options.replyWithinMs,
+      readMaxChars: this.#options.readMaxChars ?? TOOL_LIMITS.readMaxChars,
+      listMaxEntries: this.#options.listMaxEntries ?? TOOL_LIMITS.listMaxEntries,
       hasSecrets: (this.#options.redact ?? true) && !this.#redactor.isIdle(),
       redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
@@ -250,6 +257,15 @@ export class ToolBox implements AsyncDisposable {
         return `It could not be kept (${error.code}); run the command again with less output.`;
       });
     return `${head}\n\n[${omitted} of ${text.length} characters left out here. ${where}]\n\n${tail}`;
+  }
+}
+
+/** Counts, each at least one, and no more than the sandbox answers with. */
+function checkLimits({ outputBudgetChars, readMaxChars, listMaxEntries }: ToolPolicy): void {
+  for (const [field, value] of Object.entries({ outputBudgetChars, readMaxChars, listMaxEntries })) {
+    const max = field === "listMaxEntries" ? SANDBOX_LIMITS.listMaxResults : Number.MAX_SAFE_INTEGER;
+    if (value === undefined || (Number.isInteger(value) && value >= 1 && value <= max)) continue;
+    throw new SandlotError("invalid_request", { field, problem: `it is a whole number from 1 to ${max}` });
   }
 }
 

@@ -42,6 +42,9 @@ export interface ToolContext {
   readonly commandTimeoutMs: number;
   /** How long a call waits for its command; without it until the end. */
   readonly replyWithinMs: number | undefined;
+  /** How much `read_file` shows at a time, and how much `ls`. */
+  readonly readMaxChars: number;
+  readonly listMaxEntries: number;
   /** Whether there is anything to take out. */
   readonly hasSecrets: boolean;
   /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */

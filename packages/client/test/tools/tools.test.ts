@@ -206,6 +206,24 @@ describe("what a model is told", () => {
     expect(found.text).not.toContain("network");
   });
 
+  test("has limits of its own for read_file and ls, and refuses what is no limit", async () => {
+    await using stage = await openToolStage();
+    await using tools = sandlotTools(stage.fleet, { thread: "t1", readMaxChars: 10, listMaxEntries: 2 });
+    await tools.call("bash", { command: "printf 'one\\ntwo\\nthree\\n' > a; touch b c; echo 0123456789abc > long" });
+    const read = await tools.call("read_file", { path: "a" });
+    expect(read.text).toBe("one\ntwo\n[cut: lines 1 to 2 of 3 are shown. Go on with start_line=3]");
+    expect((await tools.call("read_file", { path: "long" })).text).toMatch(
+      /^0123456789\n\[cut: 10 of the 13 characters/,
+    );
+    const listed = await tools.call("ls", { path: "/mnt/user-data/workspace" });
+    expect(listed.text).toContain("[only the first 2 entries;");
+    expect(listed.facts.paths).toHaveLength(2);
+    for (const wrong of [{ readMaxChars: 0 }, { listMaxEntries: 10_001 }, { outputBudgetChars: 1.5 }])
+      expect(() => sandlotTools(stage.fleet, { thread: "t1", ...wrong })).toThrow(
+        expect.objectContaining({ code: "invalid_request", details: expect.objectContaining(wrongField(wrong)) }),
+      );
+  });
+
   test("has schemas with the real range", () => {
     const schemas = JSON.stringify(SANDBOX_TOOLS.map(({ input }) => z.toJSONSchema(input, { io: "input" })));
     expect(schemas).not.toContain(String(Number.MIN_SAFE_INTEGER));
@@ -218,3 +236,7 @@ describe("what a model is told", () => {
     await expect(tools.call("bash", { command: "true" })).rejects.toThrow(/tools of this run have ended.*onFinish/);
   });
 });
+
+function wrongField(wrong: object): { field: string | undefined } {
+  return { field: Object.keys(wrong)[0] };
+}

@@ -110,9 +110,9 @@ export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
     });
     if (translated.length > 0) given.set("blueprints.default.environment", Object.fromEntries(translated));
   },
-  "sandbox.bash_output_max_chars": none("tools keep long output in a file and show its beginning and end"),
-  "sandbox.read_file_output_max_chars": none("read_file shows up to 50,000 characters; the rest by range"),
-  "sandbox.ls_output_max_chars": none("ls lists up to 1,000 entries and says when there are more"),
+  "sandbox.bash_output_max_chars": none("give it to the tools, as `outputBudgetChars`; longer output goes to a file"),
+  "sandbox.read_file_output_max_chars": none("give it to the tools, as `readMaxChars`; default 50,000"),
+  "sandbox.ls_output_max_chars": none("ls counts entries: give `listMaxEntries` to the tools; default 1,000"),
   "sandbox.bash_command_timeout": none("each exec says its own `timeoutMs`"),
   "sandbox.provisioner_url": none("there is no remote backend; run a gateway on that machine instead"),
   "sandbox.provisioner_api_key": none("keys of a gateway are made by `sandlot keys create`"),
