@@ -178,8 +178,8 @@ export class StopChecks {
     if (reason === "expired") this.#checkExpired(before);
     if (reason === "evicted") {
       const { waitingAcquires, waitedAt } = step.by;
-      // Who decided may have given up while the decision was on its way.
-      const needed = waitingAcquires > 0 || this.#truth.now - waitedAt < ROOM_DELAY_MS;
+      // Who needed it when it was decided may have given up while the decision was on its way.
+      const needed = waitingAcquires > 0 || step.sentAt <= waitedAt;
       this.#findings.check("evicted-only-when-needed", needed, () => `${before.sandboxId} by ${step.by.name}`);
     }
     if (reason === "evicted" && owner !== null) this.#checkEviction(before, step);
@@ -284,10 +284,10 @@ export class StopChecks {
     const request = step.args[0] as AdoptRequest;
     const { sandboxId, generation, token, ref, user, thread, place } = request;
     const { markers, objects, departed } = this.#truth.ledger;
-    // A destroy that somebody had sent before may take effect while the adoption is on its way: then what was confirmed
-    // has died since, as any sandbox can.
+    // A destroy that somebody had sent before may take effect when the daemon has answered: then what was confirmed has
+    // died since, as any sandbox can.
     const gone = departed.get(ref);
-    const wasThere = gone !== undefined && gone.at >= step.sentAt;
+    const wasThere = gone !== undefined && gone.at >= (step.by.attachedAt.get(ref) ?? step.sentAt);
     const marker = (wasThere ? gone.markers : markers.get(sandboxId))?.get(generation);
     const object = wasThere ? gone.object : objects.get(ref);
     const proved = marker !== undefined && marker.user === user && marker.thread === thread && marker.token === token;

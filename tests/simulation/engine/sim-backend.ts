@@ -91,7 +91,11 @@ export class SimBackend implements Backend {
       new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
     const slowMs = faults.hits("attach-slow") ? random.between(500, 5_000) : 0;
     const plan = this.#plan("attach-unreachable", unreachable, slowMs);
-    const attach = () => connect(this.#instance, this.#parts, ledger.reach(target), target);
+    const attach = () => {
+      const object = ledger.reach(target);
+      this.#instance.attachedAt.set(target.ref, this.#parts.scheduler.now);
+      return connect(this.#instance, this.#parts, object, target);
+    };
     return this.#call("attached", plan, attach, signal);
   }
 

@@ -3,7 +3,7 @@
  * which is more than it knows itself.
  */
 
-import type { InstanceId, SandboxId } from "@sandlot/contract";
+import type { EngineRef, InstanceId, SandboxId } from "@sandlot/contract";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import type { Calls } from "./calls.ts";
 import type { Host } from "./host.ts";
@@ -35,6 +35,8 @@ export class Instance {
   beatConfirmedSentAt = Number.NEGATIVE_INFINITY;
   /** When it heard that the store gave it a hold, by sandbox and generation. */
   readonly holdsHeardAt = new Map<string, number>();
+  /** When a sandbox last answered it, by the engine's name for it. */
+  readonly attachedAt = new Map<EngineRef, number>();
   /** Sandboxes of which it heard that a stop of its own has begun. */
   readonly stopped = new Set<SandboxId>();
   /** How far its wall clock was from its monotonic one at its last beat. */

@@ -112,7 +112,10 @@ export class Callers {
           this.#simulation.leaseChecks.refused(error, asked, null);
         },
       );
-      if (instance.fleet === null) this.#pending.delete(asked);
+      if (instance.fleet === null) {
+        this.#pending.delete(asked);
+        this.#stopWaiting(instance);
+      }
     });
   }
 
