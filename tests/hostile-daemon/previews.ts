@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { DaemonAttachment } from "../../packages/fleet/src/daemon/index.ts";
 import type { DaemonTarget } from "../../packages/fleet/src/daemon/wire.ts";
 import type { Lease } from "../../packages/fleet/src/fleet.ts";
+import { AioLinks } from "../../packages/fleet/src/gateway/previews/aio-links.ts";
 import { PreviewLinks } from "../../packages/fleet/src/gateway/previews/links.ts";
 import { type PreviewParts, PreviewServer } from "../../packages/fleet/src/gateway/previews/preview-server.ts";
 import { resolveGatewaySettings } from "../../packages/fleet/src/gateway/settings.ts";
@@ -30,7 +31,8 @@ export async function openPreviews(home: string, world: World) {
   };
   const quiet = { debug: () => {} };
   const { server, ...previews } = listening({
-    ...{ links, world, settings: resolveGatewaySettings(), certificate: null },
+    ...{ links, aioLinks: await AioLinks.open(home, links, world) },
+    ...{ world, settings: resolveGatewaySettings(), certificate: null },
     ...{ threads: { acquire } as never, logger: quiet as never },
   });
   const port = await server;

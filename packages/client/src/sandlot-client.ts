@@ -7,8 +7,11 @@
  */
 
 import {
+  type AioUrl,
   type ApiKeyInfo,
   type AuditReply,
+  aioRevokedSchema,
+  aioUrlSchema,
   apiKeyInfoSchema,
   auditReplySchema,
   type BranchReply,
@@ -172,6 +175,23 @@ export class SandlotClient {
   linkPort(thread: string, port: number, options: { readonly ttlMs?: number } = {}): Promise<PortLink> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/ports/${port}/links`;
     return this.#transport.json(portLinkSchema, { method: "POST", path, json: options, repeatable: true });
+  }
+
+  /**
+   * A secret base URL of the AIO API of the thread's sandbox, for clients that send no key, such as DeerFlow's. Whoever
+   * has it can use the sandbox until it expires or is revoked.
+   */
+  createAioUrl(thread: string, options: { readonly ttlMs?: number } = {}): Promise<AioUrl> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/aio`;
+    return this.#transport.json(aioUrlSchema, { method: "POST", path, json: options });
+  }
+
+  /** Ends one AIO URL of the thread, or all of them. How many there were. */
+  async revokeAioUrls(thread: string, linkId?: string): Promise<number> {
+    const one = linkId === undefined ? "" : `/${encodeURIComponent(linkId)}`;
+    const path = `/v1/threads/${encodeURIComponent(thread)}/aio${one}`;
+    const call = { method: "DELETE", path, repeatable: true } as const;
+    return (await this.#transport.json(aioRevokedSchema, call)).revoked;
   }
 
   /** The user's sandboxes; all of them for an operator who acts for no user. */

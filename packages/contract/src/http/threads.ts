@@ -103,6 +103,30 @@ export const portLinkSchema = z
 
 export type PortLink = z.infer<typeof portLinkSchema>;
 
+/** An AIO URL can be revoked, so it may live longer than a link. */
+const AIO_URL_TTL_MAX_MS = 30 * 86_400_000;
+
+export const aioUrlRequestSchema = z
+  .strictObject({ ttlMs: z.int().min(1_000).max(AIO_URL_TTL_MAX_MS).default(86_400_000) })
+  .meta({ id: "AioUrlRequest" });
+
+export const aioUrlSchema = z
+  .strictObject({
+    url: z.string().describe("The base URL for a client of AIO's API. It is the only credential: keep it secret."),
+    linkId: z.string().describe("Names the URL when it is revoked; not a secret."),
+    expiresAt: z.number(),
+  })
+  .meta({ id: "AioUrl" });
+
+export type AioUrl = z.infer<typeof aioUrlSchema>;
+
+export const aioLinkIdSchema = z.string().regex(/^[0-9a-f]{48}$/);
+export const aioLinkParamsSchema = z.strictObject({ thread: threadIdSchema, linkId: aioLinkIdSchema });
+
+export const aioRevokedSchema = z
+  .strictObject({ revoked: z.int().min(0).describe("How many URLs ended; 0 when there was none.") })
+  .meta({ id: "AioRevoked" });
+
 export const terminalIdSchema = z.string().regex(/^[A-Za-z0-9_.-]{1,128}$/);
 const size = z.coerce.number().int().min(1).max(1_000);
 

@@ -1,9 +1,9 @@
 /**
- * `sandlot logs`, `stats` and `port`: what goes on inside sandboxes that are there. None of them makes one.
+ * `sandlot logs`, `stats`, `port` and `aio`: what goes on inside sandboxes. Only `aio` makes one, when it is used.
  */
 
 import { createServer, type Server } from "node:net";
-import { type ExecInfo, type ResourceUsage, type Sandbox, SandlotError } from "@sandlot/contract";
+import { AIO_TUNNEL_PORT, type ExecInfo, type ResourceUsage, type Sandbox, SandlotError } from "@sandlot/contract";
 import { showDuration, showSize } from "../config/units.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { namedThread } from "./named-thread.ts";
@@ -147,6 +147,38 @@ export async function portCommand(
     if (options.json) return printJson(terminal, link);
     terminal.out(`${link.url}\n`);
     terminal.error(`Good until ${new Date(link.expiresAt).toISOString()}.\n`);
+  });
+}
+
+export interface AioCommandOptions extends InsideOptions {
+  readonly ttl?: number;
+  readonly listen?: number;
+  /** All URLs of the thread, or the one with this id. */
+  readonly revoke?: string | true;
+}
+
+/** A URL of the thread's AIO API (gateway), or a local port that leads there until Ctrl-C. */
+export async function aioCommand(terminal: Terminal, options: AioCommandOptions, signal: AbortSignal): Promise<void> {
+  await withTarget(terminal, options, async (target) => {
+    const name = { thread: namedThread(options), user: options.user };
+    if (options.revoke !== undefined) {
+      const revoked = await target.revokeAioUrls(name, options.revoke === true ? undefined : options.revoke);
+      if (revoked === null) {
+        const problem = "without a gateway there are no AIO URLs to revoke; a local port ends with its command";
+        throw new SandlotError("invalid_request", { field: "--revoke", problem });
+      }
+      if (options.json) return printJson(terminal, { revoked });
+      return terminal.error(`${revoked} AIO URLs of thread ${name.thread} revoked.\n`);
+    }
+    const link = await target.createAioUrl(name, options.ttl);
+    if (link === null) {
+      await using lease = await target.acquire(name, "sandlot aio", signal);
+      return await forward(terminal, lease, AIO_TUNNEL_PORT, options, signal);
+    }
+    if (options.json) return printJson(terminal, link);
+    terminal.out(`${link.url}\n`);
+    terminal.error(`A secret: it needs no key. Good until ${new Date(link.expiresAt).toISOString()}.\n`);
+    terminal.error(`Revoke it with: sandlot aio -t ${name.thread} --revoke ${link.linkId}\n`);
   });
 }
 

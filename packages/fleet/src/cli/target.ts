@@ -70,6 +70,16 @@ export interface Target {
     port: number,
     ttlMs: number | undefined,
   ): Promise<{ url: string; expiresAt: number } | null>;
+  /** A URL of the sandbox's AIO API; `null` where there is no gateway to make one. */
+  createAioUrl(name: ThreadName, ttlMs: number | undefined): Promise<AioLink | null>;
+  /** How many URLs ended; `null` where there is no gateway. */
+  revokeAioUrls(name: ThreadName, linkId: string | undefined): Promise<number | null>;
+}
+
+export interface AioLink {
+  readonly url: string;
+  readonly linkId: string;
+  readonly expiresAt: number;
 }
 
 export interface DestroyWish {
@@ -163,6 +173,8 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     audit: () => fleet.audit(),
     events: (signal) => fleetEvents(fleet, signal),
     linkPort: async () => null,
+    createAioUrl: async () => null,
+    revokeAioUrls: async () => null,
   };
 }
 
@@ -203,6 +215,8 @@ function gatewayTarget(gateway: SandlotClient): Target {
       return consistent === null ? null : findings;
     },
     events: (signal) => gateway.events({ signal }),
+    createAioUrl: (name, ttlMs) => actingFor(name).createAioUrl(name.thread, ttlMs === undefined ? {} : { ttlMs }),
+    revokeAioUrls: (name, linkId) => actingFor(name).revokeAioUrls(name.thread, linkId),
     linkPort: (name, port, ttlMs) => actingFor(name).linkPort(name.thread, port, ttlMs === undefined ? {} : { ttlMs }),
   };
 }

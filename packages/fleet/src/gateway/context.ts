@@ -16,6 +16,7 @@ import type { EventLog } from "./event-log.ts";
 import type { Access, Caller } from "./guards/caller.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
 import type { Metrics } from "./metrics.ts";
+import type { AioLinks } from "./previews/aio-links.ts";
 import type { PreviewLinks } from "./previews/links.ts";
 import type { GatewaySettings } from "./settings.ts";
 import type { FleetAudit } from "./start-gateway.ts";
@@ -31,6 +32,7 @@ export interface GatewayContext {
   readonly workspaces: WorkspaceAccess;
   readonly converter: Converter;
   readonly links: PreviewLinks;
+  readonly aioLinks: AioLinks;
   /** Where a host name below the preview domain is reached, without a slash at the end. */
   readonly previewAddress: (label: string) => string;
   readonly events: EventLog;

@@ -20,6 +20,7 @@ import { ApiKeys } from "./keys/api-keys.ts";
 import { ensureOperatorKey } from "./keys/operator-key.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { Metrics } from "./metrics.ts";
+import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
@@ -89,13 +90,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const threads = new ThreadUse(fleet);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world);
+  const aioLinks = await AioLinks.open(home, links, world);
   const previews = new PreviewServer({
-    ...{ links, threads, world, settings, logger },
+    ...{ links, aioLinks, threads, world, settings, logger },
     certificate: certificates.previews,
   });
   let previewPort = 0;
   const context: GatewayContext = {
-    ...{ fleet, world, settings, threads, audit, keys, streams, links },
+    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks },
     previewAddress: (label) => previewAddress(settings, label, previewPort),
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),

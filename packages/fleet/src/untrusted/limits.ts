@@ -114,6 +114,8 @@ export const STREAM_LIMITS = {
   upgradeMs: 30_000,
   /** The head of a previewed server's answer: it may compute for a while first. */
   previewHeadMs: 300_000,
+  /** The head of an answer of the AIO API: a command is answered when it ends. */
+  aioHeadMs: 3_600_000,
   /** Content of ours that a server inside does not take. */
   unsentMs: 60_000,
   /** So many frames or lines, then others have their turn. */

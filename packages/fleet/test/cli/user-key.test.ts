@@ -106,6 +106,20 @@ describe("a user's key", () => {
     expect((await alice("port", "-t", "no-such", "8000")).stderr).toContain("thread_not_found");
     expect((await alice("keys", "list")).stderr).toContain("forbidden");
   });
+
+  it("gets AIO URLs, and ends one or all of its own", async () => {
+    const urls = [await alice("aio", "-t", "deer", "--ttl", "10m"), await alice("aio", "-t", "deer")];
+    for (const { stdout } of urls) expect(stdout).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/aio\/[0-9a-f]{96}\n$/);
+    // The memory backend has no AIO API: a URL that is good is told so.
+    const statuses = () => Promise.all(urls.map(async ({ stdout }) => (await fetch(stdout.trim())).status));
+    expect(await statuses()).toEqual([501, 501]);
+    const [, linkId = ""] = /--revoke ([0-9a-f]{48})\n/.exec(urls[0]?.stderr ?? "") ?? [];
+    expect((await bob("aio", "-t", "deer", "--revoke", linkId)).stderr).toContain("0 AIO URLs");
+    expect((await alice("aio", "-t", "deer", "--revoke", linkId)).stderr).toContain("1 AIO URLs");
+    expect(await statuses()).toEqual([401, 501]);
+    expect(JSON.parse((await alice("aio", "-t", "deer", "--revoke", "--json")).stdout)).toEqual({ revoked: 1 });
+    expect(await statuses()).toEqual([401, 401]);
+  });
 });
 
 describe("keys, login", () => {

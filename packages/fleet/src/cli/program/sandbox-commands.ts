@@ -3,7 +3,7 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { ExecCommandOptions } from "../exec-command.ts";
 import type { RemoveCommandOptions } from "../fleet-commands.ts";
-import type { LogsCommandOptions, PortCommandOptions } from "../inside-commands.ts";
+import type { AioCommandOptions, LogsCommandOptions, PortCommandOptions } from "../inside-commands.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
@@ -137,6 +137,16 @@ export function addInsideCommands(program: Command, { terminal, signal, json, en
     .action(async (port: number | undefined, options: Omit<PortCommandOptions, "json">) => {
       const { portCommand } = await import("../inside-commands.ts");
       await portCommand(terminal, port, { ...options, json }, signal);
+    });
+  threaded(targeted(program.command("aio")))
+    .description("a base URL for clients of AIO's API without a key; without a gateway a local port until Ctrl-C")
+    .option("--ttl <duration>", "how long a gateway's URL is good; default 1d", duration)
+    .option("--revoke [link]", "end all URLs of the conversation, or the one with this id")
+    .option("--listen <port>", "the port of this machine, without a gateway; default any free", portNumber)
+    .addHelpText("after", examples("sandlot aio -t t1", "sandlot aio -t t1 --ttl 2h", "sandlot aio -t t1 --revoke"))
+    .action(async (options: Omit<AioCommandOptions, "json">) => {
+      const { aioCommand } = await import("../inside-commands.ts");
+      await aioCommand(terminal, { ...options, json }, signal);
     });
 }
 

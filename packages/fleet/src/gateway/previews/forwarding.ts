@@ -19,7 +19,7 @@ import { SandlotError } from "@sandlot/contract";
 import { STREAM_LIMITS } from "../../untrusted/limits.ts";
 import { readInParts } from "../../untrusted/small-reads.ts";
 import type { World } from "../../world/world.ts";
-import { answerHeaders, requestHeaders, withoutLink } from "./headers.ts";
+import { aioAnswerHeaders, aioRequestHeaders, answerHeaders, requestHeaders, withoutLink } from "./headers.ts";
 
 export interface Forwarded {
   readonly request: IncomingMessage;
@@ -29,6 +29,8 @@ export interface Forwarded {
   readonly world: World;
   /** The caller has gone away, or may no longer stay. */
   readonly gone: AbortSignal;
+  /** Set for the AIO API: what is asked there. */
+  readonly aioPath?: string;
 }
 
 /** Announcements before an answer (1xx) that are borne. */
@@ -46,7 +48,8 @@ export async function forwardRequest(forwarded: Forwarded, response: ServerRespo
     if (gone.aborted) return;
     await new Promise<void>((resolve) => {
       response.once("close", resolve);
-      response.writeHead(answer.statusCode ?? 502, answerHeaders(answer)).flushHeaders();
+      const headers = forwarded.aioPath === undefined ? answerHeaders(answer) : aioAnswerHeaders(answer);
+      response.writeHead(answer.statusCode ?? 502, headers).flushHeaders();
       answer.once("error", () => response.destroy());
       answer.pipe(response);
     });
@@ -75,6 +78,17 @@ export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head:
   }
 }
 
+/** A tunnel: bytes both ways from the beginning, until one side ends. Nothing of the request goes inside. */
+export async function forwardBytes(connection: Duplex, protocol: string, socket: Duplex, head: Buffer): Promise<void> {
+  try {
+    socket.write(headOf(101, { connection: "Upgrade", upgrade: protocol }), "latin1");
+    if (head.length > 0) connection.write(head);
+    await join(socket, connection);
+  } finally {
+    connection.destroy();
+  }
+}
+
 /** Bytes both ways until one side has ended. */
 function join(socket: Duplex, inner: Duplex): Promise<void> {
   return new Promise((resolve) => {
@@ -98,13 +112,14 @@ function passedOn(answer: IncomingMessage, socket: Duplex): Promise<void> {
   });
 }
 
-function ask({ request, connection, port }: Forwarded, own: OutgoingHttpHeaders): ClientRequest {
+function ask({ request, connection, port, aioPath }: Forwarded, own: OutgoingHttpHeaders): ClientRequest {
   const { method, url } = request;
-  const headers = { ...requestHeaders(request, port), ...own };
+  const passed = aioPath === undefined ? requestHeaders(request, port) : aioRequestHeaders(request);
+  const headers = { ...passed, ...own };
   const options: RequestOptions = {
     headers,
     createConnection: () => connection as never,
-    path: withoutLink(url ?? "/"),
+    path: aioPath ?? withoutLink(url ?? "/"),
   };
   return httpRequest(method === undefined ? options : { ...options, method });
 }
@@ -116,7 +131,7 @@ interface Answered {
   readonly first?: Buffer;
 }
 
-function answerTo({ world, gone, request }: Forwarded, outgoing: ClientRequest): Promise<Answered> {
+function answerTo({ world, gone, request, aioPath }: Forwarded, outgoing: ClientRequest): Promise<Answered> {
   return new Promise<Answered>((resolve, reject) => {
     readInParts(outgoing);
     let early = 0;
@@ -125,8 +140,9 @@ function answerTo({ world, gone, request }: Forwarded, outgoing: ClientRequest):
       outgoing.destroy();
     };
     const onGone = () => fail("the caller has gone away");
-    const { previewHeadMs } = STREAM_LIMITS;
-    const timer = world.timer(previewHeadMs, () => fail(`the server did not answer within ${previewHeadMs} ms`));
+    const isAio = aioPath !== undefined;
+    const headMs = isAio ? STREAM_LIMITS.aioHeadMs : STREAM_LIMITS.previewHeadMs;
+    const timer = world.timer(headMs, () => fail(`the server did not answer within ${headMs} ms`));
     gone.addEventListener("abort", onGone, { once: true });
     outgoing.on("close", () => {
       timer.cancel();
@@ -139,7 +155,9 @@ function answerTo({ world, gone, request }: Forwarded, outgoing: ClientRequest):
       timer.cancel();
       answer.on("error", () => {});
       const status = answer.statusCode ?? 0;
-      if (status >= 200 && status <= 599) resolve({ answer });
+      // A client of the AIO API follows a redirect without a look, to wherever the sandbox says.
+      if (isAio && status >= 300 && status <= 399 && status !== 304) fail("the AIO API does not redirect");
+      else if (status >= 200 && status <= 599) resolve({ answer });
       else fail(`${status} is no status`);
     });
     outgoing.once("upgrade", (answer, inner, first) => {

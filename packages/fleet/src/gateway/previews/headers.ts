@@ -46,6 +46,39 @@ export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders
   return passed;
 }
 
+/**
+ * What the AIO API gets of a request, and a client of its answer. All other headers stay out: proxies repeat the address,
+ * and with it the secret, in headers of many names; and what answers is the sandbox's.
+ */
+const AIO_REQUEST = new Set([
+  ...["accept", "accept-encoding", "accept-language", "content-encoding", "content-length", "content-type"],
+  ...["if-match", "if-modified-since", "if-none-match", "last-event-id", "range", "user-agent"],
+]);
+const AIO_ANSWER = new Set([
+  ...["accept-ranges", "allow", "content-disposition", "content-encoding", "content-length", "content-range"],
+  ...["content-type", "date", "etag", "last-modified", "retry-after"],
+]);
+
+export function aioRequestHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = { host: "localhost" };
+  for (const [name, value] of Object.entries(headers)) if (AIO_REQUEST.has(name)) passed[name] = value;
+  if (headers["transfer-encoding"] !== undefined) passed["transfer-encoding"] = "chunked";
+  return passed;
+}
+
+/** A browser that was given the address shows nothing of it, runs nothing and tells nobody where it was. */
+export function aioAnswerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+  };
+  for (const [name, value] of Object.entries(headers)) if (AIO_ANSWER.has(name)) passed[name] = value;
+  return passed;
+}
+
 /** A link's token in an address, and the address without it. */
 export function linkInAddress(address: string): { readonly token: string; readonly rest: string } | null {
   const [path = "/", query] = splitOnce(address, "?");

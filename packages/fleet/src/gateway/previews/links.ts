@@ -68,9 +68,13 @@ export class PreviewLinks {
   }
 
   /** The first label of the host name: `{port}--{id}`. The id says nothing about who and what. */
-  labelOf({ user, thread }: ThreadKey, port: number): string {
-    const id = createHmac("sha256", this.#secret).update(`host\n${user}\n${thread}`).digest("hex").slice(0, 24);
-    return `${port}--${id}`;
+  labelOf(key: ThreadKey, port: number): string {
+    return `${port}--${this.threadLabel(key)}`;
+  }
+
+  /** A name for (user, thread) that tells neither. */
+  threadLabel({ user, thread }: ThreadKey): string {
+    return createHmac("sha256", this.#secret).update(`host\n${user}\n${thread}`).digest("hex").slice(0, 24);
   }
 
   #mac(text: string): string {

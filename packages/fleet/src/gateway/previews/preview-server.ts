@@ -5,12 +5,15 @@
  *                           a browser with a link in the address ─ a cookie of this host, then the address without it
  *                           the cookie, or a program with a link in the address ─ a lease, a connection to the port,
  *                           the request as it is
- *   any name                a program with a link in the header `X-Sandlot-Link` ─ likewise
+ *   any name                a program with a link in the header `X-Sandlot-Link` ─ likewise; as an upgrade to
+ *                           `sandlot-tunnel` bytes to the port and back
+ *   any name, /aio/{secret} a client of the AIO API that sends nothing else ─ a lease, a connection to that API
  *
  * Invariants
  * - Each port of each thread is a site of its own to a browser: cookies, storage and scripts of one reach no other, and
  *   none is the gateway's, which refuses their Origin.
  * - The cookie and its like are never passed into the sandbox, nor can the sandbox set them.
+ * - The secret of an AIO URL is passed neither into the sandbox nor into a log.
  * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it.
  */
 
@@ -18,21 +21,23 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createHttpsServer } from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { AIO_TUNNEL_PORT, isSandlotError, SandlotError, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { FastifyBaseLogger } from "fastify";
 import type { World } from "../../world/world.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
 import { checkTarget } from "../guards/request-target.ts";
 import { malformedHandler } from "../malformed.ts";
 import { type GatewaySettings, previewScheme } from "../settings.ts";
-import type { ThreadUse } from "../thread-use.ts";
+import type { ThreadKey, ThreadUse } from "../thread-use.ts";
 import type { Certificate } from "../tls.ts";
-import { forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
+import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
+import { forwardBytes, forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
 import { cookieOf, linkInAddress } from "./headers.ts";
 import { LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "./links.ts";
 
 export interface PreviewParts {
   readonly links: PreviewLinks;
+  readonly aioLinks: AioLinks;
   readonly threads: ThreadUse;
   readonly world: World;
   readonly settings: GatewaySettings;
@@ -76,6 +81,8 @@ export class PreviewServer {
     const id = this.#parts.world.randomHex(8);
     try {
       checkTarget(request);
+      const aio = aioAddress(request.url ?? "/");
+      if (aio !== null) return await this.#answerAio(request, response, aio);
       const inAddress = linkInAddress(request.url ?? "/");
       if (inAddress !== null && isVisit(request) && this.#targetOf(request, inAddress.token) !== null)
         return this.#welcome(response, inAddress.token, inAddress.rest);
@@ -100,14 +107,31 @@ export class PreviewServer {
       .end();
   }
 
-  async #proxy(request: IncomingMessage, response: ServerResponse, target: PreviewTarget): Promise<void> {
+  async #answerAio(request: IncomingMessage, response: ServerResponse, address: AioAddress): Promise<void> {
+    const { aioLinks } = this.#parts;
+    using use = await aioLinks.use(address, () => response.destroy());
+    if (use === null)
+      throw new SandlotError("unauthorized", { problem: "this AIO URL is unknown, has expired or was revoked" });
+    if (request.headers.origin !== undefined)
+      throw new SandlotError("forbidden", { problem: "an AIO URL is for programs; web pages may not use it" });
+    await this.#proxy(request, response, { ...use.key, port: AIO_TUNNEL_PORT }, address.path);
+  }
+
+  async #proxy(
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: ThreadKey & { readonly port: number },
+    aioPath?: string,
+  ): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("the caller has gone away")));
     const { threads, world } = this.#parts;
-    const lease = await threads.acquire(target, "gateway: preview", gone.signal);
+    const purpose = aioPath === undefined ? "gateway: preview" : "gateway: AIO URL";
+    const lease = await threads.acquire(target, purpose, gone.signal);
     try {
       const connection = await lease.connect(target.port, { signal: gone.signal });
-      await forwardRequest({ request, connection, port: target.port, world, gone: gone.signal }, response);
+      const forwarded = { request, connection, port: target.port, world, gone: gone.signal };
+      await forwardRequest(aioPath === undefined ? forwarded : { ...forwarded, aioPath }, response);
     } finally {
       await lease.release();
     }
@@ -121,8 +145,11 @@ export class PreviewServer {
       checkTarget(request);
       await this.#join(request, socket, head, this.#admit(request));
     } catch (thrown) {
-      const status = isSandlotError(thrown) ? thrown.status : 503;
-      socket.end(headOf(status, { connection: "close", "content-length": 0 }));
+      if (!socket.writable) return void socket.destroy();
+      const { status, headers, body } = this.#refusal(thrown, this.#parts.world.randomHex(8));
+      socket.end(
+        `${headOf(status, { ...headers, connection: "close", "content-length": Buffer.byteLength(body) })}${body}`,
+      );
     }
   }
 
@@ -137,7 +164,8 @@ export class PreviewServer {
     const timer = world.timer(leftMs, () => socket.destroy(), { background: true });
     try {
       const connection = await lease.connect(port, { signal: gone.signal });
-      await forwardUpgrade({ request, connection, port, world, gone: gone.signal }, socket, head);
+      if (isTunnel(request)) await forwardBytes(connection, TUNNEL_PROTOCOL, socket, head);
+      else await forwardUpgrade({ request, connection, port, world, gone: gone.signal }, socket, head);
     } finally {
       timer.cancel();
       await lease.release();
@@ -178,19 +206,29 @@ export class PreviewServer {
 
   #refuse(response: ServerResponse, thrown: unknown, id: string): void {
     if (response.headersSent || response.destroyed) return void response.destroy();
+    const { status, headers, body } = this.#refusal(thrown, id);
+    response.writeHead(status, headers).end(body);
+  }
+
+  #refusal(thrown: unknown, id: string) {
     const problem = thrown instanceof Error ? thrown.message : String(thrown);
     const nobody = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
     const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", nobody);
     if (!isSandlotError(thrown)) this.#parts.logger.debug({ requestId: id, problem }, "a preview failed");
     const retryAfter = retryAfterSeconds(error);
-    response
-      .writeHead(error.status, {
-        "content-type": "application/json; charset=utf-8",
-        "cache-control": "no-store",
-        ...(retryAfter === null ? {} : { "retry-after": String(retryAfter) }),
-      })
-      .end(JSON.stringify(errorReply(error, id)));
+    const headers = {
+      "content-type": "application/json; charset=utf-8",
+      "cache-control": "no-store",
+      "referrer-policy": "no-referrer",
+      ...(retryAfter === null ? {} : { "retry-after": String(retryAfter) }),
+    };
+    return { status: error.status, headers, body: JSON.stringify(errorReply(error, id)) };
   }
+}
+
+/** Asked for by a program with a link in the header. */
+function isTunnel({ headers }: IncomingMessage): boolean {
+  return headers.upgrade === TUNNEL_PROTOCOL && headers[LINK_HEADER] !== undefined;
 }
 
 /** Whether a browser opens a page, and will keep a cookie. A program that has a link sends it each time. */

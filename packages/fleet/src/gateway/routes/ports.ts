@@ -33,6 +33,6 @@ export function portRoutes(app: GatewayApp, { links, world, previewAddress }: Ga
 }
 
 /** Browsers know every name below `localhost`; most programs ask a name server, which does not. A certificate needs its name. */
-function resolvable(origin: string): string {
+export function resolvable(origin: string): string {
   return origin.replace(/^http:\/\/[^/:]*\.localhost(?=:|$)/, "http://127.0.0.1");
 }

@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { aioRoutes } from "./aio.ts";
 import { artifactRoutes } from "./artifacts.ts";
 import { docsRoutes } from "./docs.ts";
 import { execRoutes } from "./exec.ts";
@@ -33,6 +34,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   operatorRoutes(app, context);
   terminalRoutes(app, context);
   portRoutes(app, context);
+  aioRoutes(app, context);
   mcpRoutes(app, context);
   docsRoutes(app);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));

@@ -25,7 +25,7 @@ import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { explanationFor, plain } from "./sandboxes.ts";
 
-export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, world }: GatewayContext): void {
+export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, world, aioLinks }: GatewayContext): void {
   app.get(
     "/v1/threads",
     {
@@ -116,7 +116,10 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       },
     },
     async (request, reply) => {
-      const outcome = await fleet.destroy(threadOf(request), { purge: true, force: request.query.force });
+      const key = threadOf(request);
+      const outcome = await fleet.destroy(key, { purge: true, force: request.query.force });
+      // What is deleted does not come back through an address that was given away.
+      await aioLinks.revoke(key);
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );

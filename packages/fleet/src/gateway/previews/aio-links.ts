@@ -1,0 +1,172 @@
+/**
+ * AIO URLs at rest: one file per URL in `$SANDLOT_HOME/aio-urls`, named by its link id.
+ *
+ *   /aio/{linkId}{secret}/v1/…    linkId = label of the thread (24), expiry in ms (12), chance (12), all hex
+ *
+ * Invariants
+ * - A file holds the hash of the secret, never the secret, which has 192 random bits.
+ * - A revoked or expired URL is refused by the next request in every gateway of this home, since each request reads the
+ *   file; what this process is serving through it ends at once.
+ * - File names are link ids; nothing from a caller becomes part of a path unless it matches the pattern of one.
+ * - A thread has at most `URLS_MAX` live URLs, and making one removes the expired ones of all threads.
+ */
+
+import { hash, timingSafeEqual } from "node:crypto";
+import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import type { World } from "../../world/world.ts";
+import { isMissing } from "../keys/api-keys.ts";
+import type { ThreadKey } from "../thread-key.ts";
+import type { PreviewLinks } from "./links.ts";
+
+/** Enough for every client of a thread; a loop that forgets to revoke finds its end. */
+const URLS_MAX = 64;
+
+const FILE_PATTERN = /^[0-9a-f]{48}\.json$/;
+const ADDRESS_PATTERN = /^\/aio\/([0-9a-f]{48})([0-9a-f]{48})(?:\/+([^?]*))?(\?.*)?$/;
+
+const storedSchema = z.strictObject({ user: z.string(), thread: z.string(), hash: z.string().regex(/^[0-9a-f]{64}$/) });
+
+export interface AioUse extends Disposable {
+  readonly key: ThreadKey;
+}
+
+export interface AioAddress {
+  readonly linkId: string;
+  readonly secret: string;
+  /** What is asked inside. */
+  readonly path: string;
+}
+
+export function aioPath(linkId: string, secret: string): string {
+  return `/aio/${linkId}${secret}`;
+}
+
+/** `null` for an address that is not of this form. */
+export function aioAddress(address: string): AioAddress | null {
+  const [, linkId, secret, path = "", query = ""] = ADDRESS_PATTERN.exec(address) ?? [];
+  return linkId === undefined || secret === undefined ? null : { linkId, secret, path: `/${path}${query}` };
+}
+
+export class AioLinks {
+  readonly #directory: string;
+  readonly #links: PreviewLinks;
+  readonly #world: World;
+  /** What goes on through each URL in this process. */
+  readonly #uses = new Map<string, Set<() => void>>();
+
+  private constructor(directory: string, links: PreviewLinks, world: World) {
+    this.#directory = directory;
+    this.#links = links;
+    this.#world = world;
+  }
+
+  static async open(home: string, links: PreviewLinks, world: World): Promise<AioLinks> {
+    const directory = join(home, "aio-urls");
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    return new AioLinks(directory, links, world);
+  }
+
+  /** The only moment at which the secret is seen. */
+  async create(key: ThreadKey, ttlMs: number): Promise<{ linkId: string; secret: string; expiresAt: number }> {
+    const label = this.#links.threadLabel(key);
+    if ((await this.#sweep(label)) >= URLS_MAX) {
+      const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
+      throw new SandlotError("invalid_request", { field: "thread", problem });
+    }
+    const expiresAt = this.#world.wallMs() + ttlMs;
+    const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
+    const secret = this.#world.randomHex(24);
+    const stored = { user: key.user, thread: key.thread, hash: hashOf(secret).toString("hex") };
+    const staged = join(this.#directory, `.${linkId}.part`);
+    await writeFile(staged, `${JSON.stringify(stored)}\n`, { mode: 0o600, flag: "wx" });
+    await rename(staged, this.#path(linkId));
+    return { linkId, secret, expiresAt };
+  }
+
+  /**
+   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called when it expires or is revoked
+   * here, until the use is disposed of.
+   */
+  async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
+    const { linkId } = address;
+    const leftMs = expiryOf(linkId) - this.#world.wallMs();
+    if (leftMs <= 0) return null;
+    // Before the file is read: a revocation in between would go unnoticed.
+    const uses = this.#uses.get(linkId) ?? new Set();
+    this.#uses.set(linkId, uses.add(end));
+    const timer = this.#world.timer(Math.min(leftMs, 2_147_483_647), end, { background: true });
+    const stop = () => {
+      timer.cancel();
+      uses.delete(end);
+      if (uses.size === 0 && this.#uses.get(linkId) === uses) this.#uses.delete(linkId);
+    };
+    const key = await this.#verify(address).catch((error: unknown) => {
+      stop();
+      throw error;
+    });
+    if (key !== null) return { key, [Symbol.dispose]: stop };
+    stop();
+    return null;
+  }
+
+  /** One URL of the thread, or all of them. How many there were. */
+  async revoke(key: ThreadKey, linkId?: string): Promise<number> {
+    const label = this.#links.threadLabel(key);
+    const all = (await this.#linkIds()).filter((id) => id.startsWith(label));
+    const chosen = all.filter((id) => linkId === undefined || id === linkId);
+    const removed = await Promise.all(chosen.map((id) => this.#remove(id)));
+    return removed.filter(Boolean).length;
+  }
+
+  async #verify({ linkId, secret }: AioAddress): Promise<ThreadKey | null> {
+    let text: string;
+    try {
+      text = await readFile(this.#path(linkId), "utf8");
+    } catch (error) {
+      if (isMissing(error)) return null;
+      throw error;
+    }
+    const { user, thread, hash: expected } = storedSchema.parse(JSON.parse(text));
+    if (!timingSafeEqual(hashOf(secret), Buffer.from(expected, "hex"))) return null;
+    return { user: parseUserId(user), thread: parseThreadId(thread) };
+  }
+
+  /** Removes expired URLs. How many live ones the thread has. */
+  async #sweep(label: string): Promise<number> {
+    const now = this.#world.wallMs();
+    const all = await this.#linkIds();
+    await Promise.all(all.filter((id) => expiryOf(id) <= now).map((id) => this.#remove(id)));
+    return all.filter((id) => id.startsWith(label) && expiryOf(id) > now).length;
+  }
+
+  async #linkIds(): Promise<readonly string[]> {
+    const names = await readdir(this.#directory);
+    return names.filter((name) => FILE_PATTERN.test(name)).map((name) => name.slice(0, 48));
+  }
+
+  async #remove(linkId: string): Promise<boolean> {
+    try {
+      await unlink(this.#path(linkId));
+    } catch (error) {
+      if (isMissing(error)) return false;
+      throw error;
+    }
+    for (const end of this.#uses.get(linkId) ?? []) end();
+    return true;
+  }
+
+  #path(linkId: string): string {
+    return join(this.#directory, `${linkId}.json`);
+  }
+}
+
+function expiryOf(linkId: string): number {
+  return Number.parseInt(linkId.slice(24, 36), 16);
+}
+
+function hashOf(secret: string): Buffer {
+  return hash("sha256", secret, "buffer");
+}
