@@ -11,14 +11,17 @@
  *   old one answers `stale_generation`.
  */
 
+import type { Duplex } from "node:stream";
 import {
   type Generation,
   isSandlotError,
   type LeaseId,
   type LeaseRenewal,
   type LeaseReply,
+  LINK_TTL_MAX_MS,
   type LossReason,
   leaseRenewalSchema,
+  portLinkSchema,
   RESTORED,
   type Recovery,
   type Sandbox,
@@ -28,6 +31,7 @@ import {
 import { RemoteSandbox } from "./remote/remote-sandbox.ts";
 import { later, wallMs } from "./wire/clock.ts";
 import type { Transport } from "./wire/transport.ts";
+import { openTunnel } from "./wire/tunnel.ts";
 
 type Loss = { readonly reason: LossReason; readonly generation: Generation };
 
@@ -47,6 +51,8 @@ export class ClientLease implements AsyncDisposable {
   readonly acquiredAt = wallMs();
   readonly #parts: LeaseParts;
   readonly #listeners = new Set<(loss: Loss) => void>();
+  /** Open ones that `connect` gave. */
+  readonly #connections = new Set<Duplex>();
   #sandboxId: SandboxId;
   #generation: Generation;
   #recovery: Recovery;
@@ -83,6 +89,29 @@ export class ClientLease implements AsyncDisposable {
   get sandbox(): Sandbox {
     if (this.#sandbox?.generation !== this.#generation) this.#sandbox = this.#sandboxOf(this.#generation);
     return this.#sandbox;
+  }
+
+  /**
+   * A raw connection to what listens on a port of the sandbox, as the library's leases have it; in Node only. It ends with
+   * the lease, and after a day. For HTTP, `linkPort` of the client has an address.
+   */
+  async connect(port: number, options: { readonly signal?: AbortSignal } = {}): Promise<Duplex> {
+    this.#check(this.#generation);
+    const { transport, thread } = this.#parts;
+    const { signal } = options;
+    const path = `/v1/threads/${encodeURIComponent(thread)}/ports/${port}/links`;
+    const json = { ttlMs: LINK_TTL_MAX_MS };
+    const call = { method: "POST", path, json, repeatable: true, signal } as const;
+    const connection = await openTunnel(await transport.json(portLinkSchema, call), signal);
+    try {
+      this.#check(this.#generation);
+    } catch (error) {
+      connection.destroy();
+      throw error;
+    }
+    this.#connections.add(connection);
+    connection.once("close", () => this.#connections.delete(connection));
+    return connection;
   }
 
   release(): Promise<void> {
@@ -174,6 +203,7 @@ export class ClientLease implements AsyncDisposable {
   }
 
   async #release(): Promise<void> {
+    for (const connection of this.#connections) connection.destroy();
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
     // A gateway that cannot be reached lets the lease expire.
     await this.#parts.transport.done({ method: "DELETE", path, repeatable: true }).catch(() => undefined);

@@ -75,9 +75,14 @@ function isFetchOfOthers(): boolean {
   return globalThis.fetch !== fetchOfNode || (carrier !== undefined && carrier.constructor.name !== "Agent");
 }
 
-type ModuleName = "node:diagnostics_channel" | "node:http" | "node:https" | "node:net";
+interface NodeModules {
+  readonly "node:diagnostics_channel": typeof import("node:diagnostics_channel");
+  readonly "node:http": typeof import("node:http");
+  readonly "node:https": typeof import("node:https");
+  readonly "node:net": typeof import("node:net");
+}
 
-function builtIn<Name extends ModuleName>(name: Name) {
+export function builtIn<Name extends keyof NodeModules>(name: Name): NodeModules[Name] | null {
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
   // Others that call themselves Node have a fast `fetch`, and their own idea of this module.
   if (process?.versions?.node === undefined || "bun" in process.versions || "deno" in process.versions) return null;
