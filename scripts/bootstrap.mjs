@@ -44,6 +44,7 @@ const SYSTEM_PACKAGES = [
   { name: "git", command: "git", neededBy: "the tests of networks", for: TESTED },
   { name: "openssl", command: "openssl", neededBy: "the tests of certificates", for: TESTED },
   { name: "python3", command: "python3", neededBy: "the probes of the escape list", for: TESTED },
+  { name: "python3-pip", command: "pip3", neededBy: "the test of generated clients", for: ["engines"] },
   { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", for: TESTED },
   { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", for: ["test"] },
   { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", for: ["test"] },
