@@ -4,17 +4,18 @@
  *
  * Invariants
  * - No two homes have a range in common. One that is configured and overlaps another's is refused.
- * - A home keeps a range for as long as a sandbox of it has an id from there, also after another was configured.
- * - Without a configured range a home gets a free one, the same at every start.
+ * - A home keeps every range that it had, also after another was configured, until the machine restarts or the home is gone
+ *   and nothing runs with an id from there: a process of the home that was configured otherwise may still give ids from it.
+ * - Without a configured range a home gets a free one, the first at or after the place that its own number says.
  */
 
-import { hash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { openDatabase, troubleOf } from "../store/sqlite/driver.ts";
+import { runningIds } from "./running-ids.ts";
 
 /** `count` ids from `first` on, two for each sandbox. */
 export interface IdRange {
@@ -39,27 +40,24 @@ export interface Reservation {
   readonly home: string;
   /** `null`: whichever is free. */
   readonly configured: IdRange | null;
-  /** The lowest and highest id in use by sandboxes of this home. */
-  readonly used: readonly number[];
+  /** The home's own (`home-number.ts`). */
+  readonly number: number;
   readonly registry?: string | undefined;
 }
 
 /** Throws `config_invalid` when another home has some of the configured ids. */
-export function reserveRange({ home, configured, used, registry = ID_REGISTRY }: Reservation): IdRange {
+export function reserveRange({ home, configured, number, registry = ID_REGISTRY }: Reservation): IdRange {
   mkdirSync(dirname(registry), { recursive: true, mode: 0o700 });
   return inTransaction(registry, (database) => {
     const rows = rowsSchema.parse(database.prepare("SELECT home, first, count FROM ranges").all());
     const others = forgetGone(database, rows, home);
-    const own = rows.filter((row) => row.home === home);
-    const range = configured === null ? (own.find(isAutomatic) ?? freeBlock(home, others)) : configured;
+    const range = configured ?? freeBlock(number, others);
     const taken = others.find((row) => overlap(row, range));
     if (taken !== undefined) throw overlapping(range, taken);
-    for (const row of own)
-      if (!isSame(row, range) && !used.some((id) => isWithin(id, row)))
-        database.prepare("DELETE FROM ranges WHERE home = ? AND first = ?").run(home, row.first);
-    database
-      .prepare("INSERT OR REPLACE INTO ranges (home, first, count) VALUES (?, ?, ?)")
-      .run(home, range.first, range.count);
+    if (!rows.some((row) => row.home === home && isSame(row, range)))
+      database
+        .prepare("INSERT OR REPLACE INTO ranges (home, first, count) VALUES (?, ?, ?)")
+        .run(home, range.first, range.count);
     return { first: range.first, count: range.count };
   });
 }
@@ -95,27 +93,13 @@ function forgetGone(database: DatabaseSync, rows: readonly Row[], home: string):
   const gone = others.filter((row) => !existsSync(row.home));
   if (gone.length === 0) return others;
   const running = runningIds();
-  const over = gone.filter((row) => !running.some((id) => isWithin(id, row)));
+  const over = gone.filter((row) => ![...running].some((id) => isWithin(id, row)));
   for (const row of over) database.prepare("DELETE FROM ranges WHERE home = ? AND first = ?").run(row.home, row.first);
   return others.filter((row) => !over.includes(row));
 }
 
-function runningIds(): readonly number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .flatMap((pid) => {
-      try {
-        return [Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1])];
-      } catch {
-        // Ended meanwhile.
-        return [];
-      }
-    });
-}
-
-/** The search begins at a place that follows from the home: homes that cannot see each other's file rarely meet. */
-function freeBlock(home: string, others: readonly Row[]): IdRange {
-  const start = hash("sha256", home, "buffer").readUInt32BE() % BLOCKS;
+function freeBlock(number: number, others: readonly Row[]): IdRange {
+  const start = number % BLOCKS;
   for (let step = 0; step < BLOCKS; step++) {
     const range = blockAt((start + step) % BLOCKS);
     if (!others.some((row) => overlap(row, range))) return range;
@@ -126,10 +110,6 @@ function freeBlock(home: string, others: readonly Row[]): IdRange {
 
 function blockAt(block: number): IdRange {
   return { first: AUTOMATIC_IDS.first + block * HOME_COUNT, count: HOME_COUNT };
-}
-
-function isAutomatic({ first, count }: IdRange): boolean {
-  return count === HOME_COUNT && isWithin(first, AUTOMATIC_IDS) && (first - AUTOMATIC_IDS.first) % HOME_COUNT === 0;
 }
 
 function overlap(a: IdRange, b: IdRange): boolean {
@@ -143,6 +123,7 @@ function isSame(a: IdRange, b: IdRange): boolean {
 function overlapping({ first, count }: IdRange, { home, ...taken }: Row): SandlotError {
   const problem =
     `the ids ${first} to ${first + count - 1} overlap those of the home ${home} (${taken.first} to ` +
-    `${taken.first + taken.count - 1}); choose others, or leave accountIds out to get a free range`;
+    `${taken.first + taken.count - 1}), which it has until the machine restarts; choose others, or leave accountIds out to ` +
+    "get a free range";
   return new SandlotError("config_invalid", { path: "accountIds", problem });
 }

@@ -7,6 +7,8 @@
  *
  * Invariants
  * - A directory is made by one process only, so no two sandboxes have the same account, whichever process made them.
+ * - An account that something runs as is not given to another sandbox, also when nothing was written down about it: the home
+ *   may have been moved away, and begun anew.
  * - An account is given back by its sandbox's own name, and only when nothing of the sandbox runs any more.
  * - A claim whose sandbox is not there, and whose maker has died, is given back at the next start.
  */
@@ -26,7 +28,9 @@ import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { ProcessIdentity, World } from "../world/world.ts";
+import { homeNumber } from "./home-number.ts";
 import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
+import { runningIds } from "./running-ids.ts";
 
 export interface Account {
   readonly uid: number;
@@ -67,6 +71,8 @@ export class SandboxAccounts {
   readonly #backend: string;
   /** Given back by this process: tried first, so that few numbers are in use. */
   readonly #free: number[] = [];
+  /** What runs was last seen when an account of these was about to be taken; `null` until the first. */
+  #running: ReadonlySet<number> | null = null;
   #next: number;
 
   /** Throws `config_invalid` when the range overlaps another home's. */
@@ -75,8 +81,9 @@ export class SandboxAccounts {
     this.#world = world;
     this.#backend = backend;
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-    this.range = reserveRange({ home, configured, used: this.#used(), registry });
-    this.#next = this.range.first;
+    const number = homeNumber(this.#directory);
+    this.range = reserveRange({ home, configured, number, registry });
+    this.#next = configured === null ? this.#startAt(number) : this.range.first;
   }
 
   /** An account that no other sandbox of the home has. */
@@ -101,35 +108,56 @@ export class SandboxAccounts {
 
   /** Gives back what killed processes have claimed and not used. */
   sweep(): void {
+    const over: { readonly uid: number; readonly name: string }[] = [];
     for (const uid of this.#used()) {
       const names = entriesOf(this.#place(uid));
-      for (const name of names) if (this.#isOver(uid, name)) this.release(name, { uid, gid: uid });
+      for (const name of names) if (this.#isOver(uid, name)) over.push({ uid, name });
       if (names.length === 0) this.#dropEmpty(uid);
     }
+    if (over.length === 0) return;
+    // Looked at last: from what is over nothing starts any more.
+    const running = runningIds();
+    for (const { uid, name } of over) if (!isRunning(running, uid)) this.release(name, { uid, gid: uid });
+  }
+
+  /** Two homes that have got the same range by chance hardly begin at the same place of it. */
+  #startAt(number: number): number {
+    const { first, count } = this.range;
+    return first + IDS_EACH * (Math.floor(number / count) % Math.floor(count / IDS_EACH));
   }
 
   #take(): number {
-    for (let uid = this.#free.pop(); uid !== undefined; uid = this.#free.pop()) if (this.#tryTake(uid)) return uid;
+    const look = once(() => {
+      this.#running = runningIds();
+    });
+    if (this.#running === null) look();
+    for (let uid = this.#free.pop(); uid !== undefined; uid = this.#free.pop())
+      if (this.#tryTake(uid, look)) return uid;
     const accounts = Math.floor(this.range.count / IDS_EACH);
     for (let tries = 0; tries < accounts; tries++) {
       const pair = this.#next;
       this.#next = pair + 2 * IDS_EACH > this.range.first + this.range.count ? this.range.first : pair + IDS_EACH;
       // The one before it is for what carries its network.
-      if (this.#tryTake(pair + 1)) return pair + 1;
+      if (this.#tryTake(pair + 1, look)) return pair + 1;
     }
     const problem = `all ${accounts} accounts for sandboxes are in use`;
     const fix = "set accountIds to a larger range, or end sandboxes";
     throw new SandlotError("isolation_unavailable", { backend: this.#backend, problem, fix });
   }
 
-  #tryTake(uid: number): boolean {
+  /** `look` sees again what runs. */
+  #tryTake(uid: number, look: () => void): boolean {
     try {
       mkdirSync(this.#place(uid), { mode: 0o700 });
-      return true;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
       throw error;
     }
+    if (!isRunning(this.#running, uid)) return true;
+    look();
+    if (!isRunning(this.#running, uid)) return true;
+    rmdirSync(this.#place(uid));
+    return false;
   }
 
   #used(): readonly number[] {
@@ -210,6 +238,19 @@ export function sandboxAccounts(
 /** What carries a sandbox's network reads what the sandbox sends, so it is somebody else: the account before it. */
 export function egressAccountOf({ uid, gid }: Account): Account {
   return { uid: uid - 1, gid: gid - 1 };
+}
+
+/** The sandbox, or what carries its network. */
+function isRunning(running: ReadonlySet<number> | null, uid: number): boolean {
+  return running !== null && (running.has(uid) || running.has(uid - 1));
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) work();
+    isDone = true;
+  };
 }
 
 function entriesOf(directory: string): readonly string[] {

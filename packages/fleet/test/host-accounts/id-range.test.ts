@@ -19,8 +19,8 @@ function machine() {
     mkdirSync(path, { recursive: true });
     return path;
   };
-  const reserve = (name: string, configured: IdRange | null = null, used: readonly number[] = []) =>
-    reserveRange({ home: home(name), configured, used, registry });
+  const reserve = (name: string, configured: IdRange | null = null, number = 1) =>
+    reserveRange({ home: home(name), configured, number, registry });
   return { home, reserve };
 }
 
@@ -67,13 +67,20 @@ describe("the ids of a home", () => {
     expect(refusal(() => reserve("d", { first: first + count - 1, count: 2 }))).toContain(home("c"));
   });
 
-  it("that were configured before stay its own while a sandbox has one of them", () => {
+  it("begin where the number of the home says, or after it", () => {
     const { reserve } = machine();
-    reserve("a", { first: 100_000, count: 1_000 });
-    reserve("a", { first: 200_000, count: 1_000 }, [100_001]);
-    expect(refusal(() => reserve("b", { first: 100_000, count: 1_000 }))).toContain("overlap");
-    reserve("a", { first: 200_000, count: 1_000 }, []);
-    expect(reserve("b", { first: 100_000, count: 1_000 }).first).toBe(100_000);
+    const [one, other, far] = [reserve("a", null, 7), reserve("b", null, 7), reserve("c", null, 9)];
+    expect([other.first - one.first, far.first - one.first]).toEqual([one.count, 2 * one.count]);
+  });
+
+  it("stay its own when a process of the home is configured otherwise, and another still has them", () => {
+    const { reserve } = machine();
+    const configured = { first: 100_000, count: 1_000 };
+    reserve("a", configured);
+    const automatic = reserve("a");
+    expect(refusal(() => reserve("b", configured))).toContain("overlap");
+    reserve("a", configured);
+    expect(refusal(() => reserve("b", automatic))).toContain("overlap");
   });
 
   it("are free again when the home is gone, but not while something of it runs", async (context) => {

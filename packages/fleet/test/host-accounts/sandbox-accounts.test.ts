@@ -1,6 +1,17 @@
 /** Who has which account. */
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -14,13 +25,15 @@ function machine(configured: IdRange | null = null) {
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const home = join(directory, "home");
   const object = (name: string) => ({ name, path: join(home, "objects", name) });
-  const open = (identity = world.identity) =>
+  const open = (identity = world.identity, registry = "ids.sqlite") =>
     new SandboxAccounts({
-      ...{ home, configured, backend: "local", registry: join(directory, "ids.sqlite") },
+      ...{ home, configured, backend: "local", registry: join(directory, registry) },
       world: { ...world, identity },
     });
-  mkdirSync(join(home, "objects"), { recursive: true });
-  return { home, object, open };
+  const begin = () => mkdirSync(join(home, "objects"), { recursive: true });
+  const moveAway = () => renameSync(home, join(directory, "moved"));
+  begin();
+  return { home, object, open, begin, moveAway };
 }
 
 /** A process that has ended. */
@@ -57,7 +70,7 @@ describe("an account", () => {
     const living = open();
     const coming = living.claim(object("coming"));
     living.sweep();
-    expect(readdirSync(join(home, "ids")).map(Number).sort()).toEqual([kept.uid, coming.uid].sort());
+    expect(readdirSync(join(home, "ids"))).toEqual([kept.uid, coming.uid, "number"].map(String).sort());
     expect(living.claim(object("new")).uid).toBe(lost.uid);
   });
 
@@ -71,5 +84,36 @@ describe("an account", () => {
     utimesSync(place, 1, 1);
     accounts.sweep();
     expect(existsSync(place)).toBe(false);
+  });
+
+  it("of a home is another's than that of a home at the same path, in a container with a registry of its own", () => {
+    const { open, object, begin, moveAway } = machine();
+    const home = open(world.identity, "one.sqlite");
+    const one = home.claim(object("a"));
+    expect(open(world.identity, "one.sqlite").range).toEqual(home.range);
+    moveAway();
+    begin();
+    const other = open(world.identity, "other.sqlite").claim(object("a"));
+    expect(other.uid).not.toBe(one.uid);
+  });
+
+  it("that something runs as is not claimed for another sandbox, nor given back", async (context) => {
+    if (process.getuid?.() !== 0) return context.skip("only root can run something as another account");
+    const { home, open, object, begin, moveAway } = machine({ first: 1_899_100_000, count: 6 });
+    const sandbox = open(dead).claim(object("a"));
+    const [own, network] = [sandbox.uid, sandbox.uid + 1].map((uid) =>
+      spawn("sleep", ["60"], { uid, gid: uid, stdio: "ignore" }),
+    );
+    onTestFinished(() => void [own, network].map((child) => child?.kill("SIGKILL")));
+    open().sweep();
+    expect(readdirSync(join(home, "ids"))).toContain(String(sandbox.uid));
+    moveAway();
+    begin();
+    const anew = open();
+    expect(anew.claim(object("b")).uid).toBe(sandbox.uid + 4);
+    expect(() => anew.claim(object("c"))).toThrow("in use");
+    own?.kill("SIGKILL");
+    if (own !== undefined) await once(own, "exit");
+    expect(anew.claim(object("c"))).toEqual(sandbox);
   });
 });

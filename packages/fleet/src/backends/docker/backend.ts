@@ -113,13 +113,13 @@ class DockerBackend implements Backend {
   readonly #sweeping: Promise<unknown>;
 
   constructor(engine: Engine, settings: DockerSettings, { world }: DockerBackendOptions) {
-    const { fleetId, home, account, ownsAccount, docker } = settings;
+    const { fleetId, home, account, accountIds = null, ownsAccount, docker } = settings;
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
     this.#objects = new ContainerObjects(layout, world.identity);
-    this.#liveness = new ContainerLiveness(engine, this.#objects, world);
+    this.#liveness = new ContainerLiveness(engine, this.#objects, accountIds, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
     const { publishHost } = docker;
@@ -134,7 +134,8 @@ class DockerBackend implements Backend {
     const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
     const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onMountProblem });
     this.#accounts = accounts;
-    this.#remover = new Remover({ ...shared, egresses, accounts, fleetId, liveness: this.#liveness, aioRecords });
+    const removing = { egresses, accounts, accountIds, fleetId, liveness: this.#liveness, aioRecords };
+    this.#remover = new Remover({ ...shared, ...removing });
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;

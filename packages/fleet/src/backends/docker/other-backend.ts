@@ -11,6 +11,7 @@ import { basename, dirname } from "node:path";
 import { type EngineRef, type FleetId, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
 import { DEFAULTS } from "../../config/defaults.ts";
+import type { Settings } from "../../config/settings.ts";
 import type { World } from "../../world/world.ts";
 import { parseRef } from "../local/objects/engine-ref.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
@@ -25,12 +26,13 @@ export function localName(ref: EngineRef): ObjectName | null {
 /** The local backend in this fleet's home, for one call. It renews nobody, so what nobody wants still ends by itself. */
 export async function withLocal<T>(
   { root }: Pick<Layout, "root">,
+  accountIds: Settings["accountIds"],
   world: World,
   call: (backend: Backend) => Promise<T>,
 ): Promise<T> {
   const { createLocalBackend } = await import("../local/backend.ts");
   const fleet = { home: dirname(root), fleetId: basename(root) as FleetId };
-  const settings = { ...fleet, local: DEFAULTS.local, skillsPath: null, orphanTimeoutMs: 0 };
+  const settings = { ...fleet, local: DEFAULTS.local, skillsPath: null, orphanTimeoutMs: 0, accountIds };
   const backend = createLocalBackend({ settings, world });
   try {
     return await call(backend);

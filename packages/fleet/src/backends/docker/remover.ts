@@ -5,6 +5,7 @@
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
+import type { Settings } from "../../config/settings.ts";
 import type { Account } from "../../host-accounts/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable, sleep } from "../../world/waiting.ts";
@@ -26,6 +27,7 @@ export interface RemoverParts {
   readonly engine: Engine;
   readonly fleetId: FleetId;
   readonly layout: Layout;
+  readonly accountIds: Settings["accountIds"];
   readonly objects: ContainerObjects;
   readonly liveness: ContainerLiveness;
   readonly workspaces: DiskWorkspaces;
@@ -50,8 +52,8 @@ export class Remover {
     const parsed = parseRef(ref);
     if (parsed === null)
       throw new SandlotError("internal", { problem: `${ref} is no reference of the docker backend` });
-    const { objects, liveness, engine, layout, world } = this.#parts;
-    if (localName(ref) !== null) return withLocal(layout, world, (local) => local.destroy(ref, signal));
+    const { objects, liveness, engine, layout, accountIds, world } = this.#parts;
+    if (localName(ref) !== null) return withLocal(layout, accountIds, world, (local) => local.destroy(ref, signal));
     const object = await objects.get(parsed.name);
     if (!liveness.isOurEngine(object))
       throw unavailable("another engine answers than the one that has the container", [engine.facts.address]);

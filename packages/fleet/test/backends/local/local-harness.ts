@@ -107,7 +107,9 @@ function leftovers(home: string, fleets: readonly FleetId[]): string[] {
     ["objects", "s", "slots", "markers", "trash", "private"].map((name) => join(home, fleet, name)),
   );
   places.push(join(home, "ids"));
-  const files = places.flatMap((place) => list(place).map((name) => join(place, name)));
+  const files = places
+    .flatMap((place) => list(place).map((name) => join(place, name)))
+    .filter((path) => path !== join(home, "ids/number"));
   const groups = fleets.flatMap((fleetId) => {
     const limits = openLimits({ fleetId, world });
     const found = limits.findGroups().map((name) => `control group ${name}`);
