@@ -56,21 +56,36 @@ const REQUIRE = {
 
 /**
  * Node's own modules, as `require` would give them. An `import` reads every export of a module when it is first used, which for
- * node:http loads all of undici: a third of what a short command takes.
+ * node:http loads all of undici: a third of what a short command takes. Each file gets what it names, in place: one module for
+ * all of them would be a file of its own to find and read in each start.
  */
 const plainBuiltins = {
   name: "plain-builtins",
   setup(builder) {
-    builder.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
-      kind === "require-call" ? { external: true } : { path, namespace: "builtin", sideEffects: false },
-    );
+    builder.onResolve({ filter: /^node:/ }, ({ path, kind, importer }) => {
+      if (kind === "require-call") return { external: true };
+      const of = kind === "import-statement" ? `?${importer}` : "";
+      return { path: `${path}${of}`, namespace: "builtin", sideEffects: false };
+    });
     builder.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path }) => {
-      const module = `const module = process.getBuiltinModule(${JSON.stringify(path)});\nexport default module;\n`;
-      const names = exportsOf(process.getBuiltinModule(path));
-      return { contents: `${module}export const { ${names.join(", ")} } = module;` };
+      const [name, importer] = path.split("?");
+      const module = `const module = process.getBuiltinModule(${JSON.stringify(name)});\nexport default module;\n`;
+      const names = (importer && namedIn(importer, name)) ?? exportsOf(process.getBuiltinModule(name));
+      return { contents: names.length === 0 ? module : `${module}export const { ${names.join(", ")} } = module;` };
     });
   },
 };
+
+/** What a file imports of a module by name; `null` where it takes the whole of it. */
+function namedIn(importer, module) {
+  const clauses = [...readFileSync(importer, "utf8").matchAll(/\b(?:im|ex)port\b([^;"']*?)\bfrom\s*["']([^"']+)["']/g)]
+    .filter(([, clause, from]) => from === module && !/^\s*type\s/.test(clause))
+    .map(([, clause]) => clause);
+  if (clauses.length === 0 || clauses.some((clause) => clause.includes("*"))) return null;
+  const inBraces = clauses.flatMap((clause) => /\{([^}]*)\}/.exec(clause)?.[1].split(",") ?? []);
+  const names = inBraces.map((one) => one.trim().split(/\s+as\s+/)[0]);
+  return [...new Set(names)].filter((name) => name !== "" && name !== "default" && !name.startsWith("type "));
+}
 
 /** What can be read without running anything: the others are getters, which load what they are for. */
 function exportsOf(module) {
@@ -120,7 +135,8 @@ function copyDocs() {
 
 /** The licenses of every package that is inside. */
 function writeLicenses(inputs) {
-  const folders = new Set(inputs.flatMap((path) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []));
+  const files = inputs.filter((path) => !path.startsWith("builtin:"));
+  const folders = new Set(files.flatMap((path) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []));
   folders.add(relative(HERE, dirname(dirname(docsSource()))));
   const texts = [...folders].sort().map((folder) => {
     const place = resolve(HERE, folder);
