@@ -53,6 +53,10 @@ const SETTINGS = {
 const REQUIRE = {
   js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
 };
+/** The same without making one in each file that is loaded: few files ask for anything, and then for Node's own. */
+const REQUIRE_IN_PROGRAMS = {
+  js: 'const require = (name) => process.getBuiltinModule(name) ?? process.getBuiltinModule("node:module").createRequire(import.meta.url)(name);',
+};
 
 /**
  * Node's own modules, as `require` would give them. An `import` reads every export of a module when it is first used, which for
@@ -73,6 +77,16 @@ const plainBuiltins = {
       const names = (importer && namedIn(importer, name)) ?? exportsOf(process.getBuiltinModule(name));
       return { contents: names.length === 0 ? module : `${module}export const { ${names.join(", ")} } = module;` };
     });
+  },
+};
+
+/** zod's messages in English: the other fifty languages are more than half of what every program reads of it. */
+const englishOnly = {
+  name: "english-only",
+  setup(builder) {
+    builder.onLoad({ filter: /\/zod\/v4\/locales\/index\.js$/ }, () => ({
+      contents: 'export { default as en } from "./en.js";',
+    }));
   },
 };
 
@@ -113,10 +127,10 @@ export async function bundle() {
     // Names stay: they are in stacks, and keeping them beside shorter ones costs each start.
     minifySyntax: true,
     minifyWhitespace: true,
-    plugins: [plainBuiltins],
+    plugins: [plainBuiltins, englishOnly],
     // Where the daemon lies is found from where its package lies.
     external: [...PEERS, "@sandlot/sandboxd"],
-    banner: REQUIRE,
+    banner: REQUIRE_IN_PROGRAMS,
   });
   await build({ ...programs, entryPoints: ALONE.map((name) => `src/${name}.ts`) });
   copyDocs();
