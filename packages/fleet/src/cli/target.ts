@@ -18,6 +18,7 @@ import {
 import type { FleetConfig } from "../config/fleet-config.ts";
 import { homeOf } from "../config/home.ts";
 import type { DestroyOutcome, Fleet } from "../fleet.ts";
+import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { loadSettings } from "./load-settings.ts";
 import { readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
@@ -125,7 +126,6 @@ export async function findGateway(
   if (url === undefined) return { gateway: null, config };
   checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
   const home = homeOf(config.home, environment);
-  const { readOperatorKey } = await import("../gateway/keys/operator-key.ts");
   const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
   const apiKey = environment.SANDLOT_API_KEY || remembered || (await readOperatorKey(home)) || undefined;
   const { SandlotClient: Client } = await import("@sandlot/client");

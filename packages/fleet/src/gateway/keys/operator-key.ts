@@ -5,8 +5,9 @@
 
 import { link, readFile, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { errnoOf } from "../../workspace/disk/trouble.ts";
 import type { World } from "../../world/world.ts";
-import { type ApiKeys, isMissing } from "./api-keys.ts";
+import type { ApiKeys } from "./api-keys.ts";
 
 export function operatorKeyPath(home: string): string {
   return join(home, "operator.key");
@@ -17,7 +18,7 @@ export async function readOperatorKey(home: string): Promise<string | null> {
   try {
     return (await readFile(operatorKeyPath(home), "utf8")).trim();
   } catch (error) {
-    if (isMissing(error)) return null;
+    if (errnoOf(error) === "ENOENT") return null;
     throw error;
   }
 }
