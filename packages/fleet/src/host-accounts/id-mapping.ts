@@ -11,7 +11,7 @@
 import { closeSync } from "node:fs";
 import { MountNamespaces, type MountStep } from "./mount-namespaces.ts";
 import type { Account } from "./sandbox-accounts.ts";
-import { systemCalls } from "./system-calls.ts";
+import { SystemCallError, systemCalls } from "./system-calls.ts";
 import { UserNamespaces } from "./user-namespaces.ts";
 
 /** A path whose files belong to `owner` on disk and are to be the sandbox's. */
@@ -23,16 +23,35 @@ export interface OwnedPath {
 /** For trying it out: no account has it. */
 const TRIAL: Account = { uid: 2_000_000_001, gid: 2_000_000_001 };
 
+/** What the kernel or the file system says that cannot do it. Everything else may be over at the next try. */
+const LASTING: ReadonlySet<string> = new Set(["EINVAL", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"]);
+
+/** `whole`: with everything that is mounted below the path. `top`: only the file system that the path itself is on. */
+export type MappedScope = "whole" | "top";
+
+interface Trial {
+  readonly problem: string | null;
+  /** Whether the next try would end in the same way. */
+  readonly lasts: boolean;
+}
+
 export class IdMapping {
   readonly #users = new UserNamespaces();
   readonly #namespaces = new MountNamespaces();
-  readonly #problems = new Map<string, Promise<string | null>>();
+  readonly #trials = new Map<string, Promise<Trial>>();
 
-  /** Why the files below a path cannot be mapped; `null` when they can. Found out by doing it, once. */
-  problem(path: string): Promise<string | null> {
-    const known = this.#problems.get(path) ?? this.#try(path);
-    this.#problems.set(path, known);
-    return known;
+  /**
+   * Why the files below a path cannot be mapped; `null` when they can. Found out by doing it, once, or again after what may
+   * have been over since. Below a fleet's own directory other processes have mapped mounts, which cannot be mapped again:
+   * for that it is the `top`.
+   */
+  async problem(path: string, scope: MappedScope = "whole"): Promise<string | null> {
+    const key = `${scope}:${path}`;
+    const trial = this.#trials.get(key) ?? this.#try(path, scope);
+    this.#trials.set(key, trial);
+    const { problem, lasts } = await trial;
+    if (!lasts && this.#trials.get(key) === trial) this.#trials.delete(key);
+    return problem;
   }
 
   /** Starts what takes a moment to start. */
@@ -65,12 +84,12 @@ export class IdMapping {
   }
 
   /** A mapped copy of what is mounted at a path, attached nowhere yet; the caller closes it. */
-  async copy({ path, owner }: OwnedPath, account: Account): Promise<number> {
+  async copy({ path, owner }: OwnedPath, account: Account, scope: MappedScope = "whole"): Promise<number> {
     const calls = systemCalls();
     if (calls === null) throw new Error(NO_CALLS);
     const userNamespace = await this.#users.open(owner, account);
     try {
-      const tree = calls.cloneTree(path);
+      const tree = calls.cloneTree(path, scope === "whole");
       try {
         calls.mapIds(tree, userNamespace);
         return tree;
@@ -88,14 +107,15 @@ export class IdMapping {
     this.#namespaces.close();
   }
 
-  async #try(path: string): Promise<string | null> {
-    if (process.getuid?.() !== 0) return "only root can map the owners of files";
-    if (systemCalls() === null) return NO_CALLS;
+  async #try(path: string, scope: MappedScope): Promise<Trial> {
+    if (process.getuid?.() !== 0) return { problem: "only root can map the owners of files", lasts: true };
+    if (systemCalls() === null) return { problem: NO_CALLS, lasts: true };
     try {
-      closeSync(await this.copy({ path, owner: TRIAL }, TRIAL));
-      return null;
+      closeSync(await this.copy({ path, owner: TRIAL }, TRIAL, scope));
+      return { problem: null, lasts: true };
     } catch (error) {
-      return `the kernel or the file system cannot map owners there (${(error as Error).message})`;
+      const problem = `the kernel or the file system cannot map owners there (${(error as Error).message})`;
+      return { problem, lasts: error instanceof SystemCallError && LASTING.has(error.code) };
     }
   }
 }

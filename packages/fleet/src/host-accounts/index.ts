@@ -1,7 +1,7 @@
 /** Accounts of the host for sandboxes, and whose files they see as their own. */
 
 export { HostMounts } from "./host-mounts.ts";
-export { IdMapping, type OwnedPath } from "./id-mapping.ts";
+export { IdMapping, type MappedScope, type OwnedPath } from "./id-mapping.ts";
 export { ID_REGISTRY, type IdRange } from "./id-range.ts";
 export type { MountStep } from "./mount-namespaces.ts";
 export { type Account, egressAccountOf, SandboxAccounts, sandboxAccounts, sharingProblem } from "./sandbox-accounts.ts";

@@ -10,8 +10,8 @@ import { getSystemErrorName } from "node:util";
 import { sandboxdFiles } from "@sandlot/sandboxd";
 
 export interface SystemCalls {
-  /** A copy of what is mounted at a path and below, attached nowhere yet. The caller closes the descriptor. */
-  cloneTree(path: string): number;
+  /** A copy of what is mounted at a path, and `below` it, attached nowhere yet. The caller closes the descriptor. */
+  cloneTree(path: string, below: boolean): number;
   /** Shows the files of a copied mount as belonging to those that the user namespace maps their owners to. */
   mapIds(tree: number, userNamespace: number): void;
   /** Attaches a copied mount. */
@@ -84,8 +84,9 @@ function declare(koffi: Koffi): SystemCalls {
     return result;
   };
   return {
-    cloneTree(path) {
-      const flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | AT_RECURSIVE;
+    cloneTree(path, below) {
+      const recursive = below ? AT_RECURSIVE : 0;
+      const flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | recursive;
       return checked("open_tree", path, openTree(CALL_NUMBERS.openTree, AT_FDCWD, path, flags));
     },
     mapIds(tree, userNamespace) {

@@ -14,6 +14,7 @@ import {
   type Account,
   HostMounts,
   type IdMapping,
+  type MappedScope,
   type SandboxAccounts,
   sandboxAccounts,
 } from "../../host-accounts/index.ts";
@@ -75,7 +76,7 @@ export class ContainerAccounts {
   /** Whose a workspace is to be on disk, and whose it is shown as: one of the two. */
   async ownerOf(account: Account | null, runtime: string | null) {
     if (account === null) return { given: {}, shown: {} };
-    const isMapped = (await this.#problem(this.#parts.layout.root, runtime)) === null;
+    const isMapped = (await this.#problem(this.#parts.layout.root, runtime, "top")) === null;
     return isMapped
       ? { given: {}, shown: { owner: this.#parts.settings.account } }
       : { given: { owner: account }, shown: {} };
@@ -121,12 +122,14 @@ export class ContainerAccounts {
     this.#mapping.close();
   }
 
-  async #problem(path: string, runtime: string | null): Promise<string | null> {
+  async #problem(path: string, runtime: string | null, scope: MappedScope = "whole"): Promise<string | null> {
     const { facts, settings } = this.#parts;
     // Where processes of containers can be seen from here, so can their mounts.
     if (!canGiveWayOut(facts, { ...settings.docker, runtime }))
       return "containers of this engine cannot be shown mapped owners";
-    return this.#engineSeesMounts ? this.#mapping.problem(path) : "the engine does not see what this process mounts";
+    return this.#engineSeesMounts
+      ? this.#mapping.problem(path, scope)
+      : "the engine does not see what this process mounts";
   }
 }
 

@@ -170,7 +170,7 @@ export class Maker {
   async #workspaceFor(spec: CreateSpec, { mounts, account }: ObjectRecord) {
     const { workspaces, quotas, settings, mapping, layout } = this.#parts;
     const { sandboxId, generation } = spec.labels;
-    const isMapped = account !== null && (await mapping.problem(layout.root)) === null;
+    const isMapped = account !== null && (await mapping.problem(layout.root, "top")) === null;
     // Where owners cannot be mapped, the files are given to the account itself.
     const given = account === null || isMapped ? {} : { owner: account };
     const shown = isMapped && settings.account !== null ? { owner: settings.account } : {};
