@@ -57,6 +57,7 @@ export class LeaseChecks {
     if (owner !== null) {
       const thread = this.#truth.thread(owner);
       thread.latestLeased = Math.max(thread.latestLeased, generation);
+      this.#truth.leased.add(held.sandboxId);
     }
     this.checkOneSandbox(held);
   }

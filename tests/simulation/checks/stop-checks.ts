@@ -171,7 +171,7 @@ export class StopChecks {
                   : reason === "shutdown"
                     ? step.by.closing
                     : reason === "create-abandoned"
-                      ? owner !== null && this.#truth.thread(owner).latestLeased < before.generation
+                      ? owner !== null && this.#isUnused(owner, before)
                       : reason === "evicted";
     this.#findings.check("stop-reason-is-true", right, () => `${before.sandboxId} of ${owner}: ${reason}`);
     if (reason === "idle") this.#checkIdle(before, step);
@@ -184,6 +184,12 @@ export class StopChecks {
     }
     if (reason === "evicted" && owner !== null) this.#checkEviction(before, step);
     if (reason === "evicted" && owner !== null) this.#checkLongestParked(before, step);
+  }
+
+  /** After the store was lost, a thread may be given a generation that it has left behind: its workspace refuses it. */
+  #isUnused(owner: string, { sandboxId, generation }: SandboxRecord): boolean {
+    const { latestLeased } = this.#truth.thread(owner);
+    return latestLeased < generation || !this.#truth.leased.has(sandboxId);
   }
 
   #checkIdle(record: SandboxRecord, step: StoreStep): void {

@@ -109,6 +109,8 @@ export class Truth {
   readonly faults: Faults;
   readonly instances = new Map<InstanceId, Instance>();
   readonly leases = new Set<HeldLease>();
+  /** Sandboxes that somebody had a lease on. */
+  readonly leased = new Set<SandboxId>();
   readonly remotes = new Map<LeaseId, RemoteTruth>();
   readonly threads = new Map<string, ThreadTruth>();
   /** Whose a sandbox is; once it is somebody's it stays so. */
