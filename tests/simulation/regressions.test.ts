@@ -45,6 +45,7 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [1339, "a lease began to restart its sandbox while the fleet closed"],
   [1512, "a closed fleet still ended a sandbox"],
   [1658, "a closed fleet still asked sandboxes whether they were idle"],
+  [2382, "a closed fleet still waited for the grant of a remote lease"],
   [1747, "a closed fleet still had a timer to wake those who waited"],
 ];
 

@@ -62,6 +62,7 @@ export interface ProviderParts {
   readonly retirement: Retirement;
   readonly bus: EventBus;
   readonly underWay: UnderWay;
+  readonly ending: AbortSignal;
 }
 
 /** How long closing a connection may hold up a release. */
@@ -277,7 +278,8 @@ export class Provider implements LeaseHome {
   }
 
   #within<T>({ leftMs, signal, late }: Patience, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    return within(this.#parts.world, leftMs(), signal, late, work);
+    const { world, ending } = this.#parts;
+    return within(world, leftMs(), AbortSignal.any(signal === undefined ? [ending] : [signal, ending]), late, work);
   }
 
   #refuseIfClosed(operation: string): void {
