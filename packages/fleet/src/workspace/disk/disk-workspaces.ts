@@ -77,8 +77,13 @@ export class DiskWorkspaces implements Workspaces {
 
   async moveIn(spot: WorkspaceSpot): Promise<void> {
     const { homes, layout, owners } = this.#parts;
-    // At home, out of every sandbox's reach.
-    await owners.give(layout.userData(threadKeyOf(spot.user, spot.thread)), owners.ofSlot(slotNameOf(spot.place)));
+    const path = layout.userData(threadKeyOf(spot.user, spot.thread));
+    const owner = owners.ofSlot(slotNameOf(spot.place));
+    if (!owners.isOf(path, owner)) {
+      // At home, out of every sandbox's reach. What an older generation wants is left as it is.
+      await this.#step(spot, (thread) => homes.checkFence(thread, spot));
+      await owners.give(path, owner);
+    }
     return this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
       const free = this.#moves.freeSlot(slot);
