@@ -109,7 +109,8 @@ class LocalBackend implements Backend {
       this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
     const quotas = new ProjectQuotas({ root: layout.root, world, onProblem: onLimitProblem });
     this.#quotas = quotas;
-    this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world }, quotas);
+    const isUnsafe = settings.local.isolation === "unsafe-process";
+    this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
     this.#credentials = new KnownCredentials(layout, this.workspaces);
@@ -118,7 +119,6 @@ class LocalBackend implements Backend {
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
     const { blueprints } = settings;
-    const isUnsafe = settings.local.isolation === "unsafe-process";
     this.#accounts = isUnsafe ? null : sandboxAccounts(NAME, settings, world);
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
     this.#guards = new Guards(world, this.#limits, quotas, layout, {

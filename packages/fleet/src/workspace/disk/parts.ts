@@ -20,6 +20,8 @@ export interface DiskOptions {
   /** Whom workspaces usually belong to; `null` when that is the fleet's own account. */
   readonly account: Account;
   readonly world: World;
+  /** Whether sandboxes go to their files by the host's own way, past the fleet's directory. Otherwise it is closed to others. */
+  readonly isPassable?: boolean;
   /** How long a step waits for another process's. */
   readonly lockPatienceMs?: number;
 }
@@ -40,11 +42,13 @@ export class DiskParts {
   readonly markers: Markers;
   readonly quarantine: Quarantine;
 
-  constructor({ root, account, world, lockPatienceMs }: DiskOptions) {
+  constructor({ root, account, world, isPassable = false, lockPatienceMs }: DiskOptions) {
     const passable = account === null ? PRIVATE : PASSABLE;
     const layout = new Layout(root);
     mkdirSync(root, { recursive: true, mode: PRIVATE });
-    for (const path of [layout.root, layout.homes, layout.slots]) own(path, passable);
+    // A sandbox decides about the modes of its files, this directory about who gets there.
+    own(layout.root, isPassable ? passable : PRIVATE);
+    for (const path of [layout.homes, layout.slots]) own(path, passable);
     for (const path of [layout.markers, layout.quarantine, layout.trash, layout.locks]) own(path, PRIVATE);
     this.layout = layout;
     this.account = account;

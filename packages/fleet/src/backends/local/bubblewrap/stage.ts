@@ -7,7 +7,7 @@
  */
 
 import { statSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import type { MountStep } from "../../../host-accounts/index.ts";
 import { type Binding, isWithin } from "../mounts.ts";
@@ -22,12 +22,12 @@ export interface Staged {
 /** Directories that every system has, mostly empty. One that no source lies in is covered. */
 const STAGES = ["/mnt", "/media", "/srv", "/opt"];
 
-/** `root` is the fleet's directory: one mount shows all that lies in it. */
+/** `root` is the fleet's directory, which is closed: each directory in it that is needed is shown by one mount. */
 export function stage(bindings: readonly Binding[], root: string, account: Account | null): Staged {
   if (account === null) return { steps: [], bindings };
   const hidden = [...new Set(bindings.map(({ from }) => from).filter((path) => !isReachable(path, account)))];
   if (hidden.length === 0) return { steps: [], bindings };
-  const sources = [...new Set(hidden.map((path) => (isWithin(path, root) ? root : path)))];
+  const sources = [...new Set(hidden.map((path) => topOf(path, root)))];
   const places = STAGES.filter((one) => isDirectory(one) && !bindings.some(({ from }) => isWithin(from, one)));
   const [first] = places;
   if (first === undefined) throw noPlace(hidden);
@@ -43,6 +43,12 @@ export function stage(bindings: readonly Binding[], root: string, account: Accou
     steps: [...(isEnough ? [] : [{ do: "cover", path: first } as const]), ...shows],
     bindings: bindings.map((binding) => ({ ...binding, from: shown(binding.from) })),
   };
+}
+
+/** The directory right below the fleet's that a path lies in; the path itself where it lies elsewhere. */
+function topOf(path: string, root: string): string {
+  const [name = ""] = relative(root, path).split("/");
+  return path !== root && isWithin(path, root) ? join(root, name) : path;
 }
 
 /** Every program that is run here delays every start, so a file system of its own is made only where it is needed. */

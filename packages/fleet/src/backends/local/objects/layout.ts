@@ -42,8 +42,7 @@ export function makeLayout(home: string, fleetId: FleetId, runtimeDirectory: str
   // However it is spelled, one home is one fleet's, and its sockets are in one place.
   const root = join(realpathSync(home), fleetId);
   const objects = join(root, "objects");
-  // A sandbox's account passes through on the way to its own directories, and sees nothing on the way.
-  mkdirSync(root, { recursive: true, mode: 0o711 });
+  mkdirSync(root, { recursive: true, mode: 0o700 });
   mkdirSync(objects, { recursive: true, mode: 0o700 });
   const sockets = makeSocketDirectory(root, runtimeDirectory);
   const egress = process.getuid?.() === 0 ? `/run/sandlot-${shortHash(root, 16)}` : sockets;
