@@ -25,7 +25,7 @@ import { z } from "zod";
 import type { World } from "../world/world.ts";
 import type { IdMapping, OwnedPath } from "./id-mapping.ts";
 import type { Account } from "./sandbox-accounts.ts";
-import { SystemCallError, systemCalls } from "./system-calls.ts";
+import { SystemCallError, type SystemCalls, systemCalls } from "./system-calls.ts";
 
 const MAKER = "maker";
 const makerSchema = z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() });
@@ -66,8 +66,10 @@ export class HostMounts {
   hide(name: string): void {
     const directory = join(this.#directory, name);
     const entries = entriesOf(directory);
-    if (entries === null) return;
-    for (const entry of entries.filter((one) => one !== MAKER)) unmount(join(directory, entry));
+    // Without the calls nothing can be unmounted, and no name may go that something may be mounted on.
+    const calls = systemCalls();
+    if (entries === null || calls === null) return;
+    for (const entry of entries.filter((one) => one !== MAKER)) unmount(calls, join(directory, entry));
     if (entries.includes(MAKER)) unlinkSync(join(directory, MAKER));
     rmdirSync(directory);
   }
@@ -86,15 +88,16 @@ export class HostMounts {
       // Killed before it was written, or being hidden right now: both are empty.
       return entriesOf(join(this.#directory, name))?.length === 0;
     }
-    const maker = makerSchema.safeParse(text === "" ? null : JSON.parse(text));
+    // Half-written: its process was killed.
+    const maker = makerSchema.safeParse(parseJson(text));
     return !maker.success || this.#world.processLiveness(maker.data) === "dead";
   }
 }
 
-function unmount(place: string): void {
+function unmount(calls: SystemCalls, place: string): void {
   for (;;) {
     try {
-      systemCalls()?.detach(place);
+      calls.detach(place);
     } catch (error) {
       // EINVAL: nothing is mounted there any more.
       if (error instanceof SystemCallError && (error.code === "EINVAL" || error.code === "ENOENT")) break;
@@ -104,6 +107,14 @@ function unmount(place: string): void {
   const stats = statSync(place, { throwIfNoEntry: false });
   if (stats?.isDirectory() === true) rmdirSync(place);
   else if (stats !== undefined) unlinkSync(place);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 function entriesOf(directory: string): readonly string[] | null {

@@ -114,8 +114,11 @@ export class ContainerAccounts {
   }
 
   sweep(): void {
-    this.#accounts?.sweep();
-    this.#mounts.sweep();
+    try {
+      this.#accounts?.sweep();
+    } finally {
+      this.#mounts.sweep();
+    }
   }
 
   close(): void {
