@@ -36,7 +36,7 @@ const answerSchema = z.union([
 
 /**
  * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` is the
- * path of koffi. The mount of the root is made private first: nothing leaves the namespace.
+ * path of koffi. All mounts become slaves first: nothing leaves the namespace, and what the host unmounts goes in it too.
  */
 const THREAD = `
 const fs = require("node:fs");
@@ -91,7 +91,7 @@ parentPort.on("message", ({ id, wanted }) => {
   let answer;
   try {
     checked("unshare", unshare(NEW_MOUNTS));
-    checked("mount /", mount("none", "/", null, 0x4000 | 0x40000, null));
+    checked("mount /", mount("none", "/", null, 0x4000 | 0x80000, null));
     map(wanted.mapped);
     for (const step of wanted.steps) steps[step.do](step);
     answer = { id, descriptor: fs.openSync(own, "r") };

@@ -67,7 +67,7 @@ export function stagePrefix(steps: readonly MountStep[]): readonly string[] {
   const covered = steps.find((step) => step.do === "cover")?.path ?? "";
   const pairs = steps.flatMap((step) => (step.do === "bind" ? [step.from, step.to] : []));
   return [
-    ...["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage"],
+    ...["unshare", "--mount", "--propagation", "slave", "--", "/bin/sh", "-c", SCRIPT, "sandlot-stage"],
     ...[covered, ...pairs, "--"],
   ];
 }
