@@ -11,6 +11,8 @@ import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Attachment, Backend, Target } from "../../src/backend/backend.ts";
 import type { Fleet } from "../../src/fleet.ts";
+import { type PreviewParts, PreviewServer } from "../../src/gateway/previews/preview-server.ts";
+import { resolveGatewaySettings } from "../../src/gateway/settings.ts";
 import { type Gateway, startGateway } from "../../src/gateway/start-gateway.ts";
 import { openFleetAndHost } from "../../src/open-fleet.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
@@ -248,6 +250,32 @@ test("a backend that cannot serve it says so", async () => {
     await stage.done();
   }
 });
+
+test("a URL that ends while it is looked up takes no lease", async () => {
+  let acquired = 0;
+  const use = async (_address: unknown, end: () => void) => {
+    end();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    return { key: { user: "alice", thread: "a" }, [Symbol.dispose]: () => undefined };
+  };
+  const acquire = async () => {
+    acquired += 1;
+    throw new Error("none is to be had");
+  };
+  const { server, close } = previewServer({ aioLinks: { use } as never, threads: { acquire } as never });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await expect(fetch(`http://127.0.0.1:${port}/aio/${"0".repeat(96)}/v1/sandbox`)).rejects.toThrow();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  await close();
+  expect(acquired).toBe(0);
+});
+
+function previewServer(parts: Pick<PreviewParts, "aioLinks" | "threads">) {
+  const rest = { links: {} as never, logger: pino({ level: "silent" }) as never, certificate: null };
+  const made = new PreviewServer({ ...parts, ...rest, world: systemWorld(), settings: resolveGatewaySettings() });
+  return { server: made.server, close: () => made.close() };
+}
 
 /** The tunnel's port leads to a server of this machine. */
 function servingAio(backend: Backend, port: number): Backend {

@@ -125,6 +125,8 @@ export class PreviewServer {
   ): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("the caller has gone away")));
+    // Gone before this could listen: nothing would end the lease.
+    if (response.destroyed) return;
     const { threads, world } = this.#parts;
     const purpose = aioPath === undefined ? "gateway: preview" : "gateway: AIO URL";
     const lease = await threads.acquire(target, purpose, gone.signal);
