@@ -139,7 +139,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const graceMs = Math.max(settings.orphanTimeoutMs, lifetimeMs);
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs },
-    limits: () => admission.limits(),
+    limits: (user) => admission.limits(user),
     patienceMs: settings.stopTimeoutMs,
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });

@@ -224,7 +224,8 @@ export class Provider implements LeaseHome {
     const bound = await opener.bindBlank(wish, blueprint, signal);
     if (bound !== null) return bound;
     this.#stages.set(key, "waiting for room");
-    const answer = await admission.admit(wish.user, signal, () => maker.reserve(wish, blueprint, admission.limits()));
+    const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));
+    const answer = await admission.admit(wish.user, signal, reserve);
     throwIfRecovering(answer, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind !== "reserved") return null;

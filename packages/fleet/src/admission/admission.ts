@@ -22,6 +22,7 @@ import type { Limits, Refusal, ReserveAnswer, Store } from "../store/store.ts";
 import type { World } from "../world/world.ts";
 import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
+import { userLimit } from "./user-limit.ts";
 
 type Full = Extract<Refusal, { kind: "full" }>;
 type Settled = Exclude<ReserveAnswer, { kind: "full" }>;
@@ -69,11 +70,11 @@ export class Admission {
     return this.#queue.size;
   }
 
-  /** What a reservation is limited by. Blanks never go over the limit, however soft it is. */
-  limits(blank = false): Limits {
-    const { mode, max, maxPerUser } = this.#parts.limits;
-    if (mode === "soft") return { max: blank ? max : null, maxPerUser: null };
-    return { max, maxPerUser: maxPerUser === 0 ? null : maxPerUser };
+  /** What a reservation for this user is limited by; `null`: a blank, which never goes over a limit, however soft. */
+  limits(user: UserId | null): Limits {
+    const { limits } = this.#parts;
+    const max = limits.mode === "soft" && user !== null ? null : limits.max;
+    return { max, maxPerUser: user === null ? null : userLimit(limits, user) };
   }
 
   /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */

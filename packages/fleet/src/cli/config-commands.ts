@@ -9,7 +9,7 @@ import { join, resolve } from "node:path";
 import { CONFIG_FILE_NAME } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
-import type { Settings } from "../config/settings.ts";
+import type { LimitSettings, Settings } from "../config/settings.ts";
 import { resolveGatewaySettings } from "../gateway/settings.ts";
 import { blueprintText, unlimitedText } from "./blueprint-text.ts";
 import { onThisMachine } from "./host-trouble.ts";
@@ -89,7 +89,7 @@ function summary(settings: Settings, listens: string): string {
     ["kept ready", blanks.join(", ") || "none"],
     [
       "limit",
-      `${limits.max} sandboxes (${limits.mode}), ${limits.maxPerUser || "any number"} per user, then ${limits.onFull}`,
+      `${limits.max} sandboxes (${limits.mode}), ${limits.maxPerUser || "any number"} per user${ownLimits(limits)}, then ${limits.onFull}`,
     ],
     ["idle timeout", rest.idleTimeoutMs === 0 ? "never" : `${rest.idleTimeoutMs} ms`],
     ["maximum lifetime", rest.maxLifetimeMs === 0 ? "none" : `${rest.maxLifetimeMs} ms`],
@@ -116,4 +116,9 @@ function withoutValues(settings: Settings): unknown {
     },
   ]);
   return { ...settings, blueprints: Object.fromEntries(blueprints) };
+}
+
+function ownLimits({ users = {} }: LimitSettings): string {
+  const own = Object.entries(users).map(([user, { max }]) => `${user} ${max || "any number"}`);
+  return own.length === 0 ? "" : ` (${own.join(", ")})`;
 }

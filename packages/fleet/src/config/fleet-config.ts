@@ -274,10 +274,17 @@ interface FleetConfigLimits {
   readonly max?: number | undefined;
   /** How many of them one user may have. 0: no limit per user. Default: `0`. */
   readonly maxPerUser?: number | undefined;
+  /** Users with a limit of their own, by name, instead of `maxPerUser`. */
+  readonly users?: { readonly [name: string]: FleetConfigLimitsUsers } | undefined;
   /** How many acquires may wait for room at once. 0: nobody waits. Default: `100`. */
   readonly queueMax?: number | undefined;
   /** Whether an acquire that finds no room waits in the queue or is refused at once. Default: `"wait"`. */
   readonly onFull?: "wait" | "reject" | undefined;
+}
+
+interface FleetConfigLimitsUsers {
+  /** How many sandboxes this user may have. 0: no limit for this user. */
+  readonly max: number;
 }
 
 /**

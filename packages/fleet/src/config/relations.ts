@@ -39,6 +39,13 @@ function* limitProblems({ limits, pool }: CompletedConfig): Generator<Problem> {
       problem: `is ${limits.maxPerUser}, more than the whole fleet may have (limits.max is ${limits.max}); use 0 for no limit per user`,
     };
   }
+  for (const [user, { max }] of Object.entries(limits.users ?? {})) {
+    if (max <= limits.max) continue;
+    yield {
+      path: showPath(["limits", "users", user, "max"]),
+      problem: `is ${max}, more than the whole fleet may have (limits.max is ${limits.max}); use 0 for no limit for this user`,
+    };
+  }
 }
 
 function* poolProblems({ pool, blueprints }: CompletedConfig): Generator<Problem> {

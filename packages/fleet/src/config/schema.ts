@@ -10,7 +10,7 @@
  *   file system or the environment can tell is `resolve-settings.ts`.
  */
 
-import { ENV_NAME_PATTERN } from "@sandlot/contract";
+import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { gatewayConfigSchema } from "../gateway/settings.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "./amounts.ts";
@@ -38,6 +38,17 @@ const limitsSchema = z
       .min(0, "must not be negative; 0 means no limit per user")
       .default(DEFAULTS.limits.maxPerUser)
       .describe("How many of them one user may have. 0: no limit per user."),
+    users: z
+      .record(
+        z.string().regex(USER_ID_PATTERN, "the name of a user has 1 to 128 letters, digits, underscores or hyphens"),
+        z.strictObject({
+          max: count
+            .min(0, "must not be negative; 0 means no limit for this user")
+            .describe("How many sandboxes this user may have. 0: no limit for this user."),
+        }),
+      )
+      .optional()
+      .describe("Users with a limit of their own, by name, instead of `maxPerUser`."),
     queueMax: count
       .min(0, "must not be negative; 0 means that nobody waits")
       .default(DEFAULTS.limits.queueMax)

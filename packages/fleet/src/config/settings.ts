@@ -89,6 +89,8 @@ export interface LimitSettings {
   readonly max: number;
   /** 0: no limit per user. */
   readonly maxPerUser: number;
+  /** Who has a limit of their own instead of `maxPerUser`. */
+  readonly users?: { readonly [user: string]: { readonly max: number } } | undefined;
   readonly queueMax: number;
   readonly onFull: "wait" | "reject";
 }

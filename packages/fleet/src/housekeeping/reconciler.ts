@@ -7,7 +7,7 @@
  * - A record whose object is missing from a list proves nothing: the engine is asked, and only `dead` is dead.
  */
 
-import { type Epoch, isSandlotError } from "@sandlot/contract";
+import { type Epoch, isSandlotError, type UserId } from "@sandlot/contract";
 import type { Backend, EngineObject } from "../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../backend/labels.ts";
 import type { Membership } from "../membership/membership.ts";
@@ -28,7 +28,7 @@ export interface ReconcilerParts {
   readonly membership: Membership;
   readonly retirement: Retirement;
   readonly bus: EventBus;
-  readonly limits: () => Limits;
+  readonly limits: (user: UserId) => Limits;
   /** How long something may be in the engine without a record. */
   readonly graceMs: number;
   /** How long the engine may take for one answer. */
@@ -184,7 +184,14 @@ export class Reconciler {
     const { store, backend, bus, limits } = this.#parts;
     // An object that landed late may belong to a generation that its thread has long left behind.
     if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
-    const adopted = await store.adopt({ ...marker, backend: backend.name, ref, place, limits: limits(), epoch });
+    const adopted = await store.adopt({
+      ...marker,
+      backend: backend.name,
+      ref,
+      place,
+      limits: limits(marker.user),
+      epoch,
+    });
     if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
     return adopted;
   }

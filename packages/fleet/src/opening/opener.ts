@@ -15,6 +15,7 @@ import {
   type ThreadId,
   type UserId,
 } from "@sandlot/contract";
+import { userLimit } from "../admission/user-limit.ts";
 import type { Attachment, Backend, Credentials, Target } from "../backend/backend.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { Ask, Membership } from "../membership/membership.ts";
@@ -140,11 +141,10 @@ export class Opener {
   async #bind(blank: SandboxRecord, to: Key & Credentials, signal: AbortSignal): Promise<Slot | null | "taken"> {
     const { store, backend, membership, settings, bus } = this.#parts;
     const { sandboxId, revision } = blank;
-    const { mode, maxPerUser } = settings.limits;
-    const limit = mode === "hard" && maxPerUser > 0 ? maxPerUser : null;
+    const maxPerUser = userLimit(settings.limits, to.user);
     let taken = false;
     const slot = await this.#asking(async (ask) => {
-      const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser: limit };
+      const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser };
       // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
       const answer = await store.bind(request);
       if (answer.kind === "bound") {

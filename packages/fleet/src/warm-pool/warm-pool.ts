@@ -61,7 +61,7 @@ export class WarmPool {
   async #createBlank(name: string): Promise<void> {
     const { settings, world, maker, admission } = this.#parts;
     const blueprint = blueprintNamed(settings, name);
-    const answer = await maker.reserve(null, blueprint, admission.limits(true));
+    const answer = await maker.reserve(null, blueprint, admission.limits(null));
     if (answer.kind !== "reserved") return;
     const timeoutMs = settings.acquireTimeoutMs;
     const late = () => new SandlotError("acquire_timeout", { stage: "creating a blank", timeoutMs });

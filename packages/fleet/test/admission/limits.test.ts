@@ -79,6 +79,21 @@ describe("the hard limit", () => {
     await bob.release();
   });
 
+  test("of one user goes before that of every user, also without a limit", async () => {
+    const users = { alice: { max: 2 }, carol: { max: 0 } };
+    const stage = newStage({ limits: { max: 10, maxPerUser: 1, users }, pool: { default: 1 } });
+    const { fleet } = await stage.open();
+    await stage.settle();
+    const granted: Record<string, number> = {};
+    // `constructor` is a property of every object and has no limit of its own.
+    for (const [user, most] of Object.entries({ alice: 2, bob: 1, carol: 4, constructor: 1 })) {
+      for (let n = 0; n < most; n += 1) await stage.until(fleet.acquire({ user, thread: `t${n}` }));
+      if (most < 4) await stage.refusal("acquire_timeout", fleet.acquire({ user, thread: "more", timeoutMs: 500 }));
+      granted[user] = (await stage.records()).filter((record) => record.user === user).length;
+    }
+    expect(granted).toEqual({ alice: 2, bob: 1, carol: 4, constructor: 1 });
+  });
+
   test("per user evicts that user's own parked sandbox only", async () => {
     const stage = newStage({ limits: { max: 10, maxPerUser: 1 } });
     const { fleet } = await stage.open();

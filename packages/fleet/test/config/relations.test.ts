@@ -24,6 +24,10 @@ describe("limits", () => {
       path: "limits.maxPerUser",
       problem: expect.stringContaining("limits.max is 3"),
     });
+    expect(refusalOf({ limits: { max: 3, users: { alice: { max: 4 } } } })).toMatchObject({
+      path: "limits.users.alice.max",
+      problem: expect.stringContaining("limits.max is 3"),
+    });
   });
 });
 
