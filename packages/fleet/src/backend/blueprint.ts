@@ -35,7 +35,10 @@ export interface Blueprint {
  * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. A secret's value is
  * not in it: the sandbox cannot tell one value from another, and a hash of it would be somewhere to guess it from.
  */
-export function hashBlueprint(backend: string, blueprint: Blueprint): BlueprintHash {
+export function hashBlueprint(
+  backend: string,
+  blueprint: Omit<Blueprint, "limits"> & { readonly limits: Readonly<Record<string, unknown>> },
+): BlueprintHash {
   const { secrets = [], ...network } = blueprint.network;
   const headers = secrets.map(({ value: _, ...told }) => told);
   const told = { ...blueprint, network: headers.length === 0 ? network : { ...network, secrets: headers } };

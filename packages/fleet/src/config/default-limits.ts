@@ -4,7 +4,8 @@
  *
  * Invariants
  * - Where the backend can limit, every blueprint has these limits unless it says another value or `unlimited`.
- * - The same machine gives the same limits, rounded so that a reboot does not change them: they are part of a blueprint's hash.
+ * - They are no part of a blueprint's hash: a process under a limit of its own finds others on the same machine. They are rounded so
+ *   that a reboot does not change them, and each sandbox keeps those that it was made with.
  */
 
 import { readFileSync, statfsSync } from "node:fs";
@@ -78,7 +79,7 @@ export function thisMachine(home: string): Machine {
   };
 }
 
-function withoutGaps(given: GivenLimits): GivenLimits {
+export function withoutGaps(given: GivenLimits): GivenLimits {
   return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined));
 }
 

@@ -9,7 +9,7 @@
 
 import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
 import type { BoundSecret } from "../network/policy.ts";
-import { type Machine, resolveLimits, thisMachine } from "./default-limits.ts";
+import { type Machine, resolveLimits, thisMachine, withoutGaps } from "./default-limits.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem } from "./home.ts";
 import { resolvePlaces } from "./places.ts";
@@ -19,12 +19,16 @@ import { type CompletedBlueprint, type CompletedConfig, fleetConfigSchema } from
 import type { DockerSettings, NamedBlueprint, Settings } from "./settings.ts";
 import { type Environment, expandVariables } from "./variables.ts";
 
-/** `environment` is where `$NAME` and the default home come from; `process.env` outside tests. */
-export function resolveSettings(config: unknown, environment: Environment): Settings {
+/** `environment` is where `$NAME` and the default home come from; `process.env` outside tests, as `machineAt` is this machine. */
+export function resolveSettings(
+  config: unknown,
+  environment: Environment,
+  machineAt: (home: string) => Machine = thisMachine,
+): Settings {
   const completed = completeConfig(config);
   const problems: Problem[] = [];
   const places = resolvePlaces(completed, environment, problems);
-  const machine = canLimit(completed) ? thisMachine(places.home) : null;
+  const machine = canLimit(completed) ? machineAt(places.home) : null;
   const blueprints = resolveBlueprints(completed, machine, environment, problems);
   const skillsPath = completed.skills?.hostPath ?? null;
   const wrongSkills = skillsPath === null ? undefined : pathProblem(skillsPath, environment);
@@ -105,7 +109,9 @@ function resolveBlueprints(
         environment: resolveVariables(name, given.environment, environment, problems),
         network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
       };
-      return [name, { name, hash: hashBlueprint(engine, blueprint), blueprint }];
+      // Of limits only what was configured: defaults are chosen by each process, and all of a home must agree.
+      const hash = hashBlueprint(engine, { ...blueprint, limits: withoutGaps(given.limits) });
+      return [name, { name, hash, blueprint }];
     }),
   );
 }

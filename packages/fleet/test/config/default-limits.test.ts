@@ -53,6 +53,16 @@ describe("default limits", () => {
     expect(limitsOf(config, "small")).toEqual({ ...all, memoryBytes: 1_000_000_000 });
   });
 
+  it("change no blueprint's hash, so that processes of one home that see other machines agree", () => {
+    const cramped = { ...machine, memoryBytes: 2 * GIB, processors: 1, diskFiles: 1_000_000 };
+    const settingsOn = (seen: typeof machine, limits: unknown = {}) =>
+      resolveSettings({ blueprints: { default: { limits } } }, environment, () => seen).blueprints["default"];
+    expect(settingsOn(cramped)?.blueprint.limits).not.toEqual(settingsOn(machine)?.blueprint.limits);
+    expect(settingsOn(cramped)?.hash).toBe(settingsOn(machine)?.hash);
+    const configured = [{}, { pidsMax: 100 }, { pidsMax: 200 }, { pidsMax: "unlimited" }];
+    expect(new Set(configured.map((limits) => settingsOn(machine, limits)?.hash)).size).toBe(configured.length);
+  });
+
   it("are left out one by one with `unlimited`", () => {
     const limits = { memoryBytes: "unlimited", diskBytes: "unlimited", filesMax: "unlimited" };
     const found = limitsOf({ blueprints: { default: { limits } } });
