@@ -7,7 +7,8 @@
  * Invariants
  * - They are there only while a container is being started, which then has mounts of its own.
  * - Nothing is removed through a mount: a name goes only when nothing is mounted on it, and no directory goes with content.
- * - What a killed process has left is unmounted at the next start.
+ * - What a killed process has left is unmounted at the next start; when it was in another process namespace and cannot be
+ *   looked at, once no start could have taken so long.
  */
 
 import {
@@ -28,6 +29,8 @@ import type { Account } from "./sandbox-accounts.ts";
 import { SystemCallError, type SystemCalls, systemCalls } from "./system-calls.ts";
 
 const MAKER = "maker";
+/** Many times what the start of a container takes. */
+const START_MAX_MS = 3_600_000;
 const makerSchema = z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() });
 
 export class HostMounts {
@@ -90,7 +93,14 @@ export class HostMounts {
     }
     // Half-written: its process was killed.
     const maker = makerSchema.safeParse(parseJson(text));
-    return !maker.success || this.#world.processLiveness(maker.data) === "dead";
+    if (!maker.success) return true;
+    const liveness = this.#world.processLiveness(maker.data);
+    return liveness === "dead" || (liveness === "unknown" && this.#isOld(join(this.#directory, name, MAKER)));
+  }
+
+  #isOld(path: string): boolean {
+    const stats = statSync(path, { throwIfNoEntry: false });
+    return stats !== undefined && this.#world.wallMs() - stats.mtimeMs > START_MAX_MS;
   }
 }
 

@@ -10,7 +10,8 @@
  * - An account that something runs as is not given to another sandbox, also when nothing was written down about it: the home
  *   may have been moved away, and begun anew.
  * - An account is given back by its sandbox's own name, and only when nothing of the sandbox runs any more.
- * - A claim whose sandbox is not there, and whose maker has died, is given back at the next start.
+ * - A claim whose sandbox is not there, and whose maker has died, is given back at the next start. A maker in another process
+ *   namespace, such as that of a container before it was restarted, cannot be looked at: then the claim has to be old.
  */
 
 import {
@@ -27,7 +28,7 @@ import {
 import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import type { ProcessIdentity, World } from "../world/world.ts";
+import type { World } from "../world/world.ts";
 import { homeNumber } from "./home-number.ts";
 import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
 import { runningIds } from "./running-ids.ts";
@@ -58,6 +59,8 @@ export interface AccountOptions {
 const IDS_EACH = 2;
 /** Whoever makes a directory puts the claim in at once. */
 const EMPTY_MAX_MS = 60_000;
+/** A sandbox's directory is made right after the claim. */
+const UNUSED_MAX_MS = 3_600_000;
 
 const claimSchema = z.object({
   path: z.string(),
@@ -66,6 +69,7 @@ const claimSchema = z.object({
 
 export class SandboxAccounts {
   readonly range: IdRange;
+  readonly #home: string;
   readonly #directory: string;
   readonly #world: World;
   readonly #backend: string;
@@ -77,6 +81,7 @@ export class SandboxAccounts {
 
   /** Throws `config_invalid` when the range overlaps another home's. */
   constructor({ home, configured, backend, world, registry }: AccountOptions) {
+    this.#home = home;
     this.#directory = join(home, "ids");
     this.#world = world;
     this.#backend = backend;
@@ -174,17 +179,18 @@ export class SandboxAccounts {
     }
     const claim = claimSchema.safeParse(parseJson(text));
     // Half-written: whoever was at it was killed, or is at it now.
-    if (!claim.success) return this.#isOld(join(this.#place(uid), name));
-    return !existsSync(claim.data.path) && this.#hasEnded(claim.data.maker);
-  }
-
-  #hasEnded(maker: ProcessIdentity): boolean {
-    return this.#world.processLiveness(maker) === "dead";
+    if (!claim.success) return this.#isOld(join(this.#place(uid), name), EMPTY_MAX_MS);
+    const { path, maker } = claim.data;
+    if (existsSync(path)) return false;
+    const liveness = this.#world.processLiveness(maker);
+    if (liveness !== "unknown") return liveness === "dead";
+    // Where the home has another path, nothing is known about the sandbox's.
+    return path.startsWith(`${this.#home}/`) && this.#isOld(join(this.#place(uid), name), UNUSED_MAX_MS);
   }
 
   #dropEmpty(uid: number): void {
     const place = this.#place(uid);
-    if (!this.#isOld(place)) return;
+    if (!this.#isOld(place, EMPTY_MAX_MS)) return;
     try {
       rmdirSync(place);
     } catch (error) {
@@ -192,9 +198,9 @@ export class SandboxAccounts {
     }
   }
 
-  #isOld(path: string): boolean {
+  #isOld(path: string, maxMs: number): boolean {
     const stats = statSync(path, { throwIfNoEntry: false });
-    return stats !== undefined && this.#world.wallMs() - stats.mtimeMs > EMPTY_MAX_MS;
+    return stats !== undefined && this.#world.wallMs() - stats.mtimeMs > maxMs;
   }
 
   #place(uid: number): string {

@@ -1,6 +1,6 @@
 /** Whether owners of files can be mapped, as it is found out. */
 
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, type TestContext } from "vitest";
@@ -20,6 +20,23 @@ async function ground(context: TestContext) {
   if (problem !== null) context.skip(problem);
   return { directory, mapping };
 }
+
+describe("mapped mounts on the host", () => {
+  it("of a fleet in a container that was started again are swept once they are old", async (context) => {
+    const { directory, mapping } = await ground(context);
+    const world = systemWorld();
+    const identity = { ...world.identity, pidNamespace: "pid:[1]" };
+    const killed = new HostMounts(directory, mapping, { ...world, identity });
+    const shown = join(directory, "shown");
+    mkdirSync(shown);
+    for (const name of ["old", "recent"]) await killed.show(name, [{ path: shown, owner: OWNER }], ACCOUNT);
+    onTestFinished(() => killed.hide("recent"));
+    onTestFinished(() => killed.hide("old"));
+    utimesSync(join(directory, "mapped/old/maker"), 1, 1);
+    new HostMounts(directory, mapping, world).sweep();
+    expect(readdirSync(join(directory, "mapped"))).toEqual(["recent"]);
+  });
+});
 
 describe("what keeps owners from being mapped", () => {
   it("is looked at again when it may be over", async (context) => {

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
@@ -21,7 +21,7 @@ function machine() {
   };
   const reserve = (name: string, configured: IdRange | null = null, number = 1) =>
     reserveRange({ home: home(name), configured, number, registry });
-  return { home, reserve };
+  return { home, registry, reserve };
 }
 
 function refusal(call: () => unknown): string {
@@ -71,6 +71,16 @@ describe("the ids of a home", () => {
     const { reserve } = machine();
     const [one, other, far] = [reserve("a", null, 7), reserve("b", null, 7), reserve("c", null, 9)];
     expect([other.first - one.first, far.first - one.first]).toEqual([one.count, 2 * one.count]);
+  });
+
+  it("are written down only when they change", () => {
+    const { registry, reserve } = machine();
+    reserve("a");
+    const { mtimeNs } = statSync(registry, { bigint: true });
+    reserve("a");
+    expect(statSync(registry, { bigint: true }).mtimeNs).toBe(mtimeNs);
+    reserve("a", { first: 100_000, count: 1_000 });
+    expect(statSync(registry, { bigint: true }).mtimeNs).not.toBe(mtimeNs);
   });
 
   it("stay its own when a process of the home is configured otherwise, and another still has them", () => {

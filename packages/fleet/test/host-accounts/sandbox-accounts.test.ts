@@ -74,6 +74,18 @@ describe("an account", () => {
     expect(living.claim(object("new")).uid).toBe(lost.uid);
   });
 
+  it("of a fleet in a container that was started again is given back when it is old and its sandbox is not there", () => {
+    const { home, open, object } = machine({ first: 70_000, count: 20 });
+    const elsewhere = open({ ...dead, pidNamespace: "pid:[1]" });
+    const [kept, lost, recent] = ["kept", "lost", "recent"].map((name) => elsewhere.claim(object(name)).uid);
+    const foreign = elsewhere.claim({ name: "foreign", path: "/another/path/of/the/home/foreign" }).uid;
+    writeFileSync(object("kept").path, "");
+    for (const [uid, name] of Object.entries({ [`${kept}`]: "kept", [`${lost}`]: "lost", [foreign]: "foreign" }))
+      utimesSync(join(home, "ids", uid, name), 1, 1);
+    open().sweep();
+    expect(readdirSync(join(home, "ids"))).toEqual([kept, recent, foreign, "number"].map(String).sort());
+  });
+
   it("that was taken and not written down is given back once its maker has had time", () => {
     const { home, open } = machine({ first: 70_000, count: 20 });
     const accounts = open();
