@@ -89,7 +89,9 @@ export class ContainerAccounts {
     runtime: string | null,
   ): Promise<readonly Binding[]> {
     if (account === null) return mounts;
-    const owned = await ownedMounts(mounts, { problem: (path) => this.#problem(path, runtime) });
+    const problem = (path: string) => this.#problem(path, runtime);
+    // The engine's own filter lets files become setuid.
+    const owned = await ownedMounts(mounts, { problem }, { refusesSetId: false });
     for (const problem of owned.problems) this.#parts.onMountProblem(problem);
     return owned.mounts;
   }

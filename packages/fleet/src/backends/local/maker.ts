@@ -37,6 +37,7 @@ import {
 import type { ObjectRecord, ObjectStore, ProcessRecord } from "./objects/object-store.ts";
 import { ownedMounts } from "./owned-mounts.ts";
 import type { Remover } from "./remover.ts";
+import { FILTER_ARCHITECTURES } from "./seccomp/index.ts";
 import type { LocalSettings } from "./settings.ts";
 import { Turns } from "./turns.ts";
 
@@ -109,7 +110,7 @@ export class Maker {
   async #owned(mounts: readonly Binding[]): Promise<readonly Binding[]> {
     const { accounts, mapping, onMountProblem } = this.#parts;
     if (accounts === null) return mounts;
-    const owned = await ownedMounts(mounts, mapping);
+    const owned = await ownedMounts(mounts, mapping, { refusesSetId: FILTER_ARCHITECTURES.includes(process.arch) });
     for (const problem of owned.problems) onMountProblem(problem);
     return owned.mounts;
   }
