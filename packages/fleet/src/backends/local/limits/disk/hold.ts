@@ -24,7 +24,7 @@ interface ProcessState {
   readonly startTicks: number;
 }
 
-/** `find` names the processes that there are, host pids; `null` where nobody knows, and so is the answer. */
+/** `find` names the processes that there are, host pids. `null` where that is not known, and where they do not stay still. */
 export async function holdStill(
   find: () => readonly number[] | null,
   world: World,
@@ -51,7 +51,11 @@ export async function holdStill(
     }
     for (let look = 0; look < STANDSTILL_LOOKS_MAX && held.some(isMoving); look += 1) await sleep(world, LOOK_MS);
   }
-  return { release: () => holder.stdin.end() };
+  const release = () => void holder.stdin.end();
+  if (!held.some(isMoving)) return { release };
+  // Something inside wakes them again: what is counted now could still move.
+  release();
+  return null;
 }
 
 /** The daemon is older than everything that it has started. */
