@@ -18,6 +18,7 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   realpathSync,
   renameSync,
@@ -56,6 +57,8 @@ interface Libraries {
 }
 
 const run = promisify(execFile);
+/** Many times what making one takes. */
+const DRAFT_MAX_MS = 3_600_000;
 const SHELL = "/bin/sh";
 const PATH = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -110,12 +113,23 @@ export async function makeRuntimeDirectory(
   try {
     fill(coming, daemon, libraries, copied);
     renameSync(coming, path);
+    sweepDrafts(parent, statSync(path).mtimeMs);
   } catch (error) {
     rmSync(coming, { recursive: true, force: true });
     // Somebody else was faster, with the same.
     if (!existsSync(path)) throw error;
   }
   return made;
+}
+
+/** Removes what killed processes have left half made, long before the one that was just made. */
+function sweepDrafts(parent: string, nowMs: number): void {
+  for (const name of readdirSync(parent)) {
+    if (!/^runtime-[^.]+\.\d+~$/.test(name)) continue;
+    const path = join(parent, name);
+    const stats = statSync(path, { throwIfNoEntry: false });
+    if (stats !== undefined && nowMs - stats.mtimeMs > DRAFT_MAX_MS) rmSync(path, { recursive: true, force: true });
+  }
 }
 
 /**
