@@ -274,6 +274,13 @@ describe("node:http is asked", () => {
     expect(ways).toEqual(["plain", "http", "http"]);
   });
 
+  test("where the address has credentials", async () => {
+    transport = transportTo({}, "me:secret@127.0.0.1");
+    await ask();
+    await ask();
+    expect(ways).toEqual(["http", "http"]);
+  });
+
   const takesHttp = async () => {
     await ask();
     expect(ways).toEqual(["http"]);
