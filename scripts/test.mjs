@@ -21,10 +21,13 @@ import { floorNode } from "./floor-node.mjs";
 import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
 import { runWatched, STALL_MS } from "./watched-run.mjs";
 
+/** Every suite starts programs from `dist`, and each may be the first to run in a checkout. */
+const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) };
+
 /** Each in the order of running: what is quick and points at the cause comes first. */
 const SUITES = {
   test: [
-    { name: "build", run: () => outcome(build({ runPart: watched })) },
+    BUILD,
     { name: "typecheck", run: () => script("typecheck") },
     { name: "lint", run: () => script("lint") },
     { name: "knip", run: () => script("knip") },
@@ -41,11 +44,13 @@ const SUITES = {
     { name: "crash", run: () => script("crash", "--cycles", "60") },
   ],
   engines: [
+    BUILD,
     { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "--project", "engines") },
     { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
   ],
   long: [
+    BUILD,
     { name: "sim-long", run: () => script("sim", "--runs", "100000") },
     { name: "crash-long", run: () => script("crash", "--cycles", "1000") },
     { name: "crash-self-check", run: () => script("crash", "--self-check") },
