@@ -41,6 +41,8 @@ export class HoldChecks {
     if (!TAKING.has(method) || result === null) return;
     const record = method === "publish" ? (result as SandboxRecord) : (result as { record?: SandboxRecord }).record;
     const hold = record?.holders[by.id];
+    // Only a hold that the store had forgotten is asked for in this way.
+    if (method === "hold" && hold !== undefined) this.#findings.check("hold-is-taken-again", true, () => "");
     if (record !== undefined && hold !== undefined)
       by.holdsHeardAt.set(`${record.sandboxId} ${hold.generation}`, this.#truth.now);
   }
