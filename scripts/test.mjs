@@ -39,8 +39,7 @@ const SUITES = {
     { name: "vitest-node-floor", run: vitestOnNodeFloor },
     { name: "publint", run: () => script("check:publint") },
     { name: "pack", run: () => script("check:packed") },
-    { name: "sim", run: () => script("sim", "--runs", "3000") },
-    { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
+    { name: "sim", run: () => script("sim", "--runs", "1000") },
     { name: "crash", run: () => script("crash", "--cycles", "60") },
   ],
   engines: [
@@ -52,6 +51,7 @@ const SUITES = {
   long: [
     BUILD,
     { name: "sim-long", run: () => script("sim", "--runs", "100000") },
+    { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
     { name: "crash-long", run: () => script("crash", "--cycles", "1000") },
     { name: "crash-self-check", run: () => script("crash", "--self-check") },
     { name: "fuzz", run: () => script("fuzz", "--requests", "20000", "--seconds", "7200") },

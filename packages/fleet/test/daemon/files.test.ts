@@ -47,7 +47,7 @@ describe("reading", () => {
     expect(await files.readText(at("t"), { endLine: 1 })).toBe("\ufeffeins");
     expect(await files.readText(at("t"), { startLine: 9 })).toBe("");
     expect(await files.readText(at("end"), { startLine: 1, endLine: 9 })).toBe("a\nb");
-    expect(await files.readText(at("end"), {})).toBe("a\nb");
+    expect(await files.readText(at("end"), {})).toBe("a\nb\n");
     expect(await code(files.readText(at("t"), { startLine: 0 }))).toBe("invalid_request");
     expect(await code(files.readText(at("t"), { startLine: 3, endLine: 2 }))).toBe("invalid_request");
     const long = Array.from({ length: 200_000 }, (_, i) => `line ${i + 1}`);

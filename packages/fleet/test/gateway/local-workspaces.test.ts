@@ -185,7 +185,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
         `cd ${ROOT}/workspace`,
         "echo '#!/bin/sh' > tool; chmod 750 tool",
         "mkdir -p a/b; echo deep > a/b/c; ln -s /etc/passwd stolen; ln -s a/b/c near",
-        "head -c 3000000 /dev/zero > large; chmod 4755 large",
+        "head -c 3000000 /dev/zero > large; chmod 755 large",
       ].join("; "),
     );
     const { skipped, ...counts } = await alice.ask<{ skipped: string[]; fileCount: number; sizeBytes: number }>(
