@@ -17,6 +17,8 @@ import { describeOnEngine } from "./on-engine.ts";
 
 /** The image's own files are there, and are the image's. */
 const OWN_FILES = "the image has its own";
+/** The engine's filter lets them through. No other account reaches the fleet's directory, and root's directories are mounted read-only. */
+const SPECIAL_BITS = { inside: "ok", because: "the file is of no use to another account of the host" } as const;
 const DIFFERENT: Readonly<Record<string, { readonly inside: string | RegExp; readonly because: string }>> = {
   "the host's password hashes": { inside: "EACCES", because: `${OWN_FILES}, which only root may read` },
   "the host's logs": { inside: "ok", because: OWN_FILES },
@@ -26,6 +28,10 @@ const DIFFERENT: Readonly<Record<string, { readonly inside: string | RegExp; rea
     inside: "EPERM",
     because: "the engine's filter lets the kernel decide, which asks for a capability",
   },
+  "a setuid program by chmod": SPECIAL_BITS,
+  "a setgid program by chmod": SPECIAL_BITS,
+  "a setuid program through its descriptor": SPECIAL_BITS,
+  "a setuid program when it is made": SPECIAL_BITS,
   "the host's control groups": { inside: "ok", because: "the engine shows the container's own groups, read-only" },
 };
 
