@@ -39,7 +39,7 @@ const SUITES = {
     { name: "vitest-node-floor", run: vitestOnNodeFloor },
     { name: "publint", run: () => script("check:publint") },
     { name: "pack", run: () => script("check:packed") },
-    { name: "sim", run: () => script("sim", "--runs", "1000") },
+    { name: "sim", run: () => script("sim", "--runs", "3000") },
     { name: "crash", run: () => script("crash", "--cycles", "60") },
   ],
   engines: [

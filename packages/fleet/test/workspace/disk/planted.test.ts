@@ -4,6 +4,7 @@
 
 import { execFileSync } from "node:child_process";
 import {
+  chmodSync,
   existsSync,
   linkSync,
   lstatSync,
@@ -144,6 +145,8 @@ describe("binding", () => {
     const key = ground.newKey();
     const { spot, mntPath } = await ground.slotFor(key);
     await ensureBound(ground.workspaces, spot);
+    // On the host the way there is closed; a sandbox comes by a mount.
+    chmodSync(ground.layout.root, 0o711);
     const as = { uid: account?.uid ?? 0, gid: account?.gid ?? 0 };
     const run = (command: string) => {
       try {
