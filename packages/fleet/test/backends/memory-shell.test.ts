@@ -81,7 +81,8 @@ describe("the shell's own limits", () => {
   it("a pattern that would take forever is given up", async () => {
     const { exitCode, durationMs } = await run(`echo ${"a".repeat(60)}b | grep -E '^(a+)+$'`);
     expect(exitCode).toBe(2);
-    expect(durationMs).toBeLessThan(5_000);
+    // Unguarded it takes years; a slow machine takes seconds.
+    expect(durationMs).toBeLessThan(60_000);
   });
 
   it("bytes pass through pipes and files unchanged", async () => {
