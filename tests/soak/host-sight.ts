@@ -49,7 +49,7 @@ export function countOf(difference: HostDifference): number {
 const KEPT =
   /^fleet\.db|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
 /** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
-const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none)?$/;
+const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 
 /** Whether a file below a home stays when no sandbox is there. */
 export function isKept(file: string): boolean {
