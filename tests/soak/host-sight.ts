@@ -45,9 +45,9 @@ export function countOf(difference: HostDifference): number {
   return Object.values(difference).reduce((sum, names) => sum + names.length, 0);
 }
 
-/** The store, a fleet's own folders, and what its sandboxes share. Every other file that is new was left. */
+/** The store, claims of accounts (a killed fleet's go at a later start), a fleet's own folders, and what its sandboxes share. Every other new file was left. */
 const KEPT =
-  /^fleet\.db|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
+  /^fleet\.db|^ids\/|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
 /** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
 const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 

@@ -13,7 +13,7 @@ import type { TestEngine } from "./docker-harness.ts";
 
 const IMAGE = "sandlot-test:1";
 /** Most of it is the import of the image. */
-const START_MS = 120_000;
+const START_MS = 110_000;
 const LOOK_MS = 50;
 
 /**
