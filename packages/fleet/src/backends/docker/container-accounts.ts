@@ -40,13 +40,14 @@ export interface ContainerAccountsParts {
 /** The engine mounted something else than what this process has mounted for it. */
 export class MountsUnseen extends Error {}
 
+/** Engines that do not see what this process mounts. Each is found out with its first container, once for every fleet of the process. */
+const unseeingEngines = new Set<string>();
+
 export class ContainerAccounts {
   readonly #parts: ContainerAccountsParts;
   readonly #accounts: SandboxAccounts | null;
   readonly #mapping: IdMapping;
   readonly #mounts: HostMounts;
-  /** Found out with the first container. */
-  #engineSeesMounts = true;
 
   constructor(parts: ContainerAccountsParts) {
     const { settings, facts, layout, world } = parts;
@@ -111,7 +112,7 @@ export class ContainerAccounts {
     this.#mounts.hide(name);
     const mapped = mappedPlaces(pid);
     if (wanted.every(({ to }) => mapped.has(to))) return;
-    this.#engineSeesMounts = false;
+    unseeingEngines.add(this.#parts.facts.id);
     throw new MountsUnseen("the engine does not see what this process mounts");
   }
 
@@ -132,9 +133,9 @@ export class ContainerAccounts {
     // Where processes of containers can be seen from here, so can their mounts.
     if (!canGiveWayOut(facts, { ...settings.docker, runtime }))
       return "containers of this engine cannot be shown mapped owners";
-    return this.#engineSeesMounts
-      ? this.#mapping.problem(path, scope)
-      : "the engine does not see what this process mounts";
+    return unseeingEngines.has(facts.id)
+      ? "the engine does not see what this process mounts"
+      : this.#mapping.problem(path, scope);
   }
 }
 

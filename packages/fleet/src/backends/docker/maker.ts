@@ -91,16 +91,18 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+    const made: MadeSoFar = { containerId: null, workspace: null };
     try {
-      return await this.#makeOnce(spec, signal);
+      return await this.#makeOnce(spec, made, signal);
     } catch (error) {
       // Found out with the first container of an engine: from now on it is done without.
       if (!(error instanceof MountsUnseen)) throw error;
-      return this.#makeOnce(spec, signal);
+      const again = await this.#makeOnce(spec, { containerId: null, workspace: null }, signal);
+      return { ...again, workspace: made.workspace ?? again.workspace };
     }
   }
 
-  async #makeOnce(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
+  async #makeOnce(spec: CreateSpec, made: MadeSoFar, signal: AbortSignal): Promise<Created> {
     const { settings, layout, images, objects, remover, world, engine, aio, accounts } = this.#parts;
     const { docker } = settings;
     const runtime = runtimeOf(spec.blueprint, docker);
@@ -125,7 +127,6 @@ export class Maker {
     });
     const deadline = new AbortController();
     const timer = world.timer(settings.readyTimeoutMs, () => deadline.abort(createFailed("it was not ready in time")));
-    const made: { containerId: string | null } = { containerId: null };
     try {
       const bounded = AbortSignal.any([signal, deadline.signal]);
       const mounts = await accounts.owned(checked, account, runtime);
@@ -149,6 +150,7 @@ export class Maker {
     const { name, spec, made } = plan;
     const { layout, engine, objects } = this.#parts;
     const { bindings, workspace } = await this.#workspaceFor(plan);
+    made.workspace = workspace;
     const wayOut = plan.record.transport === "port" ? NO_WAY_OUT : spec.blueprint.network;
     const egress = await this.#parts.egresses.prepare(name, plan.record, wayOut);
     if (this.#parts.aio !== null) {
@@ -377,6 +379,11 @@ interface Plan {
   readonly imageName: string;
   /** What the image sets in its environment. */
   readonly image: Readonly<Record<string, string>>;
-  /** What there is to unmake. */
-  readonly made: { containerId: string | null };
+  readonly made: MadeSoFar;
+}
+
+/** How far making came: what there is to unmake, and what the workspace was before. */
+interface MadeSoFar {
+  containerId: string | null;
+  workspace: Created["workspace"] | null;
 }
