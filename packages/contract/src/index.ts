@@ -7,6 +7,7 @@ export * from "./about.ts";
 export * from "./daemon.ts";
 export * from "./errors.ts";
 export * from "./events.ts";
+export * from "./file-mode.ts";
 export * from "./file-text.ts";
 export * from "./http/index.ts";
 export * from "./ids.ts";

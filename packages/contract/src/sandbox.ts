@@ -321,6 +321,7 @@ export interface SandboxFiles {
 }
 
 export interface WriteOptions {
+  /** Permissions and the sticky bit. With setuid or setgid it is `invalid_request`; a file that had them loses them when it is replaced. */
   readonly mode?: number;
   /** Writes only over this version of the file (`FileStat.version`), or with `null` only where there is none. Otherwise `file_changed`. */
   readonly ifVersion?: string | null;

@@ -1,6 +1,7 @@
 /** Files over HTTP. A download that breaks goes on where it was, as long as the file is still the same. */
 
 import {
+  checkFileMode,
   decodeFileText,
   type FileChange,
   type FileListing,
@@ -191,10 +192,11 @@ export class RemoteFiles implements SandboxFiles {
 
   async #put(path: string, sent: Pick<Call, "body" | "repeatable">, { mode, ifVersion }: WriteOptions): Promise<void> {
     this.#remote.check();
+    checkFileMode(mode);
     const headers: Record<string, string> = {};
     if (ifVersion === null) headers["if-none-match"] = "*";
     else if (ifVersion !== undefined) headers["if-match"] = `"${encodeURIComponent(ifVersion)}"`;
-    const query = { path, mode: mode === undefined ? undefined : (mode & 0o7777).toString(8).padStart(3, "0") };
+    const query = { path, mode: mode?.toString(8).padStart(3, "0") };
     await this.#remote.transport.done({ method: "PUT", path: this.#path("content"), query, headers, ...sent });
   }
 

@@ -19,7 +19,7 @@ export const fileWriteQuerySchema = z.strictObject({
   path: pathSchema,
   mode: z
     .string()
-    .regex(/^[0-7]{3,4}$/, "must be an octal mode such as 644")
+    .regex(/^[01]?[0-7]{3}$/, "must be an octal mode such as 644, without setuid and setgid")
     .optional(),
 });
 

@@ -4,6 +4,7 @@
 
 import type { IncomingMessage } from "node:http";
 import {
+  checkFileMode,
   decodeFileText,
   type FileChange,
   type FileListing,
@@ -48,8 +49,8 @@ export class DaemonFiles implements SandboxFiles {
     return decodeFileText(path, await this.#read({ path, ...lineRangeOf(options) }), options);
   }
 
-  write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
-    return this.#send("PUT", "write", { path, ...writeQuery(options) }, encode(content));
+  async write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
+    await this.#send("PUT", "write", { path, ...writeQuery(options) }, encode(content));
   }
 
   append(path: string, content: string | Uint8Array): Promise<void> {
@@ -156,5 +157,6 @@ function checked(path: string): string {
 }
 
 function writeQuery({ mode, ifVersion }: WriteOptions): Record<string, string | number | undefined> {
+  checkFileMode(mode);
   return ifVersion === null ? { mode, ifAbsent: 1 } : { mode, ifVersion };
 }

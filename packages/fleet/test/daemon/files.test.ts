@@ -88,8 +88,9 @@ describe("writing", () => {
     expect(statSync(at("a/b/c.txt")).mode & 0o7777).toBe(0o751);
     await files.write(at("a/b/c.txt"), "neuer", { mode: 0o600 });
     expect(statSync(at("a/b/c.txt")).mode & 0o7777).toBe(0o600);
-    await files.write(at("script"), "#!/bin/sh\n", { mode: 0o4755 });
-    expect(statSync(at("script")).mode & 0o7777).toBe(0o4755);
+    chmodSync(at("a/b/c.txt"), 0o6711);
+    await files.write(at("a/b/c.txt"), "am neuesten");
+    expect(statSync(at("a/b/c.txt")).mode & 0o7777).toBe(0o711);
     symlinkSync("a/b/c.txt", at("link"));
     await files.write(at("link"), "durch");
     expect(readlinkSync(at("link"))).toBe("a/b/c.txt");
@@ -184,6 +185,8 @@ describe("writing", () => {
     expect(await code(files.write(at("fifo"), "x"))).toBe("invalid_path");
     expect(await code(files.write(at("file"), "x", { mode: 0o10000 }))).toBe("invalid_request");
     expect(await code(files.write(at("file"), "x", { mode: -1 }))).toBe("invalid_request");
+    for (const mode of [0o4755, 0o2755])
+      expect(await code(files.write(at("file"), "x", { mode }))).toBe("invalid_request");
     expect(await code(files.append(root, "x"))).toBe("is_a_directory");
     expect(["read_only_path", "permission_denied", "file_not_found"]).toContain(
       await code(files.write("/proc/sys/nothing", "x")),

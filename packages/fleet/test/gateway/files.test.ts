@@ -123,6 +123,8 @@ describe("around content", () => {
   test("entries are listed, looked at, moved and removed", async () => {
     await alice.ask(204, "POST", "/v1/threads/f/files/mkdir", { json: { path: `${ROOT}/dir/inner` } });
     await alice.ask(200, "PUT", content(`${ROOT}/dir/inner/file`, "&mode=755"), { body: "text" });
+    for (const mode of ["4755", "2755", "7777"])
+      await alice.ask(422, "PUT", content(`${ROOT}/dir/inner/file`, `&mode=${mode}`), { body: "evil" });
     const { entries } = await alice.ask<{ entries: { path: string }[] }>(
       200,
       "GET",

@@ -3,8 +3,8 @@
  *
  * Invariants
  * - A write goes to a temporary file beside its target and is then renamed: a reader sees the old content or the new,
- *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode, and its owner where the
- *   daemon may set it. A symbolic link stays, and the file it leads to is replaced. A file in a directory that may not be written
+ *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode (not setuid and setgid), and its
+ *   owner where the daemon may set it. A symbolic link stays, and the file it leads to is replaced. A file in a directory that may not be written
  *   to cannot be replaced: it is written in place, where a reader may see a part.
  * - A write that expects a version looks before it begins and once more in the same turn as it renames, so of two such
  *   writes only one succeeds. One that expects nothing there is decided by the kernel.
@@ -15,7 +15,7 @@
 import { constants, linkSync, renameSync, type Stats, statSync, unlinkSync } from "node:fs";
 import { chown, type FileHandle, lstat, open, readlink, stat, unlink } from "node:fs/promises";
 import { dirname, resolve } from "node:path/posix";
-import { SandlotError } from "@sandlot/contract";
+import { FILE_MODE_BITS, SandlotError } from "@sandlot/contract";
 import { versionOf } from "./change.ts";
 import { aboutPath, NOT_A_FILE } from "./file-error.ts";
 import { makeDirectories } from "./make-directories.ts";
@@ -99,10 +99,9 @@ async function replace(
   try {
     try {
       await writeContent(file, content);
-      const wanted = wish.mode ?? (existing === null ? undefined : existing.mode & 0o7777);
+      const wanted = wish.mode ?? (existing === null ? undefined : existing.mode & FILE_MODE_BITS);
       if (existing !== null && (existing.uid !== process.getuid?.() || existing.gid !== process.getgid?.()))
         await chown(temporary, existing.uid, existing.gid).catch(() => {});
-      // After the owner: changing that takes the special bits away.
       if (wanted !== undefined) await file.chmod(wanted);
     } finally {
       await file.close();

@@ -3,7 +3,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { checkFileMode, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { removePath, renamePath, statPath } from "../files/change.ts";
 import { aboutPath } from "../files/file-error.ts";
 import { makeDirectories } from "../files/make-directories.ts";
@@ -15,8 +15,6 @@ import { appendFile, type WriteWish, writeFile } from "../files/write.ts";
 import { flag, integer, invalid, limit, readJson, sendBytes, sendJson, text } from "./body.ts";
 import type { Query, Routes, Takeovers } from "./routes.ts";
 import { takeUpload } from "./upload.ts";
-
-const MODE_MAX = 0o7777;
 
 export function fileRoutes(): Routes {
   return {
@@ -110,7 +108,7 @@ export const fileTakeovers: Takeovers = {
 
 function wishOf(query: Query): WriteWish {
   const mode = integer(query, "mode", 0);
-  if (mode !== undefined && mode > MODE_MAX) throw invalid("mode", "it is not a file mode");
+  checkFileMode(mode);
   const ifVersion = query.ifAbsent === "1" ? null : query.ifVersion;
   return { ...(mode !== undefined && { mode }), ...(ifVersion !== undefined && { ifVersion }) };
 }

@@ -3,6 +3,7 @@
  */
 
 import {
+  checkFileMode,
   decodeFileText,
   type FileChange,
   type FileListing,
@@ -71,7 +72,8 @@ export class AioFiles implements SandboxFiles {
   }
 
   async upload(path: string, content: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<void> {
-    await this.#staged(path, content, (id) => this.#place(texts.WRITE_STAGED, path, placing(options), options, id));
+    const variables = placing(options);
+    await this.#staged(path, content, (id) => this.#place(texts.WRITE_STAGED, path, variables, options, id));
   }
 
   async append(path: string, content: string | Uint8Array): Promise<void> {
@@ -152,7 +154,7 @@ export class AioFiles implements SandboxFiles {
 }
 
 function placing({ mode, ifVersion }: WriteOptions): Readonly<Record<string, string>> {
-  checkCount(mode, "mode", 0);
+  checkFileMode(mode);
   return {
     MODE: mode === undefined ? "" : mode.toString(8),
     WANT: ifVersion ?? "",

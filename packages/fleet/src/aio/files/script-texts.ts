@@ -51,7 +51,7 @@ version() { stat --printf '%i.%.9Y.%s' -- "$P" 2>/dev/null; }
 changed() { echo "sandlot-version:$(version)" >&2; exit 1; }
 [ -z "$WANT" ] || [ "$(version)" = "$WANT" ] || changed
 if [ -n "$MODE" ]; then chmod -- "$MODE" "$T"
-elif [ -e "$P" ]; then chmod --reference="$P" -- "$T"
+elif [ -e "$P" ]; then chmod --reference="$P" -- "$T" && chmod ug-s -- "$T"
 else chmod 644 -- "$T"; fi || exit 1
 if [ -n "$ABSENT" ]; then ln -T -- "$T" "$P" 2>/dev/null || changed
 else mv -fT -- "$T" "$P"; fi`;

@@ -118,6 +118,21 @@ export const fileCases: readonly BackendCase[] = [
     },
   },
   {
+    name: "write refuses setuid and setgid, and then nothing has changed",
+    run: async (stage) => {
+      const { files } = await stage.sandbox();
+      await files.write(`${HERE}/f`, "before");
+      for (const mode of [0o4755, 0o2755, 0o6000, 0o10644, -1]) {
+        await stage.rejects(files.write(`${HERE}/f`, "after", { mode }), "invalid_request");
+        await stage.rejects(files.upload(`${HERE}/new`, one("x"), { mode }), "invalid_request");
+      }
+      stage.expect(await files.readText(`${HERE}/f`)).toBe("before");
+      stage.expect((await files.list(HERE)).entries.map(({ path }) => path)).toEqual([`${HERE}/f`]);
+      await files.write(`${HERE}/f`, "sticky", { mode: 0o1755 });
+      stage.expect((await files.stat(`${HERE}/f`)).mode).toBe(0o1755);
+    },
+  },
+  {
     name: "readers see the old or the new content, never a part",
     run: async (stage) => {
       const { files } = await stage.sandbox();
@@ -262,3 +277,7 @@ export const fileCases: readonly BackendCase[] = [
     },
   },
 ];
+
+async function* one(piece: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(piece);
+}

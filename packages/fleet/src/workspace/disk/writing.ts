@@ -6,7 +6,7 @@
  */
 
 import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
-import { type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
+import { checkFileMode, FILE_MODE_BITS, type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
 import { fdPath, OPEN_NEW } from "./descriptors.ts";
 import type { Account } from "./tree.ts";
 import { errnoOf, inOurWords, isMissing } from "./trouble.ts";
@@ -38,12 +38,13 @@ export async function writeFile(target: Target, content: Content, options: HostW
   const { parent, path, account } = target;
   const [draft, final] = [fdPath(parent, target.draft), fdPath(parent, target.name)];
   let file: FileHandle | undefined;
+  checkFileMode(options.mode);
   try {
     const before = await presentAt(final, path);
     checkVersion(path, before, options.ifVersion);
     file = await open(draft, OPEN_NEW, 0o600);
     await writeAll(file, path, content, options);
-    await file.chmod(options.mode ?? before?.mode ?? FILE_MODE);
+    await file.chmod((options.mode ?? before?.mode ?? FILE_MODE) & FILE_MODE_BITS);
     if (account !== null) await file.chown(account.uid, account.gid);
     // The content took its time, so what stands there now may be another file.
     if (options.ifVersion !== undefined) checkVersion(path, await presentAt(final, path), options.ifVersion);

@@ -5,6 +5,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
+  chmodSync,
   existsSync,
   linkSync,
   lstatSync,
@@ -216,6 +217,15 @@ describe("writing", () => {
     const stat = await handle.files.write("uploads/a/b/file", "three");
     expect([stat.mode, stat.sizeBytes, await text("uploads/a/b/file")]).toEqual([0o600, 5, "three"]);
     expect(readdirSync(join(home, "uploads", "a", "b"))).toEqual(["file"]);
+  });
+
+  it("refuses setuid and setgid, and drops them from what it replaces", async () => {
+    for (const mode of [0o4755, 0o2755, 0o6777, -1, 0o100644])
+      expect(await outcomeOf(handle.files.write(NOTE, "x", { mode })), mode.toString(8)).toBe("invalid_request");
+    expect(await text(NOTE)).toBe("mine");
+    chmodSync(join(home, NOTE), 0o6755);
+    expect((await handle.files.write(NOTE, "next")).mode).toBe(0o755);
+    expect((await handle.files.write(NOTE, "next", { mode: 0o1700 })).mode).toBe(0o1700);
   });
 
   it("that is refused or fails leaves everything as it was", async () => {

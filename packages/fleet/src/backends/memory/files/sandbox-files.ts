@@ -4,6 +4,7 @@
  */
 
 import {
+  checkFileMode,
   decodeFileText,
   type FileListing,
   type FileStat,
@@ -49,8 +50,7 @@ export class MemoryFiles implements Pick<SandboxFiles, FileCall> {
 
   async write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<void> {
     const { mode, ifVersion } = options;
-    if (mode !== undefined && (!Number.isInteger(mode) || mode < 0 || mode > 0o7777))
-      throw invalid("mode", "it is not a file mode");
+    checkFileMode(mode);
     if (ifVersion !== undefined) this.#checkVersion(tidy(path), ifVersion);
     this.#tree.mkdirs(parentOf(tidy(path)));
     this.#tree.write(tidy(path), encode(content), mode);

@@ -5,7 +5,7 @@
  * shell turns their codes into the sentences people know (`No such file or directory`).
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { FILE_MODE_BITS, SandlotError } from "@sandlot/contract";
 import {
   appendBytes,
   bytesOf,
@@ -90,7 +90,7 @@ export class FileTree {
     const file = this.open(path);
     if (file === null) return;
     setBytes(file, content.slice(), this.#now());
-    if (mode !== undefined) file.mode = mode & 0o7777;
+    file.mode = (mode ?? file.mode) & FILE_MODE_BITS;
   }
 
   append(path: string, content: Uint8Array): void {
