@@ -10,6 +10,7 @@ import { type PreviewParts, PreviewServer } from "../../packages/fleet/src/gatew
 import { resolveGatewaySettings } from "../../packages/fleet/src/gateway/settings.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";
 
+const KEY = { id: "key", scope: "operator", user: null, label: null, blueprints: null, createdAt: 0 } as const;
 const STAY_MS = 120;
 /** Longer than the deadline for a head, hastened. */
 const ANSWER_MS = 30_000;
@@ -19,7 +20,7 @@ export async function openPreviews(home: string, world: World) {
   const links = await PreviewLinks.open(home, world);
   const targets = new Map<string, DaemonTarget>();
   // A lease without a fleet: what it leads to is the double, and it ends with the request.
-  const acquire = async ({ thread }: { readonly thread: string }): Promise<Lease> => {
+  const acquireExisting = async ({ thread }: { readonly thread: string }): Promise<Lease> => {
     const target = targets.get(thread);
     if (target === undefined) throw new Error(`there is no ${thread}`);
     const attachment = await DaemonAttachment.open(target, world);
@@ -33,7 +34,7 @@ export async function openPreviews(home: string, world: World) {
   const { server, ...previews } = listening({
     ...{ links, aioLinks: await AioLinks.open(home, links, world) },
     ...{ world, settings: resolveGatewaySettings(), certificate: null },
-    ...{ threads: { acquire } as never, logger: quiet as never },
+    ...{ threads: { acquireExisting }, keys: { find: () => KEY }, logger: quiet as never },
   });
   const port = await server;
   let serial = 0;
@@ -44,7 +45,7 @@ export async function openPreviews(home: string, world: World) {
       targets.set(thread, target);
       try {
         const expiresAt = world.wallMs() + 3_600_000;
-        const token = links.sign({ user: "u" as never, thread: thread as never, port: 80, expiresAt });
+        const token = links.sign({ user: "u" as never, thread: thread as never, port: 80, keyId: KEY.id, expiresAt });
         return await visit(port, token, upgrade);
       } finally {
         targets.delete(thread);

@@ -92,7 +92,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const links = await PreviewLinks.open(home, world);
   const aioLinks = await AioLinks.open(home, links, world);
   const previews = new PreviewServer({
-    ...{ links, aioLinks, threads, world, settings, logger },
+    ...{ links, aioLinks, keys, threads, world, settings, logger },
     certificate: certificates.previews,
   });
   let previewPort = 0;

@@ -4,10 +4,18 @@
  * Invariants
  * - A lease of this file ends with the work it was taken for: on success, on failure and when the caller goes away.
  * - A key gets no sandbox of a blueprint that it was not granted, whether it names one or not.
+ * - Through a link no thread is made; a thread whose sandbox is being stopped is refused until that is done.
  * - Asking about commands, terminals or ports of a thread without a sandbox makes none: there is nothing to ask about.
  */
 
-import { GATEWAY_HEADERS, parseThreadId, type Sandbox, type SandboxSummary, SandlotError } from "@sandlot/contract";
+import {
+  GATEWAY_HEADERS,
+  parseThreadId,
+  type Sandbox,
+  type SandboxSummary,
+  SandlotError,
+  type ThreadSummary,
+} from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { AcquireRequest, Fleet, Lease } from "../fleet.ts";
@@ -50,6 +58,27 @@ export class ThreadUse {
   async acquire(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
     const lease = await acquireGranted(this.#fleet, key, { purpose, ...(signal === undefined ? {} : { signal }) });
     return this.#leases.track(lease);
+  }
+
+  /** Refuses a thread that has neither a sandbox nor files, instead of making it. */
+  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
+    const found = await this.existing(key);
+    // Its files may be going with it; acquiring would wait for that and then begin the thread anew.
+    if (found.sandbox?.state === "stopping") {
+      const { sandboxId } = found.sandbox;
+      throw new SandlotError("sandbox_unreachable", { sandboxId, problem: "it is being stopped", retryAfterMs: 1_000 });
+    }
+    return this.acquire(key, purpose, signal);
+  }
+
+  async exists({ user, thread }: ThreadKey): Promise<boolean> {
+    return (await this.#fleet.findThread({ user, thread })) !== null;
+  }
+
+  async existing({ user, thread }: ThreadKey): Promise<ThreadSummary> {
+    const found = await this.#fleet.findThread({ user, thread });
+    if (found === null) throw new SandlotError("thread_not_found", { thread });
+    return found;
   }
 
   /** Resolves when no request holds a lease any more. */

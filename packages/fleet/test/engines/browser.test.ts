@@ -111,6 +111,7 @@ test("a preview opens from its link, keeps its cookie, and carries a WebSocket",
       fetch("/report", { method: "POST", body: JSON.stringify({ second, hot, gateway, address: location.search, cookie: document.cookie }) });
     })();
   </script></body>`;
+  await alice.ask(200, "POST", "/v1/threads/shown/exec", { json: { command: "true" } });
   const { url } = await alice.ask<{ url: string }>(201, "POST", `/v1/threads/shown/ports/${portOf(page)}/links`, {
     json: {},
   });

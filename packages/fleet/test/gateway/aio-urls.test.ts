@@ -256,13 +256,16 @@ test("a URL that ends while it is looked up takes no lease", async () => {
   const use = async (_address: unknown, end: () => void) => {
     end();
     await new Promise((resolve) => setTimeout(resolve, 20));
-    return { key: { user: "alice", thread: "a" }, [Symbol.dispose]: () => undefined };
+    return {
+      claims: { user: "alice", thread: "a", keyId: "k", expiresAt: Date.now() + 60_000 },
+      [Symbol.dispose]: () => undefined,
+    };
   };
-  const acquire = async () => {
+  const acquireExisting = async () => {
     acquired += 1;
     throw new Error("none is to be had");
   };
-  const { server, close } = previewServer({ aioLinks: { use } as never, threads: { acquire } as never });
+  const { server, close } = previewServer({ aioLinks: { use } as never, threads: { acquireExisting } });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   await expect(fetch(`http://127.0.0.1:${port}/aio/${"0".repeat(96)}/v1/sandbox`)).rejects.toThrow();
@@ -272,7 +275,8 @@ test("a URL that ends while it is looked up takes no lease", async () => {
 });
 
 function previewServer(parts: Pick<PreviewParts, "aioLinks" | "threads">) {
-  const rest = { links: {} as never, logger: pino({ level: "silent" }) as never, certificate: null };
+  const keys = { find: () => ({ scope: "operator", blueprints: null }) as never };
+  const rest = { links: {} as never, keys, logger: pino({ level: "silent" }) as never, certificate: null };
   const made = new PreviewServer({ ...parts, ...rest, world: systemWorld(), settings: resolveGatewaySettings() });
   return { server: made.server, close: () => made.close() };
 }

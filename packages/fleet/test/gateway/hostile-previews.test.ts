@@ -23,6 +23,7 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => inner.listen(0, "127.0.0.1", resolve));
   port = (inner.address() as AddressInfo).port;
+  await alice.ask(200, "POST", "/v1/threads/p/exec", { json: { command: "true" } });
   const link = await alice.ask<{ url: string }>(201, "POST", `/v1/threads/p/ports/${port}/links`, {
     json: { ttlMs: 600_000 },
   });

@@ -22,6 +22,8 @@ let seen: IncomingHttpHeaders = {};
 beforeAll(async () => {
   stage = await openStage({ enrich: richBackend });
   alice = await stage.user("alice");
+  for (const thread of ["p", "q"])
+    await alice.ask(200, "POST", `/v1/threads/${thread}/exec`, { json: { command: "true" } });
   inner = createServer((request, response) => {
     seen = request.headers;
     response.setHeader("set-cookie", ["own=1; Domain=localhost; Path=/", "sandlot-link=forged"]);
@@ -200,6 +202,7 @@ test("a backend without previews says so", async () => {
   const plain = await openStage();
   try {
     const bob = await plain.user("bob");
+    await bob.ask(200, "POST", "/v1/threads/p/exec", { json: { command: "true" } });
     const { url } = await bob.ask<{ url: string }>(201, "POST", "/v1/threads/p/ports/3000/links");
     const previewPort = new URL(plain.gateway.previewUrl).port;
     const at = new URL(url);
@@ -243,6 +246,7 @@ test("with a certificate the previews are encrypted too, and their cookie stays 
     expect(new URL(secured.gateway.url).protocol).toBe("https:");
     const { key } = await secured.user("alice");
     const authorization = `Bearer ${key}`;
+    await (await secured.fleet.acquire({ user: "alice", thread: "p" })).release();
     const at = `${secured.gateway.url}/v1/threads/p/ports/${port}/links`;
     const { url } = JSON.parse((await ask(at, { authorization }, "POST")).body) as { url: string };
     expect(url).toMatch(new RegExp(`^https://${port}--[0-9a-f]{24}\\.localhost:\\d+/`));

@@ -37,7 +37,7 @@ export interface Caller {
 
 export function callerOf(key: ApiKeyInfo, access: Access, request: FastifyRequest): Caller {
   const { id: keyId, scope } = key;
-  const blueprints = blueprintsOf(key);
+  const blueprints = grantedTo(key);
   if (access === "operator") {
     if (scope !== "operator") throw new SandlotError("forbidden", { problem: "this route is for operators" });
     return { keyId, scope, blueprints, user: null };
@@ -52,7 +52,8 @@ export function checkBlueprint(granted: readonly string[] | null, blueprint: str
   throw new SandlotError("forbidden", { problem: `this key may not use the blueprint ${blueprint}, only: ${names}` });
 }
 
-function blueprintsOf({ scope, blueprints }: ApiKeyInfo): readonly string[] | null {
+/** The blueprints that a key may use; `null`: every one. */
+export function grantedTo({ scope, blueprints }: ApiKeyInfo): readonly string[] | null {
   if (blueprints === null) return scope === "user" ? [DEFAULT_BLUEPRINT] : null;
   return blueprints.includes(EVERY_BLUEPRINT) ? null : blueprints;
 }
@@ -60,6 +61,12 @@ function blueprintsOf({ scope, blueprints }: ApiKeyInfo): readonly string[] | nu
 /** Whose things a list shows; `null`: everybody's, for an operator. */
 export function ownerOf(request: FastifyRequest): UserId | null {
   return request.caller?.scope === "operator" ? (request.caller.user ?? null) : userOf(request);
+}
+
+/** The key of a request that needs one. */
+export function keyIdOf(request: FastifyRequest): string {
+  if (request.caller === null) throw new SandlotError("unauthorized", { problem: "no key was sent" });
+  return request.caller.keyId;
 }
 
 /** The user of a thread route. */

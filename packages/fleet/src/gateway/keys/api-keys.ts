@@ -109,9 +109,19 @@ export class ApiKeys {
   verify(text: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
+    const known = this.#fresh(id);
+    return known !== null ? matching(known, secret) : this.#lookUp(id).then((found) => matching(found, secret));
+  }
+
+  /** The key of this id as it is now, or `null` when there is none. At once for a key that was looked up lately. */
+  find(id: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
+    if (!ID_PATTERN.test(id)) return null;
+    return this.#fresh(id)?.key ?? this.#lookUp(id).then((found) => found?.key ?? null);
+  }
+
+  #fresh(id: string): KnownKey | null {
     const known = this.#known.get(id);
-    const isFresh = known !== undefined && this.#world.monotonicMs() - known.checkedAt < RECHECK_MS;
-    return isFresh ? matching(known, secret) : this.#lookUp(id).then((found) => matching(found, secret));
+    return known !== undefined && this.#world.monotonicMs() - known.checkedAt < RECHECK_MS ? known : null;
   }
 
   async #lookUp(id: string): Promise<KnownKey | null> {

@@ -6,7 +6,8 @@
  * Invariants
  * - A file holds the hash of the secret, never the secret, which has 192 random bits.
  * - A revoked or expired URL is refused by the next request in every gateway of this home, since each request reads the
- *   file; what this process is serving through it ends at once.
+ *   file; what this process is serving through a revoked one ends at once.
+ * - A file names the key that made the URL, whose rights it has (`link-use.ts`).
  * - File names are link ids; nothing from a caller becomes part of a path unless it matches the pattern of one.
  * - A thread has at most `URLS_MAX` live URLs, and making one removes the expired ones of all threads.
  */
@@ -19,6 +20,7 @@ import { z } from "zod";
 import type { World } from "../../world/world.ts";
 import { isMissing } from "../keys/api-keys.ts";
 import type { ThreadKey } from "../thread-key.ts";
+import type { LinkClaims } from "./link-use.ts";
 import type { PreviewLinks } from "./links.ts";
 
 /** Enough for every client of a thread; a loop that forgets to revoke finds its end. */
@@ -27,10 +29,13 @@ const URLS_MAX = 64;
 const FILE_PATTERN = /^[0-9a-f]{48}\.json$/;
 const ADDRESS_PATTERN = /^\/aio\/([0-9a-f]{48})([0-9a-f]{48})(?:\/+([^?]*))?(\?.*)?$/;
 
-const storedSchema = z.strictObject({ user: z.string(), thread: z.string(), hash: z.string().regex(/^[0-9a-f]{64}$/) });
+const storedSchema = z.strictObject({
+  ...{ user: z.string(), thread: z.string(), keyId: z.string() },
+  hash: z.string().regex(/^[0-9a-f]{64}$/),
+});
 
 export interface AioUse extends Disposable {
-  readonly key: ThreadKey;
+  readonly claims: LinkClaims;
 }
 
 export interface AioAddress {
@@ -70,7 +75,11 @@ export class AioLinks {
   }
 
   /** The only moment at which the secret is seen. */
-  async create(key: ThreadKey, ttlMs: number): Promise<{ linkId: string; secret: string; expiresAt: number }> {
+  async create(
+    key: ThreadKey,
+    keyId: string,
+    ttlMs: number,
+  ): Promise<{ linkId: string; secret: string; expiresAt: number }> {
     const label = this.#links.threadLabel(key);
     if ((await this.#sweep(label)) >= URLS_MAX) {
       const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
@@ -79,7 +88,7 @@ export class AioLinks {
     const expiresAt = this.#world.wallMs() + ttlMs;
     const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
     const secret = this.#world.randomHex(24);
-    const stored = { user: key.user, thread: key.thread, hash: hashOf(secret).toString("hex") };
+    const stored = { user: key.user, thread: key.thread, keyId, hash: hashOf(secret).toString("hex") };
     const staged = join(this.#directory, `.${linkId}.part`);
     await writeFile(staged, `${JSON.stringify(stored)}\n`, { mode: 0o600, flag: "wx" });
     await rename(staged, this.#path(linkId));
@@ -87,27 +96,24 @@ export class AioLinks {
   }
 
   /**
-   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called when it expires or is revoked
-   * here, until the use is disposed of.
+   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called when it is revoked here, until
+   * the use is disposed of.
    */
   async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
     const { linkId } = address;
-    const leftMs = expiryOf(linkId) - this.#world.wallMs();
-    if (leftMs <= 0) return null;
+    if (expiryOf(linkId) <= this.#world.wallMs()) return null;
     // Before the file is read: a revocation in between would go unnoticed.
     const uses = this.#uses.get(linkId) ?? new Set();
     this.#uses.set(linkId, uses.add(end));
-    const timer = this.#world.timer(Math.min(leftMs, 2_147_483_647), end, { background: true });
     const stop = () => {
-      timer.cancel();
       uses.delete(end);
       if (uses.size === 0 && this.#uses.get(linkId) === uses) this.#uses.delete(linkId);
     };
-    const key = await this.#verify(address).catch((error: unknown) => {
+    const claims = await this.#verify(address).catch((error: unknown) => {
       stop();
       throw error;
     });
-    if (key !== null) return { key, [Symbol.dispose]: stop };
+    if (claims !== null) return { claims, [Symbol.dispose]: stop };
     stop();
     return null;
   }
@@ -121,7 +127,7 @@ export class AioLinks {
     return removed.filter(Boolean).length;
   }
 
-  async #verify({ linkId, secret }: AioAddress): Promise<ThreadKey | null> {
+  async #verify({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
     let text: string;
     try {
       text = await readFile(this.#path(linkId), "utf8");
@@ -129,9 +135,9 @@ export class AioLinks {
       if (isMissing(error)) return null;
       throw error;
     }
-    const { user, thread, hash: expected } = storedSchema.parse(JSON.parse(text));
+    const { user, thread, keyId, hash: expected } = storedSchema.parse(JSON.parse(text));
     if (!timingSafeEqual(hashOf(secret), Buffer.from(expected, "hex"))) return null;
-    return { user: parseUserId(user), thread: parseThreadId(thread) };
+    return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
   }
 
   /** Removes expired URLs. How many live ones the thread has. */

@@ -2,8 +2,8 @@
  * Signed links to a port of a thread's sandbox.
  *
  * Invariants
- * - A link says user, thread, port and until when, and is signed: a gateway needs no memory of it, and after a restart
- *   it still holds. Nobody can make one, or widen one, without the secret in `$SANDLOT_HOME`.
+ * - A link says user, thread, port, the key that made it and until when, and is signed: a gateway needs no memory of it,
+ *   and after a restart it still holds. Making or widening one takes the secret in `$SANDLOT_HOME`.
  * - Each (user, thread) has a host name of its own below the preview domain, and each port another: what one agent
  *   serves is, to a browser, another site than what another one serves, and than the gateway.
  */
@@ -16,6 +16,7 @@ import { z } from "zod";
 import type { World } from "../../world/world.ts";
 import { isMissing } from "../keys/api-keys.ts";
 import type { ThreadKey } from "../thread-use.ts";
+import type { LinkClaims } from "./link-use.ts";
 
 /** Where a link's token stands: in the address, in a header, or, after a browser's first visit, in a cookie of that host. */
 export const LINK_PARAMETER = "sandlot-link";
@@ -29,11 +30,13 @@ export function linkCookie(scheme: "http" | "https"): string {
   return scheme === "https" ? HOST_COOKIE : LINK_COOKIE;
 }
 
-const claimsSchema = z.strictObject({ u: z.string(), t: z.string(), p: z.int().min(1).max(65_535), e: z.number() });
+const claimsSchema = z.strictObject({
+  ...{ u: z.string(), t: z.string(), p: z.int().min(1).max(65_535) },
+  ...{ k: z.string(), e: z.number() },
+});
 
-export interface PreviewTarget extends ThreadKey {
+export interface PreviewTarget extends LinkClaims {
   readonly port: number;
-  readonly expiresAt: number;
 }
 
 export class PreviewLinks {
@@ -49,8 +52,9 @@ export class PreviewLinks {
     return new PreviewLinks(await secretOf(join(home, "preview.secret")), world);
   }
 
-  sign({ user, thread, port, expiresAt }: PreviewTarget): string {
-    const claims = Buffer.from(JSON.stringify({ u: user, t: thread, p: port, e: expiresAt })).toString("base64url");
+  sign({ user, thread, port, keyId, expiresAt }: PreviewTarget): string {
+    const text = JSON.stringify({ u: user, t: thread, p: port, k: keyId, e: expiresAt });
+    const claims = Buffer.from(text).toString("base64url");
     return `${claims}.${this.#mac(`link\n${claims}`)}`;
   }
 
@@ -61,10 +65,11 @@ export class PreviewLinks {
     const expected = Buffer.from(this.#mac(`link\n${claims}`));
     const given = Buffer.from(mac);
     if (given.byteLength !== expected.byteLength || !timingSafeEqual(given, expected)) return null;
-    // Signed, so it is ours.
-    const { u, t, p, e } = claimsSchema.parse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
-    if (e <= this.#world.wallMs()) return null;
-    return { user: parseUserId(u), thread: parseThreadId(t), port: p, expiresAt: e };
+    // Signed, so a gateway of this home wrote it; one of an older release names no key.
+    const parsed = claimsSchema.safeParse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
+    if (!parsed.success || parsed.data.e <= this.#world.wallMs()) return null;
+    const { u, t, p, k, e } = parsed.data;
+    return { user: parseUserId(u), thread: parseThreadId(t), port: p, keyId: k, expiresAt: e };
   }
 
   /** The first label of the host name: `{port}--{id}`. The id says nothing about who and what. */

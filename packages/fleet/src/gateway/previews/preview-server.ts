@@ -14,7 +14,8 @@
  *   none is the gateway's, which refuses their Origin.
  * - The cookie and its like are never passed into the sandbox, nor can the sandbox set them.
  * - The secret of an AIO URL is passed neither into the sandbox nor into a log.
- * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it.
+ * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it. The lease is
+ *   taken, and ended in time, by `link-use.ts`.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -23,23 +24,20 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { AIO_TUNNEL_PORT, isSandlotError, SandlotError, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { FastifyBaseLogger } from "fastify";
-import type { World } from "../../world/world.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
 import { checkTarget } from "../guards/request-target.ts";
 import { malformedHandler } from "../malformed.ts";
 import { type GatewaySettings, previewScheme } from "../settings.ts";
-import type { ThreadKey, ThreadUse } from "../thread-use.ts";
 import type { Certificate } from "../tls.ts";
 import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
 import { forwardBytes, forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
 import { cookieOf, linkInAddress } from "./headers.ts";
+import { type LinkClaims, type LinkUseParts, useLink } from "./link-use.ts";
 import { LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "./links.ts";
 
-export interface PreviewParts {
+export interface PreviewParts extends LinkUseParts {
   readonly links: PreviewLinks;
   readonly aioLinks: AioLinks;
-  readonly threads: ThreadUse;
-  readonly world: World;
   readonly settings: GatewaySettings;
   readonly logger: FastifyBaseLogger;
   readonly certificate: Certificate | null;
@@ -114,22 +112,23 @@ export class PreviewServer {
       throw new SandlotError("unauthorized", { problem: "this AIO URL is unknown, has expired or was revoked" });
     if (request.headers.origin !== undefined)
       throw new SandlotError("forbidden", { problem: "an AIO URL is for programs; web pages may not use it" });
-    await this.#proxy(request, response, { ...use.key, port: AIO_TUNNEL_PORT }, address.path);
+    await this.#proxy(request, response, { ...use.claims, port: AIO_TUNNEL_PORT }, address.path);
   }
 
   async #proxy(
     request: IncomingMessage,
     response: ServerResponse,
-    target: ThreadKey & { readonly port: number },
+    target: LinkClaims & { readonly port: number },
     aioPath?: string,
   ): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("the caller has gone away")));
     // Gone before this could listen: nothing would end the lease.
     if (response.destroyed) return;
-    const { threads, world } = this.#parts;
+    const { world } = this.#parts;
     const purpose = aioPath === undefined ? "gateway: preview" : "gateway: AIO URL";
-    const lease = await threads.acquire(target, purpose, gone.signal);
+    const end = () => void response.destroy();
+    const lease = await useLink(this.#parts, target, { purpose, signal: gone.signal, end });
     try {
       const connection = await lease.connect(target.port, { signal: gone.signal });
       const forwarded = { request, connection, port: target.port, world, gone: gone.signal };
@@ -157,19 +156,17 @@ export class PreviewServer {
 
   /** Until one side ends, or the link does. */
   async #join(request: IncomingMessage, socket: Duplex, head: Buffer, target: PreviewTarget): Promise<void> {
-    const { threads, world } = this.#parts;
+    const { world } = this.#parts;
     const { port } = target;
     const gone = new AbortController();
     socket.once("close", () => gone.abort(new Error("the caller has gone away")));
-    const lease = await threads.acquire(target, "gateway: preview", gone.signal);
-    const leftMs = Math.min(target.expiresAt - world.wallMs(), 2_147_483_647);
-    const timer = world.timer(leftMs, () => socket.destroy(), { background: true });
+    const end = () => void socket.destroy();
+    const lease = await useLink(this.#parts, target, { purpose: "gateway: preview", signal: gone.signal, end });
     try {
       const connection = await lease.connect(port, { signal: gone.signal });
       if (isTunnel(request)) await forwardBytes(connection, TUNNEL_PROTOCOL, socket, head);
       else await forwardUpgrade({ request, connection, port, world, gone: gone.signal }, socket, head);
     } finally {
-      timer.cancel();
       await lease.release();
     }
   }

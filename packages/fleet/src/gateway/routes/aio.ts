@@ -12,18 +12,20 @@ import {
   threadParamsSchema,
 } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { keyIdOf } from "../guards/caller.ts";
 import { aioPath } from "../previews/aio-links.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { resolvable } from "./ports.ts";
 
-export function aioRoutes(app: GatewayApp, { links, aioLinks, previewAddress }: GatewayContext): void {
+export function aioRoutes(app: GatewayApp, { links, aioLinks, threads, previewAddress }: GatewayContext): void {
   app.post(
     "/v1/threads/:thread/aio",
     {
       config: { access: "thread", purpose: "AIO URL" },
       schema: {
         summary: "A secret base URL of the sandbox's AIO API, for a client without a key",
+        description: "It has the rights of the key that asks, and ends with that key. A thread that is new is made.",
         tags: ["ports"],
         params: threadParamsSchema,
         body: aioUrlRequestSchema.nullish(),
@@ -33,7 +35,9 @@ export function aioRoutes(app: GatewayApp, { links, aioLinks, previewAddress }: 
     async (request, reply) => {
       const { ttlMs } = aioUrlRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
-      const { linkId, secret, expiresAt } = await aioLinks.create(key, ttlMs);
+      // A URL makes no thread, or it would bring back one that was purged.
+      if (!(await threads.exists(key))) await threads.with(request, reply, async () => undefined);
+      const { linkId, secret, expiresAt } = await aioLinks.create(key, keyIdOf(request), ttlMs);
       const origin = resolvable(previewAddress(links.labelOf(key, AIO_TUNNEL_PORT)));
       return reply.code(201).send({ url: `${origin}${aioPath(linkId, secret)}`, linkId, expiresAt });
     },

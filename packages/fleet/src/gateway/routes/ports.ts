@@ -2,17 +2,19 @@
 
 import { portLinkRequestSchema, portLinkSchema, portParamsSchema } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { keyIdOf } from "../guards/caller.ts";
 import { LINK_HEADER, LINK_PARAMETER } from "../previews/links.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
-export function portRoutes(app: GatewayApp, { links, world, previewAddress }: GatewayContext): void {
+export function portRoutes(app: GatewayApp, { links, threads, world, previewAddress }: GatewayContext): void {
   app.post(
     "/v1/threads/:thread/ports/:port/links",
     {
       config: { access: "thread", purpose: "port link" },
       schema: {
         summary: "A signed link to a port, for a while",
+        description: "It has the rights of the key that asks, ends with that key, and leads to a thread that exists.",
         tags: ["ports"],
         params: portParamsSchema,
         body: portLinkRequestSchema.nullish(),
@@ -23,8 +25,9 @@ export function portRoutes(app: GatewayApp, { links, world, previewAddress }: Ga
       const { ttlMs } = portLinkRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
       const { port } = request.params;
+      await threads.existing(key);
       const expiresAt = world.wallMs() + ttlMs;
-      const token = links.sign({ ...key, port, expiresAt });
+      const token = links.sign({ ...key, port, keyId: keyIdOf(request), expiresAt });
       const origin = previewAddress(links.labelOf(key, port));
       const direct = { url: resolvable(origin), headers: { [LINK_HEADER]: token } };
       return reply.code(201).send({ url: `${origin}/?${LINK_PARAMETER}=${token}`, direct, expiresAt });

@@ -60,12 +60,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
         response: { 200: threadSummarySchema, ...THREAD_ERRORS },
       },
     },
-    async (request) => {
-      const key = threadOf(request);
-      const found = await fleet.findThread(key);
-      if (found === null) throw new SandlotError("thread_not_found", { thread: key.thread });
-      return plainThread(found);
-    },
+    async (request) => plainThread(await threads.existing(threadOf(request))),
   );
 
   app.get(

@@ -169,7 +169,7 @@ export const CATALOGUE: readonly Entry[] = [
     url: "/v1/threads/:thread/ports/:port/links",
     who: "owner",
     status: 201,
-    foreign: 201,
+    foreign: 404,
     request: (world) => [thread(world, "/ports/3000/links"), { json: { ttlMs: 1_000 } }],
     invalid: [{ ttlMs: 1 }, { ttlMs: 1e12 }, { x: 1 }],
   },

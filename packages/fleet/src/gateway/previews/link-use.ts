@@ -1,0 +1,80 @@
+/**
+ * One use of a preview link or an AIO URL: whether it may begin now, and when it has to end.
+ *
+ * Invariants
+ * - A link has the rights that its key has at that moment, and none once the key is revoked.
+ * - A link leads to a thread that exists. It makes a sandbox for the thread's files, never a thread.
+ * - A use ends with the link's time, and within `KEY_RECHECK_MS` after its key was revoked at any gateway of this home.
+ */
+
+import { type ApiKeyInfo, SandlotError } from "@sandlot/contract";
+import type { Lease } from "../../fleet.ts";
+import type { World } from "../../world/world.ts";
+import { grantedTo } from "../guards/caller.ts";
+import type { ApiKeys } from "../keys/api-keys.ts";
+import type { ThreadKey } from "../thread-key.ts";
+import type { ThreadUse } from "../thread-use.ts";
+
+/** How long a stream may outlive its key. A shorter time reads the key's file more often, for each open stream. */
+const KEY_RECHECK_MS = 2_000;
+
+/** What every link says, in its token or its file. */
+export interface LinkClaims extends ThreadKey {
+  /** The key that made it. */
+  readonly keyId: string;
+  readonly expiresAt: number;
+}
+
+export interface LinkUseParts {
+  readonly keys: Pick<ApiKeys, "find">;
+  readonly threads: Pick<ThreadUse, "acquireExisting">;
+  readonly world: World;
+}
+
+/** Takes a lease for one use. `end` is called at most once, when the use has to end before it is released. */
+export async function useLink(
+  { keys, threads, world }: LinkUseParts,
+  claims: LinkClaims,
+  use: { readonly purpose: string; readonly signal: AbortSignal; readonly end: () => void },
+): Promise<Pick<Lease, "connect" | "release">> {
+  const granted = grantedTo(mayActFor(await keys.find(claims.keyId), claims));
+  const { user, thread } = claims;
+  const lease = await threads.acquireExisting({ user, thread, granted }, use.purpose, use.signal);
+  const limit = endInTime({ keys, world }, claims, use.end);
+  return {
+    connect: (port, options) => lease.connect(port, options),
+    release() {
+      limit[Symbol.dispose]();
+      return lease.release();
+    },
+  };
+}
+
+function mayActFor(key: ApiKeyInfo | null, { user }: LinkClaims): ApiKeyInfo {
+  if (key !== null && (key.scope !== "user" || key.user === user)) return key;
+  throw new SandlotError("unauthorized", { problem: "the key that made this link was revoked; ask for a new link" });
+}
+
+function endInTime({ keys, world }: Omit<LinkUseParts, "threads">, claims: LinkClaims, end: () => void): Disposable {
+  let over = false;
+  const finish = () => {
+    if (!over) end();
+    over = true;
+  };
+  const check = async () => {
+    if (claims.expiresAt <= world.wallMs() || (await keys.find(claims.keyId)) === null) return finish();
+    if (!over) timer = next();
+  };
+  // A key that cannot be read refuses the next request too.
+  const next = () => {
+    const leftMs = Math.max(0, claims.expiresAt - world.wallMs());
+    return world.timer(Math.min(leftMs, KEY_RECHECK_MS), () => void check().catch(finish), { background: true });
+  };
+  let timer = next();
+  return {
+    [Symbol.dispose]() {
+      over = true;
+      timer.cancel();
+    },
+  };
+}
