@@ -4,7 +4,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -39,10 +39,23 @@ export async function startStandIn(environment: Readonly<Record<string, string>>
   };
   onTestFinished(async () => {
     await kill();
+    endCommandsOf(directory);
     rmSync(directory, { recursive: true, force: true });
   });
   const [line] = (await once(child.stdout, "data")) as [Buffer];
   return { url: `http://127.0.0.1:${line.toString().trim()}`, directory, kill };
+}
+
+/** Commands have sessions of their own and outlive a killed stand-in. They are known by the home they were given. */
+function endCommandsOf(directory: string): void {
+  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    try {
+      const variables = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
+      if (variables.includes(`HOME=${directory}`)) process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended, or belongs to another account.
+    }
+  }
 }
 
 export interface Held {
