@@ -125,11 +125,32 @@ export async function findGateway(
   const url = named ?? login?.url;
   if (url === undefined) return { gateway: null, config };
   checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
-  const home = homeOf(config.home, environment);
   const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
-  const apiKey = environment.SANDLOT_API_KEY || remembered || (await readOperatorKey(home)) || undefined;
+  const apiKey = environment.SANDLOT_API_KEY || remembered;
+  const access = apiKey ? { url, apiKey } : await ownAccess(url, homeOf(config.home, environment));
   const { SandlotClient: Client } = await import("@sandlot/client");
-  return { gateway: new Client(apiKey === undefined ? { url } : { url, apiKey }), config };
+  return { gateway: new Client(access), config };
+}
+
+/** The home's own key goes to a running gateway of that home, and to no other address. */
+async function ownAccess(url: string, home: string): Promise<{ readonly url: string; readonly apiKey: string }> {
+  const { ownAddresses } = await import("../gateway/keys/own-gateways.ts");
+  const { systemWorld } = await import("../world/system-world.ts");
+  const own = await ownAddresses(home, systemWorld());
+  const address = own.find((one) => isSameGateway(url, one));
+  const apiKey = address === undefined ? null : await readOperatorKey(home);
+  // Without a certificate by the address that was written down: `localhost` may lead to another, and to another process.
+  if (address !== undefined && apiKey !== null) return { url: url.startsWith("https:") ? url : address, apiKey };
+  const known = own.length === 0 ? "no gateway of it runs on this machine" : `its gateway is ${own.join(", ")}`;
+  const problem = `no key is known for ${url}. The operator's key of ${home} goes only to a gateway of that home (${known}); set SANDLOT_API_KEY, or run \`sandlot login ${url}\``;
+  throw new SandlotError("unauthorized", { problem });
+}
+
+function isSameGateway(named: string, own: string): boolean {
+  const [asked, written] = [new URL(named), new URL(own)];
+  const local = asked.hostname === "localhost" && ["127.0.0.1", "[::1]"].includes(written.hostname);
+  if (local) asked.hostname = written.hostname;
+  return asked.origin === written.origin;
 }
 
 /** In place of an address: no gateway, although one is configured. */

@@ -18,6 +18,7 @@ import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./event-log.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { ensureOperatorKey } from "./keys/operator-key.ts";
+import { writeOwnAddress } from "./keys/own-gateways.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { Metrics } from "./metrics.ts";
 import { AioLinks } from "./previews/aio-links.ts";
@@ -109,12 +110,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let port = settings.port;
   const { app, registered } = await createServer(context, keys, logger, () => port, certificates.gateway);
   const unused = unusedConnections(app.server);
+  let forget = async () => {};
   const giveUp = async () => {
     for (const socket of unused()) socket.destroy();
     context.events.close();
     context.metrics.close();
     await Promise.all([app.close(), previews.close()]);
     await audit.close();
+    await forget();
   };
   try {
     // The framework does not know who made its server, and would call HTTPS by the wrong name.
@@ -127,6 +130,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     previewPort = await listenForPreviews(previews.server, settings, port).catch(
       listenProblem("gateway.preview.port", { ...settings, port: settings.preview.port ?? 0 }),
     );
+    forget = await writeOwnAddress(home, urlOf(settings, port), world);
   } catch (error) {
     await giveUp();
     throw error;
