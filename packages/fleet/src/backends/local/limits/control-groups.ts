@@ -137,7 +137,7 @@ export class ControlGroups {
     };
     return {
       name,
-      startPrefix: [...startPrefix(this.#directories(name)), ...startRlimits(wish)],
+      startPrefix: [...startPrefix(this.#entries(name)), ...startRlimits(wish)],
       commandPrefix: commandRlimits(unheld),
       isCounted: this.#controllers.has("memory") || this.#controllers.has("pids"),
       processes: () => this.#processes(name),
@@ -151,6 +151,10 @@ export class ControlGroups {
 
   #directories(name: string): readonly string[] {
     return this.#dialect.directoriesOf(join(this.#parent, name));
+  }
+
+  #entries(name: string): readonly string[] {
+    return this.#directories(name).map((path) => join(path, this.#dialect.entry));
   }
 
   #directoryFor(name: string, controller: Controller | "cpuacct"): string | null {

@@ -11,6 +11,8 @@ export interface Dialect {
   readonly version: 1 | 2;
   /** The directories that make up a group. A process enters all of them. */
   directoriesOf(group: string): readonly string[];
+  /** The file in each of them that a process with one thread enters the group by, with a `0`. */
+  readonly entry: "tasks" | "cgroup.procs";
   /** Makes the directories above a group usable for groups. */
   prepare(parent: string): void;
   setLimits(

@@ -16,6 +16,7 @@ const SCRIPT = [
   'exec "$@"',
 ].join("; ");
 
-export function startPrefix(directories: readonly string[]): readonly string[] {
-  return ["/bin/sh", "-c", SCRIPT, "sandlot-start", ...directories.map((path) => `${path}/cgroup.procs`), "--"];
+/** `entries` are the files by which the groups are entered. */
+export function startPrefix(entries: readonly string[]): readonly string[] {
+  return ["/bin/sh", "-c", SCRIPT, "sandlot-start", ...entries, "--"];
 }

@@ -33,6 +33,7 @@ export function versionTwo(place: VersionTwoPlace): Dialect {
   const directoryOf = (group: string) => join(mountPoint, base, group);
   return {
     version: 2,
+    entry: "cgroup.procs",
     directoriesOf: (group) => [directoryOf(group)],
     prepare(parent) {
       handDown(directoryOf(""), place);
