@@ -1,5 +1,5 @@
 /**
- * The few system calls for mounts that Node does not have, through koffi: the native file that `@sandlot/sandboxd` ships.
+ * The few system calls that Node does not have, for mounts and pipes, through koffi: the native file that `@sandlot/sandboxd` ships.
  *
  * Invariants
  * - All of the functions are there, or none (`systemCalls` answers `null`).
@@ -18,6 +18,8 @@ export interface SystemCalls {
   attach(tree: number, path: string): void;
   /** Unmounts at once, whoever uses it still. */
   detach(path: string): void;
+  /** A named pipe. */
+  makePipe(path: string, mode: number): void;
 }
 
 export class SystemCallError extends Error {
@@ -79,6 +81,7 @@ function declare(koffi: Koffi): SystemCalls {
   const mountSetattr = library.func("long syscall(long, long, str, unsigned int, void *, size_t)");
   const moveMount = library.func("long syscall(long, long, str, long, str, unsigned int)");
   const umount = library.func("int umount2(str, int)");
+  const mkfifo = library.func("int mkfifo(str, unsigned int)");
   const checked = (call: string, path: string, result: number): number => {
     if (result < 0) throw new SystemCallError(call, path, getSystemErrorName(-koffi.errno()));
     return result;
@@ -101,6 +104,9 @@ function declare(koffi: Koffi): SystemCalls {
     },
     detach(path) {
       checked("umount2", path, umount(path, MNT_DETACH | UMOUNT_NOFOLLOW));
+    },
+    makePipe(path, mode) {
+      checked("mkfifo", path, mkfifo(path, mode));
     },
   };
 }

@@ -2,17 +2,18 @@
  * Pipes for the output of commands.
  *
  * Node gives its children socket pairs, and a program cannot open those again by name: `echo x > /dev/stderr` fails with
- * ENXIO. A FIFO is a real pipe, so commands get FIFOs. Node cannot make one either, but `mkfifo` makes many at once, and
- * one is as good as new when nobody has it open any more.
+ * ENXIO. A FIFO is a real pipe, so commands get FIFOs. Node cannot make one either: the C library does, or the program
+ * `mkfifo`, many at once. One is as good as new when nobody has it open any more.
  *
  * Invariants
  * - A FIFO in `#free` is open nowhere: whoever used it last has seen its end. So two commands never share one.
  * - A FIFO that somebody has removed or replaced is dropped, not used.
- * - Without FIFOs (no `mkfifo`, no directory) `take` answers `null`, and the caller falls back to socket pairs.
+ * - Without FIFOs (nothing to make them with, no directory) `take` answers `null`, and the caller falls back to socket pairs.
  */
 
 import { spawn } from "node:child_process";
 import { closeSync, constants, fstatSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { libc } from "../processes/libc.ts";
 
 export interface Fifo {
   /** Where it can be opened by name, for as long as it is not given back. */
@@ -117,11 +118,7 @@ export class FifoPool {
   async #make(): Promise<string[]> {
     this.#directory ??= mkdtempSync(`${this.#parentDirectory}/.sandboxd-`);
     const paths = Array.from({ length: BATCH }, () => `${this.#directory}/${this.#serial++}`);
-    const code = await new Promise((resolve, reject) => {
-      const child = spawn("mkfifo", ["-m", "600", ...paths], { stdio: "ignore", env: { PATH: SEARCH_PATH } });
-      child.once("error", reject);
-      child.once("exit", resolve);
-    });
+    const code = makeFifos(paths) ?? (await runMkfifo(paths));
     if (code === 0) return paths;
     // Somebody has removed the directory: another one, next time.
     const gone = this.#directory !== null && attempt(() => openAndClose(this.#directory ?? "")) === null;
@@ -129,6 +126,21 @@ export class FifoPool {
     this.#directory = null;
     return [];
   }
+}
+
+/** 0 when all are made; `null` where there is no C library to ask. */
+function makeFifos(paths: readonly string[]): number | null {
+  const library = libc();
+  if (library === null) return null;
+  return paths.every((path) => library.makeFifo(path, 0o600) === 0) ? 0 : 1;
+}
+
+function runMkfifo(paths: readonly string[]): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const child = spawn("mkfifo", ["-m", "600", ...paths], { stdio: "ignore", env: { PATH: SEARCH_PATH } });
+    child.once("error", reject);
+    child.once("exit", resolve);
+  });
 }
 
 /** Where the daemon finds the programs it uses itself. */

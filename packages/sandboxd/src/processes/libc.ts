@@ -31,6 +31,8 @@ export interface Libc {
   attributesSetFlags(attributes: Uint8Array, flags: number): number;
   attributesSetDefaults(attributes: Uint8Array, signals: Uint8Array): number;
   attributesSetMask(attributes: Uint8Array, signals: Uint8Array): number;
+  /** Answers 0, or -1. */
+  makeFifo(path: string, mode: number): number;
   /** Of a child that has ended its pid, of one that runs 0. */
   wait(pid: number, status: Int32Array, options: number): number;
 }
@@ -52,6 +54,7 @@ const DECLARATIONS: Readonly<Record<keyof Libc, string>> = {
   attributesSetFlags: "int posix_spawnattr_setflags(void *, short)",
   attributesSetDefaults: "int posix_spawnattr_setsigdefault(void *, void *)",
   attributesSetMask: "int posix_spawnattr_setsigmask(void *, void *)",
+  makeFifo: "int mkfifo(str, unsigned int)",
   wait: "int waitpid(int, void *, int)",
 };
 /** More than any C library's structure for attributes (glibc: 336) or actions (glibc: 80), and than a set of signals (128). */

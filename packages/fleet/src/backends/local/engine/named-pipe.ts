@@ -1,16 +1,20 @@
 /**
- * Named pipes: made by a small program, because Node has no call for it, and read like any stream.
+ * Named pipes: Node has no call that makes them, so koffi or a small program does. Read like any stream.
  */
 
 import { execFile } from "node:child_process";
 import { constants, openSync } from "node:fs";
 import { Socket } from "node:net";
 import { promisify } from "node:util";
+import { systemCalls } from "../../../host-accounts/index.ts";
 
 const run = promisify(execFile);
 
+/** A program would cost a copy of this process's page tables, and every create waits for it. */
 export async function makePipes(paths: readonly string[]): Promise<void> {
-  await run("mkfifo", ["-m", "600", ...paths]);
+  const calls = systemCalls();
+  if (calls === null) await run("mkfifo", ["-m", "600", ...paths]);
+  else for (const path of paths) calls.makePipe(path, 0o600);
 }
 
 /** Ends when nobody holds it for writing any more. Does not keep this process alive. */
