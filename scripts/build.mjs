@@ -53,6 +53,7 @@ function compile(runPart) {
 function hashOfSources() {
   const hash = createHash("sha256");
   const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json", ...BUNDLES.map(({ script }) => script)];
+  inputs.push("packages/sandboxd/compile.mjs");
   for (const folder of PACKAGES) {
     inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
   }

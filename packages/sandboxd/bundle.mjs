@@ -1,16 +1,17 @@
 /**
  * Makes `dist/sandboxd.cjs`: the daemon and everything it needs, in one file for Node 20 and newer. Beside it lies what
  * cannot be in that file: the supervisor, which a shell runs, and for this platform the native parts of terminals and of
- * starting processes.
+ * starting processes. Run as a program, on Linux, it also makes the compiled form, and what starts that.
  *
  *   node bundle.mjs [output]
  */
 
-import { copyFileSync } from "node:fs";
+import { copyFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { compile, compiledFile } from "./compile.mjs";
 
 /** The daemon is in every sandbox, so its size is paid for often. */
 const MAX_BYTES = 208 * 1024;
@@ -33,6 +34,7 @@ const SETTINGS = {
 };
 
 export async function bundle(outfile = `${HERE}dist/sandboxd.cjs`) {
+  rmSync(compiledFile(outfile), { force: true });
   const { metafile } = await build({
     ...SETTINGS,
     entryPoints: ["src/main.ts"],
@@ -46,6 +48,13 @@ export async function bundle(outfile = `${HERE}dist/sandboxd.cjs`) {
   for (const [name, path] of Object.entries(nativeFiles()))
     if (path !== null) copyFileSync(path, join(dirname(outfile), name));
   return { outfile, bytes: output.bytes, inputs: Object.keys(output.inputs) };
+}
+
+/** What starts the compiled form, and that form. */
+export async function bundleCompiled(outfile) {
+  const starter = join(dirname(outfile), "start-compiled.cjs");
+  await build({ ...SETTINGS, entryPoints: ["src/supervision/start-compiled.ts"], outfile: starter });
+  await compile(outfile);
 }
 
 /**
@@ -89,5 +98,6 @@ function attempt(work) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { outfile, bytes } = await bundle(process.argv[2]);
+  if (process.platform === "linux") await bundleCompiled(outfile);
   console.log(`${outfile}: ${bytes} bytes`);
 }

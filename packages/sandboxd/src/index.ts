@@ -32,6 +32,8 @@ export interface SandboxdFiles {
   readonly bundle: string;
   /** The first process: run by `sh`. */
   readonly supervisor: string;
+  /** The daemon compiled, and what starts it in place of the bundle. `null` where it was not made. */
+  readonly compiled: { readonly start: string; readonly code: string } | null;
   /** Terminals. `null` where there is none for this platform. */
   readonly pty: string | null;
   /** Processes without a fork. `null` where there is none for this platform: Node forks then. */
@@ -40,6 +42,8 @@ export interface SandboxdFiles {
 
 /** What must lie beside the bundle, and under which names it looks for it. */
 export const NATIVE_FILES = { pty: "pty.node", koffi: "koffi.node" } as const;
+/** Beside the bundle too, under these names: `start-compiled.ts`. */
+export const COMPILED_FILES = { start: "start-compiled.cjs", code: "sandboxd.compiled" } as const;
 
 export function sandboxdFiles(): SandboxdFiles {
   return filesBeside(SANDBOXD_FILE);
@@ -62,7 +66,9 @@ export function filesBeside(bundle: string): SandboxdFiles {
   const at = (name: string): string => join(dirname(bundle), name);
   const native = (name: string): string | null => (existsSync(at(name)) ? at(name) : null);
   const { pty, koffi } = NATIVE_FILES;
-  return { bundle, supervisor: at("supervisor.sh"), pty: native(pty), koffi: native(koffi) };
+  const [start, code] = [native(COMPILED_FILES.start), native(COMPILED_FILES.code)];
+  const compiled = start === null || code === null ? null : { start, code };
+  return { bundle, supervisor: at("supervisor.sh"), compiled, pty: native(pty), koffi: native(koffi) };
 }
 
 /** What to run as the first process of a sandbox. All paths as they are inside. */

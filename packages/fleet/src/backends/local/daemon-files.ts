@@ -38,6 +38,6 @@ export function daemonCommand({ bringsNode }: RuntimeDirectory): readonly string
 
 function plainSupervisor(): readonly string[] {
   const at = (name: string) => join(DIRECTORY, name);
-  const daemon = [at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
+  const daemon = [at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.start)];
   return ["/bin/sh", "-c", SCRIPT, at(RUNTIME.supervisor), ...daemon];
 }

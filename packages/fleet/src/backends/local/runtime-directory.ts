@@ -28,13 +28,15 @@ import {
 } from "node:fs";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
-import { nativeParts, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
+import { COMPILED_FILES, nativeParts, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
 import type { Binding } from "./mounts.ts";
 
 /** Names in the directory. No `node` in any of them: `pkill -f node` inside means the agent's own programs. */
 export const RUNTIME = {
   node: "sandboxd-runtime",
   bundle: "sandboxd.cjs",
+  /** Which of both is run: what starts the compiled daemon, or a link to the bundle where there is none. */
+  start: COMPILED_FILES.start,
   supervisor: "supervisor.sh",
   shell: "sh",
   loader: "loader",
@@ -103,7 +105,8 @@ export async function makeRuntimeDirectory(
   const copied = libraries === null || seesNode ? null : nodePath;
   const native = nativeParts(daemon).map((part) => part.path);
   const shared = libraries === null ? [] : [libraries.loader, SHELL, ...libraries.files];
-  const large = copied === null ? shared : [...shared, copied];
+  const compiled = daemon.compiled === null ? [] : [daemon.compiled.start, daemon.compiled.code];
+  const large = [...shared, ...compiled, ...(copied === null ? [] : [copied])];
   const path = join(parent, `runtime-${keyOf([daemon.bundle, daemon.supervisor, ...native], large)}`);
   const bringsNode = libraries !== null;
   const made = { path, bringsNode, nodePath: bringsNode && seesNode ? nodePath : null };
@@ -140,7 +143,7 @@ export function closedSupervisor(directory: string, script: string, isReadable =
   const at = (name: string) => join(directory, name);
   const loader = isReadable ? RUNTIME.readableLoader : RUNTIME.loader;
   const load = [at(loader), "--library-path", at(RUNTIME.libraries)];
-  const daemon = [...load, at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
+  const daemon = [...load, at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.start)];
   return [...load, at(RUNTIME.shell), "-c", script, at(RUNTIME.supervisor), ...daemon];
 }
 
@@ -166,6 +169,10 @@ function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | n
   mkdirSync(join(directory, RUNTIME.libraries), { recursive: true });
   put(daemon.bundle, RUNTIME.bundle, 0o444);
   put(daemon.supervisor, RUNTIME.supervisor, 0o444);
+  if (daemon.compiled !== null) {
+    put(daemon.compiled.start, COMPILED_FILES.start, 0o444);
+    put(daemon.compiled.code, COMPILED_FILES.code, 0o444);
+  } else linkSync(join(directory, RUNTIME.bundle), join(directory, RUNTIME.start));
   for (const { path, name } of nativeParts(daemon)) put(path, name, 0o555);
   if (copied === null) writeFileSync(join(directory, RUNTIME.node), "", { mode: 0o444 });
   else linkOrCopy(realpathSync(copied), join(directory, RUNTIME.node));
@@ -207,7 +214,7 @@ async function librariesOf(programs: readonly string[]): Promise<Libraries | nul
 
 /** Large ones are told by size and time: reading them costs more than it could tell. */
 function keyOf(files: readonly string[], large: readonly string[]): string {
-  const hash = createHash("sha256");
+  const hash = createHash("sha256").update(JSON.stringify(RUNTIME));
   for (const file of [...files, ...large]) {
     const { size, mtimeMs } = statSync(file);
     hash.update(`${file} ${size} ${mtimeMs}\n`);

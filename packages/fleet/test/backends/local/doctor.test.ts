@@ -6,7 +6,13 @@ import { daemonFinding } from "../../../src/backends/local/doctor.ts";
 
 const nodePath = "/usr/bin/node";
 // Whether this checkout was built does not matter here.
-const daemon = { bundle: import.meta.filename, supervisor: import.meta.filename, pty: "pty", koffi: "koffi" };
+const daemon = {
+  bundle: import.meta.filename,
+  supervisor: import.meta.filename,
+  compiled: null,
+  pty: "pty",
+  koffi: "koffi",
+};
 
 it("is content with all of them", () => {
   expect(daemonFinding({ daemon, nodePath })).toEqual({ name: "sandboxd", status: "ok", detail: `run by ${nodePath}` });
