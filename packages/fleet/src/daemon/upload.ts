@@ -5,6 +5,7 @@
 
 import type { Duplex } from "node:stream";
 import { DAEMON_LIMITS, type DaemonPath, STREAM_LIMITS } from "../untrusted/limits.ts";
+import { giveBack } from "../world/given-bytes.ts";
 import { ConnectionLost } from "./connections.ts";
 import { nothingSchema, parseShort, thrownError } from "./replies.ts";
 import type { Call, Wire } from "./wire.ts";
@@ -41,7 +42,9 @@ async function send(wire: Wire, socket: Duplex, content: AsyncIterable<Uint8Arra
     if (chunk.length === 0) continue;
     socket.cork();
     socket.write(header(chunk.length));
-    socket.write(chunk);
+    socket.write(chunk, (error) => {
+      if (!error) giveBack(chunk);
+    });
     socket.uncork();
     if (socket.writableLength > WAITING_MAX_BYTES) await inTime(wire, socket, STREAM_LIMITS.unsentMs, drained(socket));
   }

@@ -47,8 +47,7 @@ export interface HostWorkspaces {
   openFile?(key: ThreadKey, path: string): Promise<OpenFile | null>;
   /**
    * Writes a file, atomically, with no sandbox asked. `null`, and nothing of the content read, where only a sandbox can:
-   * outside the workspace, through a link, or within a budget that it keeps. The pieces of the content are the writer's:
-   * whoever gave them finds them empty afterwards.
+   * outside the workspace, through a link, or within a budget that it keeps.
    */
   writeFile?(
     key: ThreadKey,

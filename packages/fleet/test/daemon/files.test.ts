@@ -13,6 +13,7 @@ import {
 import { join } from "node:path";
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
+import { give } from "../../src/world/given-bytes.ts";
 import { attached } from "./attached.ts";
 import { code } from "./expectations.ts";
 
@@ -147,6 +148,21 @@ describe("writing", () => {
     await expect(files.upload(root, endless())).rejects.toMatchObject({ code: "is_a_directory" });
     await expect.poll(() => isOver).toBe(true);
     expect(readdirSync(root)).toEqual([]);
+  });
+
+  test("of an upload frees the pieces that it was given, once they are sent, and no others", async () => {
+    const { files, at } = await workspace();
+    const pieces = ["a", "b", "c"].map((letter) =>
+      Buffer.from(new Uint8Array(100_000).fill(letter.charCodeAt(0)).buffer),
+    );
+    const [kept, ...given] = pieces;
+    async function* content() {
+      if (kept !== undefined) yield kept;
+      for (const piece of given) yield give(piece);
+    }
+    await files.upload(at("f"), content());
+    expect(readFileSync(at("f"), "latin1")).toBe(["a", "b", "c"].map((letter) => letter.repeat(100_000)).join(""));
+    expect(pieces.map(({ length }) => length)).toEqual([100_000, 0, 0]);
   });
 
   test("streams what does not fit in one piece, there and back", async () => {

@@ -38,7 +38,10 @@ export function fileContentRoutes(app: GatewayApp, context: GatewayContext): voi
     const announced = Number(request.headers["content-length"] ?? 0);
     const { fileMaxBytes: maxBytes, bodyStallMs: stallMs } = settings;
     if (announced > maxBytes) throw new SandlotError("payload_too_large", { what: "The file", maxBytes });
-    return limited((request.body ?? request.raw) as Readable, { what: "The file", maxBytes, stallMs, world });
+    return limited((request.body ?? request.raw) as Readable, {
+      ...{ what: "The file", maxBytes, stallMs, world },
+      gives: true,
+    });
   };
 
   app.head(ROUTE, { config: { access: "thread", purpose: "read file" }, schema: reading }, (request, reply) =>

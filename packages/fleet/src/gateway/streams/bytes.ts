@@ -4,6 +4,7 @@
 
 import { Readable } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
+import { give } from "../../world/given-bytes.ts";
 import type { World } from "../../world/world.ts";
 import { CallerGone } from "../thread-use.ts";
 
@@ -52,10 +53,13 @@ export interface Intake {
   readonly maxBytes: number;
   readonly stallMs: number;
   readonly world: World;
+  /** The body is Node's own, so its pieces are ours alone. */
+  readonly gives?: boolean;
 }
 
 /** The body of a request as pieces: refused when it grows too large, given up when it stops coming. */
-export async function* limited(body: Readable, { what, maxBytes, stallMs, world }: Intake): AsyncGenerator<Uint8Array> {
+export async function* limited(body: Readable, intake: Intake): AsyncGenerator<Uint8Array> {
+  const { what, maxBytes, stallMs, world, gives = false } = intake;
   let size = 0;
   const pieces = new Pieces(body);
   try {
@@ -68,7 +72,7 @@ export async function* limited(body: Readable, { what, maxBytes, stallMs, world 
       if (piece === null) return;
       size += piece.byteLength;
       if (size > maxBytes) throw new SandlotError("payload_too_large", { what, maxBytes });
-      yield piece;
+      yield gives ? give(piece) : piece;
     }
   } catch (error) {
     throw error instanceof SlowClient ? stalled(stallMs) : error;

@@ -57,7 +57,7 @@ export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: Host
       if (handle === null) return null;
       const reading = { begun: false };
       try {
-        return absolute(await handle.files.write(relative(path), noticed(content, reading), { ...how, isGiven: true }));
+        return absolute(await handle.files.write(relative(path), noticed(content, reading), how));
       } catch (error) {
         if (!reading.begun && isForTheSandbox(error)) return null;
         throw inSandboxPaths(error);

@@ -7,6 +7,7 @@
 
 import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
 import { checkFileMode, FILE_MODE_BITS, type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
+import { giveBack } from "../../world/given-bytes.ts";
 import { fdPath, OPEN_NEW } from "./descriptors.ts";
 import type { Account } from "./tree.ts";
 import { errnoOf, inOurWords, isMissing } from "./trouble.ts";
@@ -17,8 +18,6 @@ export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
 export interface HostWriteOptions extends WriteOptions {
   /** More than this is `payload_too_large`, and then nothing has changed. */
   readonly maxBytes?: number;
-  /** Nobody else has the pieces of the content: the memory of each is given back as soon as it is written. */
-  readonly isGiven?: boolean;
 }
 
 interface Target {
@@ -86,7 +85,7 @@ const AHEAD_MAX_BYTES = 1024 * 1024;
 
 /** Reads on while it writes: what has come meanwhile is written in one go. */
 async function writeAll(file: FileHandle, path: string, content: Content, options: HostWriteOptions): Promise<void> {
-  const { maxBytes = Number.POSITIVE_INFINITY, isGiven = false } = options;
+  const { maxBytes = Number.POSITIVE_INFINITY } = options;
   let sizeBytes = 0;
   let waiting: Uint8Array[] = [];
   let waitingBytes = 0;
@@ -97,7 +96,7 @@ async function writeAll(file: FileHandle, path: string, content: Content, option
     waitingBytes = 0;
     const done = writeParts(file, parts).then(() => {
       writing = null;
-      if (isGiven) for (const part of parts) giveBack(part);
+      for (const part of parts) giveBack(part);
     });
     // Told where it is waited for.
     done.catch(() => undefined);
@@ -132,15 +131,6 @@ async function writeParts(file: FileHandle, parts: readonly Uint8Array[]): Promi
     bytesWritten -= skipped;
     for (let done = skipped; done < part.length; ) done += (await file.write(part, done)).bytesWritten;
   }
-}
-
-/**
- * Frees it now. Pieces of a large file would otherwise make the collector look through the whole heap several times per
- * file, which costs more than writing them.
- */
-function giveBack({ buffer, byteLength }: Uint8Array): void {
-  // Of a buffer that others have parts of, this is only one of the parts.
-  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }
 
 /** After a rename it is no longer there; after a link, or a failure, it is. */

@@ -21,6 +21,7 @@ import {
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { WorkspaceHandle } from "../../../src/workspace/disk/handle.ts";
+import { give } from "../../../src/world/given-bytes.ts";
 import { account, Ground, isRoot, type Key, NOTE, outcomeOf, world } from "./ground.ts";
 
 /** How long the host and a racer are at one name; and at most, where the machine gives them no turns. */
@@ -244,13 +245,13 @@ describe("writing", () => {
   it("gives back the memory of pieces that are its own, and of no others", async () => {
     const whole = new Uint8Array(100_000).fill(120);
     const shared = new Uint8Array(200).fill(121);
-    async function* pieces() {
-      yield whole;
-      yield shared.subarray(0, 100);
+    async function* pieces(own: <T extends Uint8Array>(bytes: T) => T = (bytes) => bytes) {
+      yield own(whole);
+      yield own(shared.subarray(0, 100));
     }
     await handle.files.write("outputs/kept", pieces());
     expect(whole.length).toBe(100_000);
-    await handle.files.write("outputs/given", pieces(), { isGiven: true });
+    await handle.files.write("outputs/given", pieces(give));
     expect(await text("outputs/given")).toBe(await text("outputs/kept"));
     expect(await text("outputs/given")).toBe("x".repeat(100_000) + "y".repeat(100));
     expect([whole.length, shared.length]).toEqual([0, 200]);
