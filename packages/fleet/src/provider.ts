@@ -34,7 +34,7 @@ import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
 import type { Maker } from "./opening/maker.ts";
 import { expired, type Opener, throwIfRecovering } from "./opening/opener.ts";
-import { blueprintNamed, parseWish, type Wish } from "./opening/wish.ts";
+import { blueprintNamed, parseWish, refuseMismatch, type Wish, wishAgain } from "./opening/wish.ts";
 import type { Retirement } from "./retirement/retirement.ts";
 import { Flights, type Patience } from "./slot/flights.ts";
 import { reasonNotToKeep } from "./slot/keeping.ts";
@@ -133,10 +133,12 @@ export class Provider implements LeaseHome {
     const reason = (await lost.loss) ?? "crashed";
     // What was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
-    const { user, thread } = lost;
-    const wish: Wish = { user, thread, blueprint: null, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
+    const wish = wishAgain(lost, settings);
     const patience = this.#patience(wish, undefined);
-    const slot = await this.#join(wish, patience, (next) => leases.move(lease, next));
+    const slot = await this.#join(wish, patience, (next) => {
+      refuseMismatch(next.record, wish);
+      return leases.move(lease, next);
+    });
     await this.#within(patience, () => leases.grant(lease));
     return slot;
   }
@@ -291,9 +293,4 @@ export class Provider implements LeaseHome {
 /** The separator cannot occur in an id. */
 function keyOf(wish: Pick<Wish, "user" | "thread">): string {
   return `${wish.user}\n${wish.thread}`;
-}
-
-function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
-  if (blueprint === null || blueprint.hash === record.blueprintHash) return;
-  throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
 }

@@ -13,6 +13,8 @@ import {
 } from "@sandlot/contract";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { AcquireRequest } from "../fleet.ts";
+import type { Slot } from "../slot/slot.ts";
+import type { SandboxRecord } from "../store/record.ts";
 
 export interface Wish {
   readonly user: UserId;
@@ -42,6 +44,17 @@ export function parseWish(request: AcquireRequest, settings: Settings, anonymous
   const timeoutMs = parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs);
   const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
   return { user, thread, blueprint, timeoutMs, ttlMs };
+}
+
+/** For a lease whose sandbox is gone: the same thread, from the blueprint that it had. */
+export function wishAgain({ user, thread, record }: Slot, settings: Settings): Wish {
+  const blueprint = blueprintNamed(settings, record.blueprint);
+  return { user, thread, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
+}
+
+export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
+  if (blueprint === null || blueprint.hash === record.blueprintHash) return;
+  throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
 }
 
 export function parseDelay(field: string, value: number): number {

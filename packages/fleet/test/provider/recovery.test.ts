@@ -46,6 +46,30 @@ describe("recovery says what a lease got", () => {
     await stage.refusal("file_not_found", lease.sandbox.files.readText("/tmp/lost"));
   });
 
+  const sizes = { blueprints: { big: { environment: { SIZE: "big" } }, small: {} } };
+
+  test("restored after a crash, from the blueprint that the lease had", async () => {
+    const stage = newStage(sizes);
+    const { fleet } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1", blueprint: "big" });
+    stage.killSandbox(lease.sandbox.id);
+    await stage.settle();
+    expect((await stage.until(lease.sandbox.exec("echo $SIZE"))).stdout).toBe("big\n");
+    expect(lease.blueprint).toBe("big");
+  });
+
+  test("nothing where the thread meanwhile lives on another blueprint", async () => {
+    const stage = newStage(sizes);
+    const { fleet } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1", blueprint: "big" });
+    stage.killSandbox(lease.sandbox.id);
+    await stage.settle();
+    await using other = await stage.until(fleet.acquire({ thread: "t1", blueprint: "small" }));
+    const refused = await stage.refusal("blueprint_mismatch", lease.sandbox.exec("true"));
+    expect(refused.details).toEqual({ thread: "t1", wanted: "big", actual: "small" });
+    expect((await other.sandbox.exec("true")).exitCode).toBe(0);
+  });
+
   test("restored for a thread that comes back after its sandbox was ended", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
