@@ -17,6 +17,7 @@ import {
   type MappedScope,
   type SandboxAccounts,
   sandboxAccounts,
+  sharingProblem,
 } from "../../host-accounts/index.ts";
 import type { World } from "../../world/world.ts";
 import { plainPath } from "../local/limits/hierarchy.ts";
@@ -37,6 +38,17 @@ export interface ContainerAccountsParts {
   readonly onMountProblem: (problem: string) => void;
 }
 
+/** Why containers share one account; `null` when each has its own. */
+export function sharedAccountReason(
+  { docker, speaksAio, accountIds }: Pick<DockerSettings, "docker" | "speaksAio" | "accountIds">,
+  facts: Pick<EngineFacts, "isOnThisHost" | "isRootless">,
+): string | null {
+  if (!facts.isOnThisHost) return "the engine is another machine's, and so are its accounts";
+  if (facts.isRootless) return "the engine is rootless, and has the accounts of the user it runs as";
+  if (speaksAio && startsAsItself(docker)) return "docker.capabilities lets the image start as its own user";
+  return sharingProblem(accountIds ?? null);
+}
+
 /** The engine mounted something else than what this process has mounted for it. */
 export class MountsUnseen extends Error {}
 
@@ -54,9 +66,7 @@ export class ContainerAccounts {
     this.#parts = parts;
     this.#mapping = settings.mapping;
     this.#mounts = new HostMounts(layout.root, this.#mapping, world);
-    const isItself = settings.speaksAio && startsAsItself(settings.docker);
-    const canHave = facts.isOnThisHost && !facts.isRootless && !settings.ownsAccount && !isItself;
-    this.#accounts = canHave ? sandboxAccounts("docker", settings, world) : null;
+    this.#accounts = sharedAccountReason(settings, facts) === null ? sandboxAccounts("docker", settings, world) : null;
   }
 
   get areOwn(): boolean {

@@ -1,24 +1,39 @@
-/** What the docker backend needs: an engine that answers, an image, and what keeps its sandboxes apart. */
+/**
+ * What the docker backend needs: an engine that answers, an image, and what keeps its sandboxes apart. With
+ * `docker.runtime: aio` everything hangs on the server in the image, so one sandbox is tried; nothing is left of it.
+ */
 
+import { mkdtempSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
-import { isSandlotError } from "@sandlot/contract";
+import { join } from "node:path";
+import { type FleetId, isSandlotError, type SandlotError } from "@sandlot/contract";
+import { assembleFleet } from "../../assemble-fleet.ts";
 import { connectAppleEngine } from "../../backends/docker/apple/apple-engine.ts";
+import { openDockerBackend } from "../../backends/docker/backend.ts";
 import { closingProblemWith } from "../../backends/docker/container/isolation.ts";
+import { sharedAccountReason } from "../../backends/docker/container-accounts.ts";
 import { enginePlaces } from "../../backends/docker/engine/discovery.ts";
 import { connectEngine } from "../../backends/docker/engine/docker-engine.ts";
 import type { Engine } from "../../backends/docker/engine/engine.ts";
+import { dockerSettings } from "../../backends/docker/settings.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
+import { MemoryStore, newMemoryTables } from "../../store/memory/memory-store.ts";
 import { systemWorld } from "../../world/system-world.ts";
+import type { World } from "../../world/world.ts";
 import type { Finding } from "./finding.ts";
+import { nearestExisting } from "./host-findings.ts";
 import { closedDaemonFinding, remapFinding } from "./isolation-findings.ts";
+
+const TRIAL_TIMEOUT_MS = 30_000;
 
 /** `containerProgram` is Apple's `container`, as it is run. */
 export async function dockerFindings(
-  { docker }: Pick<Settings, "docker">,
+  settings: Settings,
   environment: Environment,
   containerProgram = "container",
 ): Promise<readonly Finding[]> {
+  const { docker } = settings;
   const isApple = docker.engine === "apple-container";
   const places = enginePlaces(docker.host, environment, homedir(), process.getuid?.() ?? 0);
   let engine: Engine;
@@ -32,9 +47,14 @@ export async function dockerFindings(
   }
   try {
     if (isApple) return [appleFinding(engine), MACHINES, await imageFinding(engine, docker, "container image pull")];
-    const closed = closedDaemonFinding(closingProblemWith(docker, engine.facts));
-    const isolation = [seccompFinding(engine), closed, ...remapFinding(engine.facts.remapsUsers)];
-    return [engineFinding(engine), ...isolation, await imageFinding(engine, docker, "docker pull")];
+    const { facts } = engine;
+    const own = dockerSettings(settings);
+    const closed = own.speaksAio ? IMAGES_SERVER : closedDaemonFinding(closingProblemWith(docker, facts));
+    const account = accountFinding(sharedAccountReason(own, facts), own.account.uid);
+    const isolation = [seccompFinding(engine), account, closed, ...remapFinding(facts.remapsUsers)];
+    const image = await imageFinding(engine, docker, "docker pull");
+    const trial = own.speaksAio && image.status === "ok" ? [await trialFinding(settings)] : [];
+    return [engineFinding(engine), ...isolation, image, ...trial];
   } finally {
     engine.close();
   }
@@ -50,6 +70,62 @@ const MACHINES: Finding = {
   status: "ok",
   detail: "every sandbox is a virtual machine with a kernel of its own",
 };
+
+/** The key of the image's server is in its environment, and its account is the commands'. */
+const IMAGES_SERVER: Finding = {
+  name: "closed daemon",
+  status: "warn",
+  detail: "a command can take over the server of its own sandbox, and read its key: the image brings that server (aio)",
+  fix: "leave docker.runtime: aio out where that matters; Sandlot's own daemon is closed to commands",
+};
+
+/** `shared` is why sandboxes share an account; `null` where each has its own. */
+export function accountFinding(shared: string | null, uid: number): Finding {
+  const name = "account";
+  if (shared === null)
+    return { name, status: "ok", detail: `every sandbox has an account of its own; files belong to uid ${uid}` };
+  const detail = `sandboxes share uid ${uid}, and what the kernel gives one account: ${shared}`;
+  const fix = "run the fleet as root on the machine of a rootful engine, with accountIds that it has";
+  return { name, status: "warn", detail, fix };
+}
+
+/** A sandbox of the default blueprint in a home of its own, so that a running fleet does not see it. */
+async function trialFinding(settings: Settings): Promise<Finding> {
+  const name = "trial sandbox";
+  const world = systemWorld();
+  try {
+    const home = mkdtempSync(join(nearestExisting(settings.home), ".sandlot-doctor-"));
+    try {
+      const fleetId = `doctor-${world.randomHex(4)}` as FleetId;
+      const trial = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0 };
+      await tryOne(trial, world);
+    } finally {
+      rmSync(home, { recursive: true, force: true });
+    }
+    return { name, status: "ok", detail: "its server answered, asked for its key, and ran a command" };
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    const fix = isSandlotError(error) ? fixOf(error) : "see docs/backends/docker.md, Images with a server of their own";
+    return { name, status: "fail", detail, fix };
+  }
+}
+
+async function tryOne(settings: Settings, world: World): Promise<void> {
+  const backend = await openDockerBackend({ settings, world });
+  const store = new MemoryStore(newMemoryTables(world));
+  const fleet = await assembleFleet({ settings, world, store, backend });
+  try {
+    await using lease = await fleet.acquire({ purpose: "sandlot doctor" });
+    const { exitCode } = await lease.sandbox.exec("exit 7", { timeoutMs: TRIAL_TIMEOUT_MS });
+    if (exitCode !== 7) throw new Error(`a command that ends with 7 ended with ${exitCode}`);
+  } finally {
+    await fleet.close({ destroy: true });
+  }
+}
+
+function fixOf(error: SandlotError): string {
+  return isSandlotError(error, "isolation_unavailable") ? error.details.fix : error.remedy;
+}
 
 function appleFinding({ facts }: Engine): Finding {
   return { name: "engine", status: "ok", detail: `Apple's container ${facts.apiVersion} (${facts.address})` };

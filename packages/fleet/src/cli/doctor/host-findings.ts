@@ -88,6 +88,6 @@ function clockFinding(): Finding {
   return { name: "clock", status: "fail", detail, fix: "set the clock, for example with timedatectl set-ntp true" };
 }
 
-function nearestExisting(path: string): string {
+export function nearestExisting(path: string): string {
   return existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path));
 }

@@ -13,6 +13,7 @@ import { polledOutput } from "../../../src/backends/docker/apple/watching.ts";
 import { containerOptions } from "../../../src/backends/docker/container/options.ts";
 import { dockerFindings } from "../../../src/cli/doctor/docker-findings.ts";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
+import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { makeStandIn, onAppleStage, openAppleHarness, STATUS, standInProblem } from "./apple/apple-harness.ts";
 import { blueprint, containerOf, removeDaemon, world } from "./docker-harness.ts";
@@ -121,9 +122,10 @@ describe("what a container of Apple's says", () => {
 });
 
 describe("`sandlot doctor` with Apple's container", () => {
-  const docker = { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] };
+  const settings = (image: string) =>
+    resolveSettings({ home: "/tmp", backend: "docker", docker: { image, engine: "apple-container" } }, {});
   const findings = (program: string, image: string = DEFAULTS.docker.image) =>
-    dockerFindings({ docker: { ...docker, image, engine: "apple-container" } }, {}, program);
+    dockerFindings(settings(image), {}, program);
 
   it("finds it, says what keeps sandboxes apart, and whether the image is there", async () => {
     const standIn = makeStandIn();
