@@ -3,6 +3,7 @@
  *
  *   dist/bundle/*.js            the library's entries, as `exports` of package.json names them
  *   dist/bundle/programs/**     the command line and the programs that the fleet starts, each by the path it has in `src`
+ *   dist/bundle/programs/cli/parts/   what the command line is loaded from (src/cli/load-parts.ts)
  *   dist/bundle/docs/           the files of the page at `/docs`
  *
  * Installing `sandlot` therefore fetches few packages and runs no install script, and a program starts by reading a few files
@@ -10,11 +11,12 @@
  * programs have them inside as well. Optional peers are outside of both, and imported when used.
  */
 
+import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const OUTPUT = join(HERE, "dist", "bundle");
@@ -23,7 +25,6 @@ const PEERS = Object.keys(MANIFEST.peerDependencies);
 
 const LIBRARY = ["index", "testing/index", "mcp/index", "channels/index", "gateway/index"];
 const PROGRAMS = [
-  "cli/main",
   "network/process/egress-main",
   "network/namespace/listen-inside",
   "gateway/documents/convert-document",
@@ -119,10 +120,9 @@ export async function bundle() {
     external: [...PEERS, ...Object.keys(MANIFEST.dependencies)],
     banner: REQUIRE,
   });
-  const programs = { ...SETTINGS, outdir: join(OUTPUT, "programs") };
-  const started = await build({
-    ...programs,
-    entryPoints: PROGRAMS.map((name) => `src/${name}.ts`),
+  const programs = {
+    ...SETTINGS,
+    outdir: join(OUTPUT, "programs"),
     splitting: true,
     // Names stay: they are in stacks, and keeping them beside shorter ones costs each start.
     minifySyntax: true,
@@ -130,11 +130,58 @@ export async function bundle() {
     plugins: [plainBuiltins, englishOnly],
     // Where the daemon lies is found from where its package lies.
     external: [...PEERS, "@sandlot/sandboxd"],
-    banner: REQUIRE_IN_PROGRAMS,
-  });
-  await build({ ...programs, entryPoints: ALONE.map((name) => `src/${name}.ts`) });
+  };
+  const entryPoints = PROGRAMS.map((name) => `src/${name}.ts`);
+  const started = await build({ ...programs, entryPoints, banner: REQUIRE_IN_PROGRAMS });
+  const alone = { ...SETTINGS, outdir: programs.outdir };
+  await build({ ...alone, entryPoints: ALONE.map((name) => `src/${name}.ts`) });
+  const commandLine = await bundleCommandLine(programs, alone);
   copyDocs();
-  writeLicenses([library, started].flatMap(({ metafile }) => Object.keys(metafile.inputs)));
+  writeLicenses([library, started, commandLine].flatMap(({ metafile }) => Object.keys(metafile.inputs)));
+}
+
+/** The command line as parts for src/cli/load-parts.ts, which takes the place of `programs/cli/main.js`. */
+async function bundleCommandLine(programs, alone) {
+  const folder = join(programs.outdir, "cli", "parts");
+  const names = { entryNames: "[name]-[hash]", chunkNames: "[name]-[hash]" };
+  const entryPoints = ["src/cli/main.ts"];
+  const built = await build({ ...programs, ...names, entryPoints, outdir: folder, write: false });
+  mkdirSync(folder, { recursive: true });
+  const stamp = createHash("sha256");
+  for (const { path, text } of built.outputFiles) {
+    const part = await asPart(text);
+    stamp.update(part);
+    writeFileSync(path, part);
+  }
+  const outputs = Object.entries(built.metafile.outputs);
+  const [main] = outputs.find(([, { entryPoint }]) => entryPoint === entryPoints[0]);
+  const given = {
+    BUILD: stamp.digest("hex").slice(0, 16),
+    MAIN_PART: basename(main),
+    EXPORTS: Object.fromEntries(outputs.map(([path, { exports }]) => [basename(path), exports])),
+  };
+  const define = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, JSON.stringify(value)]));
+  const entry = { "cli/main": "src/cli/load-parts.ts" };
+  await build({ ...alone, entryPoints: entry, define, minifyWhitespace: true, plugins: [plainBuiltins] });
+  return built;
+}
+
+/** A module as a function of what it imports, so that it can be run, and its code be kept, when the loader wants it. */
+async function asPart(text) {
+  const { code } = await transform(text.replaceAll('import("./', '__part("./'), {
+    format: "cjs",
+    platform: "node",
+    target: SETTINGS.target,
+    minifyWhitespace: true,
+    define: { "import.meta.url": "__url" },
+  });
+  const body = code
+    .replace("var stdin_exports={};", "var stdin_exports=__exports;")
+    .replace("module.exports=__toCommonJS(stdin_exports);", "")
+    .replace(/0&&\(module\.exports=\{[^}]*\}\);?\s*$/, "");
+  if (/\bmodule\.exports=/.test(body.slice(0, 2_000)))
+    throw new Error("esbuild writes modules in another way than expected");
+  return `(function(require,__exports,__part,__url){"use strict";${body}})`;
 }
 
 function docsSource() {

@@ -25,7 +25,6 @@ import {
   type KeyRequest,
   keyListSchema,
   LEASE_TTL_DEFAULT_MS,
-  leaseSchema,
   type NewApiKey,
   newKeySchema,
   type PortLink,
@@ -45,6 +44,7 @@ import { ClientLease } from "./lease.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
 import { isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
+import { leaseReply } from "./wire/plain-replies.ts";
 import { type Query, Transport, type TransportOptions } from "./wire/transport.ts";
 
 export type SandlotClientOptions = TransportOptions;
@@ -92,7 +92,7 @@ export class SandlotClient {
     const json = { purpose, ttlMs, ...(blueprint === undefined ? {} : { blueprint }) };
     const path = `/v1/threads/${encodeURIComponent(thread)}/leases`;
     const reply = await within(timeoutMs, signal, (until) =>
-      this.#transport.json(leaseSchema, { method: "POST", path, json, signal: until }),
+      this.#transport.json(leaseReply, { method: "POST", path, json, signal: until }),
     );
     const onReleased = isOwn ? () => this.deleteThread(thread, { force: true }) : null;
     return new ClientLease({ transport: this.#transport, thread, purpose, ttlMs, reply, onReleased });

@@ -4,9 +4,11 @@
  * it needs the `engines` of package.json. On an older Node it looks for a newer one that npm installed next to it
  * (or that SANDLOT_NODE names) and runs itself there, passing arguments, terminal, signals and exit code through.
  */
-import { existsSync, lstatSync, mkdirSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+// An `import` of node:fs would load its streams and readline as well: a tenth of what `--version` takes.
+const builtin = async (name) => process.getBuiltinModule?.(name) ?? (await import(name)).default;
+const { existsSync } = await builtin("node:fs");
+const { dirname, join } = await builtin("node:path");
+const { fileURLToPath, pathToFileURL } = await builtin("node:url");
 
 const LEAST = [22, 18];
 const SELF = fileURLToPath(import.meta.url);
@@ -23,7 +25,6 @@ if (!existsSync(MAIN)) {
   stop("sandlot is not built yet: run `npm start` or `npm run build` in the checkout first");
 } else if (major > LEAST[0] || (major === LEAST[0] && minor >= LEAST[1])) {
   delete process.env.SANDLOT_RELAUNCHED; // Not for the processes that the command starts.
-  await keepCompiled();
   await import(pathToFileURL(MAIN).href);
 } else {
   // The marker ends the search when the Node found is too old as well.
@@ -35,24 +36,6 @@ if (!existsSync(MAIN)) {
     );
 }
 
-/**
- * What Node has compiled is kept for the next start, in a folder that only this account can write: what lies there is run.
- * Where there is none, Node compiles as ever.
- */
-async function keepCompiled() {
-  const { default: nodeModule } = await import("node:module");
-  const cache = process.env.XDG_CACHE_HOME || (process.env.HOME && join(process.env.HOME, ".cache"));
-  if (!cache || !isAbsolute(cache) || process.env.NODE_COMPILE_CACHE) return;
-  const folder = join(cache, "sandlot", "compiled");
-  try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const { uid, mode } = lstatSync(folder);
-    if (uid === process.getuid?.() && (mode & 0o22) === 0) nodeModule.enableCompileCache?.(folder);
-  } catch {
-    // A home that cannot be written, or none.
-  }
-}
-
 function findNode() {
   if (process.env.SANDLOT_NODE) return process.env.SANDLOT_NODE;
   for (let folder = dirname(SELF); ; folder = dirname(folder)) {
@@ -62,7 +45,7 @@ function findNode() {
 }
 
 async function relaunch(node) {
-  const { spawn } = await import("node:child_process");
+  const { spawn } = await builtin("node:child_process");
   const child = spawn(node, [...process.execArgv, SELF, ...process.argv.slice(2)], {
     stdio: "inherit",
     env: { ...process.env, SANDLOT_RELAUNCHED: "1" },

@@ -7,10 +7,8 @@ import {
   type ExecInfo,
   type ExecSignal,
   errorBodySchema,
-  execEndSchema,
   execGapSchema,
   execListSchema,
-  execOutputSchema,
   type FollowEvent,
   type FollowOptions,
   isSandlotError,
@@ -27,6 +25,7 @@ import { around, pause } from "../wire/clock.ts";
 import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
 import type { StreamedAnswer } from "../wire/node-calls.ts";
+import { execEndData, execOutputData } from "../wire/plain-replies.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
 /** How often in a row a stream is taken up again without a single event: two minutes, for a gateway's host to restart. */
@@ -161,10 +160,10 @@ export class RemoteExecs implements SandboxExecs {
 async function* eventsOf(response: StreamedAnswer): AsyncGenerator<FollowEvent> {
   for await (const { event, data } of serverEvents(response)) {
     if (event === "stdout" || event === "stderr") {
-      const { stream, offset, base64 } = execOutputSchema.parse(data);
+      const { stream, offset, base64 } = execOutputData.parse(data);
       yield { type: "output", stream, offset, bytes: decodeBase64(base64) };
     } else if (event === "gap") yield { type: "gap", ...execGapSchema.parse(data) };
-    else if (event === "exit") yield { type: "end", end: execEndSchema.parse(data) };
+    else if (event === "exit") yield { type: "end", end: execEndData.parse(data) };
     else if (event === "error") throw errorOfEvent(data);
   }
 }

@@ -7,7 +7,6 @@
  */
 
 import {
-  backgroundExecSchema,
   type ExecOptions,
   type ExecResult,
   execResultSchema,
@@ -40,6 +39,7 @@ import {
 import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { stdinFields } from "../wire/bytes.ts";
 import { randomId } from "../wire/clock.ts";
+import { backgroundExecReply } from "../wire/plain-replies.ts";
 import { RemoteExecs } from "./remote-execs.ts";
 import { RemoteFiles } from "./remote-files.ts";
 import { RemoteTerminals } from "./remote-terminals.ts";
@@ -88,7 +88,7 @@ export class RemoteSandbox implements Sandbox {
     const json = { ...fields, execId, keepStdinOpen, background: true };
     const path = pathOf(this.#remote, "exec");
     const call = { method: "POST", path, json, signal: options.signal, repeatable: true } as const;
-    return this.#orAbandoned(execId, options.signal, () => this.#remote.transport.json(backgroundExecSchema, call));
+    return this.#orAbandoned(execId, options.signal, () => this.#remote.transport.json(backgroundExecReply, call));
   }
 
   /** Who gives up wants the command to end. That it cannot be asked to must not hide why its caller gave up. */

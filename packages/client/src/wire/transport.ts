@@ -11,7 +11,6 @@
  */
 
 import { GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
-import type { z } from "zod";
 import { around, pause } from "./clock.ts";
 import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
 import {
@@ -22,6 +21,7 @@ import {
   nodeStreams,
   type StreamedAnswer,
 } from "./node-calls.ts";
+import type { Reader } from "./plain-replies.ts";
 
 export interface TransportOptions {
   readonly url: string;
@@ -87,7 +87,7 @@ export class Transport {
   }
 
   /** The answer parsed with its schema. */
-  async json<Schema extends z.ZodType>(schema: Schema, call: Call): Promise<z.output<Schema>> {
+  async json<Value>(schema: Reader<Value>, call: Call): Promise<Value> {
     return schema.parse(JSON.parse(await this.text(call)));
   }
 

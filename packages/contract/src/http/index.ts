@@ -4,6 +4,7 @@ export * from "./exec.ts";
 export * from "./files.ts";
 export * from "./headers.ts";
 export * from "./key-scopes.ts";
+export * from "./lease-lifetimes.ts";
 export * from "./leases.ts";
 export * from "./operators.ts";
 export * from "./threads.ts";

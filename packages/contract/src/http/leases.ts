@@ -2,11 +2,7 @@
 
 import { z } from "zod";
 import { recoverySchema } from "../schemas.ts";
-
-/** Shorter ones would expire between two renewals over a slow network; longer ones keep what a dead caller held. */
-export const LEASE_TTL_MIN_MS = 1_000;
-export const LEASE_TTL_MAX_MS = 3_600_000;
-export const LEASE_TTL_DEFAULT_MS = 60_000;
+import { LEASE_TTL_DEFAULT_MS, LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS } from "./lease-lifetimes.ts";
 
 export const leaseRequestSchema = z
   .strictObject({

@@ -45,4 +45,6 @@ function processTerminal(): Terminal {
 }
 
 // Not `process.exit`: that would cut off output that a pipe has not taken yet.
-process.exitCode = await main(process.argv);
+void main(process.argv).then((exitCode) => {
+  process.exitCode = exitCode;
+});

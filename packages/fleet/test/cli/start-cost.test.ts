@@ -1,7 +1,18 @@
 /** What a command loads before it does anything: the time that every start takes. Of the built command line. */
 
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -27,9 +38,9 @@ function start(args: readonly string[], environment: Record<string, string> = {}
 }
 
 /** The text of everything of ours that a command has loaded. */
-function loadedBy(...args: readonly string[]): string {
+function loadedBy(args: readonly string[], environment: Record<string, string> = {}): string {
   const folder = join(home, "coverage");
-  start(args, { NODE_V8_COVERAGE: folder });
+  start(args, { ...environment, NODE_V8_COVERAGE: folder });
   const [report = ""] = readdirSync(folder);
   const { result } = JSON.parse(readFileSync(join(folder, report), "utf8")) as { result: { url: string }[] };
   const ours = result.filter(({ url }) => url.includes("/dist/bundle/"));
@@ -39,20 +50,41 @@ function loadedBy(...args: readonly string[]): string {
 
 describe("a command loads what it needs", () => {
   test.each([["--version"], ["--help"], ["completion", "bash"]])("%s: neither zod nor a fleet", (...args) => {
-    const text = loadedBy(...args);
+    const text = loadedBy(args);
     expect(text).not.toContain("ZodString");
     expect(text).not.toContain("node:sqlite");
     expect(text.length).toBeLessThan(200_000);
   });
 
   test("keys: no server", () => {
-    const text = loadedBy("keys", "list");
+    const text = loadedBy(["keys", "list"]);
     expect(text).not.toContain("FST_ERR_");
     expect(text).not.toContain("node:sqlite");
   });
 
+  test("exec through a gateway: neither zod nor a fleet", async () => {
+    const env = { ...process.env, SANDLOT_HOME: join(home, "served"), SANDLOT_BACKEND: "memory" };
+    const gateway = spawn(process.execPath, [LAUNCHER, "serve", "--port", "0", "--json"], {
+      env,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const ended = once(gateway, "close");
+    try {
+      const [line] = (await once(gateway.stdout, "data")) as [Buffer];
+      const { listening } = JSON.parse(String(line)) as { listening: string };
+      const apiKey = readFileSync(join(home, "served", "operator.key"), "utf8").trim();
+      const through = { SANDLOT_URL: listening, SANDLOT_API_KEY: apiKey };
+      const text = loadedBy(["exec", "-t", "t1", "--", "echo", "there"], through);
+      expect(text).not.toContain("ZodString");
+      expect(text).not.toContain("node:sqlite");
+    } finally {
+      gateway.kill();
+      await ended;
+    }
+  });
+
   test("ps: no server, and no other backend", () => {
-    const text = loadedBy("ps");
+    const text = loadedBy(["ps"]);
     expect(text).not.toContain("FST_ERR_");
     expect(text).not.toContain("dockerode");
   });
@@ -65,6 +97,33 @@ describe("what was compiled is kept", () => {
     start(["--version"]);
     expect(statSync(compiled()).mode & 0o777).toBe(0o700);
     expect(readdirSync(compiled()).length).toBe(1);
+  });
+
+  test("for every command that was run, and written only when there is more", () => {
+    const look = () => {
+      const [name = ""] = readdirSync(compiled());
+      const { ino, size } = statSync(join(compiled(), name));
+      return { ino, size };
+    };
+    start(["--version"]);
+    const first = look();
+    start(["--version"]);
+    expect(look()).toEqual(first);
+    start(["config", "check"]);
+    const second = look();
+    expect(second.size).toBeGreaterThan(first.size);
+    start(["--version"]);
+    start(["config", "check"]);
+    expect(look()).toEqual(second);
+  });
+
+  test.each([0, 5, 20, 2_000, -1])("a file that was cut off at %i bytes is made anew", (length) => {
+    start(["--version"]);
+    const [name = ""] = readdirSync(compiled());
+    const { size } = statSync(join(compiled(), name));
+    truncateSync(join(compiled(), name), length < 0 ? size + length : length);
+    expect(start(["--version"])).toMatch(/^\d/);
+    expect(statSync(join(compiled(), name)).size).toBe(size);
   });
 
   test("not in one that others may write, or that is a link", () => {
