@@ -1,9 +1,13 @@
-/** The command line as a child process, run from source. */
+/** The command line as a child process: as it is built, where what was built is the present source; otherwise from source. */
 
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { isBuilt } from "../../../../scripts/build.mjs";
 
-export const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const place = isBuilt({ withTypes: false }) ? "../../bin/sandlot.mjs" : "../../src/cli/main.ts";
+export const MAIN = fileURLToPath(new URL(place, import.meta.url));
+/** What was compiled is kept in the checkout, not in the home of the person who runs the tests. */
+export const CACHE = { XDG_CACHE_HOME: fileURLToPath(new URL("../../../../.cache", import.meta.url)) };
 
 export interface Ended {
   readonly code: number | null;
@@ -27,7 +31,7 @@ export function runScript(
 ): Promise<Ended> {
   const { SANDLOT_HOME: _, SANDLOT_CONFIG: __, SANDLOT_URL: ___, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--conditions=sandlot-source", script, ...args], {
-    env: { ...inherited, NO_COLOR: "1", ...options.environment },
+    env: { ...inherited, ...CACHE, NO_COLOR: "1", ...options.environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let stdout = "";

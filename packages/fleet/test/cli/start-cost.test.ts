@@ -12,6 +12,7 @@ import {
   statSync,
   symlinkSync,
   truncateSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -92,6 +93,7 @@ describe("a command loads what it needs", () => {
 
 describe("what was compiled is kept", () => {
   const compiled = () => join(home, "cache/sandlot/compiled");
+  const file = () => join(compiled(), readdirSync(compiled())[0] ?? "");
 
   test("in a folder of one's own", () => {
     start(["--version"]);
@@ -101,8 +103,7 @@ describe("what was compiled is kept", () => {
 
   test("for every command that was run, and written only when there is more", () => {
     const look = () => {
-      const [name = ""] = readdirSync(compiled());
-      const { ino, size } = statSync(join(compiled(), name));
+      const { ino, size } = statSync(file());
       return { ino, size };
     };
     start(["--version"]);
@@ -119,11 +120,23 @@ describe("what was compiled is kept", () => {
 
   test.each([0, 5, 20, 2_000, -1])("a file that was cut off at %i bytes is made anew", (length) => {
     start(["--version"]);
-    const [name = ""] = readdirSync(compiled());
-    const { size } = statSync(join(compiled(), name));
-    truncateSync(join(compiled(), name), length < 0 ? size + length : length);
+    const { ino, size } = statSync(file());
+    truncateSync(file(), length < 0 ? size + length : length);
     expect(start(["--version"])).toMatch(/^\d/);
-    expect(statSync(join(compiled(), name)).size).toBe(size);
+    expect(statSync(file()).ino).not.toBe(ino);
+    expect(statSync(file()).size).toBeGreaterThan(size / 2);
+  });
+
+  test("a file that was damaged is made anew: V8 would crash on it", () => {
+    start(["--version"]);
+    const whole = readFileSync(file());
+    const damaged = Buffer.from(whole);
+    for (let at = whole.length / 4; at < whole.length; at += 500)
+      damaged[Math.floor(at)] = ~(damaged[Math.floor(at)] ?? 0);
+    writeFileSync(file(), damaged);
+    const { ino } = statSync(file());
+    expect(start(["--version"])).toMatch(/^\d/);
+    expect(statSync(file()).ino).not.toBe(ino);
   });
 
   test("not in one that others may write, or that is a link", () => {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { MAIN } from "../../cli/run-cli.ts";
+import { CACHE, MAIN } from "../../cli/run-cli.ts";
 
 export const hasBubblewrap = (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, "bwrap")));
 
@@ -27,7 +27,7 @@ export async function startGatewayProcess(
   const args = ["serve", "--port", String(options.port ?? 0), "--json", ...(options.arguments ?? [])];
   const { SANDLOT_CONFIG: _, SANDLOT_URL: __, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--conditions=sandlot-source", MAIN, ...args], {
-    env: { ...inherited, SANDLOT_HOME: home },
+    env: { ...inherited, ...CACHE, SANDLOT_HOME: home },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const url = await firstLine(child);
