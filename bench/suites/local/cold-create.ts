@@ -9,7 +9,7 @@ import { compare, type Result } from "../../measuring/result.ts";
 import { type LocalFleet, openLocalFleet } from "../../stage/local-fleet.ts";
 import type { SuiteOptions } from "../suite.ts";
 
-const LIMIT = 2.5;
+const LIMIT = 1.8;
 
 export async function* coldCreate({ quick }: SuiteOptions): AsyncGenerator<Result> {
   await using local = await openLocalFleet();
