@@ -43,7 +43,7 @@ import { closingProblemWith } from "./container/isolation.ts";
 import { publishes, runtimeOf } from "./container/transport.ts";
 import { ContainerAccounts } from "./container-accounts.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
-import { ContainerGuards } from "./container-guards.ts";
+import { ContainerGuards, holdsDisk } from "./container-guards.ts";
 import { canGiveWayOut, Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine } from "./engine/docker-engine.ts";
@@ -286,8 +286,8 @@ class DockerBackend implements Backend {
     const created = await this.#maker.make(spec, signal);
     const { name } = this.#parse(created.ref);
     this.#credentials.note(name, spec);
-    const watching = this.#guards.isNeeded ? this.#guard(name) : Promise.resolve();
-    if (this.#guards.holds(spec.labels.blueprintHash)) await watching;
+    const watching = this.#guard(name);
+    if (holdsDisk(spec.blueprint.limits)) await watching;
     if (spec.marker === null) void this.#reaching.connectAhead(name, spec).catch(() => {});
     return created;
   }

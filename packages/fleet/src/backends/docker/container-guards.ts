@@ -44,8 +44,8 @@ export class ContainerGuards {
   readonly #watch: LimitWatch;
   readonly #disk: DiskLayout;
   readonly #guarded = new Map<ObjectName, Promise<Guarded | null>>();
-  /** Of these, what is known already. */
-  readonly #known = new Map<ObjectName, Guarded>();
+  /** Of these, what is known already; `null` for one without limits. */
+  readonly #known = new Map<ObjectName, Guarded | null>();
 
   constructor(parts: ContainerGuardsParts) {
     this.#parts = parts;
@@ -54,23 +54,13 @@ export class ContainerGuards {
     this.#disk = new DiskLayout(parts.layout.root);
   }
 
-  /** Whether any blueprint has a limit. */
-  get isNeeded(): boolean {
-    return Object.values(this.#parts.blueprints).some(({ hash }) => this.#limitsOf(hash) !== null);
-  }
-
-  /** Whether a blueprint of this hash has a budget that takes somebody to hold it. */
-  holds(blueprintHash: string): boolean {
-    const { diskBytes, filesMax } = this.#limitsOf(blueprintHash) ?? {};
-    return diskBytes !== undefined || filesMax !== undefined;
-  }
-
   /** Begins to watch, where there is something to watch. */
   watch(object: ContainerObject): Promise<Guarded | null> {
     const { name, container } = object;
     const under = this.#guarded.get(name);
     if (under !== undefined) return under;
-    const limits = this.#limitsOf(object.record.labels.blueprintHash);
+    const limits = this.#limitsOf(object.record);
+    if (limits === null) this.#known.set(name, null);
     if (limits === null || container === null) return Promise.resolve(null);
     const guarded = this.#guard(object, container.containerId, limits).then(
       (made) => {
@@ -91,7 +81,8 @@ export class ContainerGuards {
   /** The sandbox as it is given out, if what guards it is known already. */
   limitedNow(name: ObjectName, sandbox: Sandbox): Sandbox | null {
     const known = this.#known.get(name);
-    return known === undefined ? null : this.#limit(name, sandbox, known);
+    if (known === undefined) return null;
+    return known === null ? sandbox : this.#limit(name, sandbox, known);
   }
 
   /** The sandbox as it is given out. */
@@ -127,12 +118,12 @@ export class ContainerGuards {
     });
   }
 
-  /** `null` for a blueprint without any. */
-  #limitsOf(blueprintHash: string): Blueprint["limits"] | null {
-    const named = Object.values(this.#parts.blueprints).find(({ hash }) => hash === blueprintHash);
-    const { memoryBytes, pidsMax, diskBytes, filesMax } = named?.blueprint.limits ?? {};
-    const isLimited = [memoryBytes, pidsMax, diskBytes, filesMax].some((limit) => limit !== undefined);
-    return isLimited ? { memoryBytes, pidsMax, diskBytes, filesMax } : null;
+  /** Those that it was made with, whatever is configured meanwhile. */
+  #limitsOf({ limits, labels }: ContainerObject["record"]): Blueprint["limits"] | null {
+    if (limits !== null) return watchedOf(limits);
+    const { blueprints } = this.#parts;
+    const named = Object.values(blueprints).find(({ hash }) => hash === labels.blueprintHash);
+    return watchedOf(named?.blueprint.limits ?? {});
   }
 
   async #guard(object: ContainerObject, containerId: string, limits: Blueprint["limits"]): Promise<Guarded> {
@@ -143,7 +134,7 @@ export class ContainerGuards {
     const seen = containerGroup(name, init);
     const group = seen.isCounted ? seen : uncounted(seen, limits);
     this.#watch.watch(group, (limit, because) => onHit(record.labels.sandboxId, limit, because));
-    if (!this.holds(record.labels.blueprintHash)) return { group, guard: null };
+    if (!holdsDisk(limits)) return { group, guard: null };
     const { diskBytes, filesMax } = limits;
     const guard: DiskGuard = new DiskGuard(this.#watcher, {
       ...{ world, group, diskBytes, filesMax, onProblem },
@@ -162,6 +153,17 @@ export class ContainerGuards {
     const path = slot === null ? home : join(this.#disk.mnt(slot), USER_DATA);
     return path !== null && existsSync(path) ? path : null;
   }
+}
+
+/** Whether there is a budget that takes somebody to hold it. */
+export function holdsDisk({ diskBytes, filesMax }: Blueprint["limits"]): boolean {
+  return diskBytes !== undefined || filesMax !== undefined;
+}
+
+/** `null` where there are none. */
+function watchedOf({ memoryBytes, pidsMax, diskBytes, filesMax }: Blueprint["limits"]): Blueprint["limits"] | null {
+  const isLimited = [memoryBytes, pidsMax, diskBytes, filesMax].some((limit) => limit !== undefined);
+  return isLimited ? { memoryBytes, pidsMax, diskBytes, filesMax } : null;
 }
 
 /** Of a group that cannot be looked into only its limits are known. */

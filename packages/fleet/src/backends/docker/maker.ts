@@ -363,9 +363,11 @@ export class Maker {
   }
 
   #recordOf(spec: CreateSpec, transport: Transport, account: Account | null): ObjectRecord {
-    const { labels, generation, token } = spec;
+    const { labels, generation, token, blueprint } = spec;
+    const { diskBytes, filesMax, memoryBytes, pidsMax } = blueprint.limits;
+    const limits = { diskBytes, filesMax, memoryBytes, pidsMax };
     const maker = this.#parts.world.identity;
-    return { labels, place: placeOf(spec), credentials: { generation, token }, transport, account, maker };
+    return { labels, place: placeOf(spec), credentials: { generation, token }, transport, account, limits, maker };
   }
 }
 

@@ -154,7 +154,6 @@ export class Reaching {
   async #dressed(name: ObjectName, inner: Attachment): Promise<Attachment> {
     const { network, layout, guards, objects, egresses } = this.#parts;
     const hasWayOut = network && existsSync(egressPath(layout, name));
-    if (!hasWayOut && !guards.isNeeded) return inner;
     const known = hasWayOut ? null : guards.limitedNow(name, inner.sandbox);
     if (known !== null) return withSandbox(inner, known);
     try {

@@ -46,4 +46,29 @@ describeOnEngine("a disk budget", (onEngine) => {
         await attachment.close();
       }),
   );
+
+  it("is kept for a container whose blueprint is configured otherwise meanwhile", { timeout: 90_000 }, () =>
+    onEngine(async (stage, harness) => {
+      const named = (diskBytes: number) => {
+        const blueprint = { ...stage.blueprint, limits: { diskBytes } };
+        return { name: "default", hash: hashBlueprint("docker", blueprint), blueprint };
+      };
+      const small = named(32 * MIB);
+      const maker = await harness.open({ blueprints: { default: small } });
+      const made = await stage.make(stage.newKey(), { blueprint: small.blueprint }, maker);
+      const unlimited = { ...stage.blueprint, limits: {} };
+      const none = { name: "default", hash: hashBlueprint("docker", unlimited), blueprint: unlimited };
+      for (const blueprint of [named(64 * MIB), none]) {
+        const later = await harness.open({ blueprints: { default: blueprint } });
+        const attachment = await later.attach(made.target, stage.signal);
+        const large = attachment.sandbox.files.write(`${WORKSPACE}/large`, Buffer.alloc(40 * MIB));
+        await stage.rejects(large, "disk_limit_exceeded");
+        const many = "for i in $(seq 1 40); do dd if=/dev/zero of=part$i bs=1M count=8 2>/dev/null; done";
+        const stopped = await attachment.sandbox.exec(many, { timeoutMs: 30_000 });
+        expect(stopped.stderr).toContain("disk_limit_exceeded");
+        await attachment.sandbox.exec("rm -f part*");
+        await attachment.close();
+      }
+    }),
+  );
 });

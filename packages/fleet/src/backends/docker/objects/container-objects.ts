@@ -20,6 +20,7 @@ import type { Labels } from "../../../backend/labels.ts";
 import type { Account } from "../../../host-accounts/index.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../local/objects/layout.ts";
+import { limitsSchema } from "../../local/objects/object-store.ts";
 import type { Transport } from "../container/transport.ts";
 import { formatRef } from "./labels.ts";
 
@@ -33,6 +34,8 @@ export interface ObjectRecord {
   readonly transport: Transport;
   /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
   readonly account: Account | null;
+  /** What it was made with; `null` where an earlier release has not kept them. */
+  readonly limits: Readonly<z.infer<typeof limitsSchema>> | null;
   /** The process that makes it. */
   readonly maker: ProcessIdentity;
 }
@@ -68,6 +71,7 @@ const fileSchema = z.object({
     transport: z.enum(["socket", "port"]).default("socket"),
     // What an earlier release has made has none.
     account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
+    limits: limitsSchema.nullable().default(null),
     maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
   }),
   container: z

@@ -57,7 +57,8 @@ export interface LocalObject {
   readonly isRemains: boolean;
 }
 
-const limitsSchema = z.object({
+/** What others who attach have to keep, or to tell of. */
+export const limitsSchema = z.object({
   diskBytes: z.number().optional(),
   filesMax: z.number().optional(),
   memoryBytes: z.number().optional(),
