@@ -4,12 +4,18 @@
 
 import { expect, it } from "vitest";
 import { hashBlueprint } from "../../../src/backend/blueprint.ts";
+import { containerGroup } from "../../../src/backends/docker/container-group.ts";
+import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
+import { holdStill, withoutDaemon } from "../../../src/backends/local/limits/disk/hold.ts";
+import { systemWorld } from "../../../src/world/system-world.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
+const world = systemWorld();
+const isRoot = process.getuid?.() === 0;
 const MIB = 1024 * 1024;
 const WORKSPACE = "/mnt/user-data/workspace";
 
-describeOnEngine("a disk budget", (onEngine) => {
+describeOnEngine("a disk budget", (onEngine, engine) => {
   it(
     "refuses what is written through the API beyond it, and stops commands that write past it",
     { timeout: 90_000 },
@@ -61,14 +67,36 @@ describeOnEngine("a disk budget", (onEngine) => {
       for (const blueprint of [named(64 * MIB), none]) {
         const later = await harness.open({ blueprints: { default: blueprint } });
         const attachment = await later.attach(made.target, stage.signal);
-        const large = attachment.sandbox.files.write(`${WORKSPACE}/large`, Buffer.alloc(40 * MIB));
-        await stage.rejects(large, "disk_limit_exceeded");
-        const many = "for i in $(seq 1 40); do dd if=/dev/zero of=part$i bs=1M count=8 2>/dev/null; done";
-        const stopped = await attachment.sandbox.exec(many, { timeoutMs: 30_000 });
-        expect(stopped.stderr).toContain("disk_limit_exceeded");
-        await attachment.sandbox.exec("rm -f part*");
+        // Each is within the limit of one file, which the kernel holds; all of them together are not.
+        const { files } = attachment.sandbox;
+        for (const name of ["one", "two", "three"]) await files.write(`${WORKSPACE}/${name}`, Buffer.alloc(9 * MIB));
+        await stage.rejects(files.write(`${WORKSPACE}/four`, Buffer.alloc(9 * MIB)), "disk_limit_exceeded");
         await attachment.close();
       }
+    }),
+  );
+
+  it("holds a container's commands still, whatever wakes them, and not its daemon", { timeout: 90_000 }, (context) =>
+    onEngine(async (stage) => {
+      if (!isRoot) return context.skip("an ordinary user may not move the engine's processes");
+      const made = await stage.make();
+      const { sandbox } = await stage.attach(made.target);
+      await sandbox.spawn(["sh", "-c", "(while :; do kill -CONT -1; done) & while :; do echo x >> written; done"]);
+      const written = async () => (await sandbox.files.stat(`${WORKSPACE}/written`)).sizeBytes;
+      await stage.eventually("it writes", () =>
+        written()
+          .then((bytes) => bytes > 0)
+          .catch(() => false),
+      );
+      const { State } = await engine.docker.getContainer(parseRef(made.created.ref)?.containerId ?? "").inspect();
+      const group = containerGroup("held", State.Pid);
+      const held = await holdStill(() => withoutDaemon(group.processes() ?? [], [State.Pid]), world);
+      const before = await written();
+      await stage.pause(300);
+      expect(await written()).toBe(before);
+      expect(held?.release()).toBe(true);
+      await stage.eventually("it goes on", async () => (await written()) > before);
+      expect((await sandbox.exec("cat /proc/self/cgroup")).stdout).not.toContain("sandlot-held");
     }),
   );
 });

@@ -14,6 +14,8 @@ export type Tree = Controller | "cpuacct";
 export interface Hierarchies {
   /** Version 1: the mount point of each tree. Two controllers may share one. */
   readonly trees: Readonly<Partial<Record<Tree, string>>>;
+  /** Version 1: the mount point of the tree that can freeze processes. It limits nothing. */
+  readonly freezer: string | null;
   /** Version 2: its mount point. */
   readonly unified: string | null;
   /** Our own group in version 2, relative to the mount point. */
@@ -29,10 +31,12 @@ export function findHierarchies(root = "/"): Hierarchies {
     for (const tree of [...CONTROLLERS, "cpuacct"] as const)
       if (options.includes(tree)) trees[tree] ??= join(root, mountPoint);
   }
+  const freezer = mounts.find(({ type, options }) => type === "cgroup" && options.includes("freezer"));
   const unified = mounts.find(({ type }) => type === "cgroup2");
   const own = /^0::(.*)$/m.exec(readOrEmpty(join(root, "proc/self/cgroup")))?.[1] ?? "/";
   return {
     trees,
+    freezer: freezer === undefined ? null : join(root, freezer.mountPoint),
     unified: unified === undefined ? null : join(root, unified.mountPoint),
     ownUnified: relativeTo(unified?.mountRoot ?? "/", own),
   };

@@ -14,6 +14,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { type DiskUsage, type MeasuredTree, measureTree, measureUnlinked } from "./measure.ts";
+import type { Standstill } from "./standstill.ts";
 
 export interface DiskBudgetSpec {
   /** Where the workspace is at this moment, on the host; `null` while it is nowhere. Binding a blank moves it. */
@@ -23,7 +24,7 @@ export interface DiskBudgetSpec {
   /** Host pids of the sandbox, for files that they keep open without a name; `null` where nobody knows. */
   readonly processes?: () => readonly number[] | null;
   /** Has everything that may be writing stand still; `null` where nobody can. */
-  readonly hold?: () => Promise<{ release(): void } | null>;
+  readonly hold?: () => Promise<Standstill | null>;
   /** Whether anything runs in the sandbox beside its daemon. `true` where nobody knows. */
   readonly isBusy?: () => boolean;
   /** Stops whoever may be writing. A rejection is passed on to `onProblem`. */
@@ -198,9 +199,10 @@ export class DiskBudget {
     await this.#judge();
   }
 
-  async #walk(place: string): Promise<MeasuredTree> {
+  /** `held` are pids that no list names while they stand still. */
+  async #walk(place: string, held: readonly number[] = []): Promise<MeasuredTree> {
     const tree = await measureTree(place, this.#spec.maxFiles);
-    const unlinked = await measureUnlinked(place, this.#spec.processes?.() ?? []);
+    const unlinked = await measureUnlinked(place, [...new Set([...(this.#spec.processes?.() ?? []), ...held])]);
     return { ...tree, bytes: tree.bytes + unlinked.bytes, complete: tree.complete && unlinked.complete };
   }
 
@@ -212,16 +214,17 @@ export class DiskBudget {
       const grown = Math.max(0, found[key] - this.#usage[key]);
       this.#doubt[key] = Math.max(0, this.#doubt[key] + lost[key] - grown);
     }
-    const feared = { ...found, bytes: found.bytes + this.#doubt.bytes, files: found.files + this.#doubt.files };
-    if (this.#isOver(found) || !this.#isOver(feared)) return found;
+    const doubt = { ...this.#doubt };
+    const feared = (seen: DiskUsage) => ({ ...seen, bytes: seen.bytes + doubt.bytes, files: seen.files + doubt.files });
+    if (this.#isOver(found) || !this.#isOver(feared(found))) return found;
     const held = (await this.#spec.hold?.()) ?? null;
     Object.assign(this.#doubt, { bytes: 0, files: 0 });
-    if (held === null) return found.settled ? found : feared;
-    try {
-      return await this.#walk(place);
-    } finally {
-      held.release();
-    }
+    if (held === null) return found.settled ? found : feared(found);
+    let stood = false;
+    const walked = await this.#walk(place, held.pids).finally(() => {
+      stood = held.release();
+    });
+    return stood || walked.settled ? walked : feared(walked);
   }
 
   #isOver(usage: DiskUsage): boolean {

@@ -1,35 +1,32 @@
 /**
- * Makes processes stand still while their files are counted, so that nothing moves meanwhile.
+ * Makes processes stand still while their files are counted, so that nothing moves meanwhile: frozen where the kernel lets us,
+ * otherwise stopped by a signal, which a process inside can undo.
  *
  * Invariants
- * - They go on when they are let go, and also when this process dies: a shell stops them and waits for its input to end.
- * - What stood still already is left alone, then and afterwards.
+ * - They go on when they are let go, and also when this process dies: a shell waits for its input to end.
+ * - What a signal had stopped already is left alone, then and afterwards.
+ * - A hold that something was woken from, or that something new has come into, says so when it ends.
  */
 
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { sleep } from "../../../../world/waiting.ts";
 import type { World } from "../../../../world/world.ts";
+import { freeze } from "./freezer.ts";
+import { isEnded, LOOK_MS, ROUNDS_MAX, STANDSTILL_LOOKS_MAX, type Standstill, stateOf } from "./standstill.ts";
 
-/** New processes of one that was not stopped yet come in the next round. */
-const ROUNDS_MAX = 20;
-const STANDSTILL_LOOKS_MAX = 50;
-const LOOK_MS = 4;
 /** Its input names processes to stop; when that ends, they go on. */
 const SCRIPT =
   'held=; while read -r pid; do kill -STOP "$pid" && held="$held $pid"; done; [ -z "$held" ] || kill -CONT $held';
 
-interface ProcessState {
-  readonly state: string;
-  readonly startTicks: number;
+/** `find` names the processes that there are, host pids. `null` where that is not known, and where they do not stay still. */
+export async function holdStill(find: () => readonly number[] | null, world: World): Promise<Standstill | null> {
+  if (find() === null) return null;
+  const found = () => find() ?? [];
+  return (await freeze(found, world)) ?? (await stop(found, world));
 }
 
-/** `find` names the processes that there are, host pids. `null` where that is not known, and where they do not stay still. */
-export async function holdStill(
-  find: () => readonly number[] | null,
-  world: World,
-): Promise<{ release(): void } | null> {
-  if (find() === null) return null;
+/** For where nothing can be frozen. */
+export async function stop(find: () => readonly number[], world: World): Promise<Standstill | null> {
   const holder = spawn("/bin/sh", ["-c", SCRIPT], {
     stdio: ["pipe", "ignore", "ignore"],
     env: {},
@@ -41,7 +38,7 @@ export async function holdStill(
   const seen = new Set<number>();
   const held: number[] = [];
   for (let round = 0; round < ROUNDS_MAX; round += 1) {
-    const fresh = (find() ?? []).filter((pid) => !seen.has(pid));
+    const fresh = find().filter((pid) => !seen.has(pid));
     if (fresh.length === 0) break;
     for (const pid of fresh) {
       seen.add(pid);
@@ -51,8 +48,12 @@ export async function holdStill(
     }
     for (let look = 0; look < STANDSTILL_LOOKS_MAX && held.some(isMoving); look += 1) await sleep(world, LOOK_MS);
   }
-  const release = () => void holder.stdin.end();
-  if (!held.some(isMoving)) return { release };
+  const release = () => {
+    const stood = !find().some(isMoving);
+    holder.stdin.end();
+    return stood;
+  };
+  if (!held.some(isMoving)) return { pids: [...seen], release };
   // Something inside wakes them again: what is counted now could still move.
   release();
   return null;
@@ -67,15 +68,5 @@ export function withoutDaemon(pids: readonly number[], spare: readonly number[])
 
 function isMoving(pid: number): boolean {
   const state = stateOf(pid)?.state;
-  return state !== undefined && !"TtZX".includes(state);
-}
-
-function stateOf(pid: number): ProcessState | null {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return { state: fields[0] ?? "", startTicks: Number(fields[19]) };
-  } catch {
-    return null;
-  }
+  return state !== undefined && !"Tt".includes(state) && !isEnded(pid);
 }
