@@ -61,10 +61,10 @@ describeOnEngine("a disk budget", (onEngine, engine) => {
       };
       const small = named(32 * MIB);
       const maker = await harness.open({ blueprints: { default: small } });
-      const made = await stage.make(stage.newKey(), { blueprint: small.blueprint }, maker);
       const unlimited = { ...stage.blueprint, limits: {} };
       const none = { name: "default", hash: hashBlueprint("docker", unlimited), blueprint: unlimited };
       for (const blueprint of [named(64 * MIB), none]) {
+        const made = await stage.make(stage.newKey(), { blueprint: small.blueprint }, maker);
         const later = await harness.open({ blueprints: { default: blueprint } });
         const attachment = await later.attach(made.target, stage.signal);
         // Each is within the limit of one file, which the kernel holds; all of them together are not.
