@@ -60,7 +60,8 @@ const TAKEN: Readonly<Record<string, readonly unknown[]>> = {
   integer: ["1", 1.0],
 };
 
-const RIGHT: Readonly<Record<string, unknown>> = { string: "/nowhere", boolean: true, enum: "view" };
+/** A path below a file: nothing can be made there, whichever operation takes it. */
+const RIGHT: Readonly<Record<string, unknown>> = { string: "/dev/null/nowhere", boolean: true, enum: "view" };
 
 interface Field {
   readonly name: string;
