@@ -31,8 +31,15 @@ export function look(home: string, engine: Engine): HostSight {
     processes: new Set(processes([home, ...fleets], engine)),
     mounts: new Set(mounts.filter((line) => engine === "docker" || line.includes(home)).map(mountPoint)),
     groups: new Set(controlGroups("/sys/fs/cgroup", fleets)),
-    files: new Set(readdirSync(home, { recursive: true }).map(String)),
+    files: new Set(filesIn(home)),
   };
+}
+
+/** The directory of a claimed account stands for nothing of its own while its claim is in it. */
+function filesIn(home: string): readonly string[] {
+  const files = readdirSync(home, { recursive: true }).map(String);
+  const claimed = new Set(files.map((file) => CLAIM.exec(file)?.[1]));
+  return files.filter((file) => !claimed.has(file));
 }
 
 /** What is there now and was not before. */
@@ -45,9 +52,11 @@ export function countOf(difference: HostDifference): number {
   return Object.values(difference).reduce((sum, names) => sum + names.length, 0);
 }
 
-/** The store, claims of accounts (a killed fleet's go at a later start), a fleet's own folders, and what its sandboxes share. Every other new file was left. */
+/** The claim of an account: `ids/<uid>/<object>`. */
+const CLAIM = /^(ids\/\d+)\/./;
+/** The store, a home's number, a fleet's own folders, and what its sandboxes share. Every other new file was left. */
 const KEPT =
-  /^fleet\.db|^ids\/|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
+  /^fleet\.db|^ids\/number$|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
 /** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
 const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 

@@ -1,6 +1,6 @@
 /**
- * Everything of one fleet that is on this machine: containers of the engine's, its networks and volumes, and the files and
- * directories that are made for a sandbox. What belongs to a sandbox that is meant to be there (a blank that waits) is not
+ * Everything of one fleet that is on this machine: containers of the engine's, its networks and volumes, claimed accounts, and the
+ * files and directories that are made for a sandbox. What belongs to a sandbox that is meant to be there (a blank that waits) is not
  * left behind.
  */
 
@@ -37,6 +37,15 @@ export async function leftovers(
       .filter((name) => !OF_A_PURGED_HOME.test(name))
       .map((name) => join(layout.root, "homes", home, name)),
   );
+  const ids = join(home, "ids");
+  // An account without a claim in it was left as well.
+  const accounts = entries(ids)
+    .filter((name) => name !== "number" && !entries(join(ids, name)).some(isMeant))
+    .flatMap((uid) =>
+      entries(join(ids, uid))
+        .map((name) => join(ids, uid, name))
+        .concat(join(ids, uid)),
+    );
   const labelled = { label: [`sandlot.fleet=${fleetId}`] };
   const all = await docker.listContainers({ all: true, filters: labelled });
   const containers = all.filter(({ Labels }) => !isMeant(Labels["sandlot.sandbox"] ?? ""));
@@ -45,6 +54,7 @@ export async function leftovers(
   return [
     ...files,
     ...data,
+    ...accounts,
     ...containers.map(({ Id, State }) => `container ${Id} (${State})`),
     ...networks.map(({ Name }) => `network ${Name}`),
     ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),

@@ -3,15 +3,18 @@
  * pending signals, keys, processes) is then one sandbox's alone. No account of these numbers has to exist.
  *
  *   <home>/ids/<uid>/<object>     the sandbox `<object>` has `uid`, and what carries its network has `uid - 1`.
- *                                 In it: where the object is, and who has made the claim
+ *                                 In it: where the object is, and which process has made the claim
+ *   <home>/ids/<draft>/<object>   a claim that is being made
  *
  * Invariants
- * - A directory is made by one process only, so no two sandboxes have the same account, whichever process made them.
+ * - A claim is written first and then renamed to its number, which fails where another claim is. So no two sandboxes have the
+ *   same account, whichever process made them, and every claim names its maker. A directory without a claim claims nothing.
  * - An account that something runs as is not given to another sandbox, also when nothing was written down about it: the home
  *   may have been moved away, and begun anew.
  * - An account is given back by its sandbox's own name, and only when nothing of the sandbox runs any more.
- * - A claim whose sandbox is not there, and whose maker has died, is given back at the next start. A maker in another process
- *   namespace, such as that of a container before it was restarted, cannot be looked at: then the claim has to be old.
+ * - A claim whose maker has died, and whose sandbox is not there, is given back by the next sweep of any fleet of the home. A
+ *   maker in another process namespace, such as that of a container before it was restarted, cannot be looked at: then the
+ *   claim has to be old.
  */
 
 import {
@@ -20,7 +23,9 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
   rmdirSync,
+  rmSync,
   statSync,
   unlinkSync,
   writeFileSync,
@@ -28,6 +33,7 @@ import {
 import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { draftName, isAbandoned, isDraft } from "../workspace/disk/drafts.ts";
 import type { World } from "../world/world.ts";
 import { homeNumber } from "./home-number.ts";
 import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
@@ -57,8 +63,8 @@ export interface AccountOptions {
 
 /** One for what runs inside, one for what carries its network. */
 const IDS_EACH = 2;
-/** Whoever makes a directory puts the claim in at once. */
-const EMPTY_MAX_MS = 60_000;
+/** A claim is whole when it gets its number, unless the machine has lost power meanwhile. */
+const UNREADABLE_MAX_MS = 60_000;
 /** A sandbox's directory is made right after the claim. */
 const UNUSED_MAX_MS = 3_600_000;
 
@@ -66,6 +72,7 @@ const claimSchema = z.object({
   path: z.string(),
   maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
 });
+type Claim = z.infer<typeof claimSchema>;
 
 export class SandboxAccounts {
   readonly range: IdRange;
@@ -77,6 +84,8 @@ export class SandboxAccounts {
   readonly #free: number[] = [];
   /** What runs was last seen when an account of these was about to be taken; `null` until the first. */
   #running: ReadonlySet<number> | null = null;
+  /** Where the sandboxes are that the last sweep has seen: while one is there, its claim need not be read again. */
+  #seen: ReadonlyMap<number, string> = new Map();
   #next: number;
 
   /** Throws `config_invalid` when the range overlaps another home's. */
@@ -93,10 +102,17 @@ export class SandboxAccounts {
 
   /** An account that no other sandbox of the home has. */
   claim({ name, path }: Claimant): Account {
-    const uid = this.#take();
-    const claim: z.input<typeof claimSchema> = { path, maker: this.#world.identity };
-    writeFileSync(join(this.#place(uid), name), JSON.stringify(claim), { mode: 0o600 });
-    return { uid, gid: uid };
+    const draft = join(this.#directory, draftName(this.#world));
+    const claim: Claim = { path, maker: this.#world.identity };
+    try {
+      mkdirSync(draft, { mode: 0o700 });
+      writeFileSync(join(draft, name), JSON.stringify(claim), { mode: 0o600 });
+      const uid = this.#take(draft);
+      return { uid, gid: uid };
+    } catch (error) {
+      rmSync(draft, { recursive: true, force: true });
+      throw error;
+    }
   }
 
   /** Nothing of the sandbox runs any more. An account that it does not have stays as it is. */
@@ -111,14 +127,18 @@ export class SandboxAccounts {
     if (uid >= this.range.first && uid < this.range.first + this.range.count) this.#free.push(uid);
   }
 
-  /** Gives back what killed processes have claimed and not used. */
+  /** Gives back what killed processes have claimed and not used. May be called at any time, by any number of processes. */
   sweep(): void {
+    const entries = entriesOf(this.#directory);
+    for (const entry of entries.filter(isDraft)) this.#dropDraft(entry);
+    const seen = new Map<number, string>();
     const over: { readonly uid: number; readonly name: string }[] = [];
-    for (const uid of this.#used()) {
-      const names = entriesOf(this.#place(uid));
-      for (const name of names) if (this.#isOver(uid, name)) over.push({ uid, name });
-      if (names.length === 0) this.#dropEmpty(uid);
+    for (const uid of entries.map(Number).filter(Number.isInteger)) {
+      const path = this.#seen.get(uid) ?? null;
+      if (path !== null && existsSync(path)) seen.set(uid, path);
+      else this.#look(uid, seen, over);
     }
+    this.#seen = seen;
     if (over.length === 0) return;
     // Looked at last: from what is over nothing starts any more.
     const running = runningIds();
@@ -131,19 +151,19 @@ export class SandboxAccounts {
     return first + IDS_EACH * (Math.floor(number / count) % Math.floor(count / IDS_EACH));
   }
 
-  #take(): number {
+  #take(draft: string): number {
     const look = once(() => {
       this.#running = runningIds();
     });
     if (this.#running === null) look();
     for (let uid = this.#free.pop(); uid !== undefined; uid = this.#free.pop())
-      if (this.#tryTake(uid, look)) return uid;
+      if (this.#tryTake(draft, uid, look)) return uid;
     const accounts = Math.floor(this.range.count / IDS_EACH);
     for (let tries = 0; tries < accounts; tries++) {
       const pair = this.#next;
       this.#next = pair + 2 * IDS_EACH > this.range.first + this.range.count ? this.range.first : pair + IDS_EACH;
       // The one before it is for what carries its network.
-      if (this.#tryTake(pair + 1, look)) return pair + 1;
+      if (this.#tryTake(draft, pair + 1, look)) return pair + 1;
     }
     const problem = `all ${accounts} accounts for sandboxes are in use`;
     const fix = "set accountIds to a larger range, or end sandboxes";
@@ -151,51 +171,67 @@ export class SandboxAccounts {
   }
 
   /** `look` sees again what runs. */
-  #tryTake(uid: number, look: () => void): boolean {
+  #tryTake(draft: string, uid: number, look: () => void): boolean {
     try {
-      mkdirSync(this.#place(uid), { mode: 0o700 });
+      renameSync(draft, this.#place(uid));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+      if (isTaken(error)) return false;
       throw error;
     }
     if (!isRunning(this.#running, uid)) return true;
     look();
     if (!isRunning(this.#running, uid)) return true;
-    rmdirSync(this.#place(uid));
+    renameSync(this.#place(uid), draft);
     return false;
   }
 
-  #used(): readonly number[] {
-    return entriesOf(this.#directory).map(Number).filter(Number.isInteger);
+  /** Reads the claim of an account: it goes to `seen` when its sandbox is there, and to `over` when it never will be. */
+  #look(uid: number, seen: Map<number, string>, over: { uid: number; name: string }[]): void {
+    const names = entriesOf(this.#place(uid));
+    if (names.length === 0) this.#dropEmpty(uid);
+    for (const name of names) {
+      const claim = this.#read(uid, name);
+      if (claim === "gone") continue;
+      if (this.#isOver(claim, join(this.#place(uid), name))) over.push({ uid, name });
+      else if (claim !== null && existsSync(claim.path)) seen.set(uid, claim.path);
+    }
   }
 
-  #isOver(uid: number, name: string): boolean {
-    let text: string;
+  /** `null` when it cannot be read. */
+  #read(uid: number, name: string): Claim | "gone" | null {
     try {
-      text = readFileSync(join(this.#place(uid), name), "utf8");
+      const text = readFileSync(join(this.#place(uid), name), "utf8");
+      return claimSchema.safeParse(parseJson(text)).data ?? null;
     } catch (error) {
-      if (isGone(error)) return false;
+      if (isGone(error)) return "gone";
       throw error;
     }
-    const claim = claimSchema.safeParse(parseJson(text));
-    // Half-written: whoever was at it was killed, or is at it now.
-    if (!claim.success) return this.#isOld(join(this.#place(uid), name), EMPTY_MAX_MS);
-    const { path, maker } = claim.data;
-    if (existsSync(path)) return false;
-    const liveness = this.#world.processLiveness(maker);
-    if (liveness !== "unknown") return liveness === "dead";
-    // Where the home has another path, nothing is known about the sandbox's.
-    return path.startsWith(`${this.#home}/`) && this.#isOld(join(this.#place(uid), name), UNUSED_MAX_MS);
   }
 
+  #isOver(claim: Claim | null, file: string): boolean {
+    if (claim === null) return this.#isOld(file, UNREADABLE_MAX_MS);
+    const { path, maker } = claim;
+    // Asked before its sandbox is looked for: until it had died, it could still make it.
+    const liveness = this.#world.processLiveness(maker);
+    if (liveness === "alive" || existsSync(path)) return false;
+    if (liveness === "dead") return true;
+    // Where the home has another path, nothing is known about the sandbox's.
+    return path.startsWith(`${this.#home}/`) && this.#isOld(file, UNUSED_MAX_MS);
+  }
+
+  /** It claims nothing: its claim was taken out. */
   #dropEmpty(uid: number): void {
-    const place = this.#place(uid);
-    if (!this.#isOld(place, EMPTY_MAX_MS)) return;
     try {
-      rmdirSync(place);
+      rmdirSync(this.#place(uid));
     } catch (error) {
       if (!isGone(error)) throw error;
     }
+  }
+
+  #dropDraft(entry: string): void {
+    const path = join(this.#directory, entry);
+    const modifiedAt = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? this.#world.wallMs();
+    if (isAbandoned(entry, modifiedAt, this.#world)) rmSync(path, { recursive: true, force: true });
   }
 
   #isOld(path: string, maxMs: number): boolean {
@@ -274,6 +310,12 @@ function parseJson(text: string): unknown {
   } catch {
     return null;
   }
+}
+
+/** Another claim is there. */
+function isTaken(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ENOTEMPTY" || code === "EEXIST";
 }
 
 /** Removed, or used again, by another process. */

@@ -13,10 +13,13 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type IdRange, SandboxAccounts } from "../../src/host-accounts/index.ts";
+import { draftName } from "../../src/workspace/disk/drafts.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 
 const world = systemWorld();
 
@@ -25,10 +28,10 @@ function machine(configured: IdRange | null = null) {
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const home = join(directory, "home");
   const object = (name: string) => ({ name, path: join(home, "objects", name) });
-  const open = (identity = world.identity, registry = "ids.sqlite") =>
+  const open = (identity = world.identity, registry = "ids.sqlite", other: Partial<World> = {}) =>
     new SandboxAccounts({
       ...{ home, configured, backend: "local", registry: join(directory, registry) },
-      world: { ...world, identity },
+      world: { ...world, identity, ...other },
     });
   const begin = () => mkdirSync(join(home, "objects"), { recursive: true });
   const moveAway = () => renameSync(home, join(directory, "moved"));
@@ -62,7 +65,7 @@ describe("an account", () => {
     expect(() => accounts.claim(object("d"))).toThrow("in use");
   });
 
-  it("of a killed fleet is given back at the next start, unless its sandbox is there", () => {
+  it("of a killed fleet is given back at the next sweep, unless its sandbox is there", () => {
     const { home, open, object } = machine({ first: 70_000, count: 20 });
     const killed = open(dead);
     const [kept, lost] = [killed.claim(object("kept")), killed.claim(object("lost"))];
@@ -86,16 +89,51 @@ describe("an account", () => {
     expect(readdirSync(join(home, "ids"))).toEqual([kept, recent, foreign, "number"].map(String).sort());
   });
 
-  it("that was taken and not written down is given back once its maker has had time", () => {
-    const { home, open } = machine({ first: 70_000, count: 20 });
-    const accounts = open();
+  it("is claimed by nothing where a fleet was killed before it had written a claim, or after it had taken one out", () => {
+    const { home, open, object } = machine({ first: 70_000, count: 2 });
     const place = join(home, "ids/70001");
-    mkdirSync(place);
-    accounts.sweep();
-    expect(existsSync(place)).toBe(true);
-    utimesSync(place, 1, 1);
-    accounts.sweep();
+    mkdirSync(place, { recursive: true });
+    const a = open().claim(object("a"));
+    expect(readdirSync(place)).toEqual(["a"]);
+    rmSync(join(place, "a"));
+    open().sweep();
     expect(existsSync(place)).toBe(false);
+    open().release("a", a);
+    expect(open(dead).claim(object("b"))).toEqual(a);
+    // As if it was killed before it had a number.
+    renameSync(place, join(home, "ids", draftName({ ...world, identity: dead })));
+    const living = join(home, "ids", draftName(world));
+    mkdirSync(living);
+    open().sweep();
+    expect(readdirSync(join(home, "ids")).sort()).toEqual([basename(living), "number"]);
+  });
+
+  it("is kept for a sandbox that its maker made at the last moment of its life", () => {
+    const { home, object, open } = machine({ first: 70_000, count: 20 });
+    const { uid } = open(dead).claim(object("late"));
+    const processLiveness = () => {
+      writeFileSync(object("late").path, "");
+      return "dead" as const;
+    };
+    open(world.identity, "ids.sqlite", { processLiveness }).sweep();
+    expect(existsSync(join(home, "ids", String(uid)))).toBe(true);
+  });
+
+  it("is given back whenever the process that claims it is killed", async () => {
+    const { home, open } = machine();
+    for (let round = 0; round < 5; round += 1) {
+      const claiming = spawn(
+        process.execPath,
+        ["--conditions=sandlot-source", join(import.meta.dirname, "claiming-process.ts"), home],
+        { stdio: ["ignore", "pipe", "inherit"] },
+      );
+      await once(claiming.stdout, "data");
+      await sleep(round * 7);
+      claiming.kill("SIGKILL");
+      await once(claiming, "exit");
+      open().sweep();
+      expect(readdirSync(join(home, "ids"))).toEqual(["number"]);
+    }
   });
 
   it("of a home is another's than that of a home at the same path, in a container with a registry of its own", () => {

@@ -131,8 +131,8 @@ class DockerBackend implements Backend {
     this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
     const egresses = this.#egresses;
     const aioRecords = new AioRecords(layout, world);
-    const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
-    const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onMountProblem });
+    const onTrouble = (what: string, problem: string) => this.#watcher.tell({ type: "trouble", what, problem });
+    const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onTrouble });
     this.#accounts = accounts;
     const removing = { egresses, accounts, accountIds, fleetId, liveness: this.#liveness, aioRecords };
     this.#remover = new Remover({ ...shared, ...removing });
@@ -153,12 +153,11 @@ class DockerBackend implements Backend {
       ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },
       isIdle: (name) => this.#isIdle(name),
       onResumed: (name) => void this.#renewed(name).catch(() => {}),
-      onTrouble: (problem) => this.#watcher.tell({ type: "trouble", what: "pause", problem }),
+      onTrouble: (problem) => onTrouble("pause", problem),
     });
     const onOutOfMemory = ({ name }: Labelled) => void this.#guards.outOfMemory(name);
     this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pausing, onOutOfMemory });
-    const onProblem = (error: unknown) =>
-      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
+    const onProblem = (error: unknown) => onTrouble("limits", problemOf(error));
     const onHit = (sandboxId: SandboxId, limit: LimitKind, because: string) =>
       this.#watcher.tell({ type: "limit-hit", sandboxId, limit, because });
     this.#guards = new ContainerGuards({ world, engine, layout, blueprints, onHit, onProblem });
@@ -228,6 +227,7 @@ class DockerBackend implements Backend {
     return this.#ask("list", signal, async () => {
       // One sandbox alone is looked for by whoever ends it after its maker has died.
       if (sandboxId !== undefined) await this.#objects.clear(sandboxId);
+      else this.#accounts.sweepClaims();
       const containers = await this.#containers(sandboxId);
       const names = (await this.#objects.names()).filter(
         (name) => sandboxId === undefined || name.startsWith(`${sandboxId}-`),

@@ -19,6 +19,7 @@ import {
   sandboxAccounts,
   sharingProblem,
 } from "../../host-accounts/index.ts";
+import { problemOf } from "../../observe/event-bus.ts";
 import type { World } from "../../world/world.ts";
 import { plainPath } from "../local/limits/hierarchy.ts";
 import type { Binding } from "../local/mounts.ts";
@@ -34,8 +35,8 @@ export interface ContainerAccountsParts {
   readonly facts: EngineFacts;
   readonly layout: Layout;
   readonly world: World;
-  /** Tells why a configured mount is not as configured. */
-  readonly onMountProblem: (problem: string) => void;
+  /** Tells why a configured mount is not as configured (`mounts`), or why claims could not be given back (`accounts`). */
+  readonly onTrouble: (what: "mounts" | "accounts", problem: string) => void;
 }
 
 /** Why containers share one account; `null` when each has its own. */
@@ -103,7 +104,7 @@ export class ContainerAccounts {
     const problem = (path: string) => this.#problem(path, runtime);
     // The engine's own filter lets files become setuid.
     const owned = await ownedMounts(mounts, { problem }, { refusesSetId: false });
-    for (const problem of owned.problems) this.#parts.onMountProblem(problem);
+    for (const problem of owned.problems) this.#parts.onTrouble("mounts", problem);
     return owned.mounts;
   }
 
@@ -131,6 +132,15 @@ export class ContainerAccounts {
       this.#accounts?.sweep();
     } finally {
       this.#mounts.sweep();
+    }
+  }
+
+  /** Gives back the accounts that killed processes have claimed for containers they did not make. What fails can be done later. */
+  sweepClaims(): void {
+    try {
+      this.#accounts?.sweep();
+    } catch (error) {
+      this.#parts.onTrouble("accounts", problemOf(error));
     }
   }
 

@@ -206,6 +206,7 @@ class LocalBackend implements Backend {
   /** Always consistent: what was made is on disk before it is made. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
     return this.#ask("list", signal, async () => {
+      if (sandboxId === undefined) await this.#sweepUnmade();
       const names = await this.#objects.names();
       const wanted = sandboxId === undefined ? names : names.filter((name) => name.startsWith(`${sandboxId}-`));
       const listed = await Promise.all(wanted.map((name) => this.#listed(name, sandboxId)));
@@ -245,9 +246,15 @@ class LocalBackend implements Backend {
 
   /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
   async #sweep(): Promise<void> {
-    const now = this.#world.wallMs();
+    await Promise.allSettled([this.#sweepUnmade(), this.workspaces.sweep(), this.#settleRemains()]);
+  }
+
+  /** What killed processes had begun to write down or claimed for sandboxes that they did not make. What cannot be removed now can be later. */
+  async #sweepUnmade(): Promise<void> {
     const accounts = async () => this.#accounts?.sweep();
-    await Promise.allSettled([this.#objects.sweep(now), this.workspaces.sweep(), this.#settleRemains(), accounts()]);
+    const swept = await Promise.allSettled([this.#objects.sweep(this.#world.wallMs()), accounts()]);
+    for (const { reason } of swept.filter((one) => one.status === "rejected"))
+      this.#watcher.tell({ type: "trouble", what: "accounts", problem: problemOf(reason) });
   }
 
   /** What was kept for a workspace that has gone home since, and of which nobody may ask any more. */

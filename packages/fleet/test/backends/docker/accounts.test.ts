@@ -18,30 +18,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
-import { threadKeyOf } from "../../../src/backend/labels.ts";
 import { HostMounts, IdMapping } from "../../../src/host-accounts/index.ts";
 import type { BackendStage, Key, Made } from "../../../src/testing/backend-suite/stage.ts";
 import { BUDGETS, exhaust } from "../account-budgets.ts";
-import { blueprint, containerOf, type DockerHarness, world } from "./docker-harness.ts";
+import { bind, FILE, homeOf, killed, killedClaimsGo, NoMapping, uidOfProcess } from "../own-accounts.ts";
+import { blueprint, containerOf, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
-const FILE = "/mnt/user-data/workspace/file";
 const isRoot = process.getuid?.() === 0;
-
-/** A kernel or a file system without id-mapped mounts. */
-class NoMapping extends IdMapping {
-  override async problem(): Promise<string | null> {
-    return "it cannot be done here";
-  }
-}
 
 describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
   const uidOf = async ({ target }: Made) => {
     const { State } = await docker.getContainer(containerOf(target.ref)).inspect();
-    return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${State.Pid}/status`, "utf8"))?.[1]);
+    return uidOfProcess(State.Pid);
   };
-  const homeOf = ({ home, fleetId }: DockerHarness, { user, thread }: Key) =>
-    join(home, fleetId, "homes", threadKeyOf(user, thread), "user-data");
   const usesItsFiles = async (stage: BackendStage, made: Made, backend: Backend = stage.backend) => {
     const { sandbox } = await stage.attach(made.target, backend);
     const uid = await uidOf(made);
@@ -50,16 +40,6 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
     const { stdout, stderr } = await sandbox.exec(script);
     expect(stderr + stdout.slice(stdout.indexOf(String(uid)))).toBe(`${uid}\n${uid}\n${uid}\n`);
   };
-  const bind = async (stage: BackendStage, blank: Made, key: Key, backend: Backend = stage.backend): Promise<Made> => {
-    const generation = stage.nextGeneration();
-    const marker = stage.marker(blank, key, generation);
-    await backend.workspaces.writeMarker(marker);
-    await backend.workspaces.moveIn(stage.spot(blank, key, generation));
-    const target = { ...blank.target, generation, token: marker.token };
-    await backend.rebind(target, blank.target, stage.signal);
-    return { ...blank, target, spec: { ...blank.spec, generation, token: marker.token } };
-  };
-
   /** The workspace goes home, and with it what was kept of the sandbox. */
   const end = async (stage: BackendStage, bound: Made, key: Key, backend: Backend = stage.backend) => {
     await stage.destroy(bound, backend);
@@ -80,7 +60,7 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         expect(statSync(join(homeOf(harness, key), "workspace/new/two")).uid).toBe(59_999);
         await stage.destroy(cold);
         const blank = await stage.make(null);
-        const bound = await bind(stage, blank, key);
+        const bound = await bind(stage, blank, key, "moveIn");
         await usesItsFiles(stage, bound);
         expect(readdirSync(join(harness.home, harness.fleetId, "mapped"))).toEqual([]);
         expect(readFileSync("/proc/self/mountinfo", "utf8")).not.toContain(harness.home);
@@ -88,6 +68,12 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         await end(stage, bound, key);
         expect(readdirSync(join(harness.home, "ids"))).toEqual(["number"]);
       }),
+    120_000,
+  );
+
+  it.skipIf(!isRoot)(
+    "that killed fleets had only claimed accounts for leave nothing when another fleet lists its containers",
+    () => onEngine((stage, harness) => killedClaimsGo(stage, harness, "containers")),
     120_000,
   );
 
@@ -102,7 +88,7 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         await usesItsFiles(stage, cold, backend);
         expect(statSync(join(homeOf(harness, key), "workspace/file")).uid).toBe(await uidOf(cold));
         await stage.destroy(cold, backend);
-        const bound = await bind(stage, await stage.make(null, {}, backend), key, backend);
+        const bound = await bind(stage, await stage.make(null, {}, backend), key, "moveIn", backend);
         await usesItsFiles(stage, bound, backend);
         await end(stage, bound, key, backend);
       }),
@@ -135,9 +121,8 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
     const [source, mapping] = [join(root, "source"), new IdMapping()];
     mkdirSync(source);
     writeFileSync(join(source, "kept"), "");
-    const dead = { ...world, identity: { ...world.identity, pid: 2 ** 22 - 1, startTime: "1" } };
     const paths = [{ path: source, owner: { uid: 0, gid: 0 } }];
-    const shown = await new HostMounts(root, mapping, dead).show("box-1", paths, { uid: 61_000, gid: 61_000 });
+    const shown = await new HostMounts(root, mapping, killed).show("box-1", paths, { uid: 61_000, gid: 61_000 });
     expect(statSync(join(shown.get(source) ?? "", "kept")).uid).toBe(61_000);
     const next = new HostMounts(root, mapping, world);
     next.sweep();

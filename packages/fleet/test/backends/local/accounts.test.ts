@@ -20,31 +20,17 @@ import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import type { EngineEvent } from "../../../src/backend/backend.ts";
-import { threadKeyOf } from "../../../src/backend/labels.ts";
 import { parseRef } from "../../../src/backends/local/objects/engine-ref.ts";
-import { IdMapping } from "../../../src/host-accounts/index.ts";
-import type { BackendStage, Key, Made } from "../../../src/testing/backend-suite/stage.ts";
+import type { BackendStage, Made } from "../../../src/testing/backend-suite/stage.ts";
 import type { DiskWorkspaces } from "../../../src/workspace/disk/disk-workspaces.ts";
 import { BUDGETS, exhaust } from "../account-budgets.ts";
-import { blueprint, initOf, isRoot, type LocalHarness, onStage, removeDaemon, settingsIn } from "./local-harness.ts";
+import { beginObject, bind, FILE, homeOf, killedClaimsGo, NoMapping, uidOfProcess } from "../own-accounts.ts";
+import { blueprint, initOf, isRoot, onStage, removeDaemon, settingsIn } from "./local-harness.ts";
 
 afterAll(removeDaemon);
 
-const FILE = "/mnt/user-data/workspace/file";
-
-/** A kernel or a file system without id-mapped mounts. */
-class NoMapping extends IdMapping {
-  override async problem(): Promise<string | null> {
-    return "it cannot be done here";
-  }
-}
-
 function uidOf(made: Made): number {
-  return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${initOf(made.target.ref)}/status`, "utf8"))?.[1]);
-}
-
-function homeOf({ home, fleetId }: LocalHarness, { user, thread }: Key): string {
-  return join(home, fleetId, "homes", threadKeyOf(user, thread), "user-data");
+  return uidOfProcess(initOf(made.target.ref));
 }
 
 /** Reads what is there, and writes what only an owner may. */
@@ -54,22 +40,6 @@ async function usesItsFiles(stage: BackendStage, made: Made, backend = stage.bac
     "set -e; cat file; echo more >>file; chmod 600 file; mkdir -p new; touch new/one; mv new/one new/two; stat -c %u:%g . file new";
   const { stdout, stderr } = await sandbox.exec(script);
   expect(stderr + stdout.slice(stdout.indexOf("1000"))).toBe("1000:1000\n1000:1000\n1000:1000\n");
-}
-
-async function bind(
-  stage: BackendStage,
-  blank: Made,
-  key: Key,
-  how: "makeIn" | "moveIn",
-  backend = stage.backend,
-): Promise<Made> {
-  const generation = stage.nextGeneration();
-  const marker = stage.marker(blank, key, generation);
-  await backend.workspaces.writeMarker(marker);
-  await backend.workspaces[how](stage.spot(blank, key, generation));
-  const target = { ...blank.target, generation, token: marker.token };
-  await backend.rebind(target, blank.target, stage.signal);
-  return { ...blank, target, spec: { ...blank.spec, generation, token: marker.token } };
 }
 
 describe.skipIf(!isRoot)("sandboxes of root's fleet", () => {
@@ -83,6 +53,13 @@ describe.skipIf(!isRoot)("sandboxes of root's fleet", () => {
       await stage.destroy(one);
       await stage.destroy(other);
       expect(readdirSync(join(harness.home, "ids"))).toEqual(["number"]);
+    }));
+
+  it("that killed fleets had only claimed accounts for leave nothing when another fleet lists its sandboxes", () =>
+    onStage(async (stage, harness) => {
+      const unfinished = beginObject(join(harness.home, harness.fleetId, "objects"));
+      await killedClaimsGo(stage, harness, "objects");
+      expect(existsSync(unfinished)).toBe(false);
     }));
 
   it("see a workspace as their own, one after the other and bound late, and it keeps one owner on disk", () =>
