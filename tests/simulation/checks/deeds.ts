@@ -92,6 +92,12 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.has();
     b.at(40_000).stop("unheld", "expired");
   },
+  "age-is-kept": (b) => {
+    b.has({ state: "creating", actor: b.one.id });
+    b.tables.host.step(3_600_000);
+    b.tables.empty();
+    b.at(10_000).has();
+  },
   "parked-since-is-true": (b) => {
     b.has({ holders: b.hold(), parkedAt: null });
     b.at(5_000).change(b.one, "unhold", {}, { holders: {}, parkedAt: EPOCH_MS });

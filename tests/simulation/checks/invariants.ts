@@ -27,6 +27,10 @@ export const INVARIANTS = {
   "idle-only-after-timeout": [9, "a parked sandbox ends as idle only after its idle timeout"],
   "idle-not-while-busy": [9, "a parked sandbox with work going on inside does not end as idle"],
   "expired-only-after-lifetime": [9, "a sandbox ends as expired only after its maximum lifetime"],
+  "age-is-kept": [
+    9,
+    "what its holder puts back into a new store is as old as it was, whatever that store's clock says",
+  ],
   "parked-since-is-true": [9, "parkedAt is when the last holder left, or when a dead one was last heard of"],
   "blanks-go-first": [9, "a parked sandbox is evicted only when there is no blank to evict"],
   "hold-dropped-only-by-its-owner": [

@@ -1,6 +1,6 @@
 /** Moves, revisions, identity, generations and limits of records. */
 
-import type { Generation } from "@sandlot/contract";
+import type { Generation, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { StopRequest } from "../../../packages/fleet/src/store/store.ts";
 import type { StoreStep } from "../store/sim-store.ts";
@@ -28,12 +28,16 @@ const STEPS: Readonly<Record<string, MoveName>> = {
 
 /** What lands while the engine is being asked could not be seen. */
 const SEEN_MS = 2_000;
+/** What an instance does not know of the store's clock after late answers, pauses and sleep, and a step of the clock exceeds. */
+const AGE_MARGIN_MS = 120_000;
 
 export class RecordChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   /** The latest generation that the present store has given, and that anything had when it began to serve. */
   #given = 0;
+  /** When the records of each sandbox were made: what is adopted gets a young one. */
+  readonly #madeAt = new Map<SandboxId, number[]>();
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
@@ -48,6 +52,7 @@ export class RecordChecks {
       this.#checkGeneration(before, after, step);
       this.#checkLimits(before, after, step);
     }
+    if (before === null) this.#checkAge(after, step);
     if (after.state === "ready") this.#truth.published.add(after.sandboxId);
   }
 
@@ -66,6 +71,22 @@ export class RecordChecks {
     for (const { labels, generation, landedAt } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)
         this.#given = Math.max(this.#given, generation, labels.generation);
+    }
+  }
+
+  /** A store that begins anew may take it to be another time: what holders put back has to have its age on that clock. */
+  #checkAge({ sandboxId, createdAt }: SandboxRecord, step: StoreStep): void {
+    const { now } = this.#truth;
+    const madeAt = this.#madeAt.get(sandboxId) ?? [];
+    if (step.method !== "restore") this.#madeAt.set(sandboxId, [...madeAt, now]);
+    else {
+      const agesMs = madeAt.map((at) => this.#truth.awakeMs(at));
+      const ageMs = this.#truth.awakeMs(this.#truth.fromStoreClock(createdAt));
+      this.#findings.check(
+        "age-is-kept",
+        agesMs.some((trueMs) => Math.abs(trueMs - ageMs) <= AGE_MARGIN_MS),
+        () => `${sandboxId} was made ${agesMs.join(" and ")} ms ago, and is put back as ${ageMs} ms old`,
+      );
     }
   }
 

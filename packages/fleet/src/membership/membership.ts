@@ -249,15 +249,15 @@ export class Membership {
     const sentAt = this.#world.monotonicMs();
     const registered = await this.#send(true);
     if (registered.kind !== "ok") return this.#settle(registered, tries - 1);
-    if (answer.kind === "new-epoch") this.#moveClock(registered.now, sentAt);
+    if (answer.kind === "new-epoch") this.#moveClock(registered.now, sentAt, before);
     await this.#rejoin(before, answer.kind === "new-epoch");
     return this.#settle(await this.#send(false), tries - 1);
   }
 
-  /** A store that begins anew has a clock of its own: what we remember keeps its age. */
-  #moveClock(now: number, sentAt: number): void {
+  /** A store that begins anew has a clock of its own: what we remember keeps its age, also what was released meanwhile. */
+  #moveClock(now: number, sentAt: number, remembered: readonly Slot[]): void {
     const byMs = now - this.storeNow();
-    for (const slot of this.#slots.held()) slot.clockMoved(byMs);
+    for (const slot of new Set([...remembered, ...this.#slots.held()])) slot.clockMoved(byMs);
     this.#readClock(now, sentAt);
   }
 
