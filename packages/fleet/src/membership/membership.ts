@@ -67,8 +67,8 @@ export class Membership {
   #sightSince = Number.POSITIVE_INFINITY;
   #clockOffset = 0;
   #judgeFrom = 0;
-  /** What to add to our monotonic clock to get the store's, at least and at most. */
-  #storeClock = { least: 0, most: 0 };
+  /** What to add to our monotonic clock to get the store's, at least and at most; and which store that is. */
+  #storeClock = { epoch: null as Epoch | null, least: 0, most: 0 };
   #renewal: Promise<void> | null = null;
   #storeLost = false;
   #term = 0;
@@ -249,33 +249,39 @@ export class Membership {
     const sentAt = this.#world.monotonicMs();
     const registered = await this.#send(true);
     if (registered.kind !== "ok") return this.#settle(registered, tries - 1);
-    if (answer.kind === "new-epoch") this.#moveClock(registered.now, sentAt, before);
-    await this.#rejoin(before, answer.kind === "new-epoch");
+    // Also when it was heard of before, and something failed on the way here.
+    const isNew = registered.epoch !== this.#storeClock.epoch;
+    if (isNew) this.#moveClock(registered, sentAt, before);
+    await this.#rejoin(before, isNew);
     return this.#settle(await this.#send(false), tries - 1);
   }
 
   /** A store that begins anew has a clock of its own: what we remember keeps its age, also what was released meanwhile. */
-  #moveClock(now: number, sentAt: number, remembered: readonly Slot[]): void {
+  #moveClock({ now, epoch }: Confirmed, sentAt: number, remembered: readonly Slot[]): void {
     const byMs = now - this.storeNow();
     for (const slot of new Set([...remembered, ...this.#slots.held()])) slot.clockMoved(byMs);
-    this.#readClock(now, sentAt);
+    this.#readClock({ now, epoch }, sentAt);
   }
 
-  #readClock(now: number, sentAt: number): void {
-    this.#storeClock = { least: now - this.#world.monotonicMs(), most: now - sentAt };
+  #readClock({ now, epoch }: Pick<Confirmed, "now" | "epoch">, sentAt: number): void {
+    this.#storeClock = { epoch, least: now - this.#world.monotonicMs(), most: now - sentAt };
   }
 
   /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
   async #rejoin(slots: readonly Slot[], newEpoch: boolean): Promise<void> {
     let restored = 0;
-    // All at once: the session must not run out while the engine is asked.
-    const current = await Promise.all(slots.map((slot) => !newEpoch || this.#isCurrent(slot)));
+    const current = await this.#areCurrent(slots);
     for (const [index, slot] of slots.entries()) {
       if (slot.isLost()) continue;
       if (current[index] === true && (await this.#holdAgain(slot))) restored += 1;
       else slot.lose("session-lost");
     }
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
+  }
+
+  /** What another store has given is asked about. All at once: the session must not run out while the engine is asked. */
+  #areCurrent(slots: readonly Slot[]): Promise<readonly boolean[]> {
+    return Promise.all(slots.map((slot) => slot.epoch === this.#epoch || this.#isCurrent(slot)));
   }
 
   async #holdAgain(slot: Slot): Promise<boolean> {
@@ -308,10 +314,10 @@ export class Membership {
       if (isFinal(hold)) this.ended(hold, hold.reason);
       else this.#forget(hold);
     }
-    for (const hold of lost) {
-      const slot = isFinal(hold) ? undefined : this.#slotOf(hold);
-      if (slot?.isLost() === false && !(await this.#holdAgain(slot))) slot.lose(hold.reason);
-    }
+    const slots = lost.flatMap((hold) => (isFinal(hold) ? [] : (this.#slotOf(hold) ?? [])));
+    const current = await this.#areCurrent(slots);
+    for (const [index, slot] of slots.entries())
+      if (!slot.isLost() && !(current[index] === true && (await this.#holdAgain(slot)))) slot.lose("session-lost");
   }
 
   #forget({ sandboxId }: Hold): void {
@@ -328,7 +334,7 @@ export class Membership {
     this.#recovering = answer.recovering;
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
-    this.#readClock(answer.now, sentAt);
+    this.#readClock(answer, sentAt);
     // Only what was heard of before it was sent: in one and the same moment the beat may have been sent without it.
     for (const ask of this.#asking.values())
       if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);
