@@ -65,7 +65,7 @@ export class Simulation {
     this.trace = new Trace(now, options.keepTrace);
     this.findings = new Findings(now, this.trace);
     const random = new Random(seed, 1);
-    this.settings = drawSettings(random);
+    this.settings = drawSettings(random, new Random(seed, 5));
     this.faults = new Faults(random);
     const names = random.chance(0.2) ? ["north"] : [...new Set(HOSTS)];
     this.hosts = names.map((name) => {

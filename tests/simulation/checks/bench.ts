@@ -56,7 +56,7 @@ export class Bench {
 
   constructor(settings: Partial<Settings> = {}) {
     const drawn = drawSettings(new Random(1));
-    const limits = { ...drawn.limits, mode: "hard" as const, max: 2, maxPerUser: 1 };
+    const limits = { ...drawn.limits, mode: "hard" as const, max: 2, maxPerUser: 1, users: {} };
     const times = { idleTimeoutMs: 10_000, maxLifetimeMs: 50_000, orphanTimeoutMs: 5_000, sessionLifetimeMs: 10_000 };
     this.settings = { ...drawn, ...times, limits, pool: { default: 1 }, housekeepingIntervalMs: 1_000, ...settings };
     const { scheduler, tables, ledger } = this;

@@ -33,6 +33,15 @@ export const FACT_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.at(20_000).has({ ref: second.ref, parkedAt: EPOCH_MS + 20_000, generation: GENERATION });
     b.stop("unheld", "evicted");
   },
+  "blueprint-is-as-asked": (b) => {
+    b.object();
+    b.lease.checkBlueprint(b.held(), "other");
+  },
+  "put-back-is-there": (b) => {
+    const { ref } = b.object();
+    b.ledger.destroy(ref);
+    b.at(10_000).has({ ref });
+  },
   "idle-watches-nothing": (b) => b.facts.idle(b.one, 1),
   "anonymous-leaves-nothing": (b) => {
     b.ledger.homes.set("ada/~1234", { owner: "ada/~1234", tokens: new Set() });

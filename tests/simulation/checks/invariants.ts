@@ -51,6 +51,7 @@ export const INVARIANTS = {
   ],
   "recovery-lasts-a-lifetime": [12, "recovery ends no sooner than a lifetime after it began, unless nothing existed"],
   "holders-come-back": [12, "after the store was lost, a holder that can reach it puts back what it holds"],
+  "put-back-is-there": [12, "what its holder puts back after the store was lost is there in the engine"],
   "adopted-through-marker": [12, "what is adopted has a marker whose generation and token its daemon confirms"],
   "condemned-only-unknown": [12, "what is condemned is past its grace or the condemner's own, and recovery is over"],
   "condemned-not-adoptable": [12, "what its marker proves is adopted, not condemned"],
@@ -79,6 +80,7 @@ export const INVARIANTS = {
   // Safety: leases.
   "lease-is-held": [7, "a lease is handed out only while the store has this instance's hold of that generation"],
   "lease-on-own-thread": [13, "a lease is on a sandbox of the thread that was asked for"],
+  "blueprint-is-as-asked": [0, "a sandbox is of the blueprint that was asked for, and only another one is a mismatch"],
   "one-sandbox-per-thread": [14, "two usable leases of one thread are on one sandbox"],
   "no-lease-after-lifetime": [9, "no new lease on a sandbox past its maximum lifetime"],
   "loss-is-true": [16, "a lease is told of a loss only when there was one, with the true reason"],

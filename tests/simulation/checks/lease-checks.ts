@@ -29,6 +29,8 @@ const STORE_PATIENCE_MS = 4_000;
 export interface Asked {
   readonly instance: Instance;
   readonly owner: string | null;
+  /** The blueprint that was asked for; `null`: whatever the thread has. */
+  readonly blueprint?: string | null;
   readonly at: number;
   readonly pausedMs: number;
   readonly timeoutMs: number;
@@ -129,13 +131,32 @@ export class LeaseChecks {
   refused(error: unknown, asked: Asked, aborted: unknown): void {
     const code = isSandlotError(error) ? error.code : "";
     const closed = code === "fleet_closed" && asked.instance.closing;
-    const named = REFUSALS.has(code) || closed || (aborted !== null && error === aborted);
+    const named = REFUSALS.has(code) || closed || (aborted !== null && error === aborted) || this.#isOther(code, asked);
     this.#findings.check("errors-are-named", named, () => `acquire at ${asked.instance.name}: ${String(error)}`);
     if (isSandlotError(error, "capacity_exhausted")) {
       const { leased, parked, blank, creating, stopping, queued } = error.details;
       const least = Math.min(leased, parked, blank, creating, stopping, queued);
       this.#findings.check("counts-are-never-negative", least >= 0, () => JSON.stringify(error.details));
     }
+  }
+
+  /** A thread that has had a sandbox of another blueprint may have it still. */
+  #isOther(code: string, { owner, blueprint = null }: Asked): boolean {
+    if (code !== "blueprint_mismatch" || owner === null || blueprint === null) return false;
+    const wanted = this.#truth.settings.blueprints[blueprint]?.hash;
+    const isOther = [...this.#truth.thread(owner).blueprints].some((hash) => hash !== wanted);
+    this.#findings.check("blueprint-is-as-asked", isOther, () => `${owner} has never had another than ${blueprint}`);
+    return true;
+  }
+
+  checkBlueprint({ sandboxId }: HeldLease, wanted: string): void {
+    const hash = this.#truth.settings.blueprints[wanted]?.hash;
+    const objects = [...this.#truth.objectsOf(sandboxId)];
+    this.#findings.check(
+      "blueprint-is-as-asked",
+      objects.every(({ labels }) => labels.blueprintHash === hash),
+      () => `a lease for ${wanted} is on ${sandboxId}, which is of another`,
+    );
   }
 
   acquireSettled(asked: Asked): void {

@@ -73,22 +73,24 @@ export class LivenessChecks {
 
   /** As many blanks as wanted, as far as there is room. */
   checkPool(): void {
-    const { blanks, target, room } = this.#pool();
-    this.#findings.check("pool-is-back", this.isPoolBack(), () => `${blanks} of ${target} blanks, room for ${room}`);
+    const pools = this.#pools();
+    this.#findings.check("pool-is-back", this.isPoolBack(), () => JSON.stringify(pools));
   }
 
   isPoolBack(): boolean {
-    const { blanks, target, room } = this.#pool();
-    return blanks === target || (blanks < target && room <= 0);
+    return this.#pools().every(({ blanks, target, room }) => blanks === target || (blanks < target && room <= 0));
   }
 
-  #pool(): { blanks: number; target: number; room: number } {
+  #pools(): readonly { name: string; blanks: number; target: number; room: number }[] {
     const { tables, settings } = this.#truth;
     const records = tables.records();
-    const blanks = records.filter(({ state, thread }) => state === "ready" && thread === null).length;
-    const target = Object.values(settings.pool).reduce((sum, count) => sum + count, 0);
     const room = settings.limits.max - records.length;
-    return { blanks, target, room };
+    return Object.entries(settings.blueprints).map(([name, { hash }]) => {
+      const blanks = records.filter(
+        (one) => one.state === "ready" && one.thread === null && one.blueprintHash === hash,
+      );
+      return { name, blanks: blanks.length, target: settings.pool[name] ?? 0, room };
+    });
   }
 
   /** Every instance was closed, and the last ones with destroy. */

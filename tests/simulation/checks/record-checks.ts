@@ -53,6 +53,7 @@ export class RecordChecks {
       this.#checkLimits(before, after, step);
     }
     if (before === null) this.#checkAge(after, step);
+    if (before === null && step.method === "restore") this.#checkThere(after, step);
     if (after.state === "ready") this.#truth.published.add(after.sandboxId);
   }
 
@@ -90,6 +91,18 @@ export class RecordChecks {
     }
   }
 
+  /** What is put back was looked for in the engine first. Who cannot be asked counts as there. */
+  #checkThere({ sandboxId, ref }: SandboxRecord, { sentAt }: StoreStep): void {
+    const { faults, ledger } = this.#truth;
+    const isUncertain = (["probe-unknown", "workspace-failed"] as const).some((kind) => faults.fired.has(kind));
+    const gone = ref === null || isUncertain ? undefined : ledger.departed.get(ref);
+    this.#findings.check(
+      "put-back-is-there",
+      gone === undefined || gone.at > sentAt - SEEN_MS,
+      () => `${sandboxId} is gone since ${gone?.at}`,
+    );
+  }
+
   #checkMove(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const from = before?.state ?? "absent";
     const request = step.args[0] as Partial<StopRequest> | undefined;
@@ -115,7 +128,9 @@ export class RecordChecks {
       this.#truth.owners.set(after.sandboxId, owner);
       this.#truth.ownedSince.set(after.sandboxId, this.#truth.now);
     }
+    if (owner !== null) this.#truth.thread(owner).blueprints.add(after.blueprintHash);
     if (before === null) return;
+    if (step.method === "bind") this.#checkBlueprint(after);
     // Binding rotates the token: whoever knew the blank's knows nothing.
     const isBlank = before.thread === null && before.state === "ready";
     const bound =
@@ -129,6 +144,16 @@ export class RecordChecks {
         (ownerOf(before) === owner && before.generation === after.generation && before.token === after.token)) &&
       (!before.purge || after.purge);
     this.#findings.check("identity-is-kept", kept, () => `${JSON.stringify(before)} → ${JSON.stringify(after)}`);
+  }
+
+  /** The marker says what the thread was to get. */
+  #checkBlueprint({ sandboxId, generation, blueprintHash }: SandboxRecord): void {
+    const marker = this.#truth.ledger.markers.get(sandboxId)?.get(generation);
+    this.#findings.check(
+      "blueprint-is-as-asked",
+      marker === undefined || marker.blueprintHash === blueprintHash,
+      () => `${sandboxId} was made from ${blueprintHash}, and bound for ${marker?.blueprint}`,
+    );
   }
 
   #checkKey(after: SandboxRecord): void {
@@ -193,7 +218,8 @@ export class RecordChecks {
       if (record.user === after.user) own += 1;
     }
     if (before === null) this.#findings.check("fleet-limit", all <= limits.max, () => `${all} of ${limits.max}`);
-    if (limits.maxPerUser === 0 || after.user === null) return;
-    this.#findings.check("user-limit", own <= limits.maxPerUser, () => `${after.user}: ${own} of ${limits.maxPerUser}`);
+    const userMax = this.#truth.userMax(after.user);
+    if (userMax === 0) return;
+    this.#findings.check("user-limit", own <= userMax, () => `${after.user}: ${own} of ${userMax}`);
   }
 }

@@ -223,8 +223,8 @@ export class StopChecks {
 
   #checkEviction(record: SandboxRecord, step: StoreStep): void {
     // A blank that was there well before the evictor looked, and that nobody has tried to evict.
-    const { tables, settings } = this.#truth;
-    const { maxPerUser } = settings.limits;
+    const { tables } = this.#truth;
+    const maxPerUser = this.#truth.userMax(record.user);
     // For a user's own limit a blank makes no room.
     if (maxPerUser > 0 && this.#truth.now - this.#removedAt < ROOM_DELAY_MS) return;
     if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
@@ -362,6 +362,7 @@ export class StopChecks {
     if (limits.mode === "soft") return true;
     const records = this.#truth.tables.records();
     if (records.length >= limits.max) return false;
-    return limits.maxPerUser === 0 || records.filter((record) => record.user === user).length < limits.maxPerUser;
+    const userMax = this.#truth.userMax(user);
+    return userMax === 0 || records.filter((record) => record.user === user).length < userMax;
   }
 }

@@ -99,6 +99,8 @@ export interface ThreadTruth {
   destroyAsked: boolean;
   /** The latest generation a lease was handed out on. */
   latestLeased: number;
+  /** Of which blueprints it has had records. */
+  readonly blueprints: Set<string>;
 }
 
 export class Truth {
@@ -167,6 +169,7 @@ export class Truth {
         purgeAskedAt: -1,
         destroyAsked: false,
         latestLeased: 0,
+        blueprints: new Set(),
       };
       this.threads.set(owner, thread);
     }
@@ -201,6 +204,12 @@ export class Truth {
       if (object.alive && object.generation === held.generation) return true;
     }
     return false;
+  }
+
+  /** How many sandboxes a user may have; 0: as many as there is room for. */
+  userMax(user: string | null): number {
+    const { maxPerUser, users = {} } = this.settings.limits;
+    return user === null ? 0 : (users[user]?.max ?? maxPerUser);
   }
 
   unexpired(remote: RemoteTruth | undefined): boolean {

@@ -27,6 +27,8 @@ export interface AcquireWish {
   readonly timeoutMs: number | null;
   readonly ttlMs: number | null;
   readonly abortAfterMs: number | null;
+  /** Nothing: whatever the thread has, and the default for a new one. */
+  readonly blueprint?: string | null;
 }
 
 /** Bounds that a caller may rely on, with room for a slow store and a slow engine. */
@@ -58,7 +60,9 @@ export class Callers {
     instance.process.deliver(() => {
       const { fleet } = instance;
       if (fleet === null) return;
-      const asked = this.#ask("acquire", instance, owner, wish.timeoutMs ?? this.#simulation.settings.acquireTimeoutMs);
+      const { blueprint = null } = wish;
+      const timeoutMs = wish.timeoutMs ?? this.#simulation.settings.acquireTimeoutMs;
+      const asked = this.#ask("acquire", instance, owner, timeoutMs, blueprint);
       const controller = new AbortController();
       const listeners = countListeners(controller.signal);
       const reason = new Error("the caller gave up");
@@ -73,6 +77,7 @@ export class Callers {
         purpose: "simulated",
         signal: controller.signal,
         ...(wish.timeoutMs === null ? {} : { timeoutMs: wish.timeoutMs }),
+        ...(blueprint === null ? {} : { blueprint }),
         ...(wish.ttlMs === null ? {} : { ttlMs: wish.ttlMs }),
       });
       const quiet = instance.calls.made === made;
@@ -87,6 +92,7 @@ export class Callers {
           );
           if (hot) this.#checkHot(asked, quiet && scheduler.now === asked.at);
           this.#took(held, asked);
+          if (blueprint !== null) this.#simulation.leaseChecks.checkBlueprint(held, blueprint);
           then?.(held);
         },
         (error: unknown) => {
@@ -324,7 +330,7 @@ export class Callers {
   /** Whether an acquire must be served from memory: held here, renewed lately, no doubt, nothing special asked. */
   #isHot(instance: Instance, owner: string | null, wish: AcquireWish): boolean {
     const { truth, scheduler, settings } = this.#simulation;
-    if (owner === null || wish.ttlMs !== null || instance.closing) return false;
+    if (owner === null || wish.ttlMs !== null || (wish.blueprint ?? null) !== null || instance.closing) return false;
     const renewedMs = scheduler.now - instance.beatConfirmedSentAt;
     if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt)
       return false;
@@ -349,9 +355,10 @@ export class Callers {
     instance: Instance,
     owner: string | null,
     timeoutMs: number,
+    blueprint: string | null = null,
   ): Asked {
     const asked: Asked = {
-      ...{ instance, owner, timeoutMs },
+      ...{ instance, owner, timeoutMs, blueprint },
       at: this.#simulation.scheduler.now,
       pausedMs: instance.process.pausedMs,
     };

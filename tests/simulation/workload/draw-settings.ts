@@ -10,23 +10,34 @@ const FLEET = "fleet-under-test" as FleetId;
 
 const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 const HASH: BlueprintHash = hashBlueprint("simulated", BLUEPRINT);
+const OTHER: Blueprint = { ...BLUEPRINT, environment: { BLUEPRINT: "other" } };
+const OTHER_HASH: BlueprintHash = hashBlueprint("simulated", OTHER);
+/** What callers may ask for. */
+export const BLUEPRINT_NAMES = ["default", "other"] as const;
+const USERS = ["ada", "bob", "cy"];
 /** What other backends are told means nothing to the simulated one. */
 const OTHERS = resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: "/simulated" });
 
-export function drawSettings(random: Random): Settings {
+/** `more` is for what was added later, so that the rest of a run stays what it was. */
+export function drawSettings(random: Random, more: Random = random): Settings {
   const pool = random.pick([0, 0, 1, 2]);
+  const others = pool > 0 && more.chance(0.4) ? 1 : 0;
   return {
     ...OTHERS,
     home: "/simulated",
     fleetId: FLEET,
     backend: "memory",
     store: { type: "memory" },
-    blueprints: { default: { name: "default", hash: HASH, blueprint: BLUEPRINT } },
-    pool: pool === 0 ? {} : { default: pool },
+    blueprints: {
+      default: { name: "default", hash: HASH, blueprint: BLUEPRINT },
+      other: { name: "other", hash: OTHER_HASH, blueprint: OTHER },
+    },
+    pool: pool === 0 ? {} : { default: pool, ...(others === 0 ? {} : { other: others }) },
     limits: {
       mode: random.chance(0.7) ? "hard" : "soft",
       max: random.between(2, 8),
       maxPerUser: random.pick([0, 0, 1, 2, 3]),
+      users: drawUsers(more),
       queueMax: random.between(0, 4),
       onFull: random.chance(0.5) ? "wait" : "reject",
     },
@@ -41,4 +52,12 @@ export function drawSettings(random: Random): Settings {
     leakDetection: { afterMs: random.pick([0, 20_000]), captureStacks: false },
     activity: { cpuShareMin: 0.05, previewQuietMs: 10_000 },
   };
+}
+
+/** Limits of their own for some users, in some runs; 0: none. */
+function drawUsers(random: Random): Record<string, { readonly max: number }> {
+  if (random.chance(0.6)) return {};
+  return Object.fromEntries(
+    USERS.filter(() => random.chance(0.5)).map((user) => [user, { max: random.between(0, 3) }]),
+  );
 }

@@ -8,6 +8,7 @@ import type { Instance } from "../process/instance.ts";
 import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import { Callers, type ThreadName } from "./callers.ts";
+import { BLUEPRINT_NAMES } from "./draw-settings.ts";
 import { Urn } from "./urn.ts";
 
 const INSTANCES_MIN = 3;
@@ -25,6 +26,8 @@ export class Workload {
   readonly threads = THREADS;
   readonly #simulation: Simulation;
   readonly #random: Random;
+  /** For what was added later, so that the rest of a run stays what it was. */
+  readonly #more: Random;
   readonly #urn: Urn;
   readonly #events: number;
   readonly #instancesMax: number;
@@ -34,6 +37,7 @@ export class Workload {
   constructor(simulation: Simulation, seed: number) {
     this.#simulation = simulation;
     this.#random = new Random(seed, 4);
+    this.#more = new Random(seed, 6);
     this.callers = new Callers(simulation);
     this.#events = this.#random.between(200, 260);
     this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
@@ -290,6 +294,7 @@ export class Workload {
       timeoutMs: this.#random.chance(0.2) ? this.#random.pick([50, 800, 3_000]) : null,
       ttlMs,
       abortAfterMs: this.#random.chance(0.12) ? this.#random.between(0, 300) : null,
+      blueprint: this.#more.chance(0.2) ? this.#more.pick(BLUEPRINT_NAMES) : null,
     };
     const stays = this.#random.chance(0.3);
     this.callers.acquire(instance, wish, (held) => {
