@@ -108,6 +108,7 @@ export class Destroyer {
       const record = await store.get(sandboxId);
       signal.throwIfAborted();
       progress.seen = record;
+      if (record === null) await this.#epochOfTruth(signal);
       if (record === null) return progress.promised ? "stopped" : "absent";
       if (record.thread !== null) throw inUse(record);
       if (record.state === "ready")
@@ -122,10 +123,10 @@ export class Destroyer {
   }
 
   async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
-    const { store, changes, membership, retirement, settings } = this.#parts;
+    const { store, changes, membership, retirement } = this.#parts;
     const purge = options.purge === true;
-    /** What the store was told to end for this call. What the thread is given afterwards is none of its business. */
-    let ending: SandboxId | null = null;
+    /** What the store was told to end for this call, and which store. What the thread is given afterwards is none of its business. */
+    let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
@@ -133,21 +134,38 @@ export class Destroyer {
       const record = await store.find(key.user, key.thread);
       signal.throwIfAborted();
       progress.seen = record;
-      if (ending !== null && record?.sandboxId !== ending) return "stopped";
+      const isOver: boolean = record === null || (ending !== null && record.sandboxId !== ending.sandboxId);
+      const epoch: Epoch | null = isOver ? await this.#epochOfTruth(signal) : membership.epoch;
+      if (isOver && ending !== null && ending.epoch === epoch) return "stopped";
+      // Another store knows nothing of what its predecessor was told.
+      if (isOver) ending = null;
       if (record === null) {
-        // A store that was lost does not know yet what exists.
-        const { epoch, recovering } = membership;
-        throwIfRecovering({ kind: recovering ? "recovering" : "", epoch: epoch ?? "" }, settings.sessionLifetimeMs);
         if (!purge) return "absent";
         if (!(await this.#hasWorkspace(key))) return "absent";
-        ending = await this.#claimForPurge(key, epoch, signal);
+        const sandboxId = await this.#claimForPurge(key, epoch, signal);
+        if (sandboxId !== null) ending = { sandboxId, epoch };
       } else if (record.state === "ready") {
-        if (await this.#stop(record, options)) ending = record.sandboxId;
-      } else if (ending === null && (await this.#joins(record, options))) ending = record.sandboxId;
+        if (await this.#stop(record, options)) ending = { sandboxId: record.sandboxId, epoch };
+      } else if (ending === null && (await this.#joins(record, options))) {
+        ending = { sandboxId: record.sandboxId, epoch };
+      }
       progress.promised = ending !== null;
       if (record !== null && record.state !== "ready" && (await retirement.help(record, signal))) changes.hint();
       await changes.after(count, signal, rounds);
     }
+  }
+
+  /**
+   * Something was not found, and that is true of this epoch. Asked after the look: a store that was lost does not know yet
+   * what exists, and this instance may not have heard of the loss.
+   */
+  async #epochOfTruth(signal: AbortSignal): Promise<Epoch> {
+    const { store, membership, settings } = this.#parts;
+    const { epoch, recovering } = await store.meta();
+    signal.throwIfAborted();
+    const isLost = recovering || epoch !== membership.epoch;
+    throwIfRecovering({ kind: isLost ? "recovering" : "", epoch }, settings.sessionLifetimeMs);
+    return epoch;
   }
 
   /**

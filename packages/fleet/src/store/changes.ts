@@ -70,7 +70,10 @@ export class Changes {
   close(): void {
     this.#unwatch?.();
     this.#unwatch = null;
-    if (this.#waiters.size > 0) return;
+  }
+
+  /** Nobody is left to be woken. */
+  #forgetHint(): void {
     this.#settling?.cancel();
     this.#settling = null;
   }
@@ -81,6 +84,7 @@ export class Changes {
         timer.cancel();
         this.#waiters.delete(wake);
         signal.removeEventListener("abort", onAbort);
+        if (this.#waiters.size === 0) this.#forgetHint();
       };
       const wake = () => {
         end();
