@@ -7,6 +7,7 @@ import type { Settings } from "../../packages/fleet/src/config/settings.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
 import type { Liveness, ProcessIdentity } from "../../packages/fleet/src/world/world.ts";
+import type { AdmissionChecks } from "./checks/admission-checks.ts";
 import { EngineChecks } from "./checks/engine-checks.ts";
 import { FactChecks } from "./checks/fact-checks.ts";
 import { Findings } from "./checks/findings.ts";
@@ -46,6 +47,7 @@ export class Simulation {
   readonly engineChecks: EngineChecks;
   readonly promiseChecks: PromiseChecks;
   readonly factChecks: FactChecks;
+  readonly admissionChecks: AdmissionChecks;
   readonly settings: Settings;
   readonly hosts: readonly Host[];
   readonly outage: Outage = { of: null, until: 0 };
@@ -85,6 +87,7 @@ export class Simulation {
     const checks = new StoreChecks(truth, findings);
     tables.watchedBy(checks);
     this.leaseChecks = new LeaseChecks(truth, findings);
+    this.admissionChecks = checks.admission;
     this.factChecks = new FactChecks(truth, findings);
     this.promiseChecks = new PromiseChecks(truth, findings);
     this.engineChecks = new EngineChecks(truth, findings);
@@ -151,7 +154,9 @@ export class Simulation {
   /** Somebody who listens, and in some runs somebody whose listener throws. */
   #listen(instance: Instance, fleet: Fleet): void {
     fleet.events.on((event) => {
-      if (instance.process.alive) this.factChecks.told(instance, event);
+      if (!instance.process.alive) return;
+      this.factChecks.told(instance, event);
+      this.admissionChecks.told(instance, event);
     });
     if (this.#throwing)
       fleet.events.on(() => {

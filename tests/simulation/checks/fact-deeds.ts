@@ -42,6 +42,17 @@ export const FACT_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.ledger.destroy(ref);
     b.at(10_000).has({ ref });
   },
+  "queue-is-bounded": (b) => {
+    Object.assign(b.settings.limits, { onFull: "wait", queueMax: 1 });
+    b.store.admission.told(b.one, { type: "acquire-queued", user: "ada", queued: 2 } as unknown as FleetEvent);
+  },
+  "users-take-turns": (b) => {
+    b.store.admission.told(b.one, { type: "acquire-queued", user: "ada", queued: 1 } as unknown as FleetEvent);
+    for (const user of ["bob", "bob", "ada"]) {
+      const step = { by: b.one, method: "reserve", args: [{ key: { user } }], sentAt: 1, skewMs: 0 };
+      b.store.admission.answered(step, { kind: "reserved" });
+    }
+  },
   "idle-watches-nothing": (b) => b.facts.idle(b.one, 1),
   "anonymous-leaves-nothing": (b) => {
     b.ledger.homes.set("ada/~1234", { owner: "ada/~1234", tokens: new Set() });

@@ -112,6 +112,8 @@ export const INVARIANTS = {
   "guessed-ids-end-nothing": [8, "a release of an id that was never handed out ends no lease"],
   "hold-is-taken-again": [5, "a hold that the store has forgotten is taken again while the sandbox is there"],
   "evicted-only-when-needed": [9, "a sandbox is evicted only while a caller of that instance waits for room"],
+  "queue-is-bounded": [0, "no more callers wait for room than the queue has places, and evictions make room for"],
+  "users-take-turns": [0, "of users who wait for room, none is let in twice while another waits"],
   "longest-parked-goes-first": [9, "of the idle, what has been parked longest is evicted first"],
   // Liveness, after everything has healed.
   "idle-watches-nothing": [0, "a fleet that nobody waits for does not watch the store"],

@@ -195,7 +195,10 @@ export class StopChecks {
   #checkIdle(record: SandboxRecord, step: StoreStep): void {
     const { now, settings } = this.#truth;
     const { sandboxId } = record;
-    const parkedMs = this.#truth.awakeMs(this.#holds.parkedSince(sandboxId) ?? now);
+    // That the store's machine has slept is heard with the next beat only.
+    const heardAt = Math.max(step.by.beatConfirmedSentAt, this.#holds.parkedSince(sandboxId) ?? now);
+    const unheardMs = now - heardAt - this.#truth.awakeMs(heardAt);
+    const parkedMs = this.#truth.awakeMs(this.#holds.parkedSince(sandboxId) ?? now) + unheardMs;
     this.#findings.check(
       "idle-only-after-timeout",
       settings.idleTimeoutMs > 0 && parkedMs >= settings.idleTimeoutMs * (1 - DRIFT_MARGIN),

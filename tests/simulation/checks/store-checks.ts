@@ -7,6 +7,7 @@ import type { Session } from "../../../packages/fleet/src/store/store.ts";
 import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
 import type { StoreAudit, StoreStep } from "../store/sim-store.ts";
 import type { TablesAudit } from "../store/watched-tables.ts";
+import { AdmissionChecks } from "./admission-checks.ts";
 import type { Findings } from "./findings.ts";
 import { HoldChecks } from "./hold-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
@@ -15,6 +16,7 @@ import { StopChecks } from "./stop-checks.ts";
 import type { Truth } from "./truth.ts";
 
 export class StoreChecks implements TablesAudit, StoreAudit {
+  readonly admission: AdmissionChecks;
   readonly #records: RecordChecks;
   readonly #stops: StopChecks;
   readonly #holds: HoldChecks;
@@ -22,6 +24,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   #step: StoreStep | null = null;
 
   constructor(truth: Truth, findings: Findings) {
+    this.admission = new AdmissionChecks(truth, findings);
     this.#records = new RecordChecks(truth, findings);
     this.#holds = new HoldChecks(truth, findings);
     this.#stops = new StopChecks(truth, findings, this.#holds);
@@ -45,10 +48,12 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#sessions.answered(step, result);
     this.#holds.answered(step, result);
     this.#stops.answered(step, result);
+    this.admission.answered(step, result);
   }
 
   failed(step: StoreStep): void {
     this.#sessions.failed(step);
+    this.admission.failed(step);
   }
 
   recordPut(before: SandboxRecord | null, after: SandboxRecord): void {
@@ -57,6 +62,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#records.put(before, after, step);
     this.#holds.put(before, after, step);
     this.#stops.put(before, after, step);
+    this.admission.put(before, after, step);
   }
 
   recordDeleted(before: SandboxRecord): void {

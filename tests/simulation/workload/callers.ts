@@ -7,7 +7,7 @@
 
 import { isSandlotError } from "@sandlot/contract";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
-import type { Asked } from "../checks/lease-checks.ts";
+import type { Asked, LeaseChecks } from "../checks/lease-checks.ts";
 import { HeldLease, type ThreadTruth } from "../checks/truth.ts";
 import { JOURNAL } from "../engine/sim-sandbox.ts";
 import type { Instance } from "../process/instance.ts";
@@ -30,6 +30,8 @@ export interface AcquireWish {
   /** Nothing: whatever the thread has, and the default for a new one. */
   readonly blueprint?: string | null;
 }
+
+type Expected = Parameters<LeaseChecks["used"]>[2];
 
 /** Bounds that a caller may rely on, with room for a slow store and a slow engine. */
 const RELEASE_MAX_MS = 15_000;
@@ -100,6 +102,7 @@ export class Callers {
           // What clears up after a caller that gave up may still listen.
           if (!controller.signal.aborted) this.#simulation.factChecks.answered(instance, listeners());
           trace.add(instance.name, "refused", () => String(error));
+          this.#simulation.admissionChecks.gaveUp(instance, wish.thread?.user ?? wish.user);
           this.#simulation.leaseChecks.refused(error, asked, controller.signal.aborted ? reason : null);
           if (hot && !controller.signal.aborted) this.#checkHot(asked, false);
         },
@@ -115,6 +118,7 @@ export class Callers {
         () => this.#settled(asked),
         (error: unknown) => {
           this.#settled(asked);
+          this.#simulation.admissionChecks.gaveUp(instance, name.user);
           this.#simulation.leaseChecks.refused(error, asked, null);
         },
       );
@@ -145,7 +149,7 @@ export class Callers {
         .append(JOURNAL, JSON.stringify({ owner, token }))
         .then(
           () => this.#wrote(held, thread, token, sandbox.generation, expected),
-          (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+          (error: unknown) => this.#useFailed(held, error, expected),
         )
         .finally(() => this.#stopWaiting(held.instance));
     });
@@ -167,7 +171,7 @@ export class Callers {
             const shown = JSON.parse(text) as { owner: string | null; tokens: string[] };
             this.#simulation.leaseChecks.read(held, shown, before);
           },
-          (error: unknown) => this.#simulation.leaseChecks.used(held, error, expected),
+          (error: unknown) => this.#useFailed(held, error, expected),
         );
     });
   }
@@ -286,13 +290,13 @@ export class Callers {
     leaseChecks.acquired(held, asked);
   }
 
-  #wrote(
-    held: HeldLease,
-    thread: ThreadTruth | null,
-    token: string,
-    generation: number,
-    expected: { released: boolean; stale: boolean; lost: boolean },
-  ): void {
+  /** A use of what was lost waits for room as well. */
+  #useFailed(held: HeldLease, error: unknown, expected: Expected): void {
+    this.#simulation.admissionChecks.gaveUp(held.instance, held.owner?.split("/")[0] ?? null);
+    this.#simulation.leaseChecks.used(held, error, expected);
+  }
+
+  #wrote(held: HeldLease, thread: ThreadTruth | null, token: string, generation: number, expected: Expected): void {
     const { truth, scheduler, findings, leaseChecks } = this.#simulation;
     leaseChecks.used(held, null, expected);
     const wrote = truth.writes.get(token);
@@ -384,14 +388,9 @@ export class Callers {
   }
 }
 
-const DESTROY_ERRORS: ReadonlySet<string> = new Set([
-  "sandbox_in_use",
-  "store_unavailable",
-  "store_recovering",
-  "fleet_closed",
-  "create_failed",
-  "sandbox_unreachable",
-]);
+const DESTROY_ERRORS: ReadonlySet<string> = new Set(
+  "sandbox_in_use store_unavailable store_recovering fleet_closed create_failed sandbox_unreachable".split(" "),
+);
 
 function ownerName({ user, thread }: ThreadName): string {
   return `${user}/${thread}`;
