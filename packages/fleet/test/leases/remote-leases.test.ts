@@ -17,7 +17,7 @@ describe.each(STORE_KINDS)("a remote lease in the %s store", (kind) => {
     expect(record?.leases[lease.id]).toMatchObject({ purpose: "gateway", ttlMs: TTL_MS, generation: lease.generation });
     expect(lease.id).toMatch(/^[0-9a-f]{32}$/);
     await stage.until(lease.release());
-    expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ leases: {}, holders: {} }));
   });
 
   test("that is shorter than a round of housekeeping ends when it is due", async () => {
@@ -27,7 +27,7 @@ describe.each(STORE_KINDS)("a remote lease in the %s store", (kind) => {
     await stage.advance(500);
     expect(Object.keys((await stage.recordOf("t1"))?.leases ?? {})).toHaveLength(1);
     await stage.advance(1_500);
-    expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ leases: {}, holders: {} }));
   });
 
   test("is renewed and released at another instance", async () => {
@@ -64,7 +64,7 @@ describe.each(STORE_KINDS)("a remote lease in the %s store", (kind) => {
     expect(stage.objects().map(({ labels }) => labels.sandboxId)).toEqual([id]);
     expect(await stage.until(b.fleet.remoteLeases.release(lease.id))).toBe(true);
     const parked = await stage.recordOf("t1");
-    expect(parked).toMatchObject({ leases: {}, holders: {} });
+    expect(parked).toEqual(expect.objectContaining({ leases: {}, holders: {} }));
     expect(parked?.parkedAt).not.toBeNull();
     await stage.refusal("lease_not_found", b.fleet.remoteLeases.renew(lease.id));
     await stage.advance(60_000);
@@ -87,7 +87,7 @@ describe("a remote lease that is not renewed", () => {
     expect(eventsOf("lease-lost")).toMatchObject([{ leaseId: lease.id, reason: "expired" }]);
     await stage.refusal("lease_released", lease.sandbox.exec("true"));
     await stage.refusal("lease_not_found", fleet.remoteLeases.renew(lease.id));
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", leases: {}, holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", leases: {}, holders: {} }));
     await lease.release();
   });
 
@@ -100,7 +100,7 @@ describe("a remote lease that is not renewed", () => {
     await stage.advance(TTL_MS - 1);
     expect(Object.keys((await stage.recordOf("t1"))?.leases ?? {})).toHaveLength(1);
     await stage.advance(15_000);
-    expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ leases: {}, holders: {} }));
   });
 
   test("does not end while an observer was blind: its time counts anew after an outage of the store", async () => {
@@ -143,7 +143,7 @@ describe("a remote lease whose sandbox crashed", () => {
     expect((await stage.until(lease.sandbox.exec("true"))).exitCode).toBe(0);
     expect((await stage.recordOf("t1"))?.leases[lease.id]).toMatchObject({ generation: lease.generation });
     await lease.release();
-    expect(await stage.recordOf("t1")).toMatchObject({ leases: {}, holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ leases: {}, holders: {} }));
   });
 
   test("is not taken for expired while that row is being written", async () => {

@@ -49,7 +49,7 @@ describe.each(STORE_KINDS)("over the %s store, a peer", (kind) => {
     a.crash({ seen: true });
     await stage.advance(LIFETIME_MS / 2);
     expect(b.eventsOf("instance-buried").map(({ peer }) => peer)).toEqual([a.fleet.instanceId]);
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", holders: {} }));
   });
 });
 
@@ -197,7 +197,7 @@ describe("a closed instance", () => {
     const [a, b] = [await stage.open(), await stage.open()];
     await a.fleet.acquire({ thread: "t1" });
     await stage.until(a.fleet.close());
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", holders: {} }));
     await stage.advance(60_000);
     expect(b.typesOf("instance-buried")).toEqual([]);
   });

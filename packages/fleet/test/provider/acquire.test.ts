@@ -187,7 +187,7 @@ describe("acquire and release at the same time", () => {
     });
     await stage.until(Promise.all(work));
     expect(backend.callsOf("create")).toHaveLength(1);
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", holders: {} }));
     expect(store.callsOf("unhold").length).toBeLessThan(10);
   });
 });

@@ -62,7 +62,7 @@ describe("close", () => {
     expect(stage.time.now - before).toBeGreaterThanOrEqual(5_000);
     expect(stage.time.now - before).toBeLessThan(6_000);
     expect(reasons).toEqual(["session-lost"]);
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", holders: {} }));
     await stage.until(lease.release());
   });
 

@@ -15,7 +15,7 @@ describe("warm", () => {
     await stage.settle();
     expect(typesOf("lease-acquired")).toEqual([]);
     const record = await stage.recordOf("t1");
-    expect(record).toMatchObject({ state: "ready", holders: {}, leases: {} });
+    expect(record).toEqual(expect.objectContaining({ state: "ready", holders: {}, leases: {} }));
     await using lease = await stage.until(fleet.acquire({ thread: "t1" }));
     expect(lease.sandbox.id).toBe(record?.sandboxId);
     expect(eventsOf("lease-acquired").map(({ path }) => path)).toEqual(["parked"]);
@@ -118,7 +118,7 @@ describe.each(STORE_KINDS)("two instances over one %s store", (kind) => {
     expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([b.fleet.instanceId]);
     expect(await there.sandbox.files.readText("/mnt/user-data/workspace/x")).toBe("from a");
     await stage.until(there.release());
-    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ state: "ready", holders: {} }));
   });
 
   test("make one sandbox, however many callers ask at both", async () => {
@@ -129,7 +129,7 @@ describe.each(STORE_KINDS)("two instances over one %s store", (kind) => {
     expect(new Set(leases.map(({ generation }) => generation)).size).toBe(1);
     expect(instances[0]!.backend.callsOf("create").length + instances[1]!.backend.callsOf("create").length).toBe(1);
     await stage.until(Promise.all(leases.map((lease) => lease.release())));
-    expect(await stage.recordOf("t1")).toMatchObject({ holders: {} });
+    expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ holders: {} }));
   });
 
   test("never exceed the hard limit together, whoever asks first", async () => {

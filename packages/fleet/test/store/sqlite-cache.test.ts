@@ -258,7 +258,7 @@ describe("another process", () => {
     expect(children.map(({ said }) => said)).toEqual([[{ taken: 300 }], [{ taken: 300 }]]);
     // Every hold and every release raised the revision by one: none was lost.
     const last = await store.get(sandboxId);
-    expect(last).toMatchObject({ holders: {}, revision: revision + 1 + 2 * (taken + 600) });
+    expect(last).toEqual(expect.objectContaining({ holders: {}, revision: revision + 1 + 2 * (taken + 600) }));
     expect(await (await open()).get(sandboxId)).toEqual(last);
     expect((await beat(store, 2)).kind).toBe("ok");
   });

@@ -19,7 +19,7 @@ export const holdingCases: readonly StoreCase[] = [
       const left = stage.some(await store.unhold(unholdOf(parked, a, 1)));
       expect(left).toMatchObject({ parkedAt: null, revision: parked.revision + 3 });
       const last = stage.some(await store.unhold(unholdOf(parked, b, 1)));
-      expect(last).toMatchObject({ holders: {}, revision: parked.revision + 4 });
+      expect(last).toEqual(expect.objectContaining({ holders: {}, revision: parked.revision + 4 }));
       expect(last.parkedAt ?? 0).toBeGreaterThan(0);
       expect(await stage.now(parked.sandboxId)).toEqual(last);
     },

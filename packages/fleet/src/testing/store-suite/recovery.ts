@@ -169,14 +169,8 @@ export const recoveryCases: readonly StoreCase[] = [
       const record = stage.some(await store.find(USER, "t" as ThreadId));
       const { sandboxId, token, ref, place, backend, blueprint, blueprintHash } = request;
       expect(record).toMatchObject({ sandboxId, token, ref, place, backend, blueprint, blueprintHash, generation });
-      expect(record).toMatchObject({
-        state: "ready",
-        actor: null,
-        holders: {},
-        leases: {},
-        revision: 1,
-        boundFrom: null,
-      });
+      const fresh = { state: "ready", actor: null, holders: {}, leases: {}, revision: 1, boundFrom: null };
+      expect(record).toEqual(expect.objectContaining(fresh));
       expect(record.parkedAt ?? 0).toBeGreaterThan(0);
       expect(await store.nextGeneration()).toBeGreaterThan(generation);
     },

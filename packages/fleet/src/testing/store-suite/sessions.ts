@@ -75,7 +75,11 @@ export const sessionCases: readonly StoreCase[] = [
       const held = await stage.ready(a, "t", 3);
       stage.expect(await stage.beat("a", 2, { held: [], asOf: 3 })).toMatchObject({ kind: "ok", lost: [] });
       const healed = await stage.now(held.sandboxId);
-      stage.expect(healed).toMatchObject({ holders: {}, arrival: null, revision: held.revision + 1, state: "ready" });
+      stage
+        .expect(healed)
+        .toEqual(
+          stage.expect.objectContaining({ holders: {}, arrival: null, revision: held.revision + 1, state: "ready" }),
+        );
       stage.expect(healed.parkedAt ?? 0).toBeGreaterThanOrEqual(held.createdAt);
     },
   },
@@ -110,7 +114,7 @@ export const sessionCases: readonly StoreCase[] = [
       const { sandboxId, generation } = held;
       const answer = await stage.beat("a", 2, { held: [{ sandboxId, generation: later(generation) }], asOf: 9 });
       stage.expect(answer).toMatchObject({ lost: [{ sandboxId, generation: generation + 1, reason: "superseded" }] });
-      stage.expect(await stage.now(sandboxId)).toMatchObject({ holders: {} });
+      stage.expect(await stage.now(sandboxId)).toEqual(stage.expect.objectContaining({ holders: {} }));
     },
   },
   {
@@ -245,7 +249,7 @@ export const sessionCases: readonly StoreCase[] = [
       await store.leave(a);
       expect(await store.sessions()).toEqual([]);
       const now = await stage.now(held.sandboxId);
-      expect(now).toMatchObject({ holders: {}, state: "ready" });
+      expect(now).toEqual(expect.objectContaining({ holders: {}, state: "ready" }));
       expect(now.parkedAt ?? 0).toBeGreaterThan(0);
     },
   },
