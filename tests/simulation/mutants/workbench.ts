@@ -17,7 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const ROOT = join(import.meta.dirname, "../../..");
+export const ROOT = join(import.meta.dirname, "../../..");
 /** What the simulation runs on. Tests, builds and installed packages are not copied. */
 const LEFT_OUT = new Set(["node_modules", "dist", "test", "mutants"]);
 
