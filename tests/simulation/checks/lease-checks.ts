@@ -308,13 +308,19 @@ export class LeaseChecks {
       this.#findings.check("no-restart-when-off", code !== null, () => `${instance.name}: a lost lease was used`);
     }
     if (code !== null) {
-      this.#findings.check("errors-are-named", USE_ERRORS.has(code), () => `use at ${instance.name}: ${String(error)}`);
+      const named = USE_ERRORS.has(code) || (code === "blueprint_mismatch" && this.#livesOnAnother(held));
+      this.#findings.check("errors-are-named", named, () => `use at ${instance.name}: ${String(error)}`);
     }
     if (!expected.lost && this.#lives(held)) {
       const untroubled = held.active && !held.interrupted && !instance.closing && held.lost === null;
       const failed = code !== null && code !== "sandbox_unreachable" && untroubled;
       this.#findings.check("held-keeps-working", !failed, () => `${instance.name}: ${held.lease.id} ${code}`);
     }
+  }
+
+  /** Its sandbox was lost, and its thread may have one of another blueprint now: a lease is not restarted on that. */
+  #livesOnAnother({ lost, owner }: HeldLease): boolean {
+    return lost !== null && owner !== null && this.#truth.thread(owner).blueprints.size > 1;
   }
 
   #lives(held: HeldLease): boolean {
