@@ -318,9 +318,10 @@ export class LeaseChecks {
     }
   }
 
-  /** Its sandbox was lost, and its thread may have one of another blueprint now: a lease is not restarted on that. */
-  #livesOnAnother({ lost, owner }: HeldLease): boolean {
-    return lost !== null && owner !== null && this.#truth.thread(owner).blueprints.size > 1;
+  /** Its sandbox is gone, and its thread may have one of another blueprint now: a lease is not restarted on that. */
+  #livesOnAnother(held: HeldLease): boolean {
+    const { owner } = held;
+    return !this.#lives(held) && owner !== null && this.#truth.thread(owner).blueprints.size > 1;
   }
 
   #lives(held: HeldLease): boolean {

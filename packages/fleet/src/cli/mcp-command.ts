@@ -8,7 +8,7 @@ import { resolveSettings } from "../config/resolve-settings.ts";
 import { runMcpStdio } from "../mcp/index.ts";
 import { openFleet } from "../open-fleet.ts";
 import { projectOf, withProject } from "./project-mounts.ts";
-import { findGateway, type TargetOptions } from "./target.ts";
+import { findGateway, namedGateway, type TargetOptions } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 import { makeUsable } from "./usable-home.ts";
 
@@ -28,6 +28,9 @@ export async function mcpCommand(
   options: McpCommandOptions,
   signal: AbortSignal,
 ): Promise<void> {
+  const project = projectOf(options.mount ?? [], options.workspace);
+  if (project !== null && (await namedGateway(terminal, options)) !== null)
+    throw new SandlotError("invalid_request", { field: project.option, problem: NO_MOUNTS });
   const { gateway, config } = await findGateway(terminal, options);
   const { thread, user, tools } = options;
   const served = {
@@ -39,11 +42,7 @@ export async function mcpCommand(
     onReady: ({ thread: named }: { readonly thread: string }) => terminal.error(`sandlot: thread ${named}\n`),
     onError: (error: Error) => terminal.error(`sandlot: ${error.message}\n`),
   };
-  const project = projectOf(options.mount ?? [], options.workspace);
-  if (gateway !== null) {
-    if (project !== null) throw new SandlotError("invalid_request", { field: project.option, problem: NO_MOUNTS });
-    return runMcpStdio({ source: gateway, ...served });
-  }
+  if (gateway !== null) return runMcpStdio({ source: gateway, ...served });
   await makeUsable(resolveSettings(config, terminal.environment).home);
   await using fleet = await openFleet({ ...(project === null ? config : withProject(config, project)), pool: {} });
   fleet.events.on((event) => {

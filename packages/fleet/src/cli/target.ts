@@ -20,7 +20,7 @@ import { homeOf } from "../config/home.ts";
 import type { DestroyOutcome, Fleet } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { loadSettings } from "./load-settings.ts";
-import { readLogin } from "./login.ts";
+import { type Login, readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface TargetOptions {
@@ -118,18 +118,29 @@ export async function findGateway(
 ): Promise<{ readonly gateway: SandlotClient | null; readonly config: FleetConfig }> {
   const { environment } = terminal;
   const { config } = await loadSettings(options.config, environment);
-  // An empty variable is an unset one, as shells have it.
-  const named = options.url ?? (environment.SANDLOT_URL || undefined);
-  if (named === LOCAL) return { gateway: null, config };
-  const login = await readLogin(environment);
-  const url = named ?? login?.url;
-  if (url === undefined) return { gateway: null, config };
-  checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
+  const named = await namedGateway(terminal, options);
+  if (named === null) return { gateway: null, config };
+  const { url, login } = named;
   const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
   const apiKey = environment.SANDLOT_API_KEY || remembered;
   const access = apiKey ? { url, apiKey } : await ownAccess(url, homeOf(config.home, environment));
   const { SandlotClient: Client } = await import("@sandlot/client");
   return { gateway: new Client(access), config };
+}
+
+/** The address of the gateway that is to be asked; `null` when a fleet of one's own is meant. Needs no key. */
+export async function namedGateway(
+  { environment }: Terminal,
+  options: TargetOptions,
+): Promise<{ readonly url: string; readonly login: Login | null } | null> {
+  // An empty variable is an unset one, as shells have it.
+  const named = options.url ?? (environment.SANDLOT_URL || undefined);
+  if (named === LOCAL) return null;
+  const login = await readLogin(environment);
+  const url = named ?? login?.url;
+  if (url === undefined) return null;
+  checkUrl(url, options.url === undefined ? "SANDLOT_URL" : "--url");
+  return { url, login };
 }
 
 /** The home's own key goes to a running gateway of that home, and to no other address. */
