@@ -43,7 +43,13 @@ export interface StoreHarness {
 export interface SuiteTools {
   describe(name: string, body: () => void): unknown;
   it(name: string, body: () => Promise<void>): unknown;
-  expect(value: unknown, message?: string): Matchers;
+  readonly expect: Expect;
+}
+
+interface Expect {
+  (value: unknown, message?: string): Matchers;
+  /** For `toEqual`: whatever has these fields with exactly these values. `toMatchObject` takes `{}` for any object. */
+  objectContaining(expected: object): unknown;
 }
 
 interface Matchers {
