@@ -189,10 +189,8 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
       ].join("; "),
     );
     // Inside the filter refuses it; a workspace of an earlier release may have one.
-    const [large = ""] = readdirSync(home, { recursive: true, encoding: "utf8" })
-      .filter((path) => path.endsWith("/workspace/large"))
-      .map((path) => join(home, path));
-    chmodSync(large, 0o6755);
+    const large = homesOf().map((one) => join(one, "user-data/workspace/large"));
+    chmodSync(large.find((path) => existsSync(path)) ?? "", 0o6755);
     expect((await run("w5", `stat -c %a ${ROOT}/workspace/large`)).stdout).toBe("6755\n");
     const { skipped, ...counts } = await alice.ask<{ skipped: string[]; fileCount: number; sizeBytes: number }>(
       201,
