@@ -122,6 +122,8 @@ export class ContainerAccounts {
     if (wanted.length === 0) return;
     this.#mounts.hide(name);
     const mapped = mappedPlaces(pid);
+    // One that has ended says why where its readiness is waited for.
+    if (mapped === null) return;
     if (wanted.every(({ to }) => mapped.has(to))) return;
     unseeingEngines.add(this.#parts.facts.id);
     throw new MountsUnseen("the engine does not see what this process mounts");
@@ -159,14 +161,27 @@ export class ContainerAccounts {
   }
 }
 
-/** Where a process sees mapped mounts. */
-function mappedPlaces(pid: number): ReadonlySet<string> {
-  const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8")
-    .split("\n")
+/** Where a process sees mapped mounts; `null` when it has ended, also when its parent has not heard of it yet. */
+function mappedPlaces(pid: number): ReadonlySet<string> | null {
+  const lines = mountinfoOf(pid)
+    ?.split("\n")
     .map((line) => line.split(" "));
+  if (lines === undefined) return null;
   return new Set(
     lines
       .filter(([, , , , , options = ""]) => options.split(",").includes("idmapped"))
       .map((parts) => plainPath(parts[4] ?? "")),
   );
+}
+
+/** What the kernel answers for a process that has ended: it is not there, or it has no mounts any more. */
+const ENDED: ReadonlySet<string | undefined> = new Set(["ENOENT", "ESRCH", "EINVAL"]);
+
+function mountinfoOf(pid: number): string | null {
+  try {
+    return readFileSync(`/proc/${pid}/mountinfo`, "utf8");
+  } catch (error) {
+    if (ENDED.has((error as NodeJS.ErrnoException).code)) return null;
+    throw error;
+  }
 }
