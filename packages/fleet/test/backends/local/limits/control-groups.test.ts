@@ -83,7 +83,8 @@ describe("control groups", { timeout: 60_000 * PATIENCE }, () => {
 
   it("counts what lies in memory for everybody in the group", async () => {
     const group = stage.group({ memoryBytes: 256 * MEGABYTE });
-    stage.start(group, [process.execPath, STANDIN, "4", "16", "1000"]);
+    const eater = `perl -e 'my $x = "a" x (24 << 20); sleep 300' &`;
+    stage.start(group, ["/bin/sh", "-c", `${eater} ${eater} ${eater} ${eater} wait`]);
     await expect.poll(() => group.usage().memoryBytes).toBeGreaterThan(64 * MEGABYTE);
     expect(group.usage()).toMatchObject({ memoryMaxBytes: 256 * MEGABYTE });
     expect(group.usage().processCount).toBeGreaterThanOrEqual(5);
