@@ -10,6 +10,8 @@
  * - Nothing is mounted on the host, and what was mounted goes with the last process or descriptor of the namespace.
  * - The thread is in the host's namespace between two requests. If it cannot go back, it ends, and the next request starts
  *   another.
+ * - The thread is ended by itself, between two requests, and a process that exits waits for that moment. A thread that is
+ *   stopped while it is inside koffi aborts the whole process.
  */
 
 import { closeSync } from "node:fs";
@@ -35,15 +37,16 @@ const answerSchema = z.union([
 ]);
 
 /**
- * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` is the
- * path of koffi. All mounts become slaves first: nothing leaves the namespace, and what the host unmounts goes in it too.
+ * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` has the
+ * path of koffi, and a word that is 1 while the thread waits. Without a request the thread ends. All mounts become slaves
+ * first: nothing leaves the namespace, and what the host unmounts goes in it too.
  */
 const THREAD = `
 const fs = require("node:fs");
 const { getSystemErrorName } = require("node:util");
 const { parentPort, workerData } = require("node:worker_threads");
 const holder = { exports: {} };
-process.dlopen(holder, workerData);
+process.dlopen(holder, workerData.koffi);
 const koffi = holder.exports;
 const libc = koffi.load(null);
 const openTree = libc.func("long syscall(long, long, str, unsigned int)");
@@ -87,7 +90,14 @@ const steps = {
     checked("mount " + from, mount(from, to, null, 0x1000 | 0x4000, null));
   },
 };
-parentPort.on("message", ({ id, wanted }) => {
+const waits = (is) => {
+  Atomics.store(workerData.waits, 0, is);
+  Atomics.notify(workerData.waits, 0);
+};
+parentPort.on("message", (request) => {
+  if (request === null) process.exit(0);
+  waits(0);
+  const { id, wanted } = request;
   let answer;
   try {
     checked("unshare", unshare(NEW_MOUNTS));
@@ -100,8 +110,19 @@ parentPort.on("message", ({ id, wanted }) => {
   }
   if (setns(host, NEW_MOUNTS) < 0) process.exit(1);
   parentPort.postMessage(answer);
+  waits(1);
 });
+waits(1);
 `;
+
+/** A request takes some milliseconds, and so does the start of the thread. */
+const WAIT_MAX_MS = 5_000;
+/** Of every thread that runs: the word that says that it waits. */
+const threads = new Set<Int32Array>();
+
+function waitForThreads(): void {
+  for (const waits of threads) Atomics.wait(waits, 0, 0, WAIT_MAX_MS);
+}
 
 interface Waiting {
   resolve(descriptor: number): void;
@@ -135,12 +156,19 @@ export class MountNamespaces {
 
   #started(): Worker {
     if (this.#worker !== null) return this.#worker;
+    const waits = new Int32Array(new SharedArrayBuffer(4));
     const worker = new Worker(THREAD, {
-      ...{ eval: true, workerData: koffiPath(), env: {}, execArgv: [], name: "sandlot-mounts" },
+      ...{ eval: true, workerData: { koffi: koffiPath(), waits }, env: {}, execArgv: [], name: "sandlot-mounts" },
       // The descriptors that it opens are closed by others.
       trackUnmanagedFds: false,
     });
     this.#worker = worker;
+    if (threads.size === 0) process.on("exit", waitForThreads);
+    threads.add(waits);
+    worker.once("exit", () => {
+      threads.delete(waits);
+      if (threads.size === 0) process.off("exit", waitForThreads);
+    });
     const ended = (error: Error) => this.#worker === worker && this.#end(error);
     worker.on("message", (message: unknown) => this.#answered(message));
     worker.on("error", ended);
@@ -164,6 +192,6 @@ export class MountNamespaces {
     this.#worker = null;
     for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
-    void worker?.terminate();
+    worker?.postMessage(null);
   }
 }
