@@ -1,9 +1,14 @@
 /** Large content on a connection that Node cannot be told the buffers of: no handle, so the ordinary way of reading. */
 
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import { join } from "node:path";
 import { duplexPair } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { SandlotError } from "@sandlot/contract";
+import { expect, onTestFinished, test } from "vitest";
 import { takeUpload } from "../src/wire/upload.ts";
+import { temporaryDirectory } from "./start-daemon.ts";
 
 const PIECE = Buffer.alloc(64 * 1024, "x");
 
@@ -12,6 +17,24 @@ function framed(piece: Uint8Array): Buffer {
   header.writeUInt32BE(piece.length);
   return Buffer.concat([header, piece]);
 }
+
+test("a refusal reaches a sender that has not read it yet and sends on", async () => {
+  const path = join(temporaryDirectory(), "s");
+  const refusal = new SandlotError("file_not_found", { path: "/there" });
+  const server = createServer((socket) => {
+    void takeUpload({ socket, head: Buffer.alloc(0) }, () => Promise.reject(refusal));
+  }).listen(path);
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  const sender = connect(path).pause();
+  await sleep(100);
+  for (let count = 0; count < 20; count++) {
+    sender.write(framed(PIECE));
+    await sleep(2);
+  }
+  const answered = await sender.toArray();
+  expect(Buffer.concat(answered).toString()).toContain("file_not_found");
+});
 
 test("content arrives whole, and no more of it is read than is written", async () => {
   const [here, there] = duplexPair();

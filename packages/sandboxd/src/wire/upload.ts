@@ -13,12 +13,15 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { SandlotError, TUNNEL_PROTOCOL } from "@sandlot/contract";
+import { timer } from "../clock.ts";
 import type { Content } from "../files/write.ts";
 
 const BUFFERS = 4;
 /** What a unix socket holds, and more: one read empties it. */
 const BUFFER_BYTES = 256 * 1024;
 const HEADER_BYTES = 4;
+/** How long a sender may take to close after its answer. */
+const CLOSING_MAX_MS = 10_000;
 
 export async function takeUpload(
   { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
@@ -50,6 +53,7 @@ class Incoming {
   readonly #pieces = new Pieces();
   #isPaused = false;
   #isCut = false;
+  #isAnswered = false;
   #wake: () => void = () => {};
 
   constructor(socket: Duplex, head: Buffer) {
@@ -81,9 +85,17 @@ class Incoming {
     }
   }
 
-  /** Whoever still sends is not listened to any more. */
+  /**
+   * What still comes is thrown away until the sender has the answer and closes. Closed at once, the connection would fail
+   * the sender's next write, and with that the answer could be lost.
+   */
   end(answer: string): void {
-    this.#socket.end(answer, () => this.#socket.destroy());
+    this.#isAnswered = true;
+    const closing = timer(CLOSING_MAX_MS, () => this.#socket.destroy());
+    this.#socket.once("close", () => closing.cancel());
+    this.#socket.end(answer);
+    for (const filled of this.#filled.splice(0)) filled.release();
+    this.#goOn();
   }
 
   /** The same connection, read into our buffers. Node has no public way to choose them for one that it has accepted. */
@@ -123,6 +135,10 @@ class Incoming {
   }
 
   #take(bytes: Uint8Array, release: () => void): void {
+    if (this.#isAnswered) {
+      release();
+      return;
+    }
     this.#filled.push({ pieces: this.#pieces.of(bytes), release });
     this.#wake();
   }
