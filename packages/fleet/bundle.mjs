@@ -91,6 +91,14 @@ const englishOnly = {
   },
 };
 
+/** Where the daemon lies is found from where its package lies. What else that package has is inside, as everything is. */
+const daemonOutside = {
+  name: "daemon-outside",
+  setup(builder) {
+    builder.onResolve({ filter: /^@sandlot\/sandboxd$/ }, ({ path }) => ({ path, external: true }));
+  },
+};
+
 /** What a file imports of a module by name; `null` where it takes the whole of it. */
 function namedIn(importer, module) {
   const clauses = [...readFileSync(importer, "utf8").matchAll(/\b(?:im|ex)port\b([^;"']*?)\bfrom\s*["']([^"']+)["']/g)]
@@ -127,9 +135,8 @@ export async function bundle() {
     // Names stay: they are in stacks, and keeping them beside shorter ones costs each start.
     minifySyntax: true,
     minifyWhitespace: true,
-    plugins: [plainBuiltins, englishOnly],
-    // Where the daemon lies is found from where its package lies.
-    external: [...PEERS, "@sandlot/sandboxd"],
+    plugins: [plainBuiltins, englishOnly, daemonOutside],
+    external: PEERS,
   };
   const entryPoints = PROGRAMS.map((name) => `src/${name}.ts`);
   const started = await build({ ...programs, entryPoints, banner: REQUIRE_IN_PROGRAMS });

@@ -50,6 +50,15 @@ export async function bundle(outfile = `${HERE}dist/sandboxd.cjs`) {
   return { outfile, bytes: output.bytes, inputs: Object.keys(output.inputs) };
 }
 
+/** Where the daemon's files are, which the command line asks. The compiler writes it too; `npm start` runs no compiler. */
+async function bundleLibrary() {
+  const { target, platform } = SETTINGS;
+  await build({
+    ...{ absWorkingDir: HERE, bundle: true, packages: "external", format: "esm", target, platform },
+    ...{ entryPoints: ["src/index.ts"], outdir: "dist" },
+  });
+}
+
 /** What starts the compiled form, and that form. */
 export async function bundleCompiled(outfile) {
   const starter = join(dirname(outfile), "start-compiled.cjs");
@@ -98,6 +107,7 @@ function attempt(work) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { outfile, bytes } = await bundle(process.argv[2]);
+  await bundleLibrary();
   if (process.platform === "linux") await bundleCompiled(outfile);
   console.log(`${outfile}: ${bytes} bytes`);
 }
