@@ -10,12 +10,14 @@
  * A step that fails does not stop the others; it fails the run. A step fails for making no progress in five minutes, and what it
  * was doing is named; how long it takes as a whole does not matter.
  *
- * The last line is `N passed, N failed`: every vitest test counts, and every other step counts as one.
+ * The last line is `N passed, N failed`: every vitest test counts, and every other step counts as one. The lines above it name every
+ * failure, each beginning with `FAILED`, so that the end of a long log is enough to see what failed.
  * A skipped vitest test is listed with its reason; under CI=true it is a failure, because there everything a test
  * could need is meant to be present.
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
 import { build } from "./build.mjs";
 import { floorNode } from "./floor-node.mjs";
 import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
@@ -75,6 +77,9 @@ const NODE_FLOOR_TESTS = [
 ];
 
 const HEARTBEAT_MS = 30_000;
+/** How many failures of a step the end of the log names, and how much of each message. */
+const NAMED_FAILURES = 10;
+const REASON_LENGTH = 300;
 const CACHE = join(ROOT, ".cache");
 /** Many tests start processes from source: what Node has compiled once is read the next time. */
 const COMPILED = { NODE_COMPILE_CACHE: join(CACHE, "compiled") };
@@ -123,13 +128,17 @@ async function runStep({ name, run: work }) {
   console.log(`\n=== ${name}`);
   const startedAt = Date.now();
   const tell = (seconds) => console.log(`=== ${name} is still running (${seconds} s)`);
-  const { passed, failed } = await withHeartbeat(HEARTBEAT_MS, tell, work).catch((error) => {
+  const {
+    passed,
+    failed,
+    failures = [],
+  } = await withHeartbeat(HEARTBEAT_MS, tell, work).catch((error) => {
     console.error(error);
-    return { passed: 0, failed: 1 };
+    return { passed: 0, failed: 1, failures: [{ name: "error", reason: String(error) }] };
   });
   const seconds = ((Date.now() - startedAt) / 1000).toFixed(1);
   console.log(`=== ${name} ${failed === 0 ? "passed" : "FAILED"} in ${seconds} s`);
-  return { name, passed, failed, seconds };
+  return { name, passed, failed, failures, seconds };
 }
 
 function report(results) {
@@ -142,9 +151,22 @@ function report(results) {
       `${result.failed === 0 ? "ok    " : "FAILED"} ${result.name.padEnd(22)} ${result.seconds.padStart(7)} s   ${counts}`,
     );
   }
+  for (const { name, failures } of results) {
+    for (const failure of failures.slice(0, NAMED_FAILURES)) {
+      console.log(`FAILED in ${name}: ${failure.name}: ${oneLine(failure.reason)}`);
+    }
+    const more = failures.length - NAMED_FAILURES;
+    if (more > 0) console.log(`FAILED in ${name}: ${more} more, see above`);
+  }
   if (interrupted) console.log("interrupted; the remaining steps did not run");
   console.log(`${passed} passed, ${failed} failed`);
   return failed === 0 ? 0 : 1;
+}
+
+/** A message as it fits into the list at the end; the whole of it stands where the step ran. */
+function oneLine(text) {
+  const line = stripVTControlCharacters(text).replace(/\s+/g, " ").trim();
+  return line.length <= REASON_LENGTH ? line : `${line.slice(0, REASON_LENGTH)}…`;
 }
 
 // --- kinds of steps
@@ -186,13 +208,15 @@ async function vitest(name, node, ...args) {
   const env = childEnvironment({ ...COMPILED, ...files, ...colour });
   const code = await watched(node, [entry, "run", ...reporters, ...args], { env, progressFile });
   if (!existsSync(summaryFile)) return { passed: 0, failed: 1 };
-  const { passed, failed, skipped, retried } = JSON.parse(readFileSync(summaryFile, "utf8"));
-  for (const test of skipped)
-    console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: ${test.name}: ${test.reason}`);
-  for (const name of retried) console.log(`passed at the second try only: ${name}`);
-  const failures = failed + (IN_CI ? skipped.length : 0);
-  // An exit code without a failed test is a failure that belongs to no test, such as an unhandled rejection.
-  return { passed, failed: failures === 0 && code !== 0 ? 1 : failures };
+  const { passed, failures, skipped, retried } = JSON.parse(readFileSync(summaryFile, "utf8"));
+  for (const test of skipped) {
+    if (IN_CI) failures.push({ name: test.name, reason: `skipped, which is a failure under CI=true: ${test.reason}` });
+    else console.log(`skipped: ${test.name}: ${test.reason}`);
+  }
+  for (const test of retried) console.log(`passed at the second try only: ${test.name}: ${oneLine(test.reason)}`);
+  // An exit code without a failed test is a failure that belongs to no test.
+  if (failures.length === 0 && code !== 0) failures.push({ name: "vitest", reason: `exit code ${code}` });
+  return { passed, failed: failures.length, failures };
 }
 
 /** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */

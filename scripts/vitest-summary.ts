@@ -1,7 +1,7 @@
 /**
- * A vitest reporter that writes what `npm test` needs: counts, and every skipped test with the reason it gave
- * (`context.skip("reason")`), and every test that passed only when it was tried again.
- * The JSON reporter of vitest leaves both out.
+ * A vitest reporter that writes what `npm test` needs: counts, every failed test with its first message, every skipped test with
+ * the reason it gave (`context.skip("reason")`), and every test that passed only when it was tried again.
+ * The JSON reporter of vitest leaves the last two out.
  *
  * While tests run, their names stand in a file, one in a line: it changes with every test that begins or ends.
  */
@@ -11,9 +11,19 @@ import type { Reporter, TestCase, TestModule } from "vitest/node";
 export interface TestSummary {
   readonly passed: number;
   readonly failed: number;
-  readonly skipped: readonly { readonly name: string; readonly reason: string }[];
+  readonly failures: readonly NamedReason[];
+  readonly skipped: readonly NamedReason[];
   /** Passed at the second try: a test that is not dependable, or a fault that shows itself now and then. */
-  readonly retried: readonly string[];
+  readonly retried: readonly NamedReason[];
+}
+
+interface NamedReason {
+  readonly name: string;
+  readonly reason: string;
+}
+
+interface WithMessage {
+  readonly message?: string;
 }
 
 export default class VitestSummary implements Reporter {
@@ -43,7 +53,8 @@ export default class VitestSummary implements Reporter {
 
   onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
     const file = process.env.SANDLOT_TEST_SUMMARY;
-    if (file !== undefined) writeFileSync(file, JSON.stringify(summarize(modules, unhandledErrors.length)));
+    if (file !== undefined)
+      writeFileSync(file, JSON.stringify(summarize(modules, unhandledErrors as readonly WithMessage[])));
   }
 }
 
@@ -51,26 +62,36 @@ function nameOf(test: TestCase): string {
   return `${test.module.relativeModuleId} > ${test.fullName}`;
 }
 
-function summarize(modules: readonly TestModule[], unhandledErrorCount: number): TestSummary {
+/** The first error: those after it are of the next try, or follow from it. */
+function named(name: string, errors: readonly WithMessage[]): NamedReason {
+  return { name, reason: errors[0]?.message ?? "no message" };
+}
+
+function summarize(modules: readonly TestModule[], unhandledErrors: readonly WithMessage[]): TestSummary {
   let passed = 0;
-  let failed = unhandledErrorCount;
-  const skipped: { name: string; reason: string }[] = [];
-  const retried: string[] = [];
+  const failures: NamedReason[] = [];
+  const skipped: NamedReason[] = [];
+  const retried: NamedReason[] = [];
+  for (const error of unhandledErrors) failures.push(named("outside of every test", [error]));
   for (const module of modules) {
     // A file that could not be loaded and a suite whose hook failed have no failed test to show for it.
-    failed += module.errors().length;
-    for (const suite of module.children.allSuites()) failed += suite.errors().length;
+    for (const error of module.errors()) failures.push(named(module.relativeModuleId, [error]));
+    for (const suite of module.children.allSuites()) {
+      for (const error of suite.errors())
+        failures.push(named(`${module.relativeModuleId} > ${suite.fullName}`, [error]));
+    }
     for (const test of module.children.allTests()) {
       const result = test.result();
       const name = nameOf(test);
-      if (result.state === "passed" && test.diagnostic()?.flaky === true) retried.push(name);
+      if (result.state === "passed" && test.diagnostic()?.flaky === true)
+        retried.push(named(name, result.errors ?? []));
       if (result.state === "passed") passed++;
-      else if (result.state === "failed") failed++;
+      else if (result.state === "failed") failures.push(named(name, result.errors));
       else {
         const note = result.state === "skipped" ? result.note : undefined;
         skipped.push({ name, reason: note ?? "no reason given" });
       }
     }
   }
-  return { passed, failed, skipped, retried };
+  return { passed, failed: failures.length, failures, skipped, retried };
 }

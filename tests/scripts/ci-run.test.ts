@@ -17,7 +17,7 @@ function ciRun(test: string, engines: string) {
   writeFileSync(join(folder, "npm"), script, { mode: 0o755 });
   const env = { ...process.env, PATH: [folder, process.env.PATH].join(delimiter) };
   const { status, stdout } = spawnSync(RUN, { env, encoding: "utf8" });
-  return { status, last: stdout.trimEnd().split("\n").at(-1) };
+  return { status, lines: stdout.trimEnd().split("\n") };
 }
 
 it.each([
@@ -28,5 +28,17 @@ it.each([
   ["echo 10 passed, 0 failed", "kill -9 $$", 1, "10 passed, 1 failed"],
   ["echo 10 passed, 0 failed; exit 1", "echo 5 passed, 0 failed", 1, "15 passed, 1 failed"],
 ])("%s and %s", (test, engines, status, last) => {
-  expect(ciRun(test, engines)).toEqual({ status, last });
+  const run = ciRun(test, engines);
+  expect({ status: run.status, last: run.lines.at(-1) }).toEqual({ status, last });
+});
+
+it("names what failed in either suite above the last line", () => {
+  const failed = (suite: string) =>
+    `echo === a; echo 'FAILED in ${suite}: x > y: a reason'; echo 1 passed, 1 failed; exit 1`;
+  const { lines } = ciRun(failed("vitest"), `${failed("engines")}`);
+  expect(lines.slice(-3)).toEqual([
+    "FAILED in vitest: x > y: a reason",
+    "FAILED in engines: x > y: a reason",
+    "2 passed, 2 failed",
+  ]);
 });
