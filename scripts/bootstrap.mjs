@@ -4,7 +4,8 @@
  *   node scripts/bootstrap.mjs [--no-build] [--for start|build|test|engines|long] [--then <script> <arguments>…]
  *
  * 1. system packages, where a part of the repository needs one;
- * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on;
+ * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on.
+ *    `npm start` takes what it builds and serves (`dependencies` of package.json and of the packages), everything else takes all;
  * 3. the build, when sources changed;
  * 4. the script after `--then`, on that Node, with our terminal and its exit code.
  *
@@ -76,6 +77,8 @@ const SYSTEM_PACKAGES = [
 const CACHE = join(ROOT, ".cache");
 const LOCK = join(CACHE, "bootstrap.lock");
 const INSTALL_STAMP = join(ROOT, "node_modules", ".sandlot-install.json");
+/** npm's own list of what it installed. */
+const INSTALLED = join(ROOT, "node_modules", ".package-lock.json");
 /** Present from before an install until after it. */
 const INSTALL_BEGUN = join(CACHE, "install-begun");
 const LOCK_TOUCH_MS = 2_000;
@@ -91,12 +94,13 @@ async function main(args) {
   const wantBuild = !options.includes("--no-build");
   // What is served are the programs; their declarations are for whoever builds on the packages.
   const wanted = { withTypes: purpose !== "start" };
-  const isReady = () => isInstalled() && (!wantBuild || isBuilt(wanted));
+  const packages = purpose === "start" ? "served" : "all";
+  const isReady = () => isInstalled(packages) && (!wantBuild || isBuilt(wanted));
 
   ensureSystemPackages(purpose);
   if (!isReady()) {
     await withLock(async () => {
-      if (!isInstalled()) await install();
+      if (!isInstalled(packages)) await install(packages);
       if (wantBuild && !isBuilt(wanted)) await buildOrExit(wanted);
     });
   }
@@ -127,12 +131,28 @@ function isInPath(command) {
 
 // --- npm packages
 
-function isInstalled() {
+/** `served`: what `npm start` takes. All packages include them, so whoever needs fewer leaves the others alone. */
+function isInstalled(packages) {
+  const stamp = readStamp();
   return (
-    existsSync(INSTALL_STAMP) &&
-    JSON.parse(readFileSync(INSTALL_STAMP, "utf8")).manifests === hashOfManifests() &&
-    existsSync(join(ROOT, "node_modules", ".package-lock.json")) &&
+    stamp?.manifests === hashOfManifests() &&
+    (stamp.packages === "all" || packages === "served") &&
+    existsSync(INSTALLED) &&
     hasPinnedNode()
+  );
+}
+
+/** What the last complete install brought; `null` where there is none. */
+function readStamp() {
+  return existsSync(INSTALL_STAMP) ? JSON.parse(readFileSync(INSTALL_STAMP, "utf8")) : null;
+}
+
+/** Packages below node_modules, by npm's own list. */
+function installedPackages() {
+  if (!existsSync(INSTALLED)) return [];
+  const { packages } = JSON.parse(readFileSync(INSTALLED, "utf8"));
+  return Object.entries(packages).flatMap(([path, entry]) =>
+    /node_modules\//.test(path) && !entry.link ? [entry] : [],
   );
 }
 
@@ -151,27 +171,31 @@ function hashOfManifests() {
   return hash.digest("hex");
 }
 
-async function install() {
-  say("installing packages (the first time this takes about a minute) …");
+async function install(wanted) {
   const startedAt = Date.now();
   // npm takes what an interrupted install left behind for complete, so that has to go.
   if (existsSync(INSTALL_BEGUN)) removeInstalled();
+  // A checkout that has the packages of the tests keeps them, also when the lockfile has changed since.
+  const packages = installedPackages().some(({ dev }) => dev) ? "all" : wanted;
+  say(`installing ${packages === "all" ? "all packages" : "the packages of what is served"} (up to a minute) …`);
   writeFileSync(INSTALL_BEGUN, "");
-  await npmInstall();
+  rmSync(INSTALL_STAMP, { force: true });
+  await npmInstall(packages);
   if (!hasPinnedNode()) {
     say("the packages are incomplete; installing them afresh …");
     removeInstalled();
-    await npmInstall();
+    await npmInstall(packages);
   }
-  writeFileSync(INSTALL_STAMP, JSON.stringify({ manifests: hashOfManifests() }));
+  writeFileSync(INSTALL_STAMP, JSON.stringify({ manifests: hashOfManifests(), packages }));
   rmSync(INSTALL_BEGUN);
-  say(`packages installed in ${seconds(startedAt)} s`);
+  say(`${installedPackages().length} packages installed in ${seconds(startedAt)} s`);
 }
 
-async function npmInstall() {
-  // --no-save leaves the lockfile as it is; development packages also where NODE_ENV says production, because the build
-  // needs them; errors only, because Node 20 would warn about every package's `engines`.
-  const args = ["install", "--no-save", "--include=dev", "--include=optional", "--loglevel=error"];
+async function npmInstall(packages) {
+  // --no-save leaves the lockfile as it is. What is included and omitted is said also against NODE_ENV and the user's
+  // settings. Errors only, because Node 20 would warn about every package's `engines`.
+  const development = packages === "all" ? "--include=dev" : "--omit=dev";
+  const args = ["install", "--no-save", development, "--include=optional", "--loglevel=error"];
   const tell = (elapsed) => say(`still installing (${elapsed} s)`);
   // npm outlives us when we are killed; until it has ended, the lock is not free.
   const code = await withHeartbeat(10_000, tell, () =>

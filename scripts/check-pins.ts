@@ -2,6 +2,7 @@
  * What an install may contain, checked against the manifests and the lockfile:
  * - exact versions everywhere, so that a checkout installs the same tomorrow (peers are ranges by nature);
  * - one version and one Node floor for all packages;
+ * - `npm start` installs what the packages are built from, in the versions that they name, and no more;
  * - no package that wants to run a script when it is installed, since package managers refuse to run them;
  * - a lockfile complete for every platform, with a hash for everything that this platform installs, and no file that says which registry packages came from.
  */
@@ -34,9 +35,10 @@ interface Manifest {
   readonly dependencies?: Record<string, string>;
   readonly devDependencies?: Record<string, string>;
   readonly optionalDependencies?: Record<string, string>;
+  readonly peerDependencies?: Record<string, string>;
 }
 
-const problems = [...checkManifests(), ...checkLockfile(), ...checkAddresses()];
+const problems = [...checkManifests(), ...checkServed(), ...checkLockfile(), ...checkAddresses()];
 for (const problem of problems) console.error(problem);
 if (problems.length > 0) process.exitCode = 1;
 else console.log("pins: all exact, one version, no install scripts, lockfile complete");
@@ -58,6 +60,26 @@ function* checkManifests(): Generator<string> {
       if (own.has(name) && range !== version) yield `${path}: ${name} is ${range}, but this repository has ${version}`;
     }
   }
+}
+
+/**
+ * A package's development packages are in its bundle, or only its tests take them. `npm start` installs no development
+ * packages, so what goes into the bundles stands in `dependencies` of the root as well: all but declarations and optional peers.
+ */
+function* checkServed(): Generator<string> {
+  const { dependencies = {}, devDependencies = {} } = readJson<Manifest>("package.json");
+  const bundled = ["packages/fleet", "packages/sandboxd"].flatMap((folder) => {
+    const { devDependencies: own = {}, peerDependencies: peers = {} } = readJson<Manifest>(`${folder}/package.json`);
+    return Object.entries(own).filter(([name]) => !name.startsWith("@types/") && !(name in peers));
+  });
+  for (const [name, version] of bundled)
+    if (dependencies[name] !== version)
+      yield `package.json: dependencies.${name} is ${dependencies[name]}, not ${version}`;
+  const names = new Set(["esbuild", ...bundled.map(([name]) => name)]);
+  for (const name of Object.keys(dependencies))
+    if (!names.has(name)) yield `package.json: ${name} goes into no bundle; it belongs to devDependencies`;
+  if ("esbuild" in devDependencies)
+    yield "package.json: esbuild makes what npm start serves; it belongs to dependencies";
 }
 
 function* checkLockfile(): Generator<string> {

@@ -34,7 +34,7 @@ function complete() {
       lock.packages[`node_modules/${name}`] = {
         version,
         cpu: [os === "wasm32" ? os : cpu],
-        dev: true,
+        ...(entry.dev && { dev: true }),
         ...(os === "linux" && { libc: [name.includes("musl") ? "musl" : "glibc"] }),
         optional: true,
         ...(os !== "wasm32" && { os: [os] }),

@@ -4,7 +4,7 @@
  *   npm run link [-- <folder>]       default: /usr/local/bin for root, ~/.local/bin for everybody else
  *   npm run unlink [-- <folder>]     takes it away again
  *
- * It follows the checkout: after `git pull`, `npm run build` is enough. A file that is not such a link is never replaced.
+ * It follows the checkout: after `git pull`, the same command again builds what changed. A file that is not such a link is never replaced.
  */
 import { lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
 import { homedir } from "node:os";

@@ -1,10 +1,11 @@
 /**
  * Packages that only some fleets need: optional peers, imported when they are used. One that is missing is an error that
- * names the command that installs it, in the version that this package was tested with.
+ * names the command that installs it, in the version that this package was tested with. In a checkout that is the one that
+ * installs everything, because `npm start` leaves these packages out.
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { packageManifest } from "./package-files.ts";
+import { IN_CHECKOUT, packageManifest } from "./package-files.ts";
 
 export type OptionalPeer = "@larksuiteoapi/node-sdk" | "dockerode" | "just-bash" | "officeparser" | "read-excel-file";
 
@@ -18,7 +19,7 @@ export async function importPeer<T>(name: OptionalPeer, neededBy: string, load: 
 }
 
 export function missingPeer(names: readonly OptionalPeer[], neededBy: string, cause?: unknown): SandlotError {
-  const install = `npm install ${names.map(wanted).join(" ")}`;
+  const install = IN_CHECKOUT ? "npm run build" : `npm install ${names.map(wanted).join(" ")}`;
   return new SandlotError("dependency_missing", { package: names.join(" and "), neededBy, install }, { cause });
 }
 

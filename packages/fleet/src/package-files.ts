@@ -12,6 +12,9 @@ export const FROM_SOURCE: boolean = import.meta.url.endsWith(".ts");
 
 const ROOT = packageRoot();
 
+/** Whether this package lies in a checkout of the repository: its source is not published. */
+export const IN_CHECKOUT: boolean = existsSync(join(ROOT, "src"));
+
 /** A program that is started as a process of its own, by its path below `src`, without an ending. */
 export function programFile(path: string): string {
   return FROM_SOURCE ? join(ROOT, "src", `${path}.ts`) : join(ROOT, "dist", "bundle", "programs", `${path}.js`);

@@ -51,7 +51,7 @@ describe("the shell just-bash", () => {
     expect((await exec("rm -rf /mnt/user-data; ls /mnt/user-data")).stdout).toBe("outputs\nuploads\nworkspace\n");
   });
 
-  it("names what to install when it is missing", async () => {
+  it("names the command of the checkout that installs it when it is missing", async () => {
     vi.resetModules();
     vi.doMock("just-bash", () => {
       throw new Error("Cannot find package 'just-bash'");
@@ -59,7 +59,7 @@ describe("the shell just-bash", () => {
     const { loadJustBash } = await import("../../src/backends/memory/just-bash.ts");
     await expect(loadJustBash()).rejects.toMatchObject({
       code: "dependency_missing",
-      details: { package: "just-bash", install: "npm install just-bash@3" },
+      details: { package: "just-bash", install: "npm run build" },
     });
   });
 });
