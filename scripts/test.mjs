@@ -180,8 +180,9 @@ async function outcome(exitCode) {
 async function watched(command, args, options = {}) {
   const { code, stalled } = await runWatched(command, args, options);
   if (stalled === null) return code;
-  console.log(`no progress in ${STALL_MS / 60_000} minutes, so it was ended: ${[command, ...args].join(" ")}`);
-  for (const line of stalled) console.log(`  it was busy with ${line}`);
+  const minutes = STALL_MS / 60_000;
+  console.log(`FAILED: no progress in ${minutes} minutes, so it was ended: ${[command, ...args].join(" ")}`);
+  for (const line of stalled) console.log(`FAILED: it was busy with ${line}`);
   return code || 1;
 }
 

@@ -19,8 +19,10 @@ const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const PROGRAMS = fileURLToPath(new URL("generated/", import.meta.url));
 const PYTHON = "openapi-python-client==0.29.1";
 const TYPESCRIPT = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3"];
-/** Fetching packages on a busy machine. */
-const INSTALL_MS = 600_000;
+/** Fetching packages on a busy machine. An installer that hangs is ended and tried once more. */
+const INSTALL_MS = 120_000;
+const TEST_MS = 4 * INSTALL_MS;
+const INSTALLING = { timeout: INSTALL_MS, killSignal: "SIGKILL" } as const;
 
 let stage: Stage;
 let user: Caller;
@@ -46,7 +48,7 @@ async function installed(context: TestContext, name: string, install: (home: str
   await mkdir(join(ROOT, ".cache"), { recursive: true });
   const draft = await mkdtemp(join(ROOT, ".cache", `${name}-`));
   try {
-    await install(draft);
+    await install(draft).catch(() => install(draft));
     await rename(draft, home);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
@@ -67,10 +69,10 @@ const seenIn = (thread: string) => ({
   refused: [401, "unauthorized"],
 });
 
-test("Python: openapi-python-client", { timeout: INSTALL_MS }, async (context) => {
+test("Python: openapi-python-client", { timeout: TEST_MS }, async (context) => {
   // A virtual environment does not move, so packages go into a plain directory.
   const home = await installed(context, PYTHON.replace("==", "-"), (into) =>
-    run("python3", ["-m", "pip", "install", "--quiet", "--no-compile", "--target", into, PYTHON]),
+    run("python3", ["-m", "pip", "install", "--quiet", "--no-compile", "--target", into, PYTHON], INSTALLING),
   );
   const env = { ...environment(), PYTHONPATH: home, PATH: `${join(home, "bin")}:${process.env.PATH}` };
   const out = join(place, "python", "sandlot_api");
@@ -81,11 +83,11 @@ test("Python: openapi-python-client", { timeout: INSTALL_MS }, async (context) =
   expect(JSON.parse(stdout)).toEqual(seenIn("python"));
 });
 
-test("TypeScript: openapi-typescript and openapi-fetch", { timeout: INSTALL_MS }, async (context) => {
+test("TypeScript: openapi-typescript and openapi-fetch", { timeout: TEST_MS }, async (context) => {
   const home = await installed(context, `openapi-typescript-7.13.0`, async (into) => {
     await writeFile(join(into, "package.json"), '{ "private": true, "type": "module" }\n');
     const quiet = ["--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
-    await run("npm", ["install", "--prefix", into, ...quiet, ...TYPESCRIPT], { cwd: into });
+    await run("npm", ["install", "--prefix", into, ...quiet, ...TYPESCRIPT], { cwd: into, ...INSTALLING });
   });
   const project = join(place, "typescript");
   await mkdir(project);
