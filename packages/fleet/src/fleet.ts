@@ -73,6 +73,8 @@ export interface AcquireRequest {
   readonly user?: string;
   /** Without a thread: a sandbox of its own, which ends with its last lease. */
   readonly thread?: string;
+  /** Only a thread that has a sandbox or files. One that has neither is refused with `thread_not_found` instead of begun. */
+  readonly existing?: boolean;
   readonly blueprint?: string;
   /** What for, in a word or two; shown to whoever asks who holds a sandbox. */
   readonly purpose?: string;

@@ -34,7 +34,7 @@ import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
 import type { Maker } from "./opening/maker.ts";
 import { expired, type Opener, throwIfRecovering } from "./opening/opener.ts";
-import { blueprintNamed, parseWish, refuseMismatch, type Wish, wishAgain } from "./opening/wish.ts";
+import { blueprintNamed, lookAgainUnless, parseWish, refuseMismatch, type Wish, wishAgain } from "./opening/wish.ts";
 import type { Retirement } from "./retirement/retirement.ts";
 import { Flights, type Patience } from "./slot/flights.ts";
 import { reasonNotToKeep } from "./slot/keeping.ts";
@@ -171,9 +171,9 @@ export class Provider implements LeaseHome {
     while (true) {
       this.#refuseIfClosed("acquire");
       const open = (flight: AbortSignal) => this.#open(wish, key, flight);
-      const taken = await this.#flights.join(key, patience, open, (slot) =>
-        slot.isOpen() ? { value: take(slot) } : null,
-      );
+      const taken = await this.#flights
+        .join(key, patience, open, (slot) => (slot.isOpen() ? { value: take(slot) } : null))
+        .catch((error: unknown) => lookAgainUnless(wish.existing, error));
       if (taken !== null) return taken.value;
     }
   }
@@ -223,7 +223,8 @@ export class Provider implements LeaseHome {
     const { opener, maker, admission, settings, membership } = this.#parts;
     const blueprint = wish.blueprint ?? blueprintNamed(settings, "default");
     this.#stages.set(key, "binding a blank");
-    const bound = await opener.bindBlank(wish, blueprint, signal);
+    // Files are looked for after the key was claimed (opening/maker.ts); binding a blank would make them in that step.
+    const bound = wish.existing ? null : await opener.bindBlank(wish, blueprint, signal);
     if (bound !== null) return bound;
     this.#stages.set(key, "waiting for room");
     const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));

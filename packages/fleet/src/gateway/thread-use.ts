@@ -4,7 +4,7 @@
  * Invariants
  * - A lease of this file ends with the work it was taken for: on success, on failure and when the caller goes away.
  * - A key gets no sandbox of a blueprint that it was not granted, whether it names one or not.
- * - Through a link no thread is made; a thread whose sandbox is being stopped is refused until that is done.
+ * - Through a link no thread is made, also when it is purged at the same time.
  * - Asking about commands, terminals or ports of a thread without a sandbox makes none: there is nothing to ask about.
  */
 
@@ -55,24 +55,20 @@ export class ThreadUse {
     return this.with(request, reply, use);
   }
 
-  async acquire(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
-    const lease = await acquireGranted(this.#fleet, key, { purpose, ...(signal === undefined ? {} : { signal }) });
+  async acquire(
+    key: ThreadKey,
+    purpose: string,
+    signal?: AbortSignal,
+    { existing = false }: Pick<AcquireRequest, "existing"> = {},
+  ): Promise<Lease> {
+    const order = { purpose, existing, ...(signal === undefined ? {} : { signal }) };
+    const lease = await acquireGranted(this.#fleet, key, order);
     return this.#leases.track(lease);
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of making it. */
   async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
-    const found = await this.existing(key);
-    // Its files may be going with it; acquiring would wait for that and then begin the thread anew.
-    if (found.sandbox?.state === "stopping") {
-      const { sandboxId } = found.sandbox;
-      throw new SandlotError("sandbox_unreachable", { sandboxId, problem: "it is being stopped", retryAfterMs: 1_000 });
-    }
-    return this.acquire(key, purpose, signal);
-  }
-
-  async exists({ user, thread }: ThreadKey): Promise<boolean> {
-    return (await this.#fleet.findThread({ user, thread })) !== null;
+    return this.acquire(key, purpose, signal, { existing: true });
   }
 
   async existing({ user, thread }: ThreadKey): Promise<ThreadSummary> {

@@ -5,10 +5,11 @@
  * may be missing or shown once more.
  */
 
-import type { Generation, SandboxId, ThreadId, ThreadSummary, UserId } from "@sandlot/contract";
+import type { ThreadId, ThreadSummary, UserId } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import { isAnonymous, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
+import { hasHome } from "../workspace/binding.ts";
 import { summarize } from "./explain.ts";
 
 export interface ThreadParts {
@@ -39,7 +40,5 @@ export async function listThreads({ store, backend }: ThreadParts, user: UserId 
 export async function findThread({ store, backend }: ThreadParts, key: Key): Promise<ThreadSummary | null> {
   const record = await store.find(key.user, key.thread);
   if (record !== null) return { ...key, sandbox: summarize(record) };
-  // No generation is older than 0, so nothing is judged but whether files are there.
-  const spot = { ...key, sandboxId: "none" as SandboxId, generation: 0 as Generation, place: "home" } as const;
-  return (await backend.workspaces.look(spot)).home ? { ...key, sandbox: null } : null;
+  return (await hasHome(backend.workspaces, key)) ? { ...key, sandbox: null } : null;
 }

@@ -23,8 +23,10 @@ import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Retirement } from "../retirement/retirement.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, ReserveAnswer, Store } from "../store/store.ts";
+import { hasHome } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
+import type { Wish } from "./wish.ts";
 
 export interface MakerParts {
   readonly settings: Settings;
@@ -48,8 +50,35 @@ export class Maker {
     this.#parts = parts;
   }
 
-  /** Claims room and key. The id is counted as being made from before the store is asked. */
-  reserve(key: Key | null, blueprint: NamedBlueprint, limits: Limits): Promise<ReserveAnswer> {
+  /**
+   * Claims room and key. With `existing`, the thread's files are looked for before, so that no room is made for nothing, and
+   * again afterwards: while the key is claimed nobody can purge them.
+   */
+  async reserve(
+    key: (Key & Partial<Pick<Wish, "existing">>) | null,
+    blueprint: NamedBlueprint,
+    limits: Limits,
+  ): Promise<ReserveAnswer> {
+    if (key?.existing !== true) return this.#reserve(key, blueprint, limits);
+    await this.#requireFiles(key);
+    const answer = await this.#reserve(key, blueprint, limits);
+    if (answer.kind !== "reserved") return answer;
+    try {
+      await this.#requireFiles(key);
+      return answer;
+    } catch (error) {
+      await this.#parts.retirement.unmake({ ...answer.record, ref: null });
+      throw error;
+    }
+  }
+
+  async #requireFiles({ user, thread }: Key): Promise<void> {
+    if (!(await hasHome(this.#parts.backend.workspaces, { user, thread })))
+      throw new SandlotError("thread_not_found", { thread });
+  }
+
+  /** The id is counted as being made from before the store is asked. */
+  #reserve(key: Key | null, blueprint: NamedBlueprint, limits: Limits): Promise<ReserveAnswer> {
     const { store, world, backend, membership, retirement } = this.#parts;
     const sandboxId = world.randomHex(10) as SandboxId;
     const request = {

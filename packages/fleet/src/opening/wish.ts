@@ -4,6 +4,7 @@
 
 import {
   DEFAULT_USER,
+  isSandlotError,
   parseThreadId,
   parseUserId,
   refuseUnknownOptions,
@@ -19,6 +20,8 @@ import type { SandboxRecord } from "../store/record.ts";
 export interface Wish {
   readonly user: UserId;
   readonly thread: ThreadId;
+  /** Whether a thread that has neither a sandbox nor files is refused. */
+  readonly existing: boolean;
   /** `null`: whatever the thread lives on, and the default where it does not live yet. */
   readonly blueprint: NamedBlueprint | null;
   readonly timeoutMs: number;
@@ -33,7 +36,7 @@ export function parseUser(user: string | undefined): UserId {
   return user === undefined ? DEFAULT_USER : parseUserId(user);
 }
 
-const REQUEST_KEYS = ["user", "thread", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
+const REQUEST_KEYS = ["user", "thread", "existing", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
 
 /** `anonymous` makes up the key of a request without a thread, or refuses it. */
 export function parseWish(request: AcquireRequest, settings: Settings, anonymous: () => ThreadId): Wish {
@@ -43,13 +46,19 @@ export function parseWish(request: AcquireRequest, settings: Settings, anonymous
   const blueprint = request.blueprint === undefined ? null : blueprintNamed(settings, request.blueprint);
   const timeoutMs = parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs);
   const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
-  return { user, thread, blueprint, timeoutMs, ttlMs };
+  return { user, thread, existing: request.existing === true, blueprint, timeoutMs, ttlMs };
 }
 
 /** For a lease whose sandbox is gone: the same thread, from the blueprint that it had. */
 export function wishAgain({ user, thread, record }: Slot, settings: Settings): Wish {
   const blueprint = blueprintNamed(settings, record.blueprint);
-  return { user, thread, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
+  return { user, thread, existing: false, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
+}
+
+/** An opening found no thread. Its caller wanted only one that exists; those who joined it did not, and look again: `null`. */
+export function lookAgainUnless(existing: boolean, error: unknown): null {
+  if (!existing && isSandlotError(error, "thread_not_found")) return null;
+  throw error;
 }
 
 export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {

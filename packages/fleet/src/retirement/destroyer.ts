@@ -5,7 +5,6 @@
 
 import {
   type Epoch,
-  type Generation,
   parseThreadId,
   type SandboxId,
   SandlotError,
@@ -23,6 +22,7 @@ import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
 import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
+import { hasHome } from "../workspace/binding.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Retirement } from "./retirement.ts";
@@ -141,7 +141,7 @@ export class Destroyer {
       if (isOver) ending = null;
       if (record === null) {
         if (!purge) return "absent";
-        if (!(await this.#hasWorkspace(key))) return "absent";
+        if (!(await hasHome(this.#parts.backend.workspaces, key))) return "absent";
         const sandboxId = await this.#claimForPurge(key, epoch, signal);
         if (sandboxId !== null) ending = { sandboxId, epoch };
       } else if (record.state === "ready") {
@@ -175,12 +175,6 @@ export class Destroyer {
   async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {
     if (record.state === "stopping") return !purge || (await this.#addPurge(record));
     return force === true && (await this.#parts.retirement.cancel(record, purge));
-  }
-
-  /** Whether there is anything to remove for a thread without a sandbox. */
-  async #hasWorkspace({ user, thread }: Key): Promise<boolean> {
-    const spot = { user, thread, generation: 0 as Generation, sandboxId: "" as SandboxId, place: "home" } as const;
-    return (await this.#parts.backend.workspaces.look(spot)).home;
   }
 
   /** False when the record changed meanwhile. */

@@ -19,7 +19,7 @@
  * sandbox has been given up since, so whoever binds is asked once more before its step.
  */
 
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { type Generation, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../backend/backend.ts";
 
 /** A lost race changes what is to be seen, and it can change only a few times: more rounds than this is no race. */
@@ -59,6 +59,12 @@ export async function settleWorkspace(workspaces: Workspaces, spot: WorkspaceSpo
     if (home && slot) throw conflict(spot);
     return slot ? workspaces.moveHome(spot) : undefined;
   });
+}
+
+/** Whether a thread without a sandbox has files. No generation is older than 0, so nothing else is judged. */
+export async function hasHome(workspaces: Workspaces, key: Pick<WorkspaceSpot, "user" | "thread">): Promise<boolean> {
+  const spot = { ...key, sandboxId: "none" as SandboxId, generation: 0 as Generation, place: "home" } as const;
+  return (await workspaces.look(spot)).home;
 }
 
 async function lookAndStep<T>(

@@ -18,7 +18,7 @@ import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { resolvable } from "./ports.ts";
 
-export function aioRoutes(app: GatewayApp, { links, aioLinks, threads, previewAddress }: GatewayContext): void {
+export function aioRoutes(app: GatewayApp, { fleet, links, aioLinks, threads, previewAddress }: GatewayContext): void {
   app.post(
     "/v1/threads/:thread/aio",
     {
@@ -36,7 +36,8 @@ export function aioRoutes(app: GatewayApp, { links, aioLinks, threads, previewAd
       const { ttlMs } = aioUrlRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
       // A URL makes no thread, or it would bring back one that was purged.
-      if (!(await threads.exists(key))) await threads.with(request, reply, async () => undefined);
+      if ((await fleet.findThread({ user: key.user, thread: key.thread })) === null)
+        await threads.with(request, reply, async () => undefined);
       const { linkId, secret, expiresAt } = await aioLinks.create(key, keyIdOf(request), ttlMs);
       const origin = resolvable(previewAddress(links.labelOf(key, AIO_TUNNEL_PORT)));
       return reply.code(201).send({ url: `${origin}${aioPath(linkId, secret)}`, linkId, expiresAt });
