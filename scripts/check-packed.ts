@@ -19,7 +19,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { floorNode } from "./floor-node.mjs";
 import { pack } from "./pack.mjs";
-import { BIN, childEnvironment, isAtLeast, NODE_FLOOR, ROOT } from "./runtime.mjs";
+import { BIN, childEnvironment, isAtLeast, NODE_FLOOR, ROOT, registryEnvironment } from "./runtime.mjs";
 
 /** What `npm install` of the library may bring: see README.md. */
 const PACKAGES_MAX = 60;
@@ -250,20 +250,18 @@ function checkMissingPeers(): void {
 /** From npm's cache where it can, from the registry where it must. */
 function install(specifiers: readonly string[]): void {
   const args = ["install", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-  step(`install ${specifiers.length} package(s)`, "npm", [...args, ...specifiers], { keepCertificates: true });
+  step(`install ${specifiers.length} package(s)`, "npm", [...args, ...specifiers], { env: registryEnvironment() });
 }
 
 interface StepOptions {
   readonly cwd?: string;
   readonly environment?: Record<string, string>;
-  readonly keepCertificates?: boolean;
+  readonly env?: NodeJS.ProcessEnv;
 }
 
 function step(title: string, command: string, args: readonly string[], options: StepOptions = {}): string {
   const startedAt = Date.now();
-  const certificates = process.env.NODE_EXTRA_CA_CERTS;
-  const kept = options.keepCertificates && certificates !== undefined ? { NODE_EXTRA_CA_CERTS: certificates } : {};
-  const env = childEnvironment({ ...kept, ...options.environment });
+  const env = options.env ?? childEnvironment(options.environment);
   const { status, stdout, stderr, error } = spawnSync(command, args, {
     cwd: project,
     env,

@@ -13,6 +13,8 @@ export const BIN = join(ROOT, "node_modules", ".bin");
 /** The lowest Node the packages promise to run on (`engines` in each package.json). */
 export const NODE_FLOOR = [22, 18, 0];
 
+const KEPT_CERTIFICATES = "SANDLOT_KEPT_CA_CERTS";
+
 /** How soon it is noticed that nobody waits for us any more. */
 const PARENT_LOOK_MS = 500;
 
@@ -50,12 +52,20 @@ export function isAtLeast(version, floor) {
 
 /**
  * The environment of everything but `npm install`: the repository's commands come first in PATH, and no extra
- * certificates are read, which would cost every Node process tens of milliseconds at its start.
+ * certificates are read, which would cost every Node process tens of milliseconds at its start. Their name is kept for
+ * `registryEnvironment`.
  */
 export function childEnvironment(extra = {}) {
-  const { NODE_EXTRA_CA_CERTS: _, ...environment } = process.env;
+  const { NODE_EXTRA_CA_CERTS: certificates, ...environment } = process.env;
   const path = (process.env.PATH ?? "").split(delimiter).filter((part) => part !== BIN);
-  return { ...environment, PATH: [BIN, ...path].join(delimiter), ...extra };
+  const kept = certificates === undefined ? {} : { [KEPT_CERTIFICATES]: certificates };
+  return { ...environment, ...kept, PATH: [BIN, ...path].join(delimiter), ...extra };
+}
+
+/** The environment of a process that asks a package registry, which may need the extra certificates. */
+export function registryEnvironment() {
+  const certificates = process.env.NODE_EXTRA_CA_CERTS ?? process.env[KEPT_CERTIFICATES];
+  return childEnvironment(certificates === undefined ? {} : { NODE_EXTRA_CA_CERTS: certificates });
 }
 
 /**

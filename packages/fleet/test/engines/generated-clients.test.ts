@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, type TestContext, test } from "vitest";
+import { registryEnvironment } from "../../../../scripts/runtime.mjs";
 import { type Caller, openStage, type Stage } from "../gateway/support/stage.ts";
 
 const run = promisify(execFile);
@@ -22,7 +23,7 @@ const TYPESCRIPT = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typesc
 /** Fetching packages on a busy machine. An installer that hangs is ended and tried once more. */
 const INSTALL_MS = 120_000;
 const TEST_MS = 4 * INSTALL_MS;
-const INSTALLING = { timeout: INSTALL_MS, killSignal: "SIGKILL" } as const;
+const INSTALLING = { timeout: INSTALL_MS, killSignal: "SIGKILL", env: registryEnvironment() } as const;
 
 let stage: Stage;
 let user: Caller;
