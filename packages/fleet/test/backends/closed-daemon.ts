@@ -6,8 +6,8 @@
 import type { Sandbox } from "@sandlot/contract";
 import { expect } from "vitest";
 
-/** `<pid> <what>` for whatever could be opened. */
-const LOOK = `
+/** Prints `own`, `first` or `daemon`, and what could be opened; what is looked at is `seen`. */
+export const LOOK = `
 look() {
   for file in mem environ maps; do ( : <"/proc/$1/$file" ) 2>/dev/null && echo "$2 $file"; done
   ( : <>"/proc/$1/mem" ) 2>/dev/null && echo "$2 mem, for writing"
@@ -40,7 +40,11 @@ const OPEN = [...ALL, "fd", "exe", "cwd", "root"];
 
 /** Fails when a command can read or write anything of the daemon or of the first process. */
 export async function expectClosedDaemon(sandbox: Sandbox): Promise<void> {
-  const lines = await whatOpens(sandbox);
+  expectClosed(await whatOpens(sandbox));
+}
+
+/** `lines` are what the look printed. */
+export function expectClosed(lines: readonly string[]): void {
   expect(lines.filter((line) => line.startsWith("own "))).toEqual(OPEN.map((what) => `own ${what}`));
   expect(lines.filter((line) => line.startsWith("seen ")).sort()).toEqual(["seen daemon", "seen first"]);
   expect(lines.filter((line) => !/^(own|seen) /.test(line))).toEqual([]);

@@ -10,6 +10,7 @@ import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } from "../../../../../images/build.mjs";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
+import { expectClosed, LOOK } from "../closed-daemon.ts";
 import { startServed } from "./aio-served.ts";
 import { daemonFiles, onStage, testEngine } from "./docker-harness.ts";
 import { usingEngine, withNetwork } from "./using-engine.ts";
@@ -156,6 +157,22 @@ usingEngine("the default image", await testEngine(), (engine) => {
       const stoppedMs = performance.now() - startedAt;
       console.log(`docker stop of the AIO image: ${Math.round(stoppedMs)} ms`);
       expect(stoppedMs).toBeLessThan(STOPPED_MS);
+    });
+
+    it("closes supervisor and daemon to commands, also after the daemon was killed, and with a key", async () => {
+      const secret = ["-e", "SANDBOX_API_KEY=secret-key"];
+      await using served = await startServed(engine.host, tag, [...flags, ...secret]);
+      const run = async (command: string) =>
+        (await served.ask("/v1/bash/exec", { command }, { "x-aio-api-key": "secret-key" })).body.data ?? null;
+      const look = async () => {
+        const data = await run(LOOK);
+        expect(data).toMatchObject({ exit_code: 0 });
+        expectClosed(String(data?.stdout).trim().split("\n"));
+      };
+      await look();
+      await run("kill -9 -1").catch(() => null);
+      await expect.poll(async () => (await run("echo back").catch(() => null))?.stdout).toBe("back\n");
+      await look();
     });
 
     it("with a key answers nobody who has none, and commands do not see it", async () => {
