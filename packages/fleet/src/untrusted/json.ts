@@ -3,9 +3,14 @@
  *
  * Invariants
  * - No more than a piece of it is worked on before everybody else has a turn: a long text cannot stop the event loop.
+ * - What is read is what `JSON.parse` would make of the same bytes, value by value, and what that refuses is refused. A long text
+ *   with a number of over 64 characters is refused too.
  * - It is not nested deeper than `DEPTH_MAX` and has no more values than allowed; beyond that nothing is read.
  * - A list is checked entry by entry and given up at its first wrong one: a schema that explains every wrong entry of a
  *   long list would take seconds for it.
+ *
+ * It is written by hand because incremental parsers of the registry (@streamparser/json) cost the same for a byte and have no limit
+ * for depth or values. `json-fuzz.test.ts` holds it against `JSON.parse`.
  */
 
 import { z } from "zod";
@@ -15,7 +20,7 @@ import { nextTurn } from "../world/system-world.ts";
 const DEPTH_MAX = 32;
 /** Up to here `JSON.parse` takes a millisecond or two, whatever it is. */
 const AT_ONCE_BYTES = 64 * 1024;
-/** Of a longer one, this much is read in one turn. */
+/** Of a longer one, this much is read in one turn. At least 8, so that every step goes on. */
 const PIECE_BYTES = 128 * 1024;
 /** Entries of a list that are checked in one turn. */
 const ENTRIES_AT_ONCE = 1_000;
@@ -34,7 +39,7 @@ const WORD_MAX_BYTES = 64;
 
 /** The value, or `undefined` for what is none, or not allowed. */
 export function readJson(body: Buffer, maxValues: number): Promise<unknown> | unknown {
-  if (body.length > AT_ONCE_BYTES) return inPieces(new JsonPieces(body, maxValues));
+  if (body.length > AT_ONCE_BYTES) return readJsonInPieces(body, maxValues);
   return isModest(body, maxValues) ? tryJson(body) : undefined;
 }
 
@@ -125,7 +130,9 @@ function endOfString(body: Buffer, from: number): number {
   return body.length;
 }
 
-async function inPieces(pieces: JsonPieces): Promise<unknown> {
+/** For a text of any length. */
+export async function readJsonInPieces(body: Buffer, maxValues: number, pieceBytes = PIECE_BYTES): Promise<unknown> {
+  const pieces = new JsonPieces(body, maxValues, pieceBytes);
   while (!pieces.readOn()) await nextTurn();
   return pieces.value;
 }
@@ -142,6 +149,7 @@ interface Open {
 class JsonPieces {
   readonly #body: Buffer;
   readonly #maxValues: number;
+  readonly #pieceBytes: number;
   readonly #open: Open[] = [];
   #at = 0;
   #values = 0;
@@ -153,14 +161,15 @@ class JsonPieces {
   #wants: "value" | "first" | "colon" | "behind" = "value";
   value: unknown = undefined;
 
-  constructor(body: Buffer, maxValues: number) {
+  constructor(body: Buffer, maxValues: number, pieceBytes: number) {
     this.#body = body;
     this.#maxValues = maxValues;
+    this.#pieceBytes = pieceBytes;
   }
 
   /** Whether there is no more to read. */
   readOn(): boolean {
-    const until = this.#at + PIECE_BYTES;
+    const until = this.#at + this.#pieceBytes;
     try {
       while (this.#at < until) if (this.#take()) return true;
       return false;
@@ -230,7 +239,7 @@ class JsonPieces {
   #takeText(): void {
     const body = this.#body;
     const start = this.#at;
-    const until = start + PIECE_BYTES;
+    const until = start + this.#pieceBytes;
     let at = start;
     for (;;) {
       if (this.#nextQuote < at) this.#nextQuote = indexOrEnd(body, QUOTE, at);
@@ -264,8 +273,6 @@ class JsonPieces {
       this.#wants = "behind";
       return;
     }
-    // A name that would be the prototype of an ordinary object is no name of ours.
-    if (text === "__proto__") throw new NotJson();
     open.key = text;
     this.#wants = "colon";
   }
@@ -293,7 +300,7 @@ class JsonPieces {
     if (open === undefined) this.value = value;
     else if (Array.isArray(open.value)) open.value.push(value);
     else {
-      open.value[open.key ?? ""] = value;
+      setOwn(open.value, open.key ?? "", value);
       open.key = null;
     }
   }
@@ -304,10 +311,22 @@ function indexOrEnd(body: Buffer, byte: number, from: number): number {
   return at < 0 ? body.length : at;
 }
 
+/** As `JSON.parse` does: a name never means the object's prototype. */
+function setOwn(object: Record<string, unknown>, name: string, value: unknown): void {
+  if (name !== "__proto__") object[name] = value;
+  else Object.defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true });
+}
+
+/** Where the character begins that the byte at `at` is part of. A byte that is part of none begins by itself. */
 function characterStart(body: Buffer, at: number): number {
-  let start = Math.min(at, body.length);
-  for (let back = 0; back < 3 && ((body[start] ?? 0) & 0xc0) === 0x80; back++) start--;
-  return start;
+  if (at >= body.length) return body.length;
+  for (let back = 0; back < 4 && back <= at; back++) {
+    const byte = body[at - back] ?? 0;
+    if ((byte & 0xc0) === 0x80) continue;
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return back < length ? at - back : at;
+  }
+  return at;
 }
 
 function isSpace(byte: number | undefined): boolean {

@@ -23,7 +23,6 @@ function native(text: string): unknown {
 it("in pieces reads what JSON.parse reads", async () => {
   await fc.assert(
     fc.asyncProperty(fc.json({ maxDepth: 5 }), async (text) => {
-      if (text.includes("__proto__")) return;
       expect(await readJson(long(text), MANY)).toEqual(native(text));
     }),
     { numRuns: 300 },
@@ -36,7 +35,6 @@ it("in pieces refuses what JSON.parse refuses: texts with one character changed,
     fc.asyncProperty(changed, async ([text, number, character, way]) => {
       const at = number % (text.length + 1);
       const spoilt = text.slice(0, at) + (way === 0 ? "" : character) + text.slice(way === 1 ? at : at + 1);
-      if (spoilt.includes("__proto__")) return;
       expect(await readJson(long(spoilt), MANY)).toEqual(native(spoilt));
     }),
     { numRuns: 2_000 },
@@ -64,7 +62,6 @@ it("that is too deep, too rich or none is nothing, short or long", async () => {
     expect(await readJson(wrap(""), MANY)).toBeUndefined();
   }
   expect(readShortJson(long("1"))).toBeUndefined();
-  expect(await readJson(long('{"__proto__":{"x":1}}'), MANY)).toBeUndefined();
 });
 
 it("of any size takes no turn of the event loop for long", async () => {
