@@ -62,6 +62,7 @@ export const SANDBOX_CALLS: Readonly<Record<string, (sandbox: Sandbox) => Promis
   "/sandlot/sessions": (it) => it.sessions.list(),
   "/sandlot/sessions/open": (it) => it.sessions.open(),
   "/sandlot/sessions/exec": (it) => it.sessions.exec("s", "true", { timeoutMs: 1_000 }),
+  "/sandlot/sessions/output": (it) => it.sessions.output("s"),
   "/sandlot/sessions/close": (it) => it.sessions.close("s"),
   "/sandlot/terminals": (it) => it.terminals.list(),
   "/sandlot/terminals/open": async (it) => (await it.terminals.open({ columns: 80, rows: 24 })).detach(),

@@ -22,6 +22,7 @@
  *   GET  /sandlot/files/watch   ?path&recursive                                         → a JSON line (`FileChange`) each
  *   POST /sandlot/sessions/open SessionOptions                                          → SessionInfo
  *   POST /sandlot/sessions/exec a JSON line (`SessionExecCall`), a newline, stdin       → a result, likewise
+ *   GET  /sandlot/sessions/output ?sessionId&stdout&stderr&maxBytes                     → `OutputLine`, see below
  *   POST /sandlot/sessions/close { sessionId }                                          → { found }
  *   GET  /sandlot/sessions                                                              → SessionInfo[]
  *   POST /sandlot/terminals/open TerminalOptions                                        → TerminalInfo
@@ -37,6 +38,8 @@
  * A result is a JSON line (`ResultLine`), a newline, the bytes of stdout and those of stderr, when the call had
  * `outputMaxBytes`; otherwise an `ExecResult` as JSON, as earlier fleets ask for it.
  *
+ * The output so far of a session is a JSON line (`OutputLine`), a newline, the bytes of stdout and those of stderr.
+ *
  * A frame of `follow` is one byte of type, eight bytes of offset, four bytes of length (big-endian), then the payload:
  * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
  *
@@ -46,7 +49,7 @@
  * and then holds the terminal's programs back.
  */
 
-import type { ExecResult } from "./sandbox.ts";
+import type { ExecResult, ExecStatus } from "./sandbox.ts";
 
 export const DAEMON_HEADERS = {
   sandboxId: "x-sandlot-sandbox",
@@ -176,6 +179,20 @@ export interface ResultLine extends Omit<ExecResult, "stdout" | "stderr" | "omit
   /** Of a session's command. */
   readonly cwd?: string;
   readonly shellEnded?: boolean;
+}
+
+/** What a session's command has printed until now. The bytes follow. */
+export interface OutputLine {
+  readonly execId: string;
+  readonly status: "running" | ExecStatus;
+  readonly exitCode: number | null;
+  /** Where the bytes begin, how many there are, and how many were printed in all. */
+  readonly stdoutOffset: number;
+  readonly stdoutBytes: number;
+  readonly stdoutTotalBytes: number;
+  readonly stderrOffset: number;
+  readonly stderrBytes: number;
+  readonly stderrTotalBytes: number;
 }
 
 /** Text frames of a terminal's WebSocket, from the daemon. */

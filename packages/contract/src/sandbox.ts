@@ -18,6 +18,8 @@
 import type { ListeningPort, ProcessInfo, ResourceUsage, WaitForOutputReply } from "./daemon.ts";
 import type { ReadTextOptions } from "./file-text.ts";
 import type { Generation, SandboxId } from "./ids.ts";
+import type { OutputOptions, OutputSoFar } from "./output-so-far.ts";
+import type { SandboxSessions } from "./sessions.ts";
 
 export interface Sandbox {
   readonly id: SandboxId;
@@ -109,6 +111,8 @@ export interface SandboxExecs {
   list(): Promise<readonly ExecInfo[]>;
   /** Output from the given offsets on, then the end. Survives broken connections without repeating or losing a byte. */
   follow(execId: string, options?: FollowOptions): AsyncIterable<FollowEvent>;
+  /** What it has printed until now, without waiting for more. */
+  output(execId: string, options?: OutputOptions): Promise<OutputSoFar>;
   /** Sends a signal to the command's own process group. `false`: there is none of that id that runs. */
   signal(execId: string, signal: ExecSignal): Promise<boolean>;
   /** Ends the whole process tree: TERM, a grace, KILL. `false`: there was none of that id. */
@@ -193,47 +197,6 @@ export interface WaitOptions {
 export interface WaitForOutputOptions extends WaitOptions {
   /** A text instead of a regular expression. */
   readonly literal?: boolean;
-}
-
-/**
- * Persistent shells: working directory, variables and functions stay from one command to the next. Commands of one
- * session run one after the other; two sessions share nothing but the files.
- */
-export interface SandboxSessions {
-  /** Opens a session, or finds the one with this id. */
-  open(options?: SessionOptions): Promise<SessionInfo>;
-  exec(sessionId: string, command: string, options?: SessionExecOptions): Promise<SessionExecResult>;
-  list(): Promise<readonly SessionInfo[]>;
-  /** Ends the shell and what runs in it. A session that is not there is fine. */
-  close(sessionId: string): Promise<void>;
-}
-
-export interface SessionOptions {
-  readonly sessionId?: string;
-  readonly cwd?: string;
-  readonly env?: Readonly<Record<string, string>>;
-}
-
-export interface SessionInfo {
-  readonly sessionId: string;
-  readonly cwd: string;
-  readonly createdAt: number;
-  readonly busy: boolean;
-}
-
-export interface SessionExecOptions {
-  readonly stdin?: string | Uint8Array;
-  readonly timeoutMs?: number;
-  /** As in `ExecOptions`. The beginning is not kept: a session's commands have no output to follow. */
-  readonly outputMaxBytes?: number;
-  readonly signal?: AbortSignal;
-}
-
-export interface SessionExecResult extends ExecResult {
-  /** Where the session is after the command. */
-  readonly cwd: string;
-  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
-  readonly shellEnded: boolean;
 }
 
 /** Terminals for people and for programs that want one. They outlive a connection and can be attached to again. */

@@ -75,6 +75,18 @@ const LINES = Buffer.from(
     .join(""),
 );
 
+const OUTPUT_LINE = {
+  execId: "s:1",
+  status: "running",
+  exitCode: null,
+  stdoutOffset: 0,
+  stdoutBytes: 5,
+  stdoutTotalBytes: 5,
+  stderrOffset: 0,
+  stderrBytes: 3,
+  stderrTotalBytes: 3,
+};
+
 const json = (value: unknown): Honest => ({ kind: "json", body: Buffer.from(JSON.stringify(value)) });
 const aio = (data: unknown): Honest => json({ success: true, message: "", data });
 const bytes = (kind: Honest["kind"], body: Buffer | string = ""): Honest => ({ kind, body: Buffer.from(body) });
@@ -116,6 +128,7 @@ export const HONEST: Readonly<Record<string, Honest>> = {
   "/sandlot/sessions": json([SESSION]),
   "/sandlot/sessions/open": json(SESSION),
   "/sandlot/sessions/exec": json({ ...RESULT, cwd: "/", shellEnded: false }),
+  "/sandlot/sessions/output": bytes("bytes", `${JSON.stringify(OUTPUT_LINE)}\nhelloabc`),
   "/sandlot/sessions/close": json({ found: true }),
   "/sandlot/terminals": json([TERMINAL]),
   "/sandlot/terminals/open": json(TERMINAL),

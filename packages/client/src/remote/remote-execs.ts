@@ -13,6 +13,9 @@ import {
   type FollowOptions,
   isSandlotError,
   killReplySchema,
+  type OutputOptions,
+  type OutputSoFar,
+  outputSoFarSchema,
   type SandboxExecs,
   SandlotError,
   signalReplySchema,
@@ -72,6 +75,10 @@ export class RemoteExecs implements SandboxExecs {
       // The gateway ended the stream, or the connection did: the command goes on, and so do we.
       await pause(around(50 * 2 ** Math.min(silent, 6)), signal);
     }
+  }
+
+  async output(execId: string, options: OutputOptions = {}): Promise<OutputSoFar> {
+    return readOutput(this.#remote, `execs/${segment(execId)}`, options);
   }
 
   async signal(execId: string, signal: ExecSignal): Promise<boolean> {
@@ -155,6 +162,22 @@ export class RemoteExecs implements SandboxExecs {
   #path(execId: string, what: string): string {
     return pathOf(this.#remote, `execs/${segment(execId)}/${what}`);
   }
+}
+
+/** What a command has printed until now. */
+export async function readOutput(
+  remote: RemoteThread,
+  path: string,
+  { from, maxBytes, signal }: OutputOptions,
+): Promise<OutputSoFar> {
+  remote.check();
+  const query = {
+    ...(from?.stdout === undefined ? {} : { stdoutOffset: from.stdout }),
+    ...(from?.stderr === undefined ? {} : { stderrOffset: from.stderr }),
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+  };
+  const call = { method: "GET", path: pathOf(remote, path), query, signal, repeatable: true } as const;
+  return remote.transport.json(outputSoFarSchema, call);
 }
 
 async function* eventsOf(response: StreamedAnswer): AsyncGenerator<FollowEvent> {

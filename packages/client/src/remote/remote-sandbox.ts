@@ -12,6 +12,8 @@ import {
   execResultSchema,
   type Generation,
   type ListeningPort,
+  type OutputOptions,
+  type OutputSoFar,
   type ProcessInfo,
   portListSchema,
   processListSchema,
@@ -40,7 +42,7 @@ import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { stdinFields } from "../wire/bytes.ts";
 import { randomId } from "../wire/clock.ts";
 import { backgroundExecReply } from "../wire/plain-replies.ts";
-import { RemoteExecs } from "./remote-execs.ts";
+import { RemoteExecs, readOutput } from "./remote-execs.ts";
 import { RemoteFiles } from "./remote-files.ts";
 import { RemoteTerminals } from "./remote-terminals.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
@@ -139,6 +141,10 @@ class RemoteSessions implements SandboxSessions {
     const json = { command, ...stdinFields(stdin), ...limits };
     const path = pathOf(this.#remote, `sessions/${segment(sessionId)}/exec`);
     return this.#remote.transport.json(sessionExecResultSchema, { method: "POST", path, json, signal });
+  }
+
+  async output(sessionId: string, options: OutputOptions = {}): Promise<OutputSoFar> {
+    return readOutput(this.#remote, `sessions/${segment(sessionId)}/output`, options);
   }
 
   async list(): Promise<readonly SessionInfo[]> {

@@ -1,6 +1,7 @@
 /** Commands on the wire: what is asked, what a stream of output carries. */
 
 import { z } from "zod";
+import { OUTPUT_MIN_BYTES } from "../output-so-far.ts";
 import { ENV_NAME_PATTERN, EXEC_SIGNALS } from "../sandbox.ts";
 import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
 import { execResultSchema } from "../schemas.ts";
@@ -137,6 +138,37 @@ export const execOutputQuerySchema = z.strictObject({
     .default("true")
     .describe("`false`: only watches; a command that was started with `output: hold` does not wait for this reader."),
 });
+
+export const outputSoFarQuerySchema = z.strictObject({
+  stdoutOffset: offset.default(0),
+  stderrOffset: offset.default(0),
+  maxBytes: z.coerce
+    .number()
+    .int()
+    .min(OUTPUT_MIN_BYTES)
+    .max(SANDBOX_LIMITS.execOutputMaxBytes)
+    .optional()
+    .describe("How much of each stream the answer holds, up to what the gateway allows (default 1 MiB)."),
+});
+
+const outputPartSchema = z
+  .strictObject({
+    text: z.string().describe("Whole characters."),
+    offset: z.int().nonnegative().describe("Of the first byte of `text`."),
+    nextOffset: z.int().nonnegative().describe("Where to go on."),
+    totalBytes: z.int().nonnegative().describe("How much was printed in all."),
+  })
+  .meta({ id: "OutputPart" });
+
+export const outputSoFarSchema = z
+  .strictObject({
+    execId: z.string(),
+    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
+    exitCode: z.int().nullable(),
+    stdout: outputPartSchema,
+    stderr: outputPartSchema,
+  })
+  .meta({ id: "OutputSoFar" });
 
 export const signalRequestSchema = z.strictObject({ signal: z.enum(EXEC_SIGNALS) }).meta({ id: "SignalRequest" });
 export const signalReplySchema = z.strictObject({ delivered: z.boolean() }).meta({ id: "SignalReply" });

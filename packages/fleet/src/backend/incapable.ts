@@ -17,7 +17,7 @@ function missing(backend: string, capability: Capability, neededBy: string): San
 
 export function noSessions(backend: string): SandboxSessions {
   const refuse = (): Promise<never> => Promise.reject(missing(backend, "sessions", "a session"));
-  return { open: refuse, exec: refuse, list: async () => [], close: async () => undefined };
+  return { open: refuse, exec: refuse, output: refuse, list: async () => [], close: async () => undefined };
 }
 
 export function noTerminals(backend: string): SandboxTerminals {

@@ -7,10 +7,13 @@ import type {
   ExecSignal,
   FollowEvent,
   FollowOptions,
+  OutputOptions,
+  OutputSoFar,
   SandboxExecs,
   WaitForOutputOptions,
   WaitForOutputReply,
 } from "@sandlot/contract";
+import { outputSoFar } from "../backend/output-so-far.ts";
 import { UnitGuard } from "../untrusted/units.ts";
 import type { Calls } from "./calls.ts";
 import { ConnectionLost } from "./connections.ts";
@@ -31,6 +34,10 @@ export class DaemonExecs implements SandboxExecs {
 
   list(): Promise<readonly ExecInfo[]> {
     return this.#calls.get(replies.execsSchema, "/sandlot/execs");
+  }
+
+  output(execId: string, options?: OutputOptions): Promise<OutputSoFar> {
+    return outputSoFar(this, this.#calls.world, execId, options);
   }
 
   async signal(execId: string, signal: ExecSignal): Promise<boolean> {

@@ -3,6 +3,8 @@
  */
 
 import {
+  type OutputOptions,
+  type OutputSoFar,
   SANDBOX_LIMITS,
   type SandboxSessions,
   type SessionExecOptions,
@@ -10,14 +12,19 @@ import {
   type SessionInfo,
   type SessionOptions,
 } from "@sandlot/contract";
+import { outputFrom, outputMaxBytes as partMaxBytes } from "../backend/output-so-far.ts";
 import type { Calls } from "./calls.ts";
 import { encodeCall } from "./encoding.ts";
 import { lostResult } from "./lost.ts";
 import * as replies from "./replies.ts";
-import { outputLimit, parseResult, resultMaxBytes } from "./results.ts";
+import { outputLimit, parseOutput, parseResult, resultMaxBytes } from "./results.ts";
 
-/** A session keeps no output. */
-const OMITTED_REMEDY = "Run it again with its output redirected to a file, or with a larger outputMaxBytes.";
+function omittedRemedy(sessionId: string): string {
+  return (
+    `Read it with sessions.output("${sessionId}"), over HTTP with GET …/sessions/${sessionId}/output, before the session's next ` +
+    "command begins; or ask for more with outputMaxBytes."
+  );
+}
 
 /** A command waits for those before it in its session. Longer than this nobody does. */
 const TURN_MS = 3_600_000;
@@ -51,7 +58,7 @@ export class DaemonSessions implements SandboxSessions {
     } as const;
     try {
       const answer = await this.#calls.raw((wire) => wire.bytes(call));
-      return await parseResult(answer, replies.sessionStateSchema, OMITTED_REMEDY);
+      return await parseResult(answer, replies.sessionStateSchema, omittedRemedy(sessionId));
     } catch (error) {
       signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
@@ -60,6 +67,18 @@ export class DaemonSessions implements SandboxSessions {
       // Where the session was went with it.
       return { ...lost, cwd: "/", shellEnded: true };
     }
+  }
+
+  async output(sessionId: string, options: OutputOptions = {}): Promise<OutputSoFar> {
+    const [from, maxBytes] = [outputFrom(options), partMaxBytes(options)];
+    const call = {
+      method: "GET",
+      path: "/sandlot/sessions/output",
+      query: { sessionId, ...from, maxBytes },
+      maxBytes: resultMaxBytes(maxBytes),
+      ...(options.signal && { signal: options.signal }),
+    } as const;
+    return parseOutput(await this.#calls.attempt((wire) => wire.bytes(call), options.signal), from);
   }
 
   list(): Promise<readonly SessionInfo[]> {

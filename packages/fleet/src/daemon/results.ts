@@ -5,9 +5,10 @@
  * Invariant: a result has a size that was asked for, and reading it blocks nothing else, whatever the daemon sends.
  */
 
-import { type ExecResult, execResultSchema, SANDBOX_LIMITS } from "@sandlot/contract";
+import { type ExecResult, execResultSchema, type OutputSoFar, SANDBOX_LIMITS } from "@sandlot/contract";
 import { omittedRemedy } from "@sandlot/contract/live-exec";
 import { z } from "zod";
+import { outputPart } from "../backend/output-so-far.ts";
 import { badResponse, parseReply, parseShort } from "./replies.ts";
 
 /** Of the line, with room for an execId and a working directory. */
@@ -23,6 +24,18 @@ const lineSchema = execResultSchema.omit({ stdout: true, stderr: true, omitted: 
   stderrBytes: bytes,
   stdoutOmittedBytes: bytes,
   stderrOmittedBytes: bytes,
+});
+
+const outputLineSchema = z.object({
+  execId: z.string().max(1_024),
+  status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
+  exitCode: z.int().nullable(),
+  stdoutOffset: bytes,
+  stdoutBytes: bytes,
+  stdoutTotalBytes: bytes,
+  stderrOffset: bytes,
+  stderrBytes: bytes,
+  stderrTotalBytes: bytes,
 });
 
 /** How much of each stream a call asks for. */
@@ -66,4 +79,25 @@ export async function parseResult<Also extends object>(
 async function parseJson<Also extends object>(body: Buffer, also: z.ZodType<Also>): Promise<Also & ExecResult> {
   const result: ExecResult = await parseReply(execResultSchema, body, JSON_MAX_VALUES);
   return { ...(await parseReply(also, body, JSON_MAX_VALUES)), ...result };
+}
+
+/** What a session's command has printed until now. */
+export function parseOutput(body: Buffer, asked: { readonly stdout: number; readonly stderr: number }): OutputSoFar {
+  const end = body.subarray(0, LINE_MAX_BYTES).indexOf(NEWLINE);
+  const line = parseShort(outputLineSchema, body.subarray(0, Math.max(0, end)));
+  const { execId, status, exitCode, stdoutBytes, stderrBytes } = line;
+  const from = end + 1;
+  if (body.length !== from + stdoutBytes + stderrBytes) throw badResponse("its daemon sent a broken output");
+  const isOver = status !== "running";
+  const at = (stream: "stdout" | "stderr") => ({
+    asked: asked[stream],
+    offset: line[`${stream}Offset`],
+    totalBytes: line[`${stream}TotalBytes`],
+    isOver,
+  });
+  return {
+    ...{ execId, status, exitCode },
+    stdout: outputPart(body.subarray(from, from + stdoutBytes), at("stdout")),
+    stderr: outputPart(body.subarray(from + stdoutBytes), at("stderr")),
+  };
 }

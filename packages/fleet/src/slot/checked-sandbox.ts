@@ -173,6 +173,9 @@ class CheckedExecs implements SandboxExecs {
   follow(...args: ExecsArguments<"follow">) {
     return this.#passage.stream(({ execs }) => execs.follow(...args));
   }
+  output(...args: ExecsArguments<"output">) {
+    return this.#passage.use(({ execs }) => execs.output(...args));
+  }
   signal(...args: ExecsArguments<"signal">) {
     return this.#passage.use(({ execs }) => execs.signal(...args));
   }
@@ -199,6 +202,9 @@ class CheckedSessions implements SandboxSessions {
   }
   exec(...args: SessionsArguments<"exec">) {
     return this.#passage.use(({ sessions }) => sessions.exec(...args));
+  }
+  output(...args: SessionsArguments<"output">) {
+    return this.#passage.use(({ sessions }) => sessions.output(...args));
   }
   list() {
     return this.#passage.use(({ sessions }) => sessions.list());

@@ -65,6 +65,7 @@ export const DAEMON_LIMITS = {
   "/sandlot/sessions": LIST,
   "/sandlot/sessions/open": SHORT,
   "/sandlot/sessions/exec": OUTPUT,
+  "/sandlot/sessions/output": { ...OUTPUT, firstByteMs: 30_000 },
   "/sandlot/sessions/close": SHORT,
   "/sandlot/terminals": LIST,
   "/sandlot/terminals/open": { ...SHORT, maxBytes: 256 * KIB },

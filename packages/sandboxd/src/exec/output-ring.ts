@@ -40,6 +40,7 @@ export class OutputRing {
   #endOffset = 0;
   #closed = false;
   #retired = false;
+  #frozen = false;
   readonly #listeners = new Set<() => void>();
 
   constructor(maxBytes: number) {
@@ -69,6 +70,7 @@ export class OutputRing {
 
   /** Copies: the caller may use its buffer again. */
   write(chunk: Uint8Array): void {
+    if (this.#frozen) return;
     if (this.#retired) {
       this.#endOffset += chunk.length;
       this.#startOffset = this.#endOffset;
@@ -97,6 +99,11 @@ export class OutputRing {
     this.#retired = true;
     this.#blocks = [];
     this.#startOffset = this.#endOffset;
+  }
+
+  /** What is held stays as it is; what comes is neither kept nor counted. */
+  freeze(): void {
+    this.#frozen = true;
   }
 
   close(): void {

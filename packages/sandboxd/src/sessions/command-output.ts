@@ -5,8 +5,13 @@
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import type { Fifo } from "../exec/fifo-pool.ts";
-import { OutputRing, type OutputTail } from "../exec/output-ring.ts";
+import { type HeldBytes, OutputRing, type OutputTail } from "../exec/output-ring.ts";
 import { type OutputStream, outputStream } from "../exec/streams.ts";
+
+export interface PrintedOutput {
+  readonly stdout: HeldBytes & { readonly totalBytes: number };
+  readonly stderr: HeldBytes & { readonly totalBytes: number };
+}
 
 export class CommandOutput {
   readonly paths: { readonly stdout: string; readonly stderr: string };
@@ -30,7 +35,27 @@ export class CommandOutput {
     return { stdout: this.#stdout.tail(maxBytes), stderr: this.#stderr.tail(maxBytes) };
   }
 
-  /** The result is made. What the background still prints is read and thrown away. */
+  get heldBytes(): number {
+    return this.#stdout.heldBytes + this.#stderr.heldBytes;
+  }
+
+  /** Of each stream, up to `maxBytes` from an offset on, and how much was printed in all. */
+  read(from: { readonly stdout: number; readonly stderr: number }, maxBytes: number): PrintedOutput {
+    const part = (ring: OutputRing, offset: number) => ({
+      ...ring.read(offset, maxBytes),
+      totalBytes: ring.endOffset,
+    });
+    return { stdout: part(this.#stdout, from.stdout), stderr: part(this.#stderr, from.stderr) };
+  }
+
+  /** The result is made, and what it shows stays readable. What the background still prints is read and thrown away. */
+  freeze(): void {
+    this.#end();
+    this.#stdout.freeze();
+    this.#stderr.freeze();
+  }
+
+  /** It will not be read any more. */
   retire(): void {
     this.#end();
     this.#stdout.retire();

@@ -1,5 +1,7 @@
 /**
  * The sessions of this sandbox, by id.
+ *
+ * Invariant: the output of commands that have ended, together, is at most `HELD_MAX_BYTES`; the newest stays longest.
  */
 
 import { SandlotError, type SessionInfo } from "@sandlot/contract";
@@ -12,9 +14,13 @@ export interface SessionWish {
   readonly env: Readonly<Record<string, string>>;
 }
 
+const HELD_MAX_BYTES = 64 * 1024 * 1024;
+
 export class SessionTable {
   readonly #execs: ExecTable;
   readonly #sessions = new Map<string, { readonly session: Session; readonly forget: () => void }>();
+  /** Those whose output is held, the oldest first. */
+  readonly #holding = new Set<Session>();
   #serial = 0;
 
   constructor(execs: ExecTable) {
@@ -26,7 +32,9 @@ export class SessionTable {
     const id = sessionId ?? this.#freshId();
     const known = this.#sessions.get(id);
     if (known !== undefined) return known.session.info;
-    const session = new Session(this.#execs, id, cwd ?? this.#execs.around.defaultCwd, env);
+    const session = new Session(this.#execs, id, cwd ?? this.#execs.around.defaultCwd, env, () =>
+      this.#makeRoomFor(session),
+    );
     this.#sessions.set(id, { session, forget: this.#execs.settle(session) });
     return session.info;
   }
@@ -46,9 +54,24 @@ export class SessionTable {
     const found = this.#sessions.get(sessionId);
     if (found === undefined) return false;
     this.#sessions.delete(sessionId);
+    this.#holding.delete(found.session);
     await found.session.close();
     found.forget();
     return true;
+  }
+
+  #makeRoomFor(newest: Session): void {
+    if (this.#sessions.get(newest.id)?.session !== newest) return;
+    this.#holding.delete(newest);
+    let bytes = newest.heldBytes;
+    for (const session of this.#holding) bytes += session.heldBytes;
+    for (const session of this.#holding) {
+      if (bytes <= HELD_MAX_BYTES) break;
+      bytes -= session.heldBytes;
+      session.forgetOutput();
+      this.#holding.delete(session);
+    }
+    this.#holding.add(newest);
   }
 
   #freshId(): string {

@@ -9,6 +9,7 @@
  * - A result is settled by the shell's own record or by the shell's end, never by anything a command prints.
  * - A timeout or a kill ends the shell and what the command has started; what earlier commands left in the background
  *   goes on. Closing the session ends all of it.
+ * - What a command has printed can be read while it runs, and until the next one begins or the table needs the room.
  */
 
 import { rmSync, writeFileSync } from "node:fs";
@@ -27,7 +28,7 @@ import type { Fifo } from "../exec/fifo-pool.ts";
 import type { OutputTail } from "../exec/output-ring.ts";
 import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
 import { randomDigits } from "../random.ts";
-import { CommandOutput } from "./command-output.ts";
+import { CommandOutput, type PrintedOutput } from "./command-output.ts";
 import { noPipes, type ShellEnd, ShellProcess } from "./shell.ts";
 import { programFor } from "./shell-script.ts";
 
@@ -42,10 +43,20 @@ export interface SessionCommand {
   onAbandoned(listener: () => void): void;
 }
 
+/** What the command that runs, or ran last, has printed. */
+export interface SessionOutput extends PrintedOutput, Pick<SessionResult, "execId" | "exitCode"> {
+  readonly status: "running" | ExecStatus;
+}
+
 /** With the output as bytes: who wants text makes it. */
 export interface SessionResult extends Omit<SessionExecResult, "stdout" | "stderr" | `std${string}DroppedBytes`> {
   readonly stdout: OutputTail;
   readonly stderr: OutputTail;
+}
+
+/** The output that can be read. */
+interface Readable extends Pick<SessionOutput, "execId" | "status" | "exitCode"> {
+  readonly output: CommandOutput;
 }
 
 type Outcome = { readonly status: ExecStatus } & ShellEnd & { readonly shellEnded: boolean };
@@ -63,6 +74,7 @@ export class Session implements Resident {
   readonly #key: string;
   readonly #startCwd: string;
   readonly #env: Readonly<Record<string, string>>;
+  readonly #onPrinted: () => void;
   readonly #createdAt = wallMs();
   readonly #nonce = randomDigits(8);
   #cwd: string;
@@ -74,9 +86,12 @@ export class Session implements Resident {
   #turn: Promise<unknown> = Promise.resolve();
   #running = false;
   #closed = false;
+  #readable: Readable | null = null;
 
-  constructor(execs: ExecTable, id: string, cwd: string, env: Readonly<Record<string, string>>) {
+  /** `onPrinted` is called when a command has ended and its output is held. */
+  constructor(execs: ExecTable, id: string, cwd: string, env: Readonly<Record<string, string>>, onPrinted: () => void) {
     checkDirectory(cwd);
+    this.#onPrinted = onPrinted;
     this.id = id;
     this.#execs = execs;
     this.#key = execs.admit();
@@ -114,6 +129,24 @@ export class Session implements Resident {
     return mine;
   }
 
+  /** `exec_not_found` when no command has run, or its output was let go. */
+  output(from: { readonly stdout: number; readonly stderr: number }, maxBytes: number): SessionOutput {
+    if (this.#readable === null) throw new SandlotError("exec_not_found", { execId: `${this.id}:${this.#serial}` });
+    const { output, ...rest } = this.#readable;
+    return { ...rest, ...output.read(from, maxBytes) };
+  }
+
+  get heldBytes(): number {
+    return this.#readable?.output.heldBytes ?? 0;
+  }
+
+  /** Lets the output of the last command go. That of one that runs stays. */
+  forgetOutput(): void {
+    if (this.#running) return;
+    this.#readable?.output.retire();
+    this.#readable = null;
+  }
+
   /** Ends the shell and everything that was started in it. */
   async close(): Promise<void> {
     this.#closed = true;
@@ -122,6 +155,7 @@ export class Session implements Resident {
   }
 
   async #run(command: SessionCommand): Promise<SessionResult> {
+    this.forgetOutput();
     this.#running = true;
     try {
       return await this.#runWith(command, new CommandOutput(await this.#pipe("take"), await this.#pipe("take")));
@@ -134,14 +168,22 @@ export class Session implements Resident {
     const startTicks = bootTicks();
     const startedAt = monotonicMs();
     const stdinPath = this.#stdinPath(command.stdin);
+    const execId = `${this.id}:${this.#serial + 1}`;
+    this.#readable = { execId, status: "running", exitCode: null, output };
     try {
       const shell = await this.#liveShell();
       const outcome = await this.#evaluate(shell, command, output, stdinPath ?? "/dev/null", startTicks);
       await output.drain();
       const tails = output.tails(command.outputMaxBytes ?? SANDBOX_LIMITS.execOutputMaxBytes);
-      return this.#result(outcome, tails, monotonicMs() - startedAt);
-    } finally {
+      output.freeze();
+      this.#readable = { execId, status: outcome.status, exitCode: outcome.exitCode, output };
+      this.#onPrinted();
+      return this.#result(execId, outcome, tails, monotonicMs() - startedAt);
+    } catch (error) {
       output.retire();
+      this.#readable = null;
+      throw error;
+    } finally {
       if (stdinPath !== null) rmSync(stdinPath, { force: true });
     }
   }
@@ -183,10 +225,14 @@ export class Session implements Resident {
     return { status: first, exitCode: null, signal: signal ?? "SIGTERM", shellEnded: true };
   }
 
-  #result(outcome: Outcome, output: ReturnType<CommandOutput["tails"]>, durationMs: number): SessionResult {
+  #result(
+    execId: string,
+    outcome: Outcome,
+    output: ReturnType<CommandOutput["tails"]>,
+    durationMs: number,
+  ): SessionResult {
     const { status, exitCode, signal, shellEnded } = outcome;
     this.#lastStatus = exitCode ?? 0;
-    const execId = `${this.id}:${this.#serial}`;
     return { execId, status, exitCode, signal, ...output, durationMs, cwd: this.#cwd, shellEnded };
   }
 

@@ -4,8 +4,9 @@
  */
 
 import type { ServerResponse } from "node:http";
-import type { ExecResult, ResultLine } from "@sandlot/contract";
+import type { ExecResult, OutputLine, ResultLine } from "@sandlot/contract";
 import type { OutputTail } from "../exec/output-ring.ts";
+import type { SessionOutput } from "../sessions/session.ts";
 
 type Outcome = Pick<ExecResult, "execId" | "status" | "exitCode" | "signal" | "durationMs"> &
   Pick<ResultLine, "cwd" | "shellEnded">;
@@ -20,7 +21,25 @@ export function sendResult(response: ServerResponse, outcome: Outcome, stdout: O
     stdoutOmittedBytes: stdout.omittedBytes,
     stderrOmittedBytes: stderr.omittedBytes,
   };
-  const body = Buffer.concat([Buffer.from(`${JSON.stringify(line)}\n`), stdout.bytes, stderr.bytes]);
+  sendLineAndBytes(response, line, [stdout.bytes, stderr.bytes]);
+}
+
+/** What a session's command has printed until now. */
+export function sendOutput(response: ServerResponse, { stdout, stderr, ...rest }: SessionOutput): void {
+  const line: OutputLine = {
+    ...rest,
+    stdoutOffset: stdout.offset,
+    stdoutBytes: stdout.bytes.length,
+    stdoutTotalBytes: stdout.totalBytes,
+    stderrOffset: stderr.offset,
+    stderrBytes: stderr.bytes.length,
+    stderrTotalBytes: stderr.totalBytes,
+  };
+  sendLineAndBytes(response, line, [stdout.bytes, stderr.bytes]);
+}
+
+function sendLineAndBytes(response: ServerResponse, line: object, parts: readonly Buffer[]): void {
+  const body = Buffer.concat([Buffer.from(`${JSON.stringify(line)}\n`), ...parts]);
   response.writeHead(200, { "content-type": "application/octet-stream", "content-length": body.length });
   response.end(body);
 }

@@ -2,12 +2,12 @@
  * Sessions over the wire.
  */
 
-import { SANDBOX_LIMITS } from "@sandlot/contract";
+import { OUTPUT_MIN_BYTES, SANDBOX_LIMITS } from "@sandlot/contract";
 import { checkEnvironment, checkId, checkOutputMax, checkTimeout } from "../exec/command.ts";
 import { checkPath } from "../files/paths.ts";
 import type { SessionTable } from "../sessions/session-table.ts";
-import { invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
-import { sendResult } from "./result.ts";
+import { integer, invalid, readJson, readLineAndBytes, sendJson, text } from "./body.ts";
+import { sendOutput, sendResult } from "./result.ts";
 import type { Routes } from "./routes.ts";
 
 export function sessionRoutes(sessions: SessionTable): Routes {
@@ -42,6 +42,13 @@ export function sessionRoutes(sessions: SessionTable): Routes {
       const dropped = { stdoutDroppedBytes: stdout.droppedBytes, stderrDroppedBytes: stderr.droppedBytes };
       const texts = { stdout: stdout.bytes.toString("utf8"), stderr: stderr.bytes.toString("utf8") };
       sendJson(response, { ...outcome, ...texts, ...dropped });
+    },
+
+    "GET /sandlot/sessions/output": (_request, response, query) => {
+      const maxBytes = integer(query, "maxBytes", OUTPUT_MIN_BYTES) ?? SANDBOX_LIMITS.execResultMaxBytes;
+      if (maxBytes > SANDBOX_LIMITS.execOutputMaxBytes) throw invalid("maxBytes", "it is more than is ever held");
+      const from = { stdout: integer(query, "stdout", 0) ?? 0, stderr: integer(query, "stderr", 0) ?? 0 };
+      sendOutput(response, sessions.find(text(query, "sessionId")).output(from, maxBytes));
     },
 
     "POST /sandlot/sessions/close": async (request, response) => {

@@ -11,12 +11,15 @@ import {
   type ExecSignal,
   type FollowEvent,
   type FollowOptions,
+  type OutputOptions,
+  type OutputSoFar,
   SANDBOX_LIMITS,
   type SandboxExecs,
   SandlotError,
   type WaitForOutputOptions,
   type WaitForOutputReply,
 } from "@sandlot/contract";
+import { outputSoFar } from "../../backend/output-so-far.ts";
 import { nextTurn } from "../../world/system-world.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { AioCalls, Ask } from "../calls.ts";
@@ -64,6 +67,10 @@ export class AioExecs implements SandboxExecs {
       yield { type: "end", end };
       return;
     }
+  }
+
+  output(execId: string, options?: OutputOptions): Promise<OutputSoFar> {
+    return outputSoFar(this, this.#calls.world, execId, options);
   }
 
   async signal(execId: string, signal: ExecSignal): Promise<boolean> {

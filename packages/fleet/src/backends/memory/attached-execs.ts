@@ -15,6 +15,7 @@ import {
   type WaitForOutputReply,
 } from "@sandlot/contract";
 import { compileRegex, guarded } from "@sandlot/sandboxd/patterns";
+import { outputSoFar } from "../../backend/output-so-far.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Attached } from "./attachment.ts";
 import type { ExecRequest } from "./engine-api.ts";
@@ -56,12 +57,15 @@ export async function memorySpawn(
 
 export function memoryExecs(attached: Attached): SandboxExecs {
   const { engine, target } = attached;
+  const list = async () => {
+    attached.check();
+    return engine.execs(target);
+  };
+  const followed = (execId: string, options?: FollowOptions) => follow(attached, execId, options);
   return {
-    list: async () => {
-      attached.check();
-      return engine.execs(target);
-    },
-    follow: (execId, options) => follow(attached, execId, options),
+    list,
+    follow: followed,
+    output: (execId, options) => outputSoFar({ list, follow: followed }, attached.world, execId, options),
     signal: async (execId, signal) => {
       attached.check();
       if (ENDING_SIGNALS.has(signal)) return engine.killExec(target, execId, signal);

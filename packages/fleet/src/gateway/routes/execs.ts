@@ -7,6 +7,9 @@ import {
   execOutputQuerySchema,
   isSandlotError,
   killReplySchema,
+  type OutputOptions,
+  outputSoFarQuerySchema,
+  outputSoFarSchema,
   type Sandbox,
   signalReplySchema,
   signalRequestSchema,
@@ -19,16 +22,19 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import type { GatewaySettings } from "../settings.ts";
 import { streamed } from "../streams/bytes.ts";
+import { sendLargeJson } from "../streams/large-json.ts";
 import { wantsEventStream } from "../streams/sse.ts";
 import { CallerGone, execNotFound, goneSignal, purposeOf, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
+import { resultLimit } from "./exec.ts";
 import { positionOf, sendExecStream } from "./exec-stream.ts";
 
 const execParamsSchema = z.strictObject({ thread: threadIdSchema, execId: execIdSchema });
 
 export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { threads } = context;
+  const { threads, settings } = context;
 
   app.get(
     "/v1/threads/:thread/execs",
@@ -53,6 +59,33 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
         }),
         () => ({ execs: [] }),
       ),
+  );
+
+  app.get(
+    "/v1/threads/:thread/execs/:execId",
+    {
+      config: { access: "thread", purpose: "output" },
+      schema: {
+        summary: "What a command has printed until now",
+        description: "Answers at once, also while it runs. Go on with the `nextOffset` of each stream.",
+        tags: ["exec"],
+        params: execParamsSchema,
+        querystring: outputSoFarQuerySchema,
+        response: { 200: outputSoFarSchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { execId } = request.params;
+      return threads.withExisting(
+        request,
+        reply,
+        async (sandbox, _lease, signal) => {
+          const output = await sandbox.execs.output(execId, { ...outputOptions(request.query, settings), signal });
+          return sendLargeJson(reply.code(200), output);
+        },
+        () => execNotFound(execId),
+      );
+    },
   );
 
   app.get(
@@ -191,6 +224,12 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
       );
     },
   );
+}
+
+/** Never more than the gateway allows. */
+export function outputOptions(query: z.infer<typeof outputSoFarQuerySchema>, settings: GatewaySettings): OutputOptions {
+  const { stdoutOffset: stdout, stderrOffset: stderr, maxBytes } = query;
+  return { from: { stdout, stderr }, maxBytes: resultLimit({ outputMaxBytes: maxBytes }, settings) };
 }
 
 interface RawOrder {

@@ -1,6 +1,8 @@
 /** What goes on inside a thread's sandbox: persistent shells, processes, terminals, listening ports. */
 
 import {
+  outputSoFarQuerySchema,
+  outputSoFarSchema,
   portListSchema,
   portParamsSchema,
   portWaitRequestSchema,
@@ -26,6 +28,7 @@ import type { GatewayApp, GatewayContext } from "../context.ts";
 import { sendLargeJson } from "../streams/large-json.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { resultLimit } from "./exec.ts";
+import { outputOptions } from "./execs.ts";
 
 const sessionParamsSchema = z.strictObject({ thread: threadIdSchema, sessionId: sessionIdSchema });
 const terminalParamsSchema = z.strictObject({ thread: threadIdSchema, terminalId: terminalIdSchema });
@@ -263,6 +266,37 @@ function sessionRoutes(app: GatewayApp, context: GatewayContext): void {
         });
         return sendLargeJson(reply.code(200), result);
       }),
+  );
+
+  app.get(
+    "/v1/threads/:thread/sessions/:sessionId/output",
+    {
+      config: { access: "thread", purpose: "session output" },
+      schema: {
+        summary: "What the command in a persistent shell has printed until now",
+        description:
+          "Answers at once, also while it runs; when none runs, with what the last one printed, until the next begins. " +
+          "Go on with the `nextOffset` of each stream.",
+        tags: ["sessions"],
+        params: sessionParamsSchema,
+        querystring: outputSoFarQuerySchema,
+        response: { 200: outputSoFarSchema, ...THREAD_ERRORS },
+      },
+    },
+    (request, reply) => {
+      const { sessionId } = request.params;
+      return threads.withExisting(
+        request,
+        reply,
+        async (sandbox, _lease, signal) => {
+          const options = { ...outputOptions(request.query, context.settings), signal };
+          return sendLargeJson(reply.code(200), await sandbox.sessions.output(sessionId, options));
+        },
+        () => {
+          throw new SandlotError("session_not_found", { sessionId });
+        },
+      );
+    },
   );
 
   app.delete(

@@ -2,10 +2,11 @@
  * Persistent shells. A backend without them says so, and is asked nothing else here.
  */
 
-import type { Sandbox } from "@sandlot/contract";
+import type { OutputOptions, Sandbox } from "@sandlot/contract";
 import { type BackendCase, type BackendStage, withCapability } from "./stage.ts";
 
 const HERE = "/mnt/user-data/workspace";
+const NOTHING = { stdout: { totalBytes: 0 }, stderr: { totalBytes: 0 } };
 
 export const sessionCases: readonly BackendCase[] = withCapability("sessions", (sandbox) => sandbox.sessions.open(), [
   {
@@ -75,6 +76,52 @@ export const sessionCases: readonly BackendCase[] = withCapability("sessions", (
     },
   },
   {
+    name: "what a command has printed until now can be read while it runs, and until the next one begins",
+    run: async (stage) => {
+      const { sandbox, sessionId, run, output } = await opened(stage);
+      await stage.rejects(output(), "exec_not_found");
+      await stage.rejects(sandbox.sessions.output("none"), "session_not_found");
+      const running = run("printf 'é one\\n'; echo err >&2; while [ ! -e go ]; do sleep 0.05; done; echo two");
+      await stage.eventually("both lines are printed", async () => {
+        const { stdout, stderr } = await output().catch(() => NOTHING);
+        return stdout.totalBytes + stderr.totalBytes === 11;
+      });
+      const first = await output();
+      stage.expect(first).toEqual({
+        ...{ execId: `${sessionId}:1`, status: "running", exitCode: null },
+        stdout: { text: "é one\n", offset: 0, nextOffset: 7, totalBytes: 7 },
+        stderr: { text: "err\n", offset: 0, nextOffset: 4, totalBytes: 4 },
+      });
+      await sandbox.files.write(`${HERE}/go`, "");
+      await running;
+      const rest = await output({ from: { stdout: first.stdout.nextOffset, stderr: first.stderr.nextOffset } });
+      stage.expect([rest.status, rest.exitCode]).toEqual(["completed", 0]);
+      stage.expect([rest.stdout.text, rest.stderr.text, rest.stdout.totalBytes]).toEqual(["two\n", "", 11]);
+      await run("echo next");
+      stage.expect((await output()).stdout.text).toBe("next\n");
+    },
+  },
+  {
+    name: "a large output is read in parts of whole characters, each byte once",
+    run: async (stage) => {
+      const { run, output } = await opened(stage);
+      const { omitted } = await run("i=0; while [ $i -lt 200 ]; do printf 'ü%03d' $i; i=$((i+1)); done", {
+        outputMaxBytes: 100,
+      });
+      stage.expect(omitted?.remedy).toContain("sessions.output");
+      let text = "";
+      for (let at = 0; ; ) {
+        const { stdout } = await output({ from: { stdout: at }, maxBytes: 7 });
+        if (stdout.text === "") break;
+        stage.expect(Buffer.byteLength(stdout.text)).toBeLessThanOrEqual(7);
+        text += stdout.text;
+        at = stdout.nextOffset;
+      }
+      stage.expect(text).toBe(Array.from({ length: 200 }, (_, i) => `ü${String(i).padStart(3, "0")}`).join(""));
+      await stage.rejects(output({ maxBytes: 1 }), "invalid_request");
+    },
+  },
+  {
     name: "input is the command's, not the shell's",
     run: async (stage) => {
       const { run } = await opened(stage);
@@ -118,9 +165,13 @@ export const sessionCases: readonly BackendCase[] = withCapability("sessions", (
 ]);
 
 async function opened(stage: BackendStage, options?: Parameters<Sandbox["sessions"]["open"]>[0]) {
-  const { sessions } = await stage.sandbox();
+  const sandbox = await stage.sandbox();
+  const { sessions } = sandbox;
   const { sessionId } = await sessions.open(options);
   return {
+    sandbox,
+    sessionId,
+    output: (more?: OutputOptions) => sessions.output(sessionId, more),
     run: (command: string, more?: Parameters<Sandbox["sessions"]["exec"]>[2]) =>
       sessions.exec(sessionId, command, more),
   };

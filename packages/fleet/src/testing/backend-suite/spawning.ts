@@ -26,6 +26,35 @@ export const spawningCases: readonly BackendCase[] = [
     },
   },
   {
+    name: "what a command has printed until now is read without waiting, and the rest by offset",
+    run: async (stage) => {
+      const sandbox = await stage.sandbox();
+      await stage.rejects(sandbox.execs.output("none"), "exec_not_found");
+      const { execId } = await sandbox.spawn(
+        "printf ab; echo err >&2; while [ ! -e go ]; do sleep 0.05; done; printf c",
+      );
+      await stage.eventually("both are printed", async () => {
+        const { stdout, stderr } = await sandbox.execs.output(execId);
+        return stdout.totalBytes + stderr.totalBytes === 6;
+      });
+      const first = await sandbox.execs.output(execId);
+      stage.expect(first).toEqual({
+        ...{ execId, status: "running", exitCode: null },
+        stdout: { text: "ab", offset: 0, nextOffset: 2, totalBytes: 2 },
+        stderr: { text: "err\n", offset: 0, nextOffset: 4, totalBytes: 4 },
+      });
+      await sandbox.files.write("/mnt/user-data/workspace/go", "");
+      await followed(sandbox, execId);
+      const from = { stdout: first.stdout.nextOffset, stderr: first.stderr.nextOffset };
+      stage.expect(await sandbox.execs.output(execId, { from })).toEqual({
+        ...{ execId, status: "completed", exitCode: 0 },
+        stdout: { text: "c", offset: 2, nextOffset: 3, totalBytes: 3 },
+        stderr: { text: "", offset: 4, nextOffset: 4, totalBytes: 4 },
+      });
+      await stage.rejects(sandbox.execs.output(execId, { maxBytes: 3 }), "invalid_request");
+    },
+  },
+  {
     name: "two follow one command without disturbing each other",
     run: async (stage) => {
       const sandbox = await stage.sandbox();

@@ -80,6 +80,15 @@ export const CATALOGUE: readonly Entry[] = [
   },
   {
     method: "GET",
+    url: "/v1/threads/:thread/execs/:execId",
+    who: "owner",
+    status: 200,
+    foreign: 404,
+    request: (world) => [thread(world, `/execs/${world.execId}`)],
+    invalidPaths: (world) => [thread(world, `/execs/${world.execId}?maxBytes=3`), thread(world, "/execs/a%2Fb")],
+  },
+  {
+    method: "GET",
     url: "/v1/threads/:thread/execs/:execId/output",
     who: "owner",
     status: 200,
@@ -258,6 +267,15 @@ export const CATALOGUE: readonly Entry[] = [
     foreign: 501,
     request: (world) => [thread(world, "/sessions/s/exec"), { json: { command: "ls" } }],
     invalid: [{}, { command: 1 }],
+  },
+  {
+    method: "GET",
+    url: "/v1/threads/:thread/sessions/:sessionId/output",
+    who: "owner",
+    status: 501,
+    foreign: 404,
+    request: (world) => [thread(world, "/sessions/s/output")],
+    invalidPaths: (world) => [thread(world, "/sessions/s/output?stdoutOffset=-1")],
   },
   {
     method: "DELETE",

@@ -12,6 +12,8 @@ import {
   WORKSPACE_ROOT,
   type WriteOptions,
 } from "@sandlot/contract";
+import { outputSoFar } from "../../../backend/output-so-far.ts";
+import { systemTimer } from "../../../world/system-world.ts";
 import type { DiskBudget, Grow } from "./disk/budget.ts";
 import type { DiskKeeper } from "./disk/keeper.ts";
 import { LimitReports, type ReportListener } from "./limit-reports.ts";
@@ -27,6 +29,7 @@ export function limitedSandbox(
   guard?.use(inner);
   const reports = new LimitReports(group, guard, listener);
   const { execs, sessions } = inner;
+  const follow: typeof execs.follow = (execId, options) => reports.follow(execs, execId, options);
   return overridden(inner, {
     exec: (command, options) => reports.told(() => inner.exec(command, options)),
     spawn: async (command, options) => {
@@ -35,7 +38,11 @@ export function limitedSandbox(
       reports.began(spawned.execId, before);
       return spawned;
     },
-    execs: overridden(execs, { follow: (execId, options) => reports.follow(execs, execId, options) }),
+    execs: overridden(execs, {
+      follow,
+      output: (execId, options) =>
+        outputSoFar({ list: () => execs.list(), follow }, { timer: systemTimer }, execId, options),
+    }),
     sessions: overridden(sessions, {
       exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
     }),

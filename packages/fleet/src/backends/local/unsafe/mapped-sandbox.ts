@@ -10,6 +10,8 @@ import {
   type ExecOptions,
   type ExecResult,
   type FileStat,
+  type OutputPart,
+  type OutputSoFar,
   type Sandbox,
   type SandboxFiles,
   type SandboxSessions,
@@ -93,6 +95,7 @@ function mappedSessions(inner: SandboxSessions, map: PathMap): SandboxSessions {
     },
     exec: async (id, command, more) =>
       seen(resultOf(map, await back(() => inner.exec(id, map.textToHost(command), more)))),
+    output: async (id, more) => outputOf(map, await back(() => inner.output(id, more))),
     list: async () => (await back(() => inner.list())).map(seen),
     close: (id) => back(() => inner.close(id)),
   };
@@ -117,6 +120,12 @@ function mappedTerminals(inner: SandboxTerminals, map: PathMap): SandboxTerminal
 
 function resultOf<Result extends ExecResult>(map: PathMap, result: Result): Result {
   return { ...result, stdout: map.textToSeen(result.stdout), stderr: map.textToSeen(result.stderr) };
+}
+
+/** Offsets count the bytes that were printed. */
+function outputOf(map: PathMap, output: OutputSoFar): OutputSoFar {
+  const seen = (part: OutputPart): OutputPart => ({ ...part, text: map.textToSeen(part.text) });
+  return { ...output, stdout: seen(output.stdout), stderr: seen(output.stderr) };
 }
 
 function backwards(map: PathMap) {

@@ -1,0 +1,50 @@
+/** Persistent shells of a sandbox. */
+
+import type { OutputOptions, OutputSoFar } from "./output-so-far.ts";
+import type { ExecResult } from "./sandbox.ts";
+
+/**
+ * Persistent shells: working directory, variables and functions stay from one command to the next. Commands of one
+ * session run one after the other; two sessions share nothing but the files.
+ */
+export interface SandboxSessions {
+  /** Opens a session, or finds the one with this id. */
+  open(options?: SessionOptions): Promise<SessionInfo>;
+  exec(sessionId: string, command: string, options?: SessionExecOptions): Promise<SessionExecResult>;
+  /**
+   * What its command has printed until now, without waiting for more; when none runs, what the last one printed, until the
+   * next begins. Where no command has run, or its output is no longer held, `exec_not_found`.
+   */
+  output(sessionId: string, options?: OutputOptions): Promise<OutputSoFar>;
+  list(): Promise<readonly SessionInfo[]>;
+  /** Ends the shell and what runs in it. A session that is not there is fine. */
+  close(sessionId: string): Promise<void>;
+}
+
+export interface SessionOptions {
+  readonly sessionId?: string;
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface SessionInfo {
+  readonly sessionId: string;
+  readonly cwd: string;
+  readonly createdAt: number;
+  readonly busy: boolean;
+}
+
+export interface SessionExecOptions {
+  readonly stdin?: string | Uint8Array;
+  readonly timeoutMs?: number;
+  /** As in `ExecOptions`. The rest is read with `output`. */
+  readonly outputMaxBytes?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface SessionExecResult extends ExecResult {
+  /** Where the session is after the command. */
+  readonly cwd: string;
+  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
+  readonly shellEnded: boolean;
+}
