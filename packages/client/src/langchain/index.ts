@@ -21,6 +21,7 @@ import { createMiddleware } from "langchain";
 import { z } from "zod";
 import { base64Of } from "../tools/base64.ts";
 import { sandboxInstructions } from "../tools/instructions.ts";
+import type { OutputPiece } from "../tools/live-output.ts";
 import type { RunOptions } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 import type { ToolOutput } from "../tools/tool.ts";
@@ -170,8 +171,12 @@ function toolsFor(names: readonly string[] | undefined, boxOf: (runtime: ToolRun
     ({ name, description, input }) =>
       tool(
         async (args: unknown, runtime: ToolRuntime) => {
-          const { signal } = runtime;
-          return toolMessage(name, runtime.toolCallId, await boxOf(runtime).call(name, args, { signal }));
+          const { signal, toolCallId, writer } = runtime;
+          // For `streamMode: "custom"`: what a command prints, as it comes.
+          const onOutput = writer
+            ? (piece: OutputPiece) => writer({ type: "tool_output", tool: name, toolCallId, ...piece })
+            : undefined;
+          return toolMessage(name, toolCallId, await boxOf(runtime).call(name, args, { signal, onOutput }));
         },
         { name, description, schema: input },
       ) as StructuredToolInterface,

@@ -9,6 +9,7 @@
  */
 
 import { later, wallMs } from "../wire/clock.ts";
+import type { LiveOutput } from "./live-output.ts";
 import type { ShellResult } from "./shell.ts";
 import { unlessAborted } from "./waiting.ts";
 
@@ -24,9 +25,10 @@ export interface BackgroundCommand {
 
 export type CommandOutcome =
   | { readonly type: "ended"; readonly result: ShellResult; readonly cwdBefore: string }
-  | { readonly type: "running"; readonly id: string; readonly forMs: number };
+  | { readonly type: "running"; readonly id: string; readonly forMs: number; readonly live: LiveOutput | undefined };
 
 interface Entry extends BackgroundCommand {
+  readonly live: LiveOutput | undefined;
   readonly result: Promise<ShellResult>;
   readonly stopping: AbortController;
   hasEnded: boolean;
@@ -38,6 +40,7 @@ export interface CommandStart {
   readonly signal: AbortSignal | undefined;
   /** How long the call waits; without it until the end. */
   readonly replyWithinMs: number | undefined;
+  readonly live: LiveOutput | undefined;
   start(signal: AbortSignal): Promise<ShellResult>;
 }
 
@@ -56,7 +59,12 @@ export class BackgroundCommands {
     return [...this.#entries.values()].find(({ hasEnded }) => !hasEnded);
   }
 
-  async run({ cwdBefore, signal, replyWithinMs, start }: CommandStart): Promise<CommandOutcome> {
+  /** What a command prints, while it runs. */
+  liveOf(id: string): LiveOutput | undefined {
+    return this.#entries.get(id)?.live;
+  }
+
+  async run({ cwdBefore, signal, replyWithinMs, live, start }: CommandStart): Promise<CommandOutcome> {
     const stopping = new AbortController();
     const startedAtMs = wallMs();
     const cancel = () => stopping.abort(signal?.reason);
@@ -68,11 +76,11 @@ export class BackgroundCommands {
         return { type: "ended", result: await result, cwdBefore };
       this.#count += 1;
       const entry: Entry = {
-        ...{ id: `command-${this.#count}`, startedAtMs, cwdBefore, result, stopping },
+        ...{ id: `command-${this.#count}`, startedAtMs, cwdBefore, result, stopping, live },
         hasEnded: false,
       };
       this.#keep(entry);
-      return { type: "running", id: entry.id, forMs: wallMs() - startedAtMs };
+      return { type: "running", id: entry.id, forMs: wallMs() - startedAtMs, live };
     } finally {
       signal?.removeEventListener("abort", cancel);
     }
@@ -83,7 +91,7 @@ export class BackgroundCommands {
     const entry = this.#entries.get(id);
     if (entry === undefined) return null;
     const ended = await unlessAborted(endsWithin(entry.result, withinMs), signal);
-    if (!ended) return { type: "running", id, forMs: wallMs() - entry.startedAtMs };
+    if (!ended) return { type: "running", id, forMs: wallMs() - entry.startedAtMs, live: entry.live };
     this.#entries.delete(id);
     return { type: "ended", result: await entry.result, cwdBefore: entry.cwdBefore };
   }

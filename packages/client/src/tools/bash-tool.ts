@@ -1,17 +1,20 @@
 /**
  * `bash`: a command in the run's own shell. Its exit code, its timeout and what was left out are part of the answer.
  * `bash_output`: the answer of a command that took longer than the caller waits. It exists only where there is such a limit.
+ * While a command runs, an answer shows what it has printed since the last one.
  */
 
-import { DEFAULT_CWD, SANDBOX_LIMITS, type SandboxAbout } from "@sandlot/contract";
+import { DEFAULT_CWD, isSandlotError, SANDBOX_LIMITS, type SandboxAbout } from "@sandlot/contract";
 import { z } from "zod";
 import type { CommandOutcome } from "./background-commands.ts";
 import { abilities, FAILED_LOOKUP, lookupRemark } from "./instructions.ts";
 import { TOOL_LIMITS } from "./limits.ts";
+import { LiveOutput } from "./live-output.ts";
 import { missingOutput } from "./missing-output.ts";
 import { descriptionInput } from "./paths.ts";
 import type { ShellResult } from "./shell.ts";
 import { defineTool, type ToolAnswer, type ToolContext, ToolRefusal } from "./tool.ts";
+import { anySignal } from "./waiting.ts";
 
 /** What the tool does; what it can do depends on the sandbox (`abilities`). */
 function describe(outputBudgetChars: number, about?: SandboxAbout, replyWithinMs?: number): string {
@@ -22,7 +25,7 @@ function describe(outputBudgetChars: number, about?: SandboxAbout, replyWithinMs
     "of it is in a file that the answer names. Start what should go on running with `&` and redirect its output to a file. " +
     (replyWithinMs === undefined
       ? ""
-      : `A command that takes over ${replyWithinMs / 1000} s goes on in the background; the answer names the call that reads on. `) +
+      : `A command that takes over ${replyWithinMs / 1000} s goes on in the background; the answer shows its output so far and names the call that reads on. `) +
     abilities(about)
   );
 }
@@ -59,7 +62,7 @@ export const bashTool = defineTool({
   readOnly: false,
   ownLimit: false,
   async run({ command, timeout_seconds }, context): Promise<ToolAnswer> {
-    const { shell, commands, environment, signal, commandTimeoutMs, replyWithinMs } = context;
+    const { shell, commands, environment, signal, commandTimeoutMs, replyWithinMs, onOutput } = context;
     const busy = commands.running();
     if (busy !== undefined)
       throw new ToolRefusal(
@@ -67,13 +70,25 @@ export const bashTool = defineTool({
         `The shell still runs ${busy.id}. Wait for it with bash_output, or stop it there; the file tools work meanwhile.`,
       );
     const timeoutMs = timeout_seconds === undefined ? commandTimeoutMs : Math.ceil(timeout_seconds * 1000);
-    const outcome = await commands.run({
-      ...{ cwdBefore: shell.cwd, signal, replyWithinMs },
-      start: (stopSignal) => shell.exec(command, { environment, signal: stopSignal, timeoutMs }),
-    });
-    return answerTo(outcome, context);
+    const live = liveOutputFor(context);
+    const listening = live?.listen(onOutput);
+    try {
+      const outcome = await commands.run({
+        ...{ cwdBefore: shell.cwd, signal: anySignal(signal, listening?.failed), replyWithinMs, live },
+        start: (stopSignal) => shell.exec(command, { environment, signal: stopSignal, timeoutMs, live }),
+      });
+      return await answerTo(outcome, context);
+    } finally {
+      listening?.stop();
+    }
   },
 });
+
+/** Where somebody asks before the end: a listener, or the answer of a call that does not wait for it. */
+function liveOutputFor({ onOutput, replyWithinMs, redacting }: ToolContext): LiveOutput | undefined {
+  if (onOutput === undefined && replyWithinMs === undefined) return undefined;
+  return new LiveOutput({ maxChars: TOOL_LIMITS.runningOutputChars, redacting });
+}
 
 /** How long `bash_output` waits where the run has no limit. */
 const OUTPUT_WAIT_MS = 50_000;
@@ -82,24 +97,35 @@ export const bashOutputTool = defineTool({
   name: "bash_output",
   title: "Wait for a command",
   description:
-    "Waits for a command of bash that went on in the background, and shows its output when it has ended. Call it again while the " +
-    "answer says that the command still runs. The output of a command that ended is shown once.",
+    "Waits for a command of bash that went on in the background. While it runs, the answer shows what it has printed since the " +
+    "last one; call it again. When it has ended, the answer shows all of its output, once.",
   input: z.object({
     description: descriptionInput,
     command_id: z.string().describe("As the answer of bash named it."),
-    stop: z.boolean().optional().describe("Ends the command and all it started; its output is lost. Default false."),
+    stop: z
+      .boolean()
+      .optional()
+      .describe("Shows what it has printed since the last answer, and ends it and all it started. Default false."),
   }),
   readOnly: false,
   ownLimit: false,
   async run({ command_id: id, stop }, context): Promise<ToolAnswer> {
-    const { commands, signal, replyWithinMs = OUTPUT_WAIT_MS } = context;
-    if (stop === true && (await commands.stop(id, signal)))
-      return {
-        text: `[${id} and all it started were ended; the next command gets a new shell]`,
-        facts: { status: "killed" },
-      };
-    const outcome = await commands.wait(id, replyWithinMs, signal);
-    if (outcome !== null) return answerTo(outcome, context);
+    const { commands, signal, replyWithinMs = OUTPUT_WAIT_MS, onOutput } = context;
+    if (stop === true) {
+      const output = await printedSince(commands.liveOf(id));
+      if (await commands.stop(id, signal))
+        return {
+          text: above(output, `[${id} and all it started were ended; the next command gets a new shell]`),
+          facts: { status: "killed", output },
+        };
+    }
+    const listening = commands.liveOf(id)?.listen(onOutput);
+    try {
+      const outcome = await commands.wait(id, replyWithinMs, anySignal(signal, listening?.failed));
+      if (outcome !== null) return await answerTo(outcome, context);
+    } finally {
+      listening?.stop();
+    }
     throw new ToolRefusal(
       "unknown_command",
       `There is no command ${id} in the background, or its output was shown before.`,
@@ -107,14 +133,18 @@ export const bashOutputTool = defineTool({
   },
 });
 
-function answerTo(outcome: CommandOutcome, { redactEnd, about }: ToolContext): ToolAnswer {
+async function answerTo(outcome: CommandOutcome, { redactEnd, about }: ToolContext): Promise<ToolAnswer> {
   if (outcome.type === "running") {
-    const { id, forMs } = outcome;
+    const { id, forMs, live } = outcome;
+    const output = await printedSince(live);
     return {
       text:
-        `[still running after ${(forMs / 1000).toFixed(1)} s. It goes on in the background as ${id}: bash_output with ` +
+        above(
+          output,
+          `[still running after ${(forMs / 1000).toFixed(1)} s. It goes on in the background as ${id}: bash_output with `,
+        ) +
         `command_id="${id}" waits for its end and shows its output, and with stop=true ends it. Until then bash runs nothing else]`,
-      facts: { status: "running", commandId: id, durationMs: forMs },
+      facts: { status: "running", commandId: id, durationMs: forMs, output },
     };
   }
   const { result: whole, cwdBefore } = outcome;
@@ -132,6 +162,21 @@ function answerTo(outcome: CommandOutcome, { redactEnd, about }: ToolContext): T
     // Many programs answer with their exit code, as grep does; that is no failure of the tool.
     ...(code === undefined ? {} : { code, isFailure: code !== "command_failed" }),
   };
+}
+
+/** The command goes on when its output cannot be read; its end says how it went. */
+async function printedSince(live: LiveOutput | undefined): Promise<string> {
+  try {
+    await live?.refresh();
+  } catch (error) {
+    if (!isSandlotError(error)) throw error;
+    return above(live?.take() ?? "", `[its output could not be read now (${error.code})]`);
+  }
+  return live?.take() ?? "";
+}
+
+function above(output: string, remark: string): string {
+  return output === "" ? remark : `${output}\n${remark}`;
 }
 
 /** What the shell says of a program that is not there. */

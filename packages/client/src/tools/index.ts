@@ -7,6 +7,7 @@
 
 export { SANDBOX_INSTRUCTIONS, sandboxInstructions } from "./instructions.ts";
 export { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
+export type { OutputPiece } from "./live-output.ts";
 export { type AuditEntry, type AuditFinding, auditCommand, type Verdict } from "./policy/command-audit.ts";
 export { isCredentialName, scrubEnvironment } from "./policy/environment.ts";
 export { RedactingStream, Redactor } from "./policy/redaction.ts";

@@ -6,6 +6,8 @@ export const TOOL_LIMITS = {
   /** What of such an output is shown: the beginning says what it is, the end how it went. */
   synopsisHeadChars: 8_000,
   synopsisTailChars: 3_000,
+  /** Of each stream of a command that still runs: the end of what it has printed since the last answer. */
+  runningOutputChars: 4_000,
   /** A file is shown up to this many characters; the rest by range. */
   readMaxChars: 50_000,
   /** Larger files are read by range through `bash` or `grep`, not into a model. */

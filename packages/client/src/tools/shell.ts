@@ -8,16 +8,25 @@
  * Invariants
  * - A session belongs to one generation and one environment. When either changes, the next command opens another one
  *   where the old one stood, and `fresh` tells that variables are gone.
+ * - While a command runs, its output goes to `live`, where there is one: read from the session, or handed on by the command.
  * - Values of variables reach the sandbox as environment only, never inside a command.
  */
 
-import { DEFAULT_CWD, type ExecResult, isSandlotError, type Sandbox } from "@sandlot/contract";
+import { DEFAULT_CWD, type ExecResult, isSandlotError, type OutputPart, type Sandbox } from "@sandlot/contract";
+import type { LiveOutput } from "./live-output.ts";
+import { missingOutput } from "./missing-output.ts";
 import type { SandboxRun } from "./run.ts";
+
+/** How much of each stream one question asks for, and how often it is asked until nothing is left for now. */
+const LIVE_PART_BYTES = 256 * 1024;
+const LIVE_PARTS_MAX = 64;
 
 export interface ShellOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
   readonly environment: Readonly<Record<string, string>>;
+  /** Gets what the command prints, while it runs. */
+  readonly live?: LiveOutput | undefined;
 }
 
 export interface ShellResult extends ExecResult {
@@ -72,10 +81,13 @@ export class RunShell {
   async #execIn(sandbox: Sandbox, command: string, options: ShellOptions): Promise<ShellResult> {
     const session = await this.#sessionIn(sandbox, options.environment);
     if (session === null) return this.#execAlone(sandbox, command, options);
-    const { timeoutMs, signal } = options;
+    const { timeoutMs, signal, live } = options;
+    const reader = live === undefined ? null : new SessionReader(sandbox, session.id, live);
+    if (reader !== null) live?.readWith(() => reader.read("running"));
     const limits = { ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(signal ? { signal } : {}) };
     try {
       const result = await sandbox.sessions.exec(session.id, command, limits);
+      if (reader !== null) await reader.finish(result);
       const fresh = session.opened && this.#started;
       this.#started = true;
       // Of a shell that was lost nobody knows where it was.
@@ -87,6 +99,8 @@ export class RunShell {
       this.#session = null;
       if (session.opened) throw error;
       return this.#execIn(sandbox, command, options);
+    } finally {
+      await live?.end(false);
     }
   }
 
@@ -110,11 +124,17 @@ export class RunShell {
   }
 
   async #execAlone(sandbox: Sandbox, command: string, options: ShellOptions): Promise<ShellResult> {
-    const { timeoutMs, signal, environment } = options;
+    const { timeoutMs, signal, environment, live } = options;
     const marker = `sandlot-cwd-${crypto.randomUUID()}`;
     const traced = `trap 'printf "\\n%s:%s\\n" ${marker} "$PWD"' EXIT\n${command}`;
+    const shown = new BeforeMarker(`\n${marker}:`);
+    const listeners = {
+      onStdout: (text: string) => live?.add("stdout", shown.push(text)),
+      onStderr: (text: string) => live?.add("stderr", text),
+    };
     const run = (cwd: string) =>
       sandbox.exec(traced, {
+        ...(live === undefined ? {} : listeners),
         cwd,
         env: environment,
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
@@ -125,6 +145,7 @@ export class RunShell {
       if (this.#cwd === DEFAULT_CWD || !isMissingDirectory(error)) throw error;
       return run(DEFAULT_CWD);
     });
+    await live?.end(true);
     const { stdout, cwd } = withoutMarker(result.stdout, marker);
     if (cwd !== null) this.#cwd = cwd;
     return { ...result, stdout, cwd: this.#cwd, fresh: false, shellEnded: false };
@@ -142,6 +163,82 @@ async function openSession(sandbox: Sandbox, sessionId: string, cwd: string, env
 
 function isMissingDirectory(error: unknown): boolean {
   return isSandlotError(error, "file_not_found") || isSandlotError(error, "not_a_directory");
+}
+
+/** Reads what the command in a session prints, and hands on each byte once. */
+class SessionReader {
+  readonly #sandbox: Sandbox;
+  readonly #sessionId: string;
+  readonly #live: LiveOutput;
+  /** The command that was found running. The one before it is nobody's business here. */
+  #execId: string | null = null;
+  #next = { stdout: 0, stderr: 0 };
+
+  constructor(sandbox: Sandbox, sessionId: string, live: LiveOutput) {
+    this.#sandbox = sandbox;
+    this.#sessionId = sessionId;
+    this.#live = live;
+  }
+
+  /** Reads what there is for now: of a command that runs, or of the one with this id. */
+  async read(which: "running" | { readonly execId: string }): Promise<void> {
+    for (let parts = 0; parts < LIVE_PARTS_MAX; parts++) {
+      const options = { from: this.#next, maxBytes: LIVE_PART_BYTES };
+      const output = await this.#sandbox.sessions.output(this.#sessionId, options);
+      if (which === "running" ? output.status !== "running" : output.execId !== which.execId) return;
+      if (this.#execId !== null && this.#execId !== output.execId) return;
+      this.#execId = output.execId;
+      for (const stream of ["stdout", "stderr"] as const) {
+        const { text, offset, nextOffset } = output[stream];
+        if (offset > this.#next[stream]) this.#live.miss(stream, offset - this.#next[stream]);
+        this.#next = { ...this.#next, [stream]: nextOffset };
+        this.#live.add(stream, text);
+      }
+      if (output.stdout.text === "" && output.stderr.text === "") return;
+      if (isRead(output.stdout) && isRead(output.stderr)) return;
+    }
+  }
+
+  /** A listener gets the rest. Where nothing was read yet, the result holds all of it. */
+  async finish(result: ExecResult): Promise<void> {
+    if (!this.#live.hasListener) return;
+    const missing = missingOutput(result);
+    if (this.#execId !== null || missing.stdout + missing.stderr > 0) {
+      await this.#live.end(false);
+      // The result itself is more than its listener; output that was let go meanwhile is in it, or is counted there.
+      await this.read({ execId: result.execId }).catch((error: unknown) => {
+        if (!isSandlotError(error)) throw error;
+      });
+    } else for (const stream of ["stdout", "stderr"] as const) this.#live.add(stream, result[stream]);
+    await this.#live.end(true);
+  }
+}
+
+function isRead({ nextOffset, totalBytes }: OutputPart): boolean {
+  return nextOffset >= totalBytes;
+}
+
+/** The part of a stream before a marker, in pieces. What could be its beginning is held back until it is clear. */
+class BeforeMarker {
+  readonly #marker: string;
+  #held = "";
+  #found = false;
+
+  constructor(marker: string) {
+    this.#marker = marker;
+  }
+
+  push(piece: string): string {
+    if (this.#found) return "";
+    const text = this.#held + piece;
+    const at = text.indexOf(this.#marker);
+    this.#found = at >= 0;
+    if (this.#found) return text.slice(0, at);
+    let from = Math.max(0, text.length - this.#marker.length + 1);
+    while (from < text.length && !this.#marker.startsWith(text.slice(from))) from++;
+    this.#held = text.slice(from);
+    return text.slice(0, from);
+  }
 }
 
 /** Output of background processes may follow the marker; it stays. */

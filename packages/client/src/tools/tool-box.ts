@@ -14,6 +14,7 @@ import { z } from "zod";
 import { BackgroundCommands } from "./background-commands.ts";
 import { bashOutputTool, bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
 import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
+import type { OutputListener } from "./live-output.ts";
 import { noticeInWords } from "./notice.ts";
 import { type AuditEntry, auditCommand } from "./policy/command-audit.ts";
 import { scrubEnvironment } from "./policy/environment.ts";
@@ -81,6 +82,8 @@ export interface ToolBoxOptions extends RunOptions, ToolPolicy {
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
+  /** Gets what a command prints while the call waits for it, without secrets. One that throws ends the command and the call. */
+  readonly onOutput?: OutputListener | undefined;
 }
 
 export class ToolBox implements AsyncDisposable {
@@ -130,7 +133,7 @@ export class ToolBox implements AsyncDisposable {
     let isError = false;
     try {
       if (tool === undefined) throw new ToolRefusal("unknown_tool", `There is no tool ${name}.`);
-      answer = await this.#run(tool, input, signal);
+      answer = await this.#run(tool, input, signal, options.onOutput);
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       answer = inWords(error);
@@ -159,7 +162,12 @@ export class ToolBox implements AsyncDisposable {
     return this.end();
   }
 
-  async #run(tool: SandboxTool, input: unknown, signal: AbortSignal | undefined): Promise<ToolAnswer> {
+  async #run(
+    tool: SandboxTool,
+    input: unknown,
+    signal: AbortSignal | undefined,
+    onOutput: CallOptions["onOutput"],
+  ): Promise<ToolAnswer> {
     const parsed = tool.input.safeParse(input);
     if (!parsed.success) throw new ToolRefusal("invalid_arguments", z.prettifyError(parsed.error));
     const secrets = await this.#secrets(tool.name === bashTool.name);
@@ -178,6 +186,8 @@ export class ToolBox implements AsyncDisposable {
       readMaxChars: this.#options.readMaxChars ?? TOOL_LIMITS.readMaxChars,
       listMaxEntries: this.#options.listMaxEntries ?? TOOL_LIMITS.listMaxEntries,
       hasSecrets: (this.#options.redact ?? true) && !this.#redactor.isIdle(),
+      onOutput,
+      redacting: () => ((this.#options.redact ?? true) ? this.#redactor : new Redactor([])).stream(),
       redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
     });

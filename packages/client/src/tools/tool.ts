@@ -9,6 +9,8 @@
 import type { SandboxAbout } from "@sandlot/contract";
 import type { z } from "zod";
 import type { BackgroundCommands } from "./background-commands.ts";
+import type { OutputListener } from "./live-output.ts";
+import type { RedactingStream } from "./policy/redaction.ts";
 import type { ReadMarks } from "./read-marks.ts";
 import type { SandboxRun } from "./run.ts";
 import type { RunShell } from "./shell.ts";
@@ -47,10 +49,14 @@ export interface ToolContext {
   readonly listMaxEntries: number;
   /** Whether there is anything to take out. */
   readonly hasSecrets: boolean;
+  /** Gets what a command prints, while the call waits for it. */
+  readonly onOutput: OutputListener | undefined;
   /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */
   redact(text: string): string;
   /** Takes secrets out of a text whose beginning was dropped, what is left of one at the cut included. */
   redactEnd(text: string): string;
+  /** Takes secrets out of a text that comes in pieces. */
+  redacting(): RedactingStream;
 }
 
 export interface ToolImage {

@@ -18,6 +18,30 @@ describe("the LangChain middleware", () => {
     expect(Object.keys(state)).toEqual(["messages"]);
   });
 
+  test("streams what a command prints, as it comes, to those who stream `custom`", async () => {
+    await using stage = await openToolStage();
+    const model = fakeModel()
+      .respondWithTools([
+        { name: "bash", args: { command: "echo one; until [ -e go ]; do sleep 0.05; done; echo two" } },
+      ])
+      .respond(new AIMessage("done"));
+    const agent = createAgent({ model, tools: [], middleware: [sandlotMiddleware(stage.fleet)] });
+    const stream = await agent.stream(
+      { messages: [{ role: "user", content: "go" }] },
+      { configurable: { thread_id: "t1" }, streamMode: "custom" },
+    );
+    const heard: { readonly type: string; readonly tool: string; readonly stream: string; readonly text: string }[] =
+      [];
+    for await (const piece of stream) {
+      if (heard.push(piece as (typeof heard)[number]) > 1) continue;
+      expect(piece).toMatchObject({ type: "tool_output", tool: "bash", stream: "stdout" });
+      await using lease = await stage.fleet.acquire({ thread: "t1" });
+      await lease.sandbox.files.write("go", "");
+    }
+    expect(heard.map(({ text }) => text).join("")).toBe("one\ntwo\n");
+    expect(heard.length).toBeGreaterThan(1);
+  });
+
   test("gives the lease back when the model throws", async () => {
     await using stage = await openToolStage();
     const { puppet, run } = startAgent(sandlotMiddleware(stage.fleet), "t1");

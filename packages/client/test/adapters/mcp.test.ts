@@ -97,6 +97,21 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     );
   });
 
+  test.each(opened)("over %s: progress carries what the command prints, as it comes", async (_, open) => {
+    await using stage = await openToolStage();
+    await using client = await open(generation, stage, "t1");
+    const messages: string[] = [];
+    const call = client.call(
+      "bash",
+      { command: "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two" },
+      { onProgress: ({ message = "" }) => messages.push(message) },
+    );
+    await expect.poll(() => messages.join("\n"), { timeout: 20_000 }).toContain("s\none");
+    await client.call("write_file", { path: "go", content: "x" });
+    expect((await call).text).toBe("one\ntwo\n[exit code: 0]");
+    expect(messages.filter((message) => message.includes("one"))).toHaveLength(1);
+  });
+
   test.each(opened)(
     "over %s: a command that takes too long for the client goes on, and is read later",
     async (_, open) => {

@@ -8,11 +8,18 @@
  * - A call works in the run of its connection, or in the one that it names, so that agents that share a connection need not share
  *   a working directory.
  * - A client that has listed files over a connection is told, over the same one, when a call has changed which there are.
- * - A cancelled call ends its command. A call that takes long tells so as long as the client asked for it.
+ * - A cancelled call ends its command. A call that takes long tells so, with what its command has printed, as long as the client
+ *   asked for it.
  */
 
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
-import { sandboxInstructions, type ToolBox, type ToolOutput } from "@sandlot/client/tools";
+import {
+  type CallOptions,
+  type OutputPiece,
+  sandboxInstructions,
+  type ToolBox,
+  type ToolOutput,
+} from "@sandlot/client/tools";
 import type { World } from "../world/world.ts";
 import type { CallsUnderWay } from "./calls-under-way.ts";
 import { type ListedFiles, registerFiles } from "./files.ts";
@@ -37,6 +44,11 @@ export interface McpParts {
 /** Well below the minute after which clients commonly give up. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
+/** Of the output that one message carries: the end. The answer to the call has all of it. */
+const OUTPUT_MAX_CHARS = 4_000;
+/** How long output waits for more, so that a command that prints much sends few messages. */
+const OUTPUT_DELAY_MS = 500;
+
 /** Where a call says which run it is for. */
 const RUN_META_KEY = "sandlot/run";
 
@@ -55,8 +67,8 @@ export function createMcpServer(parts: McpParts): McpServer {
       openWorldHint: name === "bash",
     };
     server.registerTool(name, { title, description, inputSchema: input, annotations }, (args, context) =>
-      withProgress(parts, context, async () => {
-        const output = await callTool(parts, name, args, context);
+      withProgress(parts, context, async (onOutput) => {
+        const output = await callTool(parts, name, args, context, onOutput);
         if (!readOnly) await tellOfFiles(server, files, context.mcpReq.signal);
         return contentOf(output);
       }),
@@ -70,14 +82,20 @@ export function createMcpServer(parts: McpParts): McpServer {
   return server;
 }
 
-async function callTool(parts: McpParts, name: string, args: unknown, { mcpReq }: ServerContext) {
+async function callTool(
+  parts: McpParts,
+  name: string,
+  args: unknown,
+  { mcpReq }: ServerContext,
+  onOutput: CallOptions["onOutput"],
+) {
   const { calls } = parts;
   const run = runNameFrom(mcpReq._meta?.[RUN_META_KEY], `_meta["${RUN_META_KEY}"]`);
   const named = run === undefined ? null : parts.runNamed(run);
   const toolBox = named?.toolBox ?? parts.toolBox;
   const busy = named?.busy();
   try {
-    const call = (signal: AbortSignal) => toolBox.call(name, args, { signal });
+    const call = (signal: AbortSignal) => toolBox.call(name, args, { signal, onOutput });
     return await (calls === undefined ? call(mcpReq.signal) : calls.run(mcpReq.id, mcpReq.signal, call));
   } finally {
     busy?.done();
@@ -99,24 +117,38 @@ function contentOf({ text, images, isError }: ToolOutput) {
   return { content: [{ type: "text" as const, text }, ...pictures], isError };
 }
 
-/** Tells the client, where it asked, that the call goes on. */
-async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call: () => Promise<T>): Promise<T> {
+type Progressing<T> = (onOutput: CallOptions["onOutput"]) => Promise<T>;
+
+/** Tells the client, where it asked, that the call goes on, and what its command has printed since it was last told. */
+async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call: Progressing<T>): Promise<T> {
   const progressToken = mcpReq._meta?.progressToken;
-  if (progressToken === undefined) return call();
+  if (progressToken === undefined) return call(undefined);
   const { world, progressIntervalMs = PROGRESS_INTERVAL_MS } = parts;
   const begunAt = world.monotonicMs();
   let ended = false;
+  let printed = "";
   const tell = () => {
     if (ended) return;
     const progress = (world.monotonicMs() - begunAt) / 1000;
-    const message = `running for ${progress.toFixed(1)} s`;
+    const message = `running for ${progress.toFixed(1)} s${printed === "" ? "" : `\n${printed}`}`;
+    printed = "";
     // A client that is gone hears nothing; the call's own signal ends the call.
     mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress, message } }).catch(() => {});
+    timer.cancel();
     timer = world.timer(progressIntervalMs, tell, { background: true });
   };
   let timer = world.timer(progressIntervalMs, tell, { background: true });
+  const onOutput = ({ text }: OutputPiece) => {
+    if (ended) return;
+    // The first piece is told soon; what comes until then goes with it.
+    if (printed === "") {
+      timer.cancel();
+      timer = world.timer(Math.min(OUTPUT_DELAY_MS, progressIntervalMs), tell, { background: true });
+    }
+    printed = (printed + text).slice(-OUTPUT_MAX_CHARS);
+  };
   try {
-    return await call();
+    return await call(onOutput);
   } finally {
     ended = true;
     timer.cancel();
