@@ -76,21 +76,22 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   async moveIn(spot: WorkspaceSpot): Promise<void> {
-    const { homes, layout, owners } = this.#parts;
-    const path = layout.userData(threadKeyOf(spot.user, spot.thread));
+    const { homes, owners } = this.#parts;
     const owner = owners.ofSlot(slotNameOf(spot.place));
-    if (!owners.isOf(path, owner)) {
-      // At home, out of every sandbox's reach. What an older generation wants is left as it is.
-      await this.#step(spot, (thread) => homes.checkFence(thread, spot));
-      await owners.give(path, owner);
+    for (;;) {
+      const toGive = await this.#step(spot, (thread, slot) => {
+        homes.checkFence(thread, spot);
+        if (!owners.isOf(thread, owner)) return thread;
+        const free = this.#moves.freeSlot(slot);
+        const workspace = homes.ready(thread);
+        if (workspace === undefined) throw new SandlotError("file_not_found", { path: `home:${thread}` });
+        this.#moves.putIn(thread, spot, free, workspace);
+        return null;
+      });
+      if (toGive === null) return;
+      // At home, out of every sandbox's reach.
+      await owners.give(toGive, owner, () => homes.checkFence(toGive, spot));
     }
-    return this.#step(spot, (thread, slot) => {
-      homes.checkFence(thread, spot);
-      const free = this.#moves.freeSlot(slot);
-      const workspace = homes.ready(thread);
-      if (workspace === undefined) throw new SandlotError("file_not_found", { path: `home:${thread}` });
-      this.#moves.putIn(thread, spot, free, workspace);
-    });
   }
 
   makeIn(spot: WorkspaceSpot): Promise<void> {
@@ -106,11 +107,11 @@ export class DiskWorkspaces implements Workspaces {
 
   async moveHome(spot: WorkspaceSpot): Promise<void> {
     const { homes, trash } = this.#parts;
-    const { user, thread: name, sandboxId, place } = spot;
     const left = await this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
       const tenant = this.#moves.tenancy(slot, thread);
-      if (slot === null || tenant === null) throw new SandlotError("file_not_found", { path: place });
+      if (slot === null || tenant === null) throw new SandlotError("file_not_found", { path: spot.place });
+      const { user, thread: name, sandboxId } = spot;
       if (homes.has(thread)) throw new SandlotError("workspace_conflict", { user, thread: name, sandboxId });
       this.#moves.checkReleased(slot);
       this.#moves.bringHome(thread, spot, slot, tenant);
@@ -136,15 +137,18 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   async purge(spot: WorkspaceSpot): Promise<void> {
-    const { homes, trash } = this.#parts;
-    const gone = await this.#step(spot, (thread, slot) => {
+    const { homes, owners, trash } = this.#parts;
+    const takeAway = (thread: ThreadKey, slot: string | null) => {
       homes.checkFence(thread, spot);
       this.#moves.throwAway(thread, slot);
       homes.open(thread, null);
       homes.fence(thread, spot, "none");
       if (slot !== null) this.#moves.dropIfOver(slot);
       return { thread, slot };
-    });
+    };
+    const gone =
+      (await this.#step(spot, (thread, slot) => (owners.isGiving(thread) ? null : takeAway(thread, slot)))) ??
+      (await owners.alone(threadKeyOf(spot.user, spot.thread), () => this.#step(spot, takeAway)));
     await trash.empty(gone.thread);
     if (gone.slot !== null) await trash.empty(trashOwner(gone.slot));
     await homes.sync(gone.thread);
@@ -195,8 +199,7 @@ export class DiskWorkspaces implements Workspaces {
         throw error;
       }
     });
-    // Wherever it was until now.
-    await owners.give(prepared.userDataPath, owner);
+    await owners.give(thread, owner, () => homes.checkFence(thread, marker));
     return prepared;
   }
 
@@ -282,7 +285,7 @@ export class DiskWorkspaces implements Workspaces {
       return homes.descriptor(thread);
     });
     if (descriptor === undefined) return null;
-    return new WorkspaceHandle(descriptor, { account: owners.ofDescriptor(descriptor), world, trash });
+    return new WorkspaceHandle(descriptor, { account: () => owners.ofFiles(thread, descriptor), world, trash });
   }
 
   /**

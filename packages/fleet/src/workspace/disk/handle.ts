@@ -12,7 +12,7 @@ import { type FileParts, WorkspaceFiles } from "./workspace-files.ts";
 export class WorkspaceHandle {
   readonly files: WorkspaceFiles;
   readonly #descriptor: number;
-  readonly #account: Account;
+  readonly #account: () => Account;
   #isClosed = false;
   #uses = 0;
 
@@ -32,7 +32,7 @@ export class WorkspaceHandle {
   /** Copies what is in it to an empty workspace that no sandbox can reach. */
   copyTo(path: string, limits?: CopyLimits): Promise<CopyOutcome> {
     // Everything in it belongs to whom its root belongs.
-    const account = this.#account === null ? null : lstatSync(path);
+    const account = this.#account() === null ? null : lstatSync(path);
     return this.#use((descriptor) => copyWorkspace(descriptor, path, account, limits));
   }
 

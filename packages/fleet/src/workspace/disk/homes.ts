@@ -27,7 +27,7 @@ import { z } from "zod";
 import { OPEN_DIRECTORY } from "./descriptors.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
 import { FENCE, TENANT, type Use } from "./fence.ts";
-import type { Layout } from "./layout.ts";
+import { GIVING, type Layout } from "./layout.ts";
 import { fillAhead, makeAhead } from "./made-ahead.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
@@ -173,11 +173,11 @@ export class Homes {
     return this.#identity(path);
   }
 
-  /** Takes a thread's workspace, and its names, out of reach. */
+  /** Takes a thread's workspace, and its names, out of reach. What was being given to an account is gone with it. */
   throwAway(thread: ThreadKey): void {
     this.#trash.throwAway(this.#layout.draft(thread), thread);
     this.#trash.throwAway(this.#layout.userData(thread), thread);
-    unlessMissing(() => unlinkSync(join(this.#layout.home(thread), NAMES)));
+    for (const name of [NAMES, GIVING]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
   }
 
   /** Whose it is; `null` when nobody has written it down, or it was purged. */

@@ -4,6 +4,7 @@
  *   homes/<threadKey>/user-data            a thread's workspace at home
  *   homes/<threadKey>/fence.*              the newest generation that used it, and where it was put (`fence.ts`)
  *   homes/<threadKey>/names.json           whose it is, for a person who looks
+ *   homes/<threadKey>/giving               whom the workspace is being given to (`owners.ts`)
  *   homes/<threadKey>/new                  a workspace that is being made
  *   homes/<threadKey>/.sandlot-draft-*     a copy of another thread's workspace that is being made (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
@@ -30,6 +31,8 @@ export type SlotPlace = Exclude<Place, "home">;
 
 /** The name below a home, below `mnt`, and so below `/mnt` in the sandbox. */
 export const USER_DATA = "user-data";
+/** Beside a workspace at home that some files of belong to another account than others. */
+export const GIVING = "giving";
 /** Where `/mnt/acp-workspace` leads: below `user-data`, so that one rename moves it too. */
 export const ACP_DIRECTORY = ".acp-workspace";
 export const ACP_LINK = "acp-workspace";

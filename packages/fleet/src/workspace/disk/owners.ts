@@ -2,31 +2,45 @@
  * Whom a workspace belongs to on disk. All of a fleet's belong to one account, and sandboxes see them as their own. Where a
  * sandbox cannot be shown files like that, the workspace is given to its account instead: the slot of a blank says to which.
  *
- *   slots/<name>/owner     the account, where it is not the fleet's usual one
+ *   slots/<name>/owner       the account, where it is not the fleet's usual one
+ *   homes/<thread>/giving    the account that the workspace is being given to: a symbolic link, since one is never half written
+ *   locks/give-<n>.lock      held while one is given
  *
- * A workspace may come from a time when the usual account was another. Then it is given to whoever needs it next, too.
- *
- *   locks/give-<n>.lock    held while one is given
+ * A workspace may come from a time when the usual account was another. Then it is given to the account that needs it next, too.
  *
  * Invariants
  * - Only a workspace that no sandbox has is given to another account, and by one process at a time.
- * - Its root goes last, so that what was interrupted is seen, and done again.
- * - What gives it away ends with the process that wanted it.
+ * - `giving` is there before the first file changes its owner and until the last has. A workspace with it belongs to no
+ *   account wholly: it is not moved, and the next sandbox's account gets all of it, whichever account its root has.
+ * - `giving` is made and looked at under the thread's lock, so a workspace is either moved or given.
+ * - The programs that change owners end with the process that started them.
  */
 
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
-import { existsSync, fstatSync, lchownSync, lstatSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  fstatSync,
+  lchownSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { SandlotError } from "@sandlot/contract";
+import { SandlotError, type ThreadKey } from "@sandlot/contract";
 import { z } from "zod";
 import { openDatabase, troubleOf } from "../../store/sqlite/driver.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Layout } from "./layout.ts";
-import type { Account } from "./tree.ts";
-import { unlessMissing } from "./trouble.ts";
+import type { Homes } from "./homes.ts";
+import { GIVING, type Layout } from "./layout.ts";
+import type { DiskLocks } from "./locks.ts";
+import { type Account, isSame } from "./tree.ts";
+import { statIfThere, unlessMissing } from "./trouble.ts";
 
 const run = promisify(execFile);
 const OWNER = "owner";
@@ -37,14 +51,27 @@ const RETRY_MS = 10;
 const SETPRIV = "/usr/bin/setpriv";
 const ownerSchema = z.object({ uid: z.int(), gid: z.int() });
 
+interface OwnerParts {
+  readonly layout: Layout;
+  readonly homes: Homes;
+  readonly locks: DiskLocks;
+  readonly world: World;
+  /** Whom workspaces usually belong to. */
+  readonly account: Account;
+}
+
 export class Owners {
   readonly #layout: Layout;
+  readonly #homes: Homes;
+  readonly #locks: DiskLocks;
   readonly #usual: Account;
   readonly #world: World;
 
-  constructor(layout: Layout, usual: Account, world: World) {
+  constructor({ layout, homes, locks, world, account }: OwnerParts) {
     this.#layout = layout;
-    this.#usual = usual;
+    this.#homes = homes;
+    this.#locks = locks;
+    this.#usual = account;
     this.#world = world;
   }
 
@@ -61,25 +88,41 @@ export class Owners {
     return owner;
   }
 
-  /** Whether a workspace needs not be given to an account. One that is not there needs nothing. */
-  isOf(path: string, owner: Account): boolean {
-    const stats = owner === null ? undefined : unlessMissing(() => lstatSync(path));
-    return owner === null || stats === undefined || (stats.uid === owner.uid && stats.gid === owner.gid);
+  /** Whether the workspace at home belongs to an account wholly. One that is not there needs nothing. */
+  isOf(thread: ThreadKey, owner: Account): boolean {
+    if (owner === null) return true;
+    if (this.isGiving(thread)) return false;
+    const stats = statIfThere(this.#layout.userData(thread));
+    return stats === undefined || isSame(stats, owner);
   }
 
-  /** Gives a workspace to an account that it does not belong to. */
-  async give(path: string, owner: Account = this.#usual): Promise<void> {
-    if (owner === null || this.isOf(path, owner)) return;
-    const { uid, gid } = owner;
+  /** Whether it is being given to an account, or was when a process was killed. Holds while the thread's lock is held. */
+  isGiving(thread: ThreadKey): boolean {
+    return this.#givenTo(thread) !== null;
+  }
+
+  /** Gives the workspace at home to an account, unless it has it. `check` runs under the thread's lock before anything changes. */
+  async give(thread: ThreadKey, owner: Account = this.#usual, check: () => void = () => {}): Promise<void> {
+    if (owner === null || this.isOf(thread, owner)) return;
+    const path = this.#layout.userData(thread);
     try {
-      await this.#alone(path, async () => {
-        if (this.isOf(path, owner)) return;
-        await giveContent(path, `${uid}:${gid}`);
-        lchownSync(path, uid, gid);
+      await this.alone(thread, async () => {
+        const begin = () => {
+          check();
+          const isNeeded = !this.isOf(thread, owner);
+          if (isNeeded) this.#begin(thread, owner);
+          return isNeeded;
+        };
+        if (!(await this.#locks.hold([thread], begin))) return;
+        await this.#homes.sync(thread);
+        await giveContent(path, `${owner.uid}:${owner.gid}`);
+        lchownSync(path, owner.uid, owner.gid);
+        unlinkSync(this.#giving(thread));
       });
     } catch (error) {
+      if (error instanceof SandlotError) throw error;
       const why = error instanceof Error ? error.message : String(error);
-      const problem = `the workspace belongs to another account and cannot be given to uid ${uid}: ${why}`;
+      const problem = `the workspace belongs to another account and cannot be given to uid ${owner.uid}: ${why}`;
       throw new SandlotError("engine_unavailable", {
         engine: "workspaces",
         problem,
@@ -89,9 +132,9 @@ export class Owners {
     }
   }
 
-  /** Not under a lock of `locks.ts`, which is never held while something is waited for. */
-  async #alone(path: string, work: () => Promise<void>): Promise<void> {
-    const number = hash("sha256", path, "buffer").readUInt32BE() % LOCKS;
+  /** While no other process gives the workspace. No lock of `locks.ts`: those are never held while something is waited for. */
+  async alone<T>(thread: ThreadKey, work: () => Promise<T>): Promise<T> {
+    const number = hash("sha256", thread, "buffer").readUInt32BE() % LOCKS;
     const database = openDatabase(join(this.#layout.locks, `give-${number}.lock`));
     const deadline = this.#world.monotonicMs() + GIVE_TIMEOUT_MS;
     try {
@@ -105,17 +148,39 @@ export class Owners {
         }
         await sleep(this.#world, RETRY_MS);
       }
-      await work();
+      return await work();
     } finally {
       database.close();
     }
   }
 
-  /** Whom new files in a workspace belong to: like its root. */
-  ofDescriptor(descriptor: number): Account {
+  /** Whom new files in a workspace belong to at this moment: like its root, or the account that it is being given to. */
+  ofFiles(thread: ThreadKey, descriptor: number): Account {
     if (this.#usual === null) return null;
+    // In this order: the root has its new owner before `giving` is gone.
+    const givenTo = this.#givenTo(thread);
+    if (givenTo !== null) return givenTo;
     const { uid, gid } = fstatSync(descriptor);
     return { uid, gid };
+  }
+
+  /** A rename replaces what a killed process has left: at no moment is there none. */
+  #begin(thread: ThreadKey, { uid, gid }: NonNullable<Account>): void {
+    const draft = `${this.#giving(thread)}.draft`;
+    unlessMissing(() => unlinkSync(draft));
+    symlinkSync(`${uid}:${gid}`, draft);
+    renameSync(draft, this.#giving(thread));
+  }
+
+  #givenTo(thread: ThreadKey): Account {
+    const text = unlessMissing(() => readlinkSync(this.#giving(thread)));
+    if (text === undefined) return null;
+    const [uid, gid] = text.split(":").map(Number);
+    return ownerSchema.parse({ uid, gid });
+  }
+
+  #giving(thread: ThreadKey): string {
+    return join(this.#layout.home(thread), GIVING);
   }
 
   #file(slot: string): string {

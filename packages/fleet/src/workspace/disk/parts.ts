@@ -57,7 +57,7 @@ export class DiskParts {
     this.trash = new Trash(layout.trash, world);
     this.homes = new Homes(layout, this.trash, account, passable);
     this.slots = new Slots(layout, passable);
-    this.owners = new Owners(layout, account, world);
+    this.owners = new Owners(this);
     this.markers = new Markers(layout, world);
     this.quarantine = new Quarantine(layout, this.trash, world);
   }

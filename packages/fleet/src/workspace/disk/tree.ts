@@ -7,6 +7,7 @@
  */
 
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
+import { chown, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
@@ -15,6 +16,24 @@ import { errnoOf, statIfThere } from "./trouble.ts";
 
 /** Whom workspaces belong to; `null` when sandboxes run as the fleet's own account. */
 export type Account = { readonly uid: number; readonly gid: number } | null;
+
+export function isSame(a: NonNullable<Account>, b: NonNullable<Account>): boolean {
+  return a.uid === b.uid && a.gid === b.gid;
+}
+
+/**
+ * Gives a new file to its account, and asks again afterwards: a walk that gives the workspace to another account meanwhile
+ * (`owners.ts`) has either met the file, or is known by then. `known` is an owner that it has already.
+ */
+export async function ownBy(file: FileHandle, account: () => Account, known: Account = null): Promise<Account> {
+  for (let has = known; ; ) {
+    const wanted = account();
+    if (wanted === null || (has !== null && isSame(has, wanted))) return wanted;
+    // By the descriptor's name: a directory's own descriptor may only be good for looking.
+    await chown(fdPath(file.fd), wanted.uid, wanted.gid);
+    has = wanted;
+  }
+}
 
 const ROOT_MODE = 0o700;
 const DIRECTORY_MODE = 0o755;
@@ -28,16 +47,17 @@ export function makeTree(path: string, account: Account): void {
 }
 
 /**
- * Gives a workspace back the directories and the rights that it must have. What stands under a directory's name is
+ * Gives a workspace back the directories and the rights that it must have; they belong to whom its root belongs. What stands under a directory's name is
  * left alone, whatever it is: it is the sandbox's own doing, and it can reach nothing but what is its own.
  */
 export function repairTree(path: string, account: Account): void {
   allowOwner(path);
   const descriptor = openSync(path, OPEN_DIRECTORY);
   try {
+    const owner = account === null ? null : fstatSync(descriptor);
     for (const name of DIRECTORIES) {
       const directory = fdPath(descriptor, name);
-      if (statIfThere(directory) === undefined) makeDirectory(directory, DIRECTORY_MODE, account);
+      if (statIfThere(directory) === undefined) makeDirectory(directory, DIRECTORY_MODE, owner);
     }
   } finally {
     closeSync(descriptor);

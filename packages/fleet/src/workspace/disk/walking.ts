@@ -3,10 +3,10 @@
  */
 
 import type { BigIntStats } from "node:fs";
-import { chown, type FileHandle, mkdir, open } from "node:fs/promises";
+import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { type FileStat, SandlotError } from "@sandlot/contract";
 import { fdPath, OPEN_ANY, OPEN_DIRECTORY } from "./descriptors.ts";
-import type { Account } from "./tree.ts";
+import { type Account, ownBy } from "./tree.ts";
 import { errnoOf, inOurWords } from "./trouble.ts";
 
 const NAME_MAX_BYTES = 255;
@@ -27,7 +27,7 @@ export async function inDirectory<T>(
   root: number,
   names: readonly string[],
   use: (descriptor: number) => Promise<T>,
-  make?: { readonly account: Account },
+  make?: { readonly account: () => Account },
 ): Promise<T> {
   let at: FileHandle | undefined;
   try {
@@ -45,7 +45,7 @@ export async function inDirectory<T>(
   }
 }
 
-async function openDirectory(path: string, make: { readonly account: Account } | undefined): Promise<FileHandle> {
+async function openDirectory(path: string, make: { readonly account: () => Account } | undefined): Promise<FileHandle> {
   try {
     return await open(path, OPEN_DIRECTORY);
   } catch (error) {
@@ -55,7 +55,7 @@ async function openDirectory(path: string, make: { readonly account: Account } |
 }
 
 /** Makes a directory that belongs to the sandbox, or opens the one that somebody else has just made. */
-async function makeDirectory(path: string, account: Account): Promise<FileHandle> {
+async function makeDirectory(path: string, account: () => Account): Promise<FileHandle> {
   const isNew = await mkdir(path, 0o755).then(
     () => true,
     (error: unknown) => {
@@ -64,9 +64,9 @@ async function makeDirectory(path: string, account: Account): Promise<FileHandle
     },
   );
   const directory = await open(path, OPEN_DIRECTORY);
-  if (!isNew || account === null) return directory;
+  if (!isNew) return directory;
   try {
-    await chown(fdPath(directory.fd), account.uid, account.gid);
+    await ownBy(directory, account);
     return directory;
   } catch (error) {
     await directory.close();

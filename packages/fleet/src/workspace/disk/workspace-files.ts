@@ -20,7 +20,8 @@ import { atPath, checkPlain, describe, inDirectory, namesOf } from "./walking.ts
 import { type Content, type HostWriteOptions, writeFile } from "./writing.ts";
 
 export interface FileParts {
-  readonly account: Account;
+  /** Whom new files belong to at the moment. */
+  readonly account: () => Account;
   readonly world: DraftWorld;
   readonly trash: Trash;
 }
@@ -161,7 +162,7 @@ export class WorkspaceFiles {
   #inParent<T>(
     path: string,
     work: (parent: number, name: string) => Promise<T>,
-    make?: { readonly account: Account },
+    make?: Pick<FileParts, "account">,
   ): Promise<T> {
     return this.#use(async (root) => {
       const names = namesOf(path);

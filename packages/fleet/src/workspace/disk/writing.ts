@@ -9,7 +9,7 @@ import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/prom
 import { checkFileMode, FILE_MODE_BITS, type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
 import { giveBack } from "../../world/given-bytes.ts";
 import { fdPath, OPEN_NEW } from "./descriptors.ts";
-import type { Account } from "./tree.ts";
+import { type Account, ownBy } from "./tree.ts";
 import { errnoOf, inOurWords, isMissing } from "./trouble.ts";
 import { checkPlain, describe } from "./walking.ts";
 
@@ -27,7 +27,7 @@ interface Target {
   /** How errors call it. */
   readonly path: string;
   readonly draft: string;
-  readonly account: Account;
+  readonly account: () => Account;
 }
 
 const FILE_MODE = 0o644;
@@ -44,12 +44,14 @@ export async function writeFile(target: Target, content: Content, options: HostW
     file = await open(draft, OPEN_NEW, 0o600);
     await writeAll(file, path, content, options);
     await file.chmod((options.mode ?? before?.mode ?? FILE_MODE) & FILE_MODE_BITS);
-    if (account !== null) await file.chown(account.uid, account.gid);
+    const owner = await ownBy(file, account);
     // The content took its time, so what stands there now may be another file.
     if (options.ifVersion !== undefined) checkVersion(path, await presentAt(final, path), options.ifVersion);
     // A link fails where something stands, a rename replaces it.
     if (options.ifVersion === null) await link(draft, final);
     else await rename(draft, final);
+    // A walk that gives the workspace to another account may have met neither name.
+    await ownBy(file, account, owner);
     return describe(path, await file.stat({ bigint: true }));
   } catch (error) {
     if (options.ifVersion === null && errnoOf(error) === "EEXIST")

@@ -1,9 +1,11 @@
-/** Gives a workspace to an account: `give-child.ts <root> <path> <uid>`. */
+/** Gives a workspace to an account: `give-child.ts <root> <thread key> <uid>`. */
 
-import { Layout } from "../../../src/workspace/disk/layout.ts";
-import { Owners } from "../../../src/workspace/disk/owners.ts";
+import type { ThreadKey } from "@sandlot/contract";
+import { DiskParts } from "../../../src/workspace/disk/parts.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
-const [root = "", path = "", uid = ""] = process.argv.slice(2);
-const owner = { uid: Number(uid), gid: Number(uid) };
-await new Owners(new Layout(root), owner, systemWorld()).give(path);
+const [root = "", thread = "", uid = ""] = process.argv.slice(2);
+const account = { uid: Number(uid), gid: Number(uid) };
+const { locks, owners } = new DiskParts({ root, account, world: systemWorld() });
+await owners.give(thread as ThreadKey, account, () => {});
+locks.close();
