@@ -5,7 +5,7 @@
 import { isSandlotError, type SandboxSummary, SandlotError, type ThreadSummary } from "@sandlot/contract";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
-import { requireThread, type Target, type TargetOptions, type Whose, withTarget } from "./target.ts";
+import { listSandboxes, requireThread, type TargetOptions, type Whose, withTarget } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 export interface ListCommandOptions extends TargetOptions, Whose {
@@ -17,10 +17,12 @@ export interface ListCommandOptions extends TargetOptions, Whose {
 }
 
 export async function listCommand(terminal: Terminal, options: ListCommandOptions): Promise<void> {
-  const ask = <T>(work: (target: Target) => Promise<T>) =>
-    withProgress(terminal, "Looking", () => withTarget(terminal, options, work));
-  if (options.threads === true) return printThreads(terminal, await ask((target) => target.threads(options)), options);
-  const sandboxes = await ask((target) => target.list(options));
+  const look = <T>(ask: () => Promise<T>) => withProgress(terminal, "Looking", ask);
+  if (options.threads === true) {
+    const threads = await look(() => withTarget(terminal, options, (target) => target.threads(options)));
+    return printThreads(terminal, threads, options);
+  }
+  const sandboxes = await look(() => listSandboxes(terminal, options));
   if (options.json) return printJson(terminal, { sandboxes });
   if (options.quiet === true) return terminal.out(sandboxes.map(({ sandboxId }) => `${sandboxId}\n`).join(""));
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");

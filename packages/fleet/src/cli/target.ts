@@ -96,6 +96,28 @@ export async function withTarget<T>(
 ): Promise<T> {
   const { gateway, config } = await findGateway(terminal, options);
   if (gateway !== null) return work(gatewayTarget(gateway));
+  return withFleet(terminal, config, work);
+}
+
+/** The sandboxes of the target. Opens a fleet only where there is something to clear up. */
+export async function listSandboxes(
+  terminal: Terminal,
+  options: TargetOptions & Whose,
+): Promise<readonly SandboxSummary[]> {
+  const { gateway, config } = await findGateway(terminal, options);
+  if (gateway !== null) return gatewayTarget(gateway).list(options);
+  const { makeUsable } = await import("./usable-home.ts");
+  await makeUsable(homeOf(config.home, terminal.environment));
+  const { quickLook } = await import("./quick-look.ts");
+  const seen = await quickLook(config, process.env);
+  return seen === null ? withFleet(terminal, config, (target) => target.list(options)) : seen.filter(isOf(options));
+}
+
+function isOf({ user }: Whose): (sandbox: SandboxSummary) => boolean {
+  return (sandbox) => user === undefined || sandbox.user === user;
+}
+
+async function withFleet<T>(terminal: Terminal, config: FleetConfig, work: (target: Target) => Promise<T>): Promise<T> {
   const { makeUsable } = await import("./usable-home.ts");
   const { openFleet } = await import("../open-fleet.ts");
   await makeUsable(homeOf(config.home, terminal.environment));
@@ -191,8 +213,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
         [Symbol.asyncDispose]: () => lease.release(),
       };
     },
-    list: async ({ user }) =>
-      (await livingSandboxes(fleet, world)).filter((sandbox) => user === undefined || sandbox.user === user),
+    list: async (whose) => (await livingSandboxes(fleet, world)).filter(isOf(whose)),
     threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
     findThread: (name) => fleet.findThread(keyOf(name)),
     destroy: (name, wish, signal) => fleet.destroy(keyOf(name), { ...wish, signal }),

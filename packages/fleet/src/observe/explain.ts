@@ -1,15 +1,8 @@
 /**
- * What the fleet can say about its sandboxes: a line for a list, and a whole story for one.
+ * What the fleet can say about one sandbox: why it is alive, and what will end it.
  */
 
-import {
-  type InstanceId,
-  parseThreadId,
-  type SandboxId,
-  type SandboxSummary,
-  SandlotError,
-  type UserId,
-} from "@sandlot/contract";
+import { type InstanceId, parseThreadId, type SandboxId, SandlotError, type UserId } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
@@ -20,21 +13,7 @@ import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { EventBus } from "./event-bus.ts";
-
-export function summarize(record: SandboxRecord): SandboxSummary {
-  const { sandboxId, user, thread, generation, blueprint, backend, holders, leases, createdAt, parkedAt } = record;
-  return {
-    ...{ sandboxId, user, thread, generation, blueprint, backend, createdAt, parkedAt },
-    state: stateOf(record),
-    holders: [...Object.keys(holders), ...Object.keys(leases)],
-  };
-}
-
-function stateOf(record: SandboxRecord): SandboxSummary["state"] {
-  if (record.state !== "ready") return record.state;
-  if (isBlank(record)) return "blank";
-  return isHeld(record) ? "leased" : "parked";
-}
+import { stateOf } from "./summary.ts";
 
 export interface ExplainParts {
   readonly settings: Settings;

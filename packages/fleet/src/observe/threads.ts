@@ -10,7 +10,7 @@ import type { Backend } from "../backend/backend.ts";
 import { isAnonymous, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
 import { hasHome } from "../workspace/binding.ts";
-import { summarize } from "./explain.ts";
+import { summarize } from "./summary.ts";
 
 export interface ThreadParts {
   readonly store: Store;

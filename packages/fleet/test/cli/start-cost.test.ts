@@ -89,6 +89,14 @@ describe("a command loads what it needs", () => {
     expect(text).not.toContain("FST_ERR_");
     expect(text).not.toContain("dockerode");
   });
+
+  test("ps where nothing is to be cleared up: no fleet, and no backend", () => {
+    start(["ps"]);
+    const text = loadedBy(["ps"]);
+    expect(text).not.toContain("late-binding");
+    expect(text).not.toContain("housekeeping-failed");
+    expect(text).toContain("node:sqlite");
+  });
 });
 
 describe("what was compiled is kept", () => {

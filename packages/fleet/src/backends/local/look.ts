@@ -1,0 +1,33 @@
+/**
+ * The sandboxes of this machine as any process can see them from the directory of objects, without a backend. Nothing is
+ * changed, and nothing that was left behind is cleared up.
+ */
+
+import { tmpdir } from "node:os";
+import type { Backend } from "../../backend/backend.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { World } from "../../world/world.ts";
+import { machineId } from "./engine/process-table.ts";
+import { makeLayout } from "./objects/layout.ts";
+import { ObjectLiveness } from "./objects/object-liveness.ts";
+import { ObjectStore } from "./objects/object-store.ts";
+
+export function lookAtObjects(
+  { home, fleetId }: Pick<Settings, "home" | "fleetId">,
+  world: World,
+): Pick<Backend, "list"> {
+  const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
+  const objects = new ObjectStore(layout, world.identity);
+  const liveness = new ObjectLiveness(layout, world, machineId());
+  return {
+    async list() {
+      const found = await Promise.all((await objects.names()).map((name) => objects.get(name)));
+      return found
+        .filter((object) => object !== null)
+        .map((object) => {
+          const { labels, place } = object.record;
+          return { ref: object.ref, labels, liveness: liveness.of(object), place };
+        });
+    },
+  };
+}

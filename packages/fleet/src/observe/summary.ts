@@ -1,0 +1,19 @@
+/** A sandbox as a line of a list. */
+
+import type { SandboxSummary } from "@sandlot/contract";
+import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
+
+export function summarize(record: SandboxRecord): SandboxSummary {
+  const { sandboxId, user, thread, generation, blueprint, backend, holders, leases, createdAt, parkedAt } = record;
+  return {
+    ...{ sandboxId, user, thread, generation, blueprint, backend, createdAt, parkedAt },
+    state: stateOf(record),
+    holders: [...Object.keys(holders), ...Object.keys(leases)],
+  };
+}
+
+export function stateOf(record: SandboxRecord): SandboxSummary["state"] {
+  if (record.state !== "ready") return record.state;
+  if (isBlank(record)) return "blank";
+  return isHeld(record) ? "leased" : "parked";
+}
