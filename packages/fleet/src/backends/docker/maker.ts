@@ -84,10 +84,12 @@ export class Maker {
 
   constructor(parts: MakerParts) {
     this.#parts = parts;
-    const { settings, layout } = parts;
-    const parent = settings.runtimeDirectory ?? join(layout.root, "frames");
-    const seesNode = outsidePath(settings.nodePath, settings.docker.hostPaths) !== null;
-    this.#runtime = new RuntimeKeeper(parent, settings.nodePath, settings.daemon, seesNode);
+    const { settings, layout, world } = parts;
+    const { nodePath, daemon, runtimeDirectory } = settings;
+    const parent = runtimeDirectory ?? join(layout.root, "frames");
+    const objects = runtimeDirectory === null ? [layout.objects, join(layout.root, "objects")] : null;
+    const seesNode = outsidePath(nodePath, settings.docker.hostPaths) !== null;
+    this.#runtime = new RuntimeKeeper({ parent, nodePath, daemon, seesNode, objects, world });
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -283,9 +285,10 @@ export class Maker {
     { name, spec, record, imageName, image, mounts }: Plan,
     bindings: readonly Binding[],
   ): Promise<Claimed> {
-    const { settings, engine, layout, accounts } = this.#parts;
+    const { settings, engine, layout, accounts, objects } = this.#parts;
     const account = this.#accountOf(record);
     const runtime = await this.#runtime.get();
+    this.#runtime.use(runtime, objects.path(name));
     const options = containerOptions({
       name: containerName(name),
       labels: containerLabels(spec.labels, placeOf(spec)),

@@ -131,7 +131,7 @@ class LocalBackend implements Backend {
     this.#remover = new Remover({ ...shared, egresses, accounts, liveness: this.#liveness });
     const engine = isUnsafe
       ? new UnsafeEngine(settings, layout)
-      : new BubblewrapEngine(settings, layout.root, join(layout.root, "etc"), mapping);
+      : new BubblewrapEngine(settings, layout, join(layout.root, "etc"), mapping, world);
     const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
     const parts = { ...shared, quotas, egresses, settings, remover: this.#remover, engine, machineId: id };
     this.#maker = new Maker({ ...parts, strays: strayDescriptors(), accounts, mapping, onMountProblem });

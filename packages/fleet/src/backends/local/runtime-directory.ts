@@ -29,7 +29,9 @@ import {
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { COMPILED_FILES, nativeParts, SANDBOXD_NODE_FLAGS, type SandboxdFiles } from "@sandlot/sandboxd";
+import type { World } from "../../world/world.ts";
 import type { Binding } from "./mounts.ts";
+import { beginUse, noteUse, sweepUnused } from "./runtime-uses.ts";
 
 /** Names in the directory. No `node` in any of them: `pkill -f node` inside means the agent's own programs. */
 export const RUNTIME = {
@@ -61,30 +63,63 @@ interface Libraries {
 const run = promisify(execFile);
 /** Many times what making one takes. */
 const DRAFT_MAX_MS = 3_600_000;
+const SWEEP_INTERVAL_MS = 3_600_000;
 const SHELL = "/bin/sh";
 const PATH = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** Makes the directory when it is first needed, and again when it is gone. */
-export class RuntimeKeeper {
-  readonly #make: () => Promise<RuntimeDirectory>;
-  #made: Promise<RuntimeDirectory> | null = null;
+export interface KeeperParts {
+  readonly parent: string;
+  readonly nodePath: string;
+  readonly daemon: SandboxdFiles;
+  readonly seesNode?: boolean;
+  /** Where sandboxes are written down, by both backends; `null` where other fleets use the directory: then none is removed. */
+  readonly objects: readonly string[] | null;
+  readonly world: Pick<World, "wallMs">;
+}
 
-  constructor(...how: Parameters<typeof makeRuntimeDirectory>) {
-    this.#make = () => makeRuntimeDirectory(...how);
+/** Makes the directory when it is first needed, and again when it is gone; removes those that no sandbox uses any more. */
+export class RuntimeKeeper {
+  readonly #parts: KeeperParts;
+  #made: Promise<RuntimeDirectory> | null = null;
+  #sweptAt = Number.NEGATIVE_INFINITY;
+
+  constructor(parts: KeeperParts) {
+    this.#parts = parts;
   }
 
+  /** Of a sandbox that is about to be made: its use is noted (`use`) within the next minutes. */
   async get(): Promise<RuntimeDirectory> {
-    const made = await (this.#made ?? this.#makeAnew());
-    return existsSync(made.path) ? made : this.#makeAnew();
+    const { world } = this.#parts;
+    let made = await (this.#made ?? this.#makeAnew());
+    if (!beginUse(made.path, world.wallMs())) made = await this.#makeAnew();
+    this.#sweep(made.path, world.wallMs());
+    return made;
+  }
+
+  /** Before it is mounted. `object` is the path of what is written down of the sandbox. */
+  use({ path }: RuntimeDirectory, object: string): void {
+    if (this.#parts.objects !== null) noteUse(path, object);
   }
 
   #makeAnew(): Promise<RuntimeDirectory> {
-    const making = this.#make();
+    const { parent, nodePath, daemon, seesNode } = this.#parts;
+    const making = makeRuntimeDirectory(parent, nodePath, daemon, seesNode);
     this.#made = making;
     making.catch(() => {
       if (this.#made === making) this.#made = null;
     });
     return making;
+  }
+
+  #sweep(current: string, nowMs: number): void {
+    const { parent, objects } = this.#parts;
+    if (objects === null || nowMs - this.#sweptAt < SWEEP_INTERVAL_MS) return;
+    this.#sweptAt = nowMs;
+    try {
+      sweepUnused(parent, objects, current, nowMs);
+    } catch {
+      // Another process sweeps the same, or the disk refuses: it only stays until the next time.
+    }
   }
 }
 

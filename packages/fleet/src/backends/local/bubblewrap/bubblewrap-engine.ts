@@ -6,10 +6,12 @@ import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
 import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host-accounts/index.ts";
 import { modeVariables } from "../../../network/sandbox-side/mode-variables.ts";
+import type { World } from "../../../world/world.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import { memoryFileSystemBytes } from "../limits/index.ts";
+import { type Layout, objectDirectory } from "../objects/layout.ts";
 import { ownedPaths } from "../owned-mounts.ts";
 import { type RuntimeDirectory, RuntimeKeeper } from "../runtime-directory.ts";
 import type { LocalSettings } from "../settings.ts";
@@ -19,19 +21,24 @@ import { stage, stagePrefix } from "./stage.ts";
 
 export class BubblewrapEngine implements Engine {
   readonly #settings: LocalSettings;
+  readonly #layout: Layout;
   readonly #root: string;
   readonly #bubblewrap: Bubblewrap;
   readonly #keeper: RuntimeKeeper;
   readonly #mapping: IdMapping;
   #runtime: RuntimeDirectory | null = null;
 
-  /** `root` is the fleet's directory; `directory`, below it, keeps files that every sandbox gets a copy of. */
-  constructor(settings: LocalSettings, root: string, directory: string, mapping: IdMapping) {
+  /** `directory`, below the fleet's, keeps files that every sandbox gets a copy of. */
+  constructor(settings: LocalSettings, layout: Layout, directory: string, mapping: IdMapping, world: World) {
+    const { nodePath, daemon } = settings;
+    const { root } = layout;
+    const objects = [layout.objects, join(root, "containers")];
     this.#settings = settings;
+    this.#layout = layout;
     this.#root = root;
     this.#mapping = mapping;
     this.#bubblewrap = new Bubblewrap(settings.bubblewrapPath, directory);
-    this.#keeper = new RuntimeKeeper(join(root, "frames"), settings.nodePath, settings.daemon);
+    this.#keeper = new RuntimeKeeper({ parent: join(root, "frames"), nodePath, daemon, objects, world });
   }
 
   async ready(): Promise<void> {
@@ -44,6 +51,7 @@ export class BubblewrapEngine implements Engine {
     const { seccomp } = this.#bubblewrap;
     const runtime = this.#runtime;
     if (runtime === null) throw new SandlotError("internal", { problem: "the daemon's files were not made yet" });
+    this.#keeper.use(runtime, objectDirectory(this.#layout, `${spec.labels.sandboxId}-${spec.labels.generation}`));
     const staged = stage([...bindings, ...daemonBindings(runtime, nodePath)], this.#root, account);
     const namespace = await this.#namespace(ownedPaths(bindings), staged.steps, account, signal);
     const files = this.#bubblewrap.openFiles();
