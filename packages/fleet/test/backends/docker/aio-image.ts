@@ -9,6 +9,7 @@ import { dirname, join } from "node:path";
 import { makeRuntimeDirectory } from "../../../src/backends/local/runtime-directory.ts";
 import { STAND_IN } from "../../aio/start-stand-in.ts";
 import { daemonFiles, type TestEngine } from "./docker-harness.ts";
+import { removed } from "./using-engine.ts";
 
 export interface AioImage {
   readonly name: string;
@@ -41,7 +42,7 @@ export async function makeAioImage(
     await container.remove({ force: true });
     rmSync(directory, { recursive: true, force: true });
   }
-  return { name, remove: async () => void (await docker.getImage(name).remove({ force: true })) };
+  return { name, remove: () => removed(() => docker.getImage(name).remove({ force: true })) };
 }
 
 let serial = 0;

@@ -12,8 +12,8 @@ import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } f
 import { DEFAULTS } from "../../../src/config/defaults.ts";
 import { expectClosed, LOOK } from "../closed-daemon.ts";
 import { startServed } from "./aio-served.ts";
-import { daemonFiles, onStage, testEngine } from "./docker-harness.ts";
-import { usingEngine, withNetwork } from "./using-engine.ts";
+import { daemonFiles, onStage, STOPPING_MS, testEngine } from "./docker-harness.ts";
+import { removed, usingEngine, withNetwork } from "./using-engine.ts";
 
 /** Debian's packages are fetched and unpacked, once. */
 const MAKING_MS = 480_000;
@@ -121,9 +121,9 @@ usingEngine("the default image", await testEngine(), (engine) => {
       buildAio({ host: engine.host, base: image, tag, daemon: dirname((await daemonFiles()).bundle) });
     }, MAKING_MS);
     afterAll(async () => {
-      await engine.docker.getImage(tag).remove({ force: true });
+      await removed(() => engine.docker.getImage(tag).remove({ force: true }));
       rmSync(folder, { recursive: true, force: true });
-    });
+    }, STOPPING_MS);
     const flags = ["--network", network, "-v", `${folder}:/mnt/user-data`];
 
     it("starts the daemon as the fleet does", () => {

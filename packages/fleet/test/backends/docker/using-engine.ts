@@ -2,7 +2,7 @@
  * What the tests of a file have of an engine: it is held as long as they run, with what they need on it.
  */
 
-import { afterAll, beforeAll, it } from "vitest";
+import { afterAll, beforeAll, it, vi } from "vitest";
 import { removeDaemon, STOPPING_MS, type TestEngine } from "./docker-harness.ts";
 
 /** Declares tests on an engine, and lets go of it afterwards. Where there is none, says why. */
@@ -29,5 +29,13 @@ export function withNetwork({ docker }: TestEngine, name: string): void {
     await docker.createNetwork({ Name: name, Driver: "bridge", Options });
   });
   // Hooks run in reverse order: before the engine is let go.
-  afterAll(() => docker.getNetwork(name).remove());
+  afterAll(() => removed(() => docker.getNetwork(name).remove()), STOPPING_MS);
+}
+
+/**
+ * Removes an image or a network. A container that was told to go may still be using it: the engine takes it down in its own
+ * time, and refuses until then.
+ */
+export async function removed(remove: () => Promise<unknown>): Promise<void> {
+  await vi.waitFor(remove, { timeout: STOPPING_MS / 2, interval: 250 });
 }
