@@ -22,6 +22,8 @@ export interface Startup {
   readonly supervisorFd: number | null;
   /** `/proc/self/coredump_filter`, opened for a daemon that cannot do it itself. */
   readonly badgeFd: number | null;
+  /** The same of `/proc/self/oom_score_adj`. */
+  readonly scoreFd: number | null;
   /** Another run of the daemon was here before, in the same sandbox. */
   readonly restarted: boolean;
 }
@@ -42,8 +44,13 @@ export function readStartup(args: readonly string[]): Startup {
     if (error instanceof ConfigProblem) throw error;
     throw new ConfigProblem(`descriptor ${configFd} holds no configuration: ${(error as Error).message}`);
   }
-  const badgeFd = descriptor(args, "--badge-fd");
-  return { config: { ...config, ...rebound }, supervisorFd, badgeFd, restarted: args.includes("--restarted") };
+  return {
+    config: { ...config, ...rebound },
+    supervisorFd,
+    badgeFd: descriptor(args, "--badge-fd"),
+    scoreFd: descriptor(args, "--score-fd"),
+    restarted: args.includes("--restarted"),
+  };
 }
 
 function descriptor(args: readonly string[], name: string): number | null {

@@ -15,6 +15,7 @@ import { type AddressInfo, connect } from "node:net";
 import type { DaemonListen, ReadyLine } from "@sandlot/contract";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
+import { useScoreDescriptor } from "./exec/as-command.ts";
 import { useBadgeDescriptor } from "./exec/badge.ts";
 import { ExecTable } from "./exec/exec-table.ts";
 import { forward } from "./forward.ts";
@@ -36,12 +37,13 @@ main().catch((error: unknown) => {
 });
 
 async function main(): Promise<void> {
-  const { config, supervisorFd, badgeFd, restarted } = readStartup(process.argv.slice(2));
+  const { config, supervisorFd, badgeFd, scoreFd, restarted } = readStartup(process.argv.slice(2));
   const given = [config.listen, config.ready, config.aioListen].flatMap((where) =>
     where && "fd" in where ? [where.fd] : [],
   );
-  closeInherited([...given, ...[supervisorFd, badgeFd].filter((fd) => fd !== null)]);
+  closeInherited([...given, ...[supervisorFd, badgeFd, scoreFd].filter((fd) => fd !== null)]);
   if (badgeFd !== null) useBadgeDescriptor(badgeFd);
+  if (scoreFd !== null) useScoreDescriptor(scoreFd);
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
   if (restarted) removeRemains(temporaryDirectory);

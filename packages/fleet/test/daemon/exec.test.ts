@@ -156,6 +156,15 @@ describe("a command", () => {
     expect(shown).toBe("1000\r\n");
   });
 
+  test("is that from its first instruction, and the daemon is not", async () => {
+    const { sandbox, daemon } = await attached();
+    const own = () => readFileSync(`/proc/${daemon.pid}/oom_score_adj`, "latin1");
+    const before = own();
+    const looks = Array.from({ length: 200 }, () => sandbox.exec(["/bin/cat", "/proc/self/oom_score_adj"]));
+    const scores = new Set((await Promise.all(looks)).map(({ stdout }) => stdout));
+    expect([...scores, own()]).toEqual(["1000\n", before]);
+  });
+
   test("has what the sandbox puts before it, in every kind of shell", async () => {
     const prefix = ["/bin/sh", "-c", 'ulimit -n 99; exec "$@"', "sh"];
     const { sandbox } = await attached({ config: { commandPrefix: prefix } });

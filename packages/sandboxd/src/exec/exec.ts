@@ -21,11 +21,11 @@ import {
 } from "@sandlot/contract";
 import { bootTicks, monotonicMs, type Timer, timer, wallMs } from "../clock.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
+import { asCommand } from "./as-command.ts";
 import { wearBadge } from "./badge.ts";
 import { prefixed, programOf } from "./command.ts";
 import { endTree } from "./end-tree.ts";
 import type { FifoPool } from "./fifo-pool.ts";
-import { markAsCommand } from "./mark-as-command.ts";
 import { maskedStdio, type Stdio } from "./masked-descriptors.ts";
 import { OutputHold } from "./output-hold.ts";
 import { OutputRing } from "./output-ring.ts";
@@ -200,14 +200,14 @@ export class Exec {
   #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): StartedProcess | null {
     try {
       wearBadge(this.key);
-      const child = startProcess(file, args, {
+      const options = {
         cwd: call.cwd ?? this.#around.defaultCwd,
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },
         // A session of its own: signals for the daemon's group never reach it, and ours reach all of it.
         detached: true,
         stdio: maskedStdio(stdio),
-      });
-      markAsCommand(child.pid);
+      };
+      const child = asCommand(() => startProcess(file, args, options));
       child.once("error", (error) => void this.#couldNotStart(file, error));
       child.once("exit", (exitCode, signalName) => void this.#exited(exitCode, signalName));
       return child;

@@ -6,10 +6,10 @@ import { closeSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { Socket } from "node:net";
 import { basename } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
+import { asCommand } from "../exec/as-command.ts";
 import { wearBadge } from "../exec/badge.ts";
 import { prefixed, shell } from "../exec/command.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
-import { markAsCommand } from "../exec/mark-as-command.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { parseRecord, preludeFor, type ShellRecord } from "./shell-script.ts";
@@ -56,8 +56,7 @@ export class ShellProcess {
     const stdio = maskedStdio(["ignore", "ignore", "ignore"]);
     const { file, args } = prefixed(place.commandPrefix, { file: found.file, args: [...found.args, name] });
     wearBadge(key);
-    this.#child = startProcess(file, args, { cwd: home, env, detached: true, stdio });
-    markAsCommand(this.#child.pid);
+    this.#child = asCommand(() => startProcess(file, args, { cwd: home, env, detached: true, stdio }));
     this.ended = new Promise((resolve) => {
       this.#child.once("exit", (exitCode, signal) => resolve({ exitCode, signal }));
       this.#child.once("error", () => resolve({ exitCode: 127, signal: null }));

@@ -10,12 +10,13 @@
 #   5  a listening socket (optional): held here, so that whoever connects during a restart waits instead of failing
 #   6  made here, a pipe that this shell reads only after a death: what the daemon would have to remember
 #   7  made here for the daemon: its own tags, `/proc/self/coredump_filter`
+#   8  the same: its own out-of-memory score, `/proc/self/oom_score_adj`
 # The lines in 6 are "up" (somebody who may ask has asked) and what a rebind left: a generation and the hash of a token.
 # Nothing in them is secret.
 #
 # Commands run as the same account. Where this shell and the daemon are run by a program that may be executed and not read,
-# the kernel closes their memory, environment and descriptors to commands, and their own tags to themselves. So the daemon
-# begins as the system's shell, which opens the tags and becomes the daemon. No command runs at that moment: none has been
+# the kernel closes their memory, environment and descriptors to commands, and their own tags and score to themselves. So the
+# daemon begins as the system's shell, which opens both and becomes the daemon. No command runs at that moment: none has been
 # started yet, or all have just been killed.
 #
 # A daemon that ends by itself ends the sandbox. After any other death everything else in the sandbox is ended too: its
@@ -45,6 +46,10 @@ open_tags='
 if [ -w /proc/self/coredump_filter ]; then
   exec 7<>/proc/self/coredump_filter
   set -- "$@" --badge-fd 7
+fi
+if [ -w /proc/self/oom_score_adj ]; then
+  exec 8<>/proc/self/oom_score_adj
+  set -- "$@" --score-fd 8
 fi
 exec "$@"'
 rebound=

@@ -5,9 +5,9 @@
 
 import { closeSync, constants, openSync } from "node:fs";
 import { SandlotError } from "@sandlot/contract";
+import { asCommand } from "../exec/as-command.ts";
 import { wearBadge } from "../exec/badge.ts";
 import { SEARCH_PATH } from "../exec/fifo-pool.ts";
-import { markAsCommand } from "../exec/mark-as-command.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { noTerminals } from "./pty.ts";
@@ -25,9 +25,7 @@ export function startProgram(
   try {
     const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
     wearBadge(key);
-    const child = startProcess(setsid, ["-c", ...command], { cwd, env, stdio });
-    markAsCommand(child.pid);
-    return child;
+    return asCommand(() => startProcess(setsid, ["-c", ...command], { cwd, env, stdio }));
   } catch (error) {
     const problem = (error as Error).message;
     throw new SandlotError("invalid_request", { field: "command", problem: `it cannot be started: ${problem}` });

@@ -22,6 +22,16 @@ describe("the processes that a sandbox is run by", () => {
       await expectClosedDaemon(sandbox);
     }));
 
+  it("still mark commands for the kernel before they run, and themselves not", () =>
+    onStage(async (stage) => {
+      const sandbox = await stage.sandbox();
+      const looks = Array.from({ length: 50 }, () => sandbox.exec(["/bin/cat", "/proc/self/oom_score_adj"]));
+      expect(new Set((await Promise.all(looks)).map(({ stdout }) => stdout))).toEqual(new Set(["1000\n"]));
+      // The daemon has a command's score while it starts one.
+      const { stdout } = await sandbox.exec("sleep 0.3; cat /proc/$(pgrep -x sandboxd)/oom_score_adj");
+      expect(stdout).toMatch(/^\d{1,3}\n$/);
+    }));
+
   it("still find what an exec has daemonised", () =>
     onStage(async (stage) => {
       const sandbox = await stage.sandbox();

@@ -4,7 +4,7 @@
  */
 
 import { spawn } from "node:child_process";
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecResult, FollowEvent, FollowOptions, Sandbox } from "@sandlot/contract";
@@ -204,6 +204,12 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     // It is in every tree of the group when it has become what it was started for.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
     await expect.poll(program).toBe("sleep\n");
+    await expect.poll(() => group.processes()).toEqual([keeper]);
+  });
+
+  it("spares the daemon also while it has the score of the command that it starts", async () => {
+    writeFileSync(`/proc/${keeper}/oom_score_adj`, String(COMMAND_OOM_SCORE_ADJUSTMENT));
+    expect(await sandbox.exec("head -c 2000M /dev/zero > big")).toMatchObject({ signal: "SIGKILL" });
     await expect.poll(() => group.processes()).toEqual([keeper]);
   });
 

@@ -113,7 +113,9 @@ export class DiskGuard implements DiskKeeper {
     const { group, spare } = this.#spec;
     const pids = group.processes();
     if (pids === null) return this.#askDaemon();
-    const others = pids.filter((pid) => spare.includes(pid) || !isCommand(pid));
+    // The daemon has a command's score, too, while it starts one.
+    const commands = withoutDaemon(pids, spare).filter(isCommand);
+    const others = pids.filter((pid) => !commands.includes(pid));
     return group.killExcept(unseen && others.length === pids.length ? spare : others).length > 0;
   }
 

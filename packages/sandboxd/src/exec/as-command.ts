@@ -1,0 +1,68 @@
+/**
+ * What tells a command from the daemon, from its first instruction: the kernel takes commands before the daemon when memory runs
+ * out, and the host can tell them apart.
+ *
+ * A process inherits its out-of-memory score, so the daemon has a command's score while it starts one. Written afterwards, it would
+ * miss what the command has started meanwhile. As with `badge.ts`, a daemon that is closed to its own account is given the open file.
+ */
+
+import { closeSync, openSync, readSync, writeFileSync, writeSync } from "node:fs";
+
+const COMMAND_SCORE = 1_000;
+
+let fd: number | null | undefined;
+/** The daemon's own. */
+let ownScore = 0;
+
+/** The file `/proc/self/oom_score_adj` is open already. */
+export function useScoreDescriptor(given: number): void {
+  fd = given;
+  prepare();
+}
+
+/** Whatever `start` starts is a command. */
+export function asCommand<T extends { readonly pid?: number | undefined }>(start: () => T): T {
+  if (fd === undefined) {
+    fd = attempt(() => openSync("/proc/self/oom_score_adj", "r+"));
+    prepare();
+  }
+  if (fd === null || !write(fd, COMMAND_SCORE)) return markLater(start());
+  try {
+    return start();
+  } finally {
+    if (!write(fd, ownScore)) stopUsing(fd);
+  }
+}
+
+/** Where the daemon cannot change its own. What ends at once, or is in no /proc, has no score. */
+function markLater<T extends { readonly pid?: number | undefined }>(child: T): T {
+  if (child.pid !== undefined) attempt(() => writeFileSync(`/proc/${child.pid}/oom_score_adj`, String(COMMAND_SCORE)));
+  return child;
+}
+
+/** Learns the daemon's own score. */
+function prepare(): void {
+  const opened = fd ?? null;
+  if (opened === null) return;
+  const text = Buffer.alloc(16);
+  const length = attempt(() => readSync(opened, text, 0, text.length, 0));
+  ownScore = Number.parseInt(text.toString("latin1", 0, length ?? 0), 10);
+  if (!Number.isInteger(ownScore) || !write(opened, ownScore)) stopUsing(opened);
+}
+
+function stopUsing(opened: number): void {
+  attempt(() => closeSync(opened));
+  fd = null;
+}
+
+function write(opened: number, score: number): boolean {
+  return attempt(() => writeSync(opened, String(score), 0)) !== null;
+}
+
+function attempt<T>(work: () => T): T | null {
+  try {
+    return work();
+  } catch {
+    return null;
+  }
+}
