@@ -194,6 +194,27 @@ describe("/v1/file", () => {
     }
   });
 
+  it("takes a relative path as below the workspace, wherever a path is asked for, and names the absolute one", async () => {
+    const { client, root, path } = await open();
+    const any = z.looseObject({});
+    const ask = (operation: string, fields: object) => client.data(any, `/v1/file/${operation}`, fields);
+    expect(await ask("write", { file: "d/f.txt", content: "one two" })).toMatchObject({ file: path("d/f.txt") });
+    expect(await ask("read", { file: "./d/f.txt" })).toMatchObject({ content: "one two" });
+    expect(await ask("replace", { file: "d/f.txt", old_str: "two", new_str: "2" })).toMatchObject({
+      replaced_count: 1,
+    });
+    expect(await ask("search", { file: "d/f.txt", regex: "one" })).toMatchObject({ matches: ["one 2"] });
+    expect(await ask("find", { path: "d", glob: "*.txt" })).toMatchObject({ files: [path("d/f.txt")] });
+    expect(JSON.stringify(await ask("grep", { path: "d", pattern: "one" }))).toContain(path("d/f.txt"));
+    expect(JSON.stringify(await ask("glob", { path: "d", pattern: "*" }))).toContain(path("d/f.txt"));
+    expect(JSON.stringify(await ask("list", { path: "." }))).toContain(path("d"));
+    expect(await ask("str_replace_editor", { command: "view", path: "d/f.txt" })).toMatchObject({ prev_exist: true });
+    expect((await client.ask("GET", "/v1/file/download?path=d/f.txt")).status).toBe(200);
+    const { status } = await client.ask("POST", "/v1/file/watch", { path: "d" });
+    expect([status, root.startsWith("/")]).toEqual([200, true]);
+    await client.failure(any, "/v1/file/write", { file: "", content: "x" });
+  });
+
   it("downloads with statuses of its own", async () => {
     const { client, root, put, path } = await open();
     put("f", "content");
@@ -203,6 +224,7 @@ describe("/v1/file", () => {
     expect(await status(`path=${path("f")}&change_policy=perhaps`)).toBe(422);
     expect(await status(`path=${path("none")}&change_policy=abort`)).toBe(404);
     expect(await status(`path=${root}`)).toBe(400);
-    expect(await status("path=relative")).toBe(400);
+    expect(await status("path=relative")).toBe(404);
+    expect(await status("path=")).toBe(400);
   });
 });

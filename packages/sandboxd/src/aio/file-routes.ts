@@ -1,12 +1,14 @@
 /**
  * `/v1/file/*`, as the AIO API has them. What fails is told with HTTP 200, `success: false` and why; a download, which is
  * no JSON, with an HTTP status.
+ *
+ * A relative path is below the workspace, where commands start. The answer names the absolute one.
  */
 
 import type { ServerResponse } from "node:http";
 import { type ErrorCode, SandlotError } from "@sandlot/contract";
 import { statPath } from "../files/change.ts";
-import { checkPath } from "../files/paths.ts";
+import { checkPath, pathBelow } from "../files/paths.ts";
 import { download, readBytes, readLines } from "../files/read.ts";
 import { appendFile, writeFile } from "../files/write.ts";
 import {
@@ -26,7 +28,8 @@ import { find, glob, grep, list, search } from "./search-routes.ts";
 const ENCODINGS = ["utf-8", "base64", "raw"] as const;
 const CHANGE_POLICIES = ["ignore", "abort"];
 
-export function fileRoutes(): AioRoutes {
+export function fileRoutes(workspace: string): AioRoutes {
+  const told = (operation: string, name: string, work: FileWork) => toldIn(workspace, operation, name, work);
   return {
     "POST /v1/file/read": told("read", "file", async (fields, file) => {
       const [start, end] = [fields.integer("start_line"), fields.integer("end_line")];
@@ -68,7 +71,7 @@ export function fileRoutes(): AioRoutes {
 
     "POST /v1/file/upload": async (request, response) => {
       const { file, fields } = await multipart(request);
-      const path = fields.path ?? `/tmp/${file.name}`;
+      const path = pathBelow(workspace, fields.path ?? `/tmp/${file.name}`);
       try {
         await writeFile(checkPath(path), chunks(file.bytes), {});
         sendData(response, { file_path: path, file_size: file.bytes.length, success: true });
@@ -80,11 +83,12 @@ export function fileRoutes(): AioRoutes {
 
     "GET /v1/file/download": async (_request, response, { path, change_policy: policy = "ignore" }) => {
       if (path === undefined) throw queryProblem("missing", "path", "Field required", null);
+      const file = pathBelow(workspace, path);
       if (!CHANGE_POLICIES.includes(policy))
         throw queryProblem("enum", "change_policy", "Input should be 'ignore' or 'abort'", policy);
       try {
-        if (policy === "abort") await sendUnchanged(response, checkPath(path));
-        else await send(response, checkPath(path));
+        if (policy === "abort") await sendUnchanged(response, checkPath(file));
+        else await send(response, checkPath(file));
       } catch (error) {
         if (response.headersSent) response.destroy();
         else sendDetail(response, statusOf(error), (error as Error).message);
@@ -93,11 +97,13 @@ export function fileRoutes(): AioRoutes {
   };
 }
 
+type FileWork = (fields: Fields, path: string) => Promise<unknown>;
+
 /** The data of an answer, or the reason why there is none, about the path that the field `name` holds. */
-function told(operation: string, name: string, work: (fields: Fields, path: string) => Promise<unknown>): AioHandler {
+function toldIn(workspace: string, operation: string, name: string, work: FileWork): AioHandler {
   return async (request, response) => {
     const fields = await Fields.of(request);
-    const path = fields.text(name);
+    const path = pathBelow(workspace, fields.text(name));
     let data: unknown;
     try {
       data = await work(fields, path);

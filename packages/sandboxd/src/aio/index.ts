@@ -47,8 +47,8 @@ export function aio({ execs, sessions, onWork }: AioParts): Aio {
       sendJson(response, aboutSandbox(execs, await installedTools(execs))),
     ...shellRoutes(execs, sessions),
     ...bashRoutes(execs),
-    ...fileRoutes(),
-    ...watchRoutes(),
+    ...fileRoutes(execs.around.defaultCwd),
+    ...watchRoutes(execs.around.defaultCwd),
   };
   return async (request, response, isAllowed) => {
     const url = new URL(tidy(request.url ?? "/"), "http://sandbox");

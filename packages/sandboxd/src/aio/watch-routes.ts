@@ -13,7 +13,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { dirname } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
 import { monotonicMs, wallMs } from "../clock.ts";
-import { checkPath } from "../files/paths.ts";
+import { checkPath, pathBelow } from "../files/paths.ts";
 import { randomDigits } from "../random.ts";
 import { sendJson } from "../wire/body.ts";
 import { sendDetail } from "./answers.ts";
@@ -44,7 +44,7 @@ class Refused extends Error {
   }
 }
 
-export function watchRoutes(): AioRoutes {
+export function watchRoutes(workspace: string): AioRoutes {
   const watches = new Map<string, FileWatch>();
 
   const open = (wish: WatchWish): { watch: FileWatch; reused: boolean } => {
@@ -78,7 +78,7 @@ export function watchRoutes(): AioRoutes {
   return {
     "POST /v1/file/watch": told(async (request, response) => {
       const fields = await Fields.of(request);
-      const path = fields.text("path");
+      const path = pathBelow(workspace, fields.text("path"));
       const wish = {
         recursive: fields.flagOr("recursive", true),
         exclude: fields.textsOr("exclude", EXCLUDE_DEFAULT),
@@ -101,7 +101,10 @@ export function watchRoutes(): AioRoutes {
 
     "POST /v1/file/watch/wait": told(async (request, response) => {
       const fields = await Fields.of(request);
-      const [path, seconds] = [fields.text("path"), fields.integerOr("timeout", WAIT_DEFAULT_SECONDS)];
+      const [path, seconds] = [
+        pathBelow(workspace, fields.text("path")),
+        fields.integerOr("timeout", WAIT_DEFAULT_SECONDS),
+      ];
       const types = fields.choices("event_types", EVENT_TYPES);
       fields.check();
       const event = await awaitFile(checkPath(path), types, seconds, open, leave);

@@ -20,6 +20,11 @@ export function join(directory: string, name: string): string {
   return directory.endsWith("/") ? `${directory}${name}` : `${directory}/${name}`;
 }
 
+/** A relative path is below `directory`. An empty one names nothing, and stays as it is. */
+export function pathBelow(directory: string, path: string): string {
+  return path === "" || path.startsWith("/") ? path : join(directory, path);
+}
+
 function problemOf(path: unknown): string | undefined {
   if (typeof path !== "string") return "it is not a string";
   if (!path.startsWith("/")) return "it is not absolute";
