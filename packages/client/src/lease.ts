@@ -29,6 +29,7 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import { RemoteSandbox } from "./remote/remote-sandbox.ts";
+import { SHOWN } from "./shown.ts";
 import { later, wallMs } from "./wire/clock.ts";
 import type { Transport } from "./wire/transport.ts";
 import { openTunnel } from "./wire/tunnel.ts";
@@ -72,6 +73,14 @@ export class ClientLease implements AsyncDisposable {
     this.#sandboxId = reply.sandboxId as SandboxId;
     this.#generation = reply.generation as Generation;
     this.#renewLater();
+  }
+
+  /** What `console.log` shows: whose right to what, and nothing of how it is kept. */
+  [SHOWN](): string {
+    const { thread, transport } = this.#parts;
+    const whose = `${transport.user === null ? "" : `user: '${transport.user}', `}thread: '${thread}'`;
+    const what = `sandbox: '${this.#sandboxId}', recovery: '${this.#recovery.kind}'`;
+    return `Lease { id: '${this.id}', purpose: ${JSON.stringify(this.purpose)}, ${whose}, ${what} }`;
   }
 
   get generation(): Generation {

@@ -41,6 +41,7 @@ import {
   uploadReplySchema,
 } from "@sandlot/contract";
 import { ClientLease } from "./lease.ts";
+import { SHOWN } from "./shown.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
 import { isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
@@ -73,6 +74,12 @@ export class SandlotClient {
   constructor(options: SandlotClientOptions) {
     this.#options = options;
     this.#transport = new Transport(options);
+  }
+
+  /** What `console.log` shows. The key is not in it. */
+  [SHOWN](): string {
+    const { url, user } = this.#transport;
+    return `SandlotClient { url: '${url}'${user === null ? "" : `, user: '${user}'`} }`;
   }
 
   /** The same gateway and key, acting for another user: for a platform's or an operator's key. */

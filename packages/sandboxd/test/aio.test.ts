@@ -257,9 +257,7 @@ describe("/v1/file", () => {
     expect(missing).toMatchObject({ path: path("missing"), operation: "read", error_type: "not_found" });
     const directory = await client.failure(SCHEMAS.fileError, "/v1/file/read", { file: path(".") });
     expect(directory.error_type).toBe("invalid_target");
-    expect((await client.failure(SCHEMAS.fileError, "/v1/file/read", { file: "" })).error_type).toBe(
-      "invalid_path",
-    );
+    expect((await client.failure(SCHEMAS.fileError, "/v1/file/read", { file: "" })).error_type).toBe("invalid_path");
     expect((await client.ask("GET", `/v1/file/download?path=${path("missing")}`)).status).toBe(404);
     expect((await client.ask("GET", "/v1/file/download")).status).toBe(422);
     await client.invalid("/v1/file/write", { file: path("x") });

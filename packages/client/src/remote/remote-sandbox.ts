@@ -39,6 +39,7 @@ import {
   withWorkspacePaths,
 } from "@sandlot/contract";
 import { isLive, liveExec } from "@sandlot/contract/live-exec";
+import { SHOWN } from "../shown.ts";
 import { stdinFields } from "../wire/bytes.ts";
 import { randomId } from "../wire/clock.ts";
 import { backgroundExecReply } from "../wire/plain-replies.ts";
@@ -68,6 +69,11 @@ export class RemoteSandbox implements Sandbox {
     this.sessions = new RemoteSessions(remote);
     this.terminals = new RemoteTerminals(remote);
     this.ports = new RemotePorts(remote);
+  }
+
+  /** What `console.log` shows: what it is, and nothing of how it is reached. */
+  [SHOWN](): string {
+    return `Sandbox { id: '${this.id}', generation: ${this.generation} }`;
   }
 
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {

@@ -15,6 +15,7 @@
  */
 
 import { isSandlotError, RESTORED, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
+import { SHOWN } from "../shown.ts";
 import { PathTurns } from "./path-turns.ts";
 import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
 import { threadFrom, userFrom } from "./thread-identity.ts";
@@ -79,6 +80,12 @@ export class SandboxRun implements AsyncDisposable {
     const { signal } = options;
     if (signal?.aborted) void this.end();
     else signal?.addEventListener("abort", () => void this.end(), { once: true, signal: this.#ending.signal });
+  }
+
+  /** What `console.log` shows: for which thread, and how far it is. */
+  [SHOWN](): string {
+    const state = this.isEnded() ? "ended" : this.isLeased() ? "leased" : "idle";
+    return `SandboxRun { thread: ${JSON.stringify(this.#options.thread)}, state: '${state}' }`;
   }
 
   /** Fires when the run is over. */

@@ -11,6 +11,7 @@
 
 import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { SHOWN } from "../shown.ts";
 import { BackgroundCommands } from "./background-commands.ts";
 import { bashOutputTool, bashTool, bashToolFor, NO_SUDO } from "./bash-tool.ts";
 import { TOOL_LIMITS, TOOL_RESULTS_DIRECTORY } from "./limits.ts";
@@ -122,6 +123,12 @@ export class ToolBox implements AsyncDisposable {
     this.#shell = new RunShell(this.run, options.workingDirectory);
     this.#marks = new ReadMarks({ source, user, thread, required: readBeforeWrite });
     this.#environment = scrubEnvironment(environment);
+  }
+
+  /** What `console.log` shows: for which thread, and which tools. */
+  [SHOWN](): string {
+    const names = this.tools.map(({ name }) => name).join(", ");
+    return `ToolBox { thread: ${JSON.stringify(this.#options.thread)}, tools: ${names} }`;
   }
 
   async call(name: string, input: unknown, options: CallOptions = {}): Promise<ToolOutput> {

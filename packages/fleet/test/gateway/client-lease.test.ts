@@ -1,6 +1,8 @@
 /** A lease of the client through what happens to its sandbox: it does what a lease of the library does. */
 
+import { inspect } from "node:util";
 import { SandlotClient } from "@sandlot/client";
+import { sandlotTools } from "@sandlot/client/tools";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openStage, type Stage } from "./support/stage.ts";
 
@@ -14,6 +16,19 @@ beforeAll(async () => {
 afterAll(() => stage.done());
 
 const sandboxOf = async (thread: string) => (await stage.fleet.list()).find((sandbox) => sandbox.thread === thread);
+
+test("client, lease, sandbox and tools print what they are, and no internals", async () => {
+  await using lease = await client.acquire({ thread: "shown", purpose: "look" });
+  const { id, sandbox, generation } = lease;
+  expect(inspect(client)).toBe(`SandlotClient { url: '${stage.gateway.url}' }`);
+  expect(inspect(client.actingFor("ann"))).toBe(`SandlotClient { url: '${stage.gateway.url}', user: 'ann' }`);
+  const whose = `purpose: "look", thread: 'shown', sandbox: '${sandbox.id}', recovery: 'empty'`;
+  expect(inspect(lease)).toBe(`Lease { id: '${id}', ${whose} }`);
+  expect(inspect(sandbox)).toBe(`Sandbox { id: '${sandbox.id}', generation: ${generation} }`);
+  await using tools = sandlotTools(client, { thread: "shown", tools: ["bash", "ls"] });
+  expect(inspect(tools)).toBe('ToolBox { thread: "shown", tools: bash, ls }');
+  expect(inspect(tools.run)).toBe("SandboxRun { thread: \"shown\", state: 'idle' }");
+});
 
 test("a file that is not text is the error of the library, and is read lossily when asked", async () => {
   await using lease = await client.acquire({ thread: "latin1" });
