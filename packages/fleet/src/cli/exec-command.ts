@@ -7,7 +7,7 @@ import { constants } from "node:os";
 import { type ExecResult, type FollowEnd, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import { showDuration } from "../config/units.ts";
 import { Interruption } from "./interruption.ts";
-import { withProgress } from "./progress.ts";
+import { withPullProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
 
@@ -34,7 +34,7 @@ export async function execCommand(
   try {
     return await withTarget(terminal, options, async (target) => {
       const acquire = () => target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
-      await using lease = await withProgress(terminal, label, acquire);
+      await using lease = await withPullProgress(terminal, target, label, acquire);
       if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
         terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);

@@ -3,6 +3,8 @@
  * it is over. Only on a terminal: a log file or a program wants results and errors, and nothing else.
  */
 
+import { showSize } from "../config/units.ts";
+import type { ImagePull, Target } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 
 const FIRST_MS = 1_000;
@@ -30,4 +32,27 @@ export async function withProgress<T>(
     clearTimeout(timer);
     if (shown) terminal.error("\r\x1b[K");
   }
+}
+
+/** The same for a sandbox that is waited for: while its image is fetched, the line says how far that is. */
+export async function withPullProgress<T>(
+  terminal: Terminal,
+  { onPull }: Pick<Target, "onPull">,
+  label: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  let pull: ImagePull | null = null;
+  const stop = onPull?.((told) => {
+    pull = told.state === "started" || told.state === "progress" ? told : null;
+  });
+  try {
+    return await withProgress(terminal, () => (pull === null ? label : pullLabel(pull)), work);
+  } finally {
+    stop?.();
+  }
+}
+
+function pullLabel({ image, currentBytes, totalBytes }: ImagePull): string {
+  const rest = totalBytes > 0 ? ` of ${showSize(totalBytes)}` : "";
+  return `Fetching the image ${image}: ${showSize(currentBytes)}${rest}`;
 }

@@ -5,7 +5,7 @@
 
 import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
 import { namedThread } from "./named-thread.ts";
-import { withProgress } from "./progress.ts";
+import { withPullProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, type Terminal } from "./terminal.ts";
 
@@ -30,7 +30,8 @@ export async function shellCommand(
   const thread = namedThread(options);
   return withTarget(terminal, options, async (target) => {
     const acquire = () => target.acquire({ thread, user }, "sandlot shell", signal);
-    await using lease = await withProgress(terminal, `Waiting for the sandbox of thread ${thread}`, acquire);
+    const label = `Waiting for the sandbox of thread ${thread}`;
+    await using lease = await withPullProgress(terminal, target, label, acquire);
     const size = { ...FALLBACK_SIZE, ...terminal.size() };
     const opened = await lease.sandbox.terminals.open({ ...size, env: promptOf(thread) });
     try {

@@ -56,6 +56,8 @@ export interface Whose {
 
 export interface Target {
   acquire(name: AcquireName, purpose: string, signal: AbortSignal): Promise<TargetLease>;
+  /** Tells how far an image is that is fetched first; absent through a gateway. Returns how to stop listening. */
+  readonly onPull?: (listener: (pull: ImagePull) => void) => () => void;
   list(whose: Whose): Promise<readonly SandboxSummary[]>;
   threads(whose: Whose): Promise<readonly ThreadSummary[]>;
   /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
@@ -76,6 +78,8 @@ export interface Target {
   /** How many URLs ended; `null` where there is no gateway. */
   revokeAioUrls(name: ThreadName, linkId: string | undefined): Promise<number | null>;
 }
+
+export type ImagePull = Extract<FleetEvent, { readonly type: "image-pulling" }>;
 
 export interface AioLink {
   readonly url: string;
@@ -213,6 +217,8 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
         [Symbol.asyncDispose]: () => lease.release(),
       };
     },
+    onPull: (listener) =>
+      fleet.events.on((event) => event.type === "image-pulling" && listener(event), "image-pulling"),
     list: async (whose) => (await livingSandboxes(fleet, world)).filter(isOf(whose)),
     threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
     findThread: (name) => fleet.findThread(keyOf(name)),
