@@ -261,4 +261,8 @@ export interface ResourceUsage {
   readonly processCount: number | null;
   readonly processMax: number | null;
   readonly cpuMs: number | null;
+  /** Of the workspace, as it was last measured, with what was written through the API since. Absent where nobody measures it. */
+  readonly diskBytes?: number;
+  /** Absent where the workspace has no limit. */
+  readonly diskMaxBytes?: number;
 }

@@ -68,6 +68,8 @@ export const usageSchema = z
     processCount: z.number().nullable(),
     processMax: z.number().nullable(),
     cpuMs: z.number().nullable(),
+    diskBytes: z.number().exactOptional().describe("Of the workspace, as it was last measured."),
+    diskMaxBytes: z.number().exactOptional(),
   })
   .meta({ id: "ResourceUsage" });
 

@@ -102,11 +102,14 @@ export async function statsCommand(terminal: Terminal, options: InsideOptions, s
     `${used === null ? "?" : show(used)} / ${max === null ? "-" : show(max)}`;
   printTable(
     terminal,
-    ["THREAD", "USER", "MEMORY", "PROCESSES", "CPU"],
-    sandboxes.map(({ thread, user, usage: { memoryBytes, memoryMaxBytes, processCount, processMax, cpuMs } }) => [
-      ...[thread, user, of(memoryBytes, memoryMaxBytes, showSize), of(processCount, processMax, String)],
-      cpuMs === null ? "?" : showDuration(Math.round(cpuMs)),
-    ]),
+    ["THREAD", "USER", "MEMORY", "PROCESSES", "CPU", "DISK"],
+    sandboxes.map(
+      ({ thread, user, usage: { memoryBytes, memoryMaxBytes, processCount, processMax, cpuMs, ...disk } }) => [
+        ...[thread, user, of(memoryBytes, memoryMaxBytes, showSize), of(processCount, processMax, String)],
+        cpuMs === null ? "?" : showDuration(Math.round(cpuMs)),
+        of(disk.diskBytes ?? null, disk.diskMaxBytes ?? null, showSize),
+      ],
+    ),
   );
 }
 

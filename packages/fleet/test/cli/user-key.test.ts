@@ -78,6 +78,26 @@ describe("a user's key", () => {
     expect((await alice("rm")).stderr).toContain("name a thread with -t, or every thread with --all");
   });
 
+  it("shows what its sandboxes use, and of one thread alone", async () => {
+    for (const thread of ["s1", "s2"]) await use("alice", thread);
+    await use("bob", "hidden");
+    type Stats = { sandboxes: { thread: string; user: string; sandboxId: string; usage: object }[] };
+    const all = JSON.parse((await alice("stats", "--json")).stdout) as Stats;
+    expect(all.sandboxes.filter(({ thread }) => /^s\d$/.test(thread)).map(({ thread }) => thread)).toEqual([
+      "s1",
+      "s2",
+    ]);
+    expect(all.sandboxes.every(({ user }) => user === "alice")).toBe(true);
+    expect(all.sandboxes[0]?.usage).toHaveProperty("memoryBytes");
+    const { code, stdout } = await alice("stats", "-t", "s2");
+    expect(code).toBe(0);
+    expect(stdout.trimEnd().split("\n")).toHaveLength(2);
+    expect(stdout).toMatch(/^THREAD +USER +MEMORY +PROCESSES +CPU +DISK\ns2 +alice +/);
+    expect((await alice("stats", "-t", "hidden")).stderr).toContain("thread_not_found");
+    await alice("rm", "--all", "--force");
+    expect((await alice("stats")).stderr).toBe("There are no sandboxes.\n");
+  });
+
   it("shows what commands printed", async () => {
     await using lease = await served.fleet.acquire({ user: "alice", thread: "logged" });
     await lease.sandbox.exec("echo first", { execId: "one" });

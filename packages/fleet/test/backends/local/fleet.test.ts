@@ -63,6 +63,11 @@ it("limits a sandbox that nobody has configured, and shows the limits", { timeou
     console.log(`by default: ${memoryMaxBytes} bytes of memory, ${processMax} processes`);
     expect(memoryMaxBytes).toBeLessThanOrEqual(Math.max(totalmem() / 2, 512 * 1024 * 1024));
     expect(processMax).toBeLessThanOrEqual(4_096);
+    const disk = async () => (await sandbox.usage()).diskBytes ?? 0;
+    const before = await disk();
+    await sandbox.files.write("big", Buffer.alloc(8 * 1024 * 1024));
+    await expect.poll(disk, { timeout: 30_000 }).toBeGreaterThanOrEqual(before + 8 * 1024 * 1024);
+    expect((await sandbox.usage()).diskMaxBytes).toBeGreaterThan(8 * 1024 * 1024);
     // The kernel's own word, from inside: no file beyond the disk budget.
     expect((await sandbox.exec("ulimit -f")).stdout).toMatch(/^\d+$/m);
   } finally {

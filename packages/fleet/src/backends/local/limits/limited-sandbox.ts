@@ -47,7 +47,7 @@ export function limitedSandbox(
       exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
     }),
     files: guard === null ? inner.files : keptFiles(inner.files, guard, listener),
-    usage: async () => counted(await inner.usage(), group.usage()),
+    usage: async () => ({ ...counted(await inner.usage(), group.usage()), ...guard?.usage() }),
   });
 }
 

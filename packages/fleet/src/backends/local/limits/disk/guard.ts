@@ -6,7 +6,7 @@
  */
 
 import { readFileSync } from "node:fs";
-import type { Sandbox } from "@sandlot/contract";
+import type { ResourceUsage, Sandbox } from "@sandlot/contract";
 import type { World } from "../../../../world/world.ts";
 import type { LimitGroup } from "../limits.ts";
 import { COMMAND_OOM_SCORE_ADJUSTMENT } from "../start-prefix.ts";
@@ -57,6 +57,13 @@ export class DiskGuard implements DiskKeeper {
 
   room(): number {
     return this.budget.rest.bytes;
+  }
+
+  usage(): Pick<ResourceUsage, "diskBytes" | "diskMaxBytes"> {
+    const { diskBytes: max } = this.#spec;
+    return max === undefined
+      ? { diskBytes: this.budget.usage.bytes }
+      : { diskBytes: max - this.budget.rest.bytes, diskMaxBytes: max };
   }
 
   /** Grows each time that writers were stopped. */

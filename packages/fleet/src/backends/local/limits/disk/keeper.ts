@@ -2,7 +2,7 @@
  * Whoever keeps a workspace within its disk budget: a guard that watches and stops, or the kernel.
  */
 
-import type { Sandbox } from "@sandlot/contract";
+import type { ResourceUsage, Sandbox } from "@sandlot/contract";
 import type { DiskBudget } from "./budget.ts";
 
 /** What programs say of `EDQUOT`; Node knows it by its number only. */
@@ -13,6 +13,8 @@ export interface DiskKeeper {
   readonly budget: DiskBudget | null;
   /** How much more fits, where the kernel answers; bytes. */
   room(): number;
+  /** What the workspace takes, as far as it is known, and what it may take; bytes. */
+  usage(): Pick<ResourceUsage, "diskBytes" | "diskMaxBytes">;
   /** Grows each time that writers were stopped. */
   readonly stopCount: number;
   /** What a person is told of writers that were stopped. */

@@ -4,6 +4,7 @@
  */
 
 import { statfsSync } from "node:fs";
+import type { ResourceUsage } from "@sandlot/contract";
 import type { Timer, World } from "../../../../world/world.ts";
 import { type DiskKeeper, QUOTA_WORDS } from "../disk/keeper.ts";
 import type { DiskWish } from "./project-quotas.ts";
@@ -57,6 +58,13 @@ export class QuotaGuard implements DiskKeeper {
   room(): number {
     const { bytes } = this.#left();
     return bytes;
+  }
+
+  usage(): Pick<ResourceUsage, "diskBytes" | "diskMaxBytes"> {
+    const { diskBytes: max } = this.#spec;
+    const room = this.room();
+    if (max === undefined) return {};
+    return Number.isFinite(room) ? { diskBytes: Math.max(0, max - room), diskMaxBytes: max } : { diskMaxBytes: max };
   }
 
   /** Whether not one more block, or file, fits. */
