@@ -69,7 +69,12 @@ export const FAULT_KINDS = [
   "remote-renewed-elsewhere",
   "remote-released-elsewhere",
   "remote-left-to-expire",
+  // Added later: drawn from a stream of their own, so that the rest of a run stays what it was.
+  "store-answer-late",
+  "engine-answer-late",
+  "rush-for-room",
 ] as const;
+const LATER: ReadonlySet<string> = new Set<FaultKind>(["store-answer-late", "engine-answer-late", "rush-for-room"]);
 
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -101,20 +106,24 @@ const CALL_RATES: Partial<Record<FaultKind, number>> = {
   "store-answer-very-late": 0.05,
   "store-hint-lost": 0.5,
   "liveness-unknown": 0.5,
+  "store-answer-late": 0.06,
+  "engine-answer-late": 0.1,
 };
 
 export class Faults {
   /** Once healed, nothing fires any more. */
   healed = false;
   readonly #random: Random;
+  readonly #more: Random;
   readonly #rates = new Map<FaultKind, number>();
   readonly fired = new Map<FaultKind, number>();
 
-  constructor(random: Random) {
+  constructor(random: Random, more: Random = random) {
     this.#random = random;
+    this.#more = more;
     for (const kind of FAULT_KINDS) {
       const full = CALL_RATES[kind];
-      const share = random.unit();
+      const share = this.#randomFor(kind).unit();
       // Off in nearly half of the runs; otherwise anything from a little to the full rate.
       if (full !== undefined) this.#rates.set(kind, share < 0.45 ? 0 : full * ((share - 0.45) / 0.55));
     }
@@ -122,9 +131,13 @@ export class Faults {
 
   /** Whether a fault of this kind hits the call that is being made. Counts it. */
   hits(kind: FaultKind): boolean {
-    if (this.healed || !this.#random.chance(this.#rates.get(kind) ?? 0)) return false;
+    if (this.healed || !this.#randomFor(kind).chance(this.#rates.get(kind) ?? 0)) return false;
     this.count(kind);
     return true;
+  }
+
+  #randomFor(kind: FaultKind): Random {
+    return LATER.has(kind) ? this.#more : this.#random;
   }
 
   /** Counts something that the workload did to the fleet. */

@@ -34,6 +34,9 @@ import { drawSettings } from "./workload/draw-settings.ts";
 const SQLITE_EVERY = 20;
 const HOSTS = ["north", "north", "south"] as const;
 
+/** What opening a fleet may fail with. */
+const OPENING_ERRORS: ReadonlySet<string> = new Set(["store_unavailable", "create_failed", "engine_unavailable"]);
+
 /** Thrown by a listener on purpose. */
 class PlantedError extends Error {}
 
@@ -68,7 +71,7 @@ export class Simulation {
     this.findings = new Findings(now, this.trace);
     const random = new Random(seed, 1);
     this.settings = drawSettings(random, new Random(seed, 5));
-    this.faults = new Faults(random);
+    this.faults = new Faults(random, new Random(seed, 8));
     const names = random.chance(0.2) ? ["north"] : [...new Set(HOSTS)];
     this.hosts = names.map((name) => {
       const clocks = { clockErrorMs: random.between(-500, 500), drift: random.between(-1_000, 1_000) / 1_000 };
@@ -143,7 +146,7 @@ export class Simulation {
       },
       (error: unknown) => {
         this.trace.add(name, "could not open", () => String(error));
-        const named = isSandlotError(error, "store_unavailable") || isSandlotError(error, "create_failed");
+        const named = isSandlotError(error) && OPENING_ERRORS.has(error.code);
         this.findings.check("errors-are-named", named, () => `opening ${name}: ${String(error)}`);
         this.kill(instance);
       },

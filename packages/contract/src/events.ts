@@ -69,7 +69,13 @@ export type FleetEventBody =
       readonly totalBytes: number;
       readonly problem: string | null;
     }
-  | { readonly type: "acquire-queued"; readonly user: UserId; readonly queued: number }
+  | {
+      /** A caller waits for room. */
+      readonly type: "acquire-queued";
+      readonly user: UserId;
+      readonly thread: ThreadId;
+      readonly queued: number;
+    }
   | { readonly type: "capacity-exceeded"; readonly max: number; readonly count: number }
   | { readonly type: "instance-buried"; readonly peer: InstanceId }
   | { readonly type: "instance-doubted"; readonly problem: string }

@@ -228,7 +228,7 @@ export class Provider implements LeaseHome {
     if (bound !== null) return bound;
     this.#stages.set(key, "waiting for room");
     const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));
-    const answer = await admission.admit(wish.user, signal, reserve);
+    const answer = await admission.admit(wish, signal, reserve);
     throwIfRecovering(answer, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind !== "reserved") return null;

@@ -1,8 +1,12 @@
 /**
- * Who waits for room at an instance: how many, and in which order they get it.
+ * Who waits for room at an instance: how many, and in which order they are tried.
  *
- * Only what is certain counts. A user is known to wait from the event that says so until its next try to reserve; a call of
- * that user which failed in between may have been the one that waited.
+ * An event says that a caller waits; a step of the store says that it is tried. What says that one has given up comes a
+ * little later than the fact. So whoever seems to be passed over is only suspected to be; it is certain when the same
+ * caller is tried later, because then it has waited all the while.
+ *
+ * The order is kept once more here. Users take turns: one that was let in goes to the end. Within a user it is first
+ * come, first served. Each round tries the users from the first on, and ends where the fleet has no room.
  */
 
 import type { FleetEvent } from "@sandlot/contract";
@@ -11,19 +15,45 @@ import type { ReserveAnswer } from "../../../packages/fleet/src/store/store.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
+import type { Invariant } from "./invariants.ts";
 import type { Truth } from "./truth.ts";
 
-interface Waiting {
+type Suspicion = { readonly invariant: Invariant; readonly detail: string };
+
+/** One caller that waits. */
+interface Ticket {
+  readonly thread: string;
   readonly since: number;
-  /** How often others were let in since this user's last turn. */
-  readonly letIn: Map<string, number>;
+  /** It was passed over, if it has not given up before. */
+  suspicions: Suspicion[];
+  /** A call for its thread has failed: others may still wait for the same. */
+  doubtful: boolean;
 }
+
+/** A user with callers that wait, the first of them first. */
+interface Turn {
+  readonly user: string;
+  tickets: Ticket[];
+  /** When it was last tried, or began to wait; counted in steps. */
+  triedAt: number;
+  /** When one of its callers last gave up: the round that was under way may have passed the rest over. */
+  gaveUpAt: number;
+  /** Only the fleet's limit kept it out: nobody else is tried before it is tried again. */
+  next: boolean;
+  /** Its place in the order is known: it did not begin to wait while it was doubtful whether it waits. */
+  certain: boolean;
+}
+
+const FRESH = { gaveUpAt: 0, next: false, certain: true };
+const ORDERS = ["first-come-first-served", "users-take-turns", "queue-is-not-overtaken"] as const;
 
 export class AdmissionChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
-  readonly #waiting = new Map<Instance, Map<string, Waiting>>();
+  /** By instance: users in the order of their turns. */
+  readonly #turns = new Map<Instance, Turn[]>();
   readonly #evictions = new Map<Instance, number>();
+  #steps = 0;
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
@@ -33,15 +63,28 @@ export class AdmissionChecks {
   /** An instance told that a caller has to wait. */
   told(instance: Instance, event: FleetEvent): void {
     if (event.type !== "acquire-queued") return;
-    this.#waitingAt(instance).set(event.user, { since: this.#truth.now, letIn: new Map() });
+    const { user, thread, queued } = event;
+    this.#leave(instance, user, (ticket) => ticket.thread === thread);
+    const turns = this.#turnsAt(instance);
+    const ticket = { thread, since: this.#truth.now, suspicions: [], doubtful: false };
+    const turn = turns.find((other) => other.user === user);
+    if (turn === undefined) turns.push({ user, tickets: [ticket], ...FRESH, triedAt: this.#step() });
+    else {
+      turn.certain &&= turn.tickets.some(({ doubtful }) => !doubtful);
+      turn.tickets.push(ticket);
+    }
+    this.#checkLength(instance, queued);
+  }
+
+  #checkLength(instance: Instance, queued: number): void {
     const { onFull, queueMax } = this.#truth.settings.limits;
     // Room that is being made for a caller is waited for beside the queue; two that come at once may wait for the same.
     const evictions = this.#evictions.get(instance) ?? 0;
     const most = (onFull === "wait" ? queueMax : 0) + 2 * evictions;
     this.#findings.check(
       "queue-is-bounded",
-      event.queued <= most,
-      () => `${event.queued} wait at ${instance.name}: the queue has ${queueMax}, ${evictions} were evicted`,
+      queued <= most,
+      () => `${queued} wait at ${instance.name}: the queue has ${queueMax}, ${evictions} were evicted`,
     );
   }
 
@@ -50,47 +93,111 @@ export class AdmissionChecks {
     this.#evictions.set(by, (this.#evictions.get(by) ?? 0) + 1);
   }
 
+  /** An instance tries to reserve. */
+  asked(step: StoreStep): void {
+    const key = keyOf(step);
+    if (key === null) return;
+    const turns = this.#turnsAt(step.by);
+    const turn = turns.find(({ user }) => user === key.user);
+    const index = turn?.tickets.findIndex(({ thread }) => thread === key.thread) ?? -1;
+    const ticket = turn?.tickets[index];
+    if (turn === undefined || ticket === undefined) {
+      const detail = `${key.user}/${key.thread} came later and was tried at ${step.by.name}`;
+      for (const { tickets } of turns) for (const other of tickets) suspect(other, "queue-is-not-overtaken", detail);
+      return;
+    }
+    this.#confirm(step.by, key, ticket);
+    const detail = `${key.user}/${key.thread} was tried at ${step.by.name}`;
+    for (const earlier of turn.tickets.slice(0, index)) suspect(earlier, "first-come-first-served", detail);
+    for (const other of turns.slice(0, turns.indexOf(turn))) {
+      const [first] = other.tickets;
+      const isPassedOver = other.next || Math.max(other.triedAt, other.gaveUpAt) < turn.triedAt;
+      if (first !== undefined && isPassedOver && other.certain && turn.certain)
+        suspect(first, "users-take-turns", detail);
+    }
+    turn.triedAt = this.#step();
+    turn.next = false;
+  }
+
+  /** It is tried, so it has waited: what it was suspected to have suffered is true. */
+  #confirm(instance: Instance, { user, thread }: Key, { since, suspicions }: Ticket): void {
+    for (const invariant of ORDERS) {
+      const found = suspicions.find((suspicion) => suspicion.invariant === invariant);
+      this.#findings.check(
+        invariant,
+        found === undefined,
+        () => `${found?.detail} while ${user}/${thread} waits at ${instance.name} since ${since}`,
+      );
+    }
+    suspicions.length = 0;
+  }
+
   /** An instance heard what came of a try to reserve. */
-  answered({ by, method, args, sentAt }: StoreStep, result: unknown): void {
-    const user = method === "reserve" ? (args[0] as { key: { user: string } | null }).key?.user : undefined;
-    if (user === undefined) return;
+  answered(step: StoreStep, result: unknown): void {
+    const key = keyOf(step);
+    if (key === null) return;
     const answer = result as ReserveAnswer;
-    const waiting = this.#waitingAt(by);
-    this.#checkTurn(by, user, waiting.get(user));
-    // Whom only the fleet's limit keeps out is still next. Of one who was let in, nothing says whether it waits again.
-    if (answer.kind !== "full") waiting.delete(user);
-    else if (answer.scope === "user") waiting.get(user)?.letIn.clear();
-    if (answer.kind !== "reserved") return;
-    for (const [other, { since, letIn }] of waiting)
-      if (other !== user && sentAt > since) letIn.set(user, (letIn.get(user) ?? 0) + 1);
+    const turns = this.#turnsAt(step.by);
+    const turn = turns.find(({ user }) => user === key.user);
+    const isWaiting = turn?.tickets.some(({ thread }) => thread === key.thread) === true;
+    if (turn === undefined || !isWaiting) return;
+    if (answer.kind === "full") turn.next = answer.scope === "fleet";
+    else {
+      turns.splice(turns.indexOf(turn), 1);
+      turns.push(turn);
+      turn.certain = true;
+      this.#leave(step.by, key.user, ({ thread }) => thread === key.thread);
+    }
   }
 
-  failed({ by, method, args }: StoreStep): void {
-    if (method === "reserve") this.gaveUp(by, (args[0] as { key: { user: string } | null }).key?.user ?? null);
+  failed(step: StoreStep): void {
+    const key = keyOf(step);
+    if (key === null) return;
+    this.gaveUp(step.by, key.user, key.thread);
+    this.#leave(step.by, key.user, ({ thread }) => thread === key.thread);
   }
 
-  /** A call of this user has failed at the instance; `null`: of any. */
-  gaveUp(instance: Instance, user: string | null): void {
-    const waiting = this.#waitingAt(instance);
-    if (user === null) waiting.clear();
-    else waiting.delete(user);
-    // What was reserved for it may have been given back.
-    for (const { letIn } of waiting.values()) letIn.delete(user ?? "");
+  /** A call of this user has failed at the instance. `null`: without a thread, or of any user. */
+  gaveUp(instance: Instance, user: string | null, thread: string | null): void {
+    for (const turn of this.#turnsAt(instance)) {
+      if (user !== null && turn.user !== user) continue;
+      for (const ticket of turn.tickets) {
+        if (thread === null ? !ticket.thread.startsWith("~") : ticket.thread !== thread) continue;
+        ticket.doubtful = true;
+        ticket.suspicions = [];
+      }
+      turn.gaveUpAt = this.#step();
+      turn.next = false;
+    }
   }
 
-  #checkTurn(instance: Instance, user: string, waiting: Waiting | undefined): void {
-    if (waiting === undefined) return;
-    const twice = [...waiting.letIn].find(([, times]) => times > 1)?.[0];
-    this.#findings.check(
-      "users-take-turns",
-      twice === undefined,
-      () => `${twice} was let in twice at ${instance.name} while ${user} waits since ${waiting.since}`,
-    );
+  #leave(instance: Instance, user: string, isGone: (ticket: Ticket) => boolean): void {
+    const turns = this.#turnsAt(instance);
+    const turn = turns.find((other) => other.user === user);
+    if (turn === undefined) return;
+    turn.tickets = turn.tickets.filter((ticket) => !isGone(ticket));
+    if (turn.tickets.length === 0) turns.splice(turns.indexOf(turn), 1);
   }
 
-  #waitingAt(instance: Instance): Map<string, Waiting> {
-    const waiting = this.#waiting.get(instance) ?? new Map<string, Waiting>();
-    this.#waiting.set(instance, waiting);
-    return waiting;
+  #step(): number {
+    this.#steps += 1;
+    return this.#steps;
   }
+
+  #turnsAt(instance: Instance): Turn[] {
+    const turns = this.#turns.get(instance) ?? [];
+    this.#turns.set(instance, turns);
+    return turns;
+  }
+}
+
+type Key = { readonly user: string; readonly thread: string };
+
+/** For whom a step tries to reserve; `null`: it does not, or for nobody yet. */
+function keyOf({ method, args }: StoreStep): Key | null {
+  return method === "reserve" ? (args[0] as { readonly key: Key | null }).key : null;
+}
+
+function suspect(ticket: Ticket, invariant: Invariant, detail: string): void {
+  if (!ticket.doubtful) ticket.suspicions.push({ invariant, detail });
 }

@@ -8,6 +8,17 @@ import { EPOCH_MS } from "../process/host.ts";
 import { type Bench, BOX, GENERATION } from "./bench.ts";
 import type { Invariant } from "./invariants.ts";
 
+function wait(b: Bench, user: string, ...threads: readonly string[]): void {
+  for (const [index, thread] of threads.entries())
+    b.store.admission.told(b.one, { type: "acquire-queued", user, thread, queued: index + 1 } as unknown as FleetEvent);
+}
+
+function reserve(b: Bench, user: string, thread: string): void {
+  const step = { by: b.one, method: "reserve", args: [{ key: { user, thread } }], sentAt: 1, skewMs: 0 };
+  b.store.admission.asked(step);
+  b.store.admission.answered(step, { kind: "reserved" });
+}
+
 export const FACT_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "events-follow-facts": (b) => {
     b.facts.told(b.one, { type: "sandbox-created", sandboxId: BOX } as unknown as FleetEvent);
@@ -44,14 +55,22 @@ export const FACT_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   },
   "queue-is-bounded": (b) => {
     Object.assign(b.settings.limits, { onFull: "wait", queueMax: 1 });
-    b.store.admission.told(b.one, { type: "acquire-queued", user: "ada", queued: 2 } as unknown as FleetEvent);
+    wait(b, "ada", "t1", "t2");
+  },
+  "queue-is-not-overtaken": (b) => {
+    wait(b, "ada", "t1");
+    reserve(b, "bob", "t1");
+    reserve(b, "ada", "t1");
   },
   "users-take-turns": (b) => {
-    b.store.admission.told(b.one, { type: "acquire-queued", user: "ada", queued: 1 } as unknown as FleetEvent);
-    for (const user of ["bob", "bob", "ada"]) {
-      const step = { by: b.one, method: "reserve", args: [{ key: { user } }], sentAt: 1, skewMs: 0 };
-      b.store.admission.answered(step, { kind: "reserved" });
-    }
+    wait(b, "bob", "t1", "t2");
+    wait(b, "ada", "t1");
+    for (const thread of ["t1", "t2"]) reserve(b, "bob", thread);
+    reserve(b, "ada", "t1");
+  },
+  "first-come-first-served": (b) => {
+    wait(b, "ada", "t1", "t2");
+    for (const thread of ["t2", "t1"]) reserve(b, "ada", thread);
   },
   "idle-watches-nothing": (b) => b.facts.idle(b.one, 1),
   "anonymous-leaves-nothing": (b) => {

@@ -113,7 +113,12 @@ export const INVARIANTS = {
   "hold-is-taken-again": [5, "a hold that the store has forgotten is taken again while the sandbox is there"],
   "evicted-only-when-needed": [9, "a sandbox is evicted only while a caller of that instance waits for room"],
   "queue-is-bounded": [0, "no more callers wait for room than the queue has places, and evictions make room for"],
-  "users-take-turns": [0, "of users who wait for room, none is let in twice while another waits"],
+  "queue-is-not-overtaken": [0, "a caller that comes later takes no room while others wait at that instance"],
+  "users-take-turns": [
+    0,
+    "users who wait for room are tried in turn, and whom only the fleet's limit keeps out is next",
+  ],
+  "first-come-first-served": [0, "of one user's callers who wait for room, the first is tried first"],
   "longest-parked-goes-first": [9, "of the idle, what has been parked longest is evicted first"],
   // Liveness, after everything has healed.
   "idle-watches-nothing": [0, "a fleet that nobody waits for does not watch the store"],

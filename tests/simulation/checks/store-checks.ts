@@ -33,6 +33,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   asked(step: StoreStep): void {
     this.#sessions.asked(step);
+    this.admission.asked(step);
   }
 
   began(step: StoreStep): void {

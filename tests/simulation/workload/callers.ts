@@ -14,11 +14,7 @@ import type { Instance } from "../process/instance.ts";
 import type { Simulation } from "../simulation.ts";
 import { countListeners } from "./listeners.ts";
 import { RemoteCallers } from "./remote-callers.ts";
-
-export interface ThreadName {
-  readonly user: string;
-  readonly thread: string;
-}
+import type { ThreadName } from "./threads.ts";
 
 export interface AcquireWish {
   /** `null`: without a thread. */
@@ -103,7 +99,11 @@ export class Callers {
           // What clears up after a caller that gave up may still listen.
           if (!controller.signal.aborted) this.#simulation.factChecks.answered(instance, listeners());
           trace.add(instance.name, "refused", () => String(error));
-          this.#simulation.admissionChecks.gaveUp(instance, wish.thread?.user ?? wish.user);
+          this.#simulation.admissionChecks.gaveUp(
+            instance,
+            wish.thread?.user ?? wish.user,
+            wish.thread?.thread ?? null,
+          );
           this.#simulation.leaseChecks.refused(error, asked, controller.signal.aborted ? reason : null);
           if (hot && !controller.signal.aborted) this.#checkHot(asked, false);
         },
@@ -119,7 +119,7 @@ export class Callers {
         () => this.#settled(asked),
         (error: unknown) => {
           this.#settled(asked);
-          this.#simulation.admissionChecks.gaveUp(instance, name.user);
+          this.#simulation.admissionChecks.gaveUp(instance, name.user, name.thread);
           this.#simulation.leaseChecks.refused(error, asked, null);
         },
       );
@@ -293,7 +293,8 @@ export class Callers {
 
   /** A use of what was lost waits for room as well. */
   #useFailed(held: HeldLease, error: unknown, expected: Expected): void {
-    this.#simulation.admissionChecks.gaveUp(held.instance, held.owner?.split("/")[0] ?? null);
+    const [user = null, thread = null] = held.owner?.split("/") ?? [];
+    this.#simulation.admissionChecks.gaveUp(held.instance, user, thread);
     this.#simulation.leaseChecks.used(held, error, expected);
   }
 

@@ -7,19 +7,13 @@ import type { HeldLease } from "../checks/truth.ts";
 import type { Instance } from "../process/instance.ts";
 import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
-import { Callers, type ThreadName } from "./callers.ts";
+import { Callers } from "./callers.ts";
 import { BLUEPRINT_NAMES } from "./draw-settings.ts";
+import { Plots } from "./plots.ts";
+import { THREADS, type ThreadName } from "./threads.ts";
 import { Urn } from "./urn.ts";
 
 const INSTANCES_MIN = 3;
-const THREADS: readonly ThreadName[] = [
-  { user: "ada", thread: "t1" },
-  { user: "ada", thread: "t2" },
-  { user: "ada", thread: "t3" },
-  { user: "bob", thread: "t1" },
-  { user: "bob", thread: "t2" },
-  { user: "cy", thread: "t1" },
-];
 
 export class Workload {
   readonly callers: Callers;
@@ -28,6 +22,7 @@ export class Workload {
   readonly #random: Random;
   /** For what was added later, so that the rest of a run stays what it was. */
   readonly #more: Random;
+  readonly #plots: Plots;
   readonly #urn: Urn;
   readonly #events: number;
   readonly #instancesMax: number;
@@ -39,6 +34,7 @@ export class Workload {
     this.#random = new Random(seed, 4);
     this.#more = new Random(seed, 6);
     this.callers = new Callers(simulation);
+    this.#plots = new Plots(simulation, this.callers, new Random(seed, 7));
     this.#events = this.#random.between(200, 260);
     this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
     this.#gapMs = this.#random.pick([250, 500, 900]);
@@ -77,6 +73,7 @@ export class Workload {
     const living = this.#living().length;
     if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
     this[`_${kind}`]();
+    this.#plots.happen();
     if (this.#random.chance(0.2)) for (const held of this.#leases()) this.#simulation.leaseChecks.checkOneSandbox(held);
   }
 

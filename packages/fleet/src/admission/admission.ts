@@ -13,7 +13,7 @@
  * - A reservation whose caller has gone is given back.
  */
 
-import { type CapacityCounts, SandlotError, type UserId } from "@sandlot/contract";
+import { type CapacityCounts, SandlotError, type ThreadId, type UserId } from "@sandlot/contract";
 import type { LimitSettings } from "../config/settings.ts";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Changes } from "../store/changes.ts";
@@ -25,6 +25,7 @@ import { FairQueue } from "./queue.ts";
 import { userLimit } from "./user-limit.ts";
 
 type Full = Extract<Refusal, { kind: "full" }>;
+type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Settled = Exclude<ReserveAnswer, { kind: "full" }>;
 
 export interface AdmissionParts {
@@ -78,7 +79,7 @@ export class Admission {
   }
 
   /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */
-  async admit(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+  async admit(key: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
     // Nothing is evicted for a caller that has gone.
     signal.throwIfAborted();
     const wanted = () => !signal.aborted;
@@ -86,10 +87,10 @@ export class Admission {
     // Nobody overtakes those who wait.
     const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
     if (answer !== null && answer.kind !== "full") return answer;
-    const evicted = await this.#evictFor(answer?.scope ?? "fleet", user, this.#queue.size + 1, wanted);
+    const evicted = await this.#evictFor(answer?.scope ?? "fleet", key.user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.
     if (!evicted) await this.#refuseIfNoQueue(answer);
-    return this.#wait(user, signal, attempt);
+    return this.#wait(key, signal, attempt);
   }
 
   async #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
@@ -111,7 +112,7 @@ export class Admission {
     throw this.#exhausted({ scope: "queue", max: queueMax, counts });
   }
 
-  #wait(user: UserId, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+  #wait({ user, thread }: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
     const { bus } = this.#parts;
     if (signal.aborted) return Promise.reject(signal.reason);
     return new Promise<Settled>((resolve, reject) => {
@@ -123,7 +124,7 @@ export class Admission {
       };
       signal.addEventListener("abort", onAbort, { once: true });
       this.#queue.push(user, ticket);
-      bus.emit({ type: "acquire-queued", user, queued: this.#queue.size });
+      bus.emit({ type: "acquire-queued", user, thread, queued: this.#queue.size });
       void this.#pump();
     });
   }

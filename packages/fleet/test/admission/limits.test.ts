@@ -21,12 +21,12 @@ async function parked(stage: Stage, { fleet }: Instance, ...threads: readonly st
 describe("the hard limit", () => {
   test("makes the next caller wait until there is room, and then serves it", async () => {
     const stage = newStage({ limits: { max: 2 } });
-    const { fleet, typesOf } = await stage.open();
+    const { fleet, eventsOf } = await stage.open();
     const [a, _b] = [await fleet.acquire({ thread: "a" }), await fleet.acquire({ thread: "b" })];
     const third = watched(fleet.acquire({ thread: "c" }));
     await stage.advance(5_000);
     expect(third.state).toBe("pending");
-    expect(typesOf("acquire-queued")).toEqual(["acquire-queued"]);
+    expect(eventsOf("acquire-queued")).toMatchObject([{ user: "default", thread: "c", queued: 1 }]);
     await a.release();
     const lease = await stage.until(third.promise);
     expect((await lease.sandbox.exec("true")).exitCode).toBe(0);
