@@ -196,7 +196,14 @@ export class SimBackend implements Backend {
       trace.add(this.#instance.name, what, () => (result === undefined ? "" : brief(result)));
       return result;
     };
-    return this.#instance.calls.make(plan, told, signal);
+    return this.#instance.calls.make(this.#late(plan), told, signal);
+  }
+
+  /** Some answers come when the world has moved on. */
+  #late(plan: Plan): Plan {
+    const { faults, random, sessionLifetimeMs } = this.#parts;
+    if (plan.effectMs === null || plan.error !== undefined || !faults.hits("engine-answer-late")) return plan;
+    return { ...plan, answerMs: plan.effectMs + random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
   }
 
   #tellDeath({ ref, labels }: SimObject): void {

@@ -169,6 +169,9 @@ export class SimStore extends TransactionalStore {
     // The answer to a beat that comes when it is older than what it confirms may be relied on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
+    // Any other answer that comes when the world has moved on, and whoever asked may have given up or doubt itself.
+    if (operation !== "beat" && faults.hits("store-answer-late"))
+      return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
     const late = DECISIONS.has(operation) && faults.hits("store-decision-slow");
     const slow = late || faults.hits("store-slow");
     const ms = slow ? random.between(200, 3_000) : random.between(0, 4);

@@ -15,6 +15,7 @@ import type { Retirement } from "../retirement/retirement.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
+import { engineSilence } from "./engine-silence.ts";
 import type { Reconciler } from "./reconciler.ts";
 import { Sightings } from "./sightings.ts";
 
@@ -114,7 +115,7 @@ export class Peers {
 
   async #engineIsEmpty(): Promise<boolean> {
     const { world, backend, lifetimeMs } = this.#parts;
-    const late = () => new Error("the engine did not list its objects in time");
+    const late = () => engineSilence(backend, "to list its objects", lifetimeMs);
     const list = (signal: AbortSignal) => backend.list({ consistent: true }, signal);
     return (await within(world, lifetimeMs, undefined, late, list)).length === 0;
   }

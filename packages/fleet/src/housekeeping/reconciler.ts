@@ -18,6 +18,7 @@ import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, Store } from "../store/store.ts";
 import { sideBySide, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
+import { engineSilence } from "./engine-silence.ts";
 import { planReconcile } from "./plans.ts";
 import { Sightings } from "./sightings.ts";
 
@@ -228,13 +229,7 @@ export class Reconciler {
   }
 
   #ask<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { world, patienceMs } = this.#parts;
-    return within(
-      world,
-      patienceMs,
-      undefined,
-      () => new Error(`the engine did not answer within ${patienceMs} ms`),
-      ask,
-    );
+    const { world, backend, patienceMs } = this.#parts;
+    return within(world, patienceMs, undefined, () => engineSilence(backend, "to look around", patienceMs), ask);
   }
 }

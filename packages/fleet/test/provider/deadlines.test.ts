@@ -113,6 +113,12 @@ describe("deadlines", () => {
     expect(acquiring.state).toBe("rejected");
   });
 
+  test("hold for opening, too: an engine that does not list its objects is named", async () => {
+    const stage = newStage();
+    const opening = stage.open({}, ({ backend }) => void backend.hang("list"));
+    await expect(opening).rejects.toMatchObject({ code: "engine_unavailable", retryable: true });
+  });
+
   test("the default is acquireTimeoutMs", async () => {
     const stage = newStage({ acquireTimeoutMs: 1_234 });
     const { fleet, backend } = await stage.open();
