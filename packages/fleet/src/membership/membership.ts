@@ -208,7 +208,7 @@ export class Membership {
     if (!this.trusted() && this.#epoch !== null) this.#doubt();
     const sentAt = this.#world.monotonicMs();
     const offset = this.#world.wallMs() - sentAt;
-    const answer = await this.#settle(await this.#send(this.#epoch === null), REJOIN_MAX);
+    const answer = await this.#settle(await this.#send(this.#epoch === null), sentAt, REJOIN_MAX);
     this.#confirm(answer, sentAt, offset);
   }
 
@@ -233,8 +233,10 @@ export class Membership {
   }
 
   /** Brings the slots in line with what the store answered, until it confirms. */
-  async #settle(answer: BeatAnswer, tries: number): Promise<Confirmed> {
+  async #settle(answer: BeatAnswer, sentAt: number, tries: number): Promise<Confirmed> {
     if (answer.kind === "ok") {
+      // A registration may have taken effect without our hearing of it.
+      if (answer.epoch !== this.#storeClock.epoch) this.#moveClock(answer, sentAt, this.#slots.held());
       await this.#recheck(answer);
       return answer;
     }
@@ -246,14 +248,15 @@ export class Membership {
       this.#epoch = answer.epoch;
       this.#recovering = true;
     }
-    const sentAt = this.#world.monotonicMs();
+    const registeredAt = this.#world.monotonicMs();
     const registered = await this.#send(true);
-    if (registered.kind !== "ok") return this.#settle(registered, tries - 1);
+    if (registered.kind !== "ok") return this.#settle(registered, registeredAt, tries - 1);
     // Also when it was heard of before, and something failed on the way here.
     const isNew = registered.epoch !== this.#storeClock.epoch;
-    if (isNew) this.#moveClock(registered, sentAt, before);
+    if (isNew) this.#moveClock(registered, registeredAt, before);
     await this.#rejoin(before, isNew);
-    return this.#settle(await this.#send(false), tries - 1);
+    const askedAt = this.#world.monotonicMs();
+    return this.#settle(await this.#send(false), askedAt, tries - 1);
   }
 
   /** A store that begins anew has a clock of its own: what we remember keeps its age, also what was released meanwhile. */

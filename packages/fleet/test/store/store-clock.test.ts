@@ -68,6 +68,27 @@ describe.each(STORE_KINDS)("a step of the host's wall clock, over the %s store,"
     await stage.advance(2 * HOUR_MS);
     expect(stage.objects()).toEqual([]);
   });
+
+  test("does not age what is put back either, where the answer to the registration was lost", async () => {
+    const { stage, step, fleet, store } = await opened({ idleTimeoutMs: 0, maxLifetimeMs: 2 * HOUR_MS });
+    const held = await fleet.acquire({ thread: "t1" });
+    let lost = 0;
+    store.on("beat", async (proceed, { register }) => {
+      const answer = await proceed();
+      if (!register || lost > 0) return answer;
+      lost += 1;
+      throw new SandlotError("store_unavailable", { operation: "beat", problem: "planted", retryAfterMs: 100 });
+    });
+    step(3 * HOUR_MS);
+    await stage.advance(30_000);
+    await stage.loseStore();
+    await stage.advance(60_000);
+    expect(lost).toBe(1);
+    await (await stage.until(fleet.acquire({ thread: "t1" }))).release();
+    await held.release();
+    await stage.advance(HOUR_MS);
+    expect(stage.objects()).toHaveLength(1);
+  });
 });
 
 test("a store that begins anew with a wall clock that was set back learns the generations that the engine knows", async () => {
