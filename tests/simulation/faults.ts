@@ -73,8 +73,13 @@ export const FAULT_KINDS = [
   "store-answer-late",
   "engine-answer-late",
   "rush-for-room",
+  "taken-and-ended-before-the-answer",
+  "registered-unheard",
+  "dead-before-the-store",
+  "purged-before-the-loss",
 ] as const;
-const LATER: ReadonlySet<string> = new Set<FaultKind>(["store-answer-late", "engine-answer-late", "rush-for-room"]);
+/** The first of them. */
+const LATER = FAULT_KINDS.indexOf("store-answer-late");
 
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -137,7 +142,7 @@ export class Faults {
   }
 
   #randomFor(kind: FaultKind): Random {
-    return LATER.has(kind) ? this.#more : this.#random;
+    return FAULT_KINDS.indexOf(kind) >= LATER ? this.#more : this.#random;
   }
 
   /** Counts something that the workload did to the fleet. */

@@ -49,6 +49,9 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [1747, "a closed fleet still had a timer to wake those who waited"],
   [154, "what was released while the store was lost was put back two hours older, and ended as expired"],
   [30, "after a registration that failed, what was held was put back by the clock of the lost store"],
+  [7, "a registration took effect unheard, and what was held was put back an hour older"],
+  [278, "a registration took effect unheard, and what was held was put back an hour younger"],
+  [57, "opening a fleet on an engine that does not answer failed with an error without a name"],
 ];
 
 describe("seeds that once found something", () => {

@@ -88,6 +88,8 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   simulation.wake(simulation.hosts);
   for (const instance of simulation.instances) {
     instance.process.ambush = null;
+    instance.script.late.clear();
+    instance.script.registerFails = false;
     simulation.resume(instance);
   }
   workload.replenish();

@@ -28,7 +28,7 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
       },
     });
     const truth = { leaseId: held.lease.id, ttlMs: 60_000, since: 0, heardAt: simulation.scheduler.now };
-    simulation.truth.remotes.set(held.lease.id, { ...truth, releaseAsked: false, ended: false });
+    simulation.truth.remotes.set(held.lease.id, { ...truth, releaseAsked: false, ended: false, goneAt: null });
     callers.remote.renew(instance, held);
     await simulation.scheduler.run(simulation.scheduler.now + 10);
   },

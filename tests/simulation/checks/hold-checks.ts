@@ -9,6 +9,7 @@ import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
+const FRESH = { releaseAsked: false, ended: false, goneAt: null };
 /** Steps that take a hold. */
 const TAKING = new Set(["hold", "take", "publish", "bind", "restore"]);
 
@@ -118,7 +119,7 @@ export class HoldChecks {
       } else {
         const { ttlMs } = lease;
         const { now } = this.#truth;
-        remotes.set(id, { leaseId: id, ttlMs, since: now, heardAt: now, releaseAsked: false, ended: false });
+        remotes.set(id, { leaseId: id, ttlMs, since: now, heardAt: now, ...FRESH });
       }
     }
     for (const id of Object.keys(before?.leases ?? {}) as LeaseId[]) {
@@ -142,6 +143,7 @@ export class HoldChecks {
       () => `${id} by ${step.method} of ${step.by.name}, ${silentMs} of ${remote.ttlMs} ms after it was heard of`,
     );
     remote.ended = true;
+    if (after.state === "stopping") remote.goneAt = this.#truth.now;
   }
 
   /** A lease whose caller had gone by the time it was granted is given back by the fleet itself. */

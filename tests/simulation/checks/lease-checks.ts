@@ -182,10 +182,10 @@ export class LeaseChecks {
 
   /** A destroy was answered with `absent`, or `stopped`: what was there when it was asked is there no more. */
   destroyed(asked: Asked, outcome: string): void {
-    const { emptiedAt, owners, ownedSince, published, ledger } = this.#truth;
+    const { owners, ownedSince, published, ledger } = this.#truth;
     if (outcome === "stopping" || asked.owner === null) return;
     // A store that was lost while it was asked knows nothing, and whoever asked it could not know that.
-    if (emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)) return;
+    if (this.#truth.isBlind(asked)) return;
     const { latestLeased } = this.#truth.thread(asked.owner);
     const left = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
       const since = ownedSince.get(sandboxId) ?? asked.at;
@@ -202,9 +202,9 @@ export class LeaseChecks {
 
   /** A purge was answered: what had been acknowledged before it was asked for is nowhere any more. */
   purged(asked: Asked, outcome: string): void {
-    const { emptiedAt, ledger } = this.#truth;
+    const { ledger } = this.#truth;
     if (outcome === "stopping" || asked.owner === null) return;
-    if (emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)) return;
+    if (this.#truth.isBlind(asked)) return;
     const { acknowledged, latestLeased } = this.#truth.thread(asked.owner);
     // A create that landed late has used the workspace since: what it keeps from the purge is set aside for a person.
     if ((ledger.fences.get(asked.owner) ?? 0) > latestLeased) return;
@@ -239,8 +239,7 @@ export class LeaseChecks {
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)
             : reason === "expired"
-              ? // With its sandbox its row is gone, and nobody hears of what was renewed at another instance before.
-                remote === undefined || remote.releaseAsked || !alive || this.#isUnheardOf(remote)
+              ? remote === undefined || remote.releaseAsked || this.#isUnheardOf(remote)
               : false;
     this.#findings.check(
       "loss-is-true",
@@ -266,9 +265,14 @@ export class LeaseChecks {
     );
   }
 
-  /** Neither granted nor renewed for its time, at whichever instance; or its row was lost with the store since. */
-  #isUnheardOf({ heardAt, ttlMs }: RemoteTruth): boolean {
-    return this.#truth.now - heardAt >= ttlMs || this.#truth.emptiedAt >= heardAt;
+  /**
+   * Neither granted nor renewed for its time, at whichever instance; or its row was lost with the store since. A row that
+   * went with its sandbox says nothing of renewals elsewhere: then its time counts from there.
+   */
+  #isUnheardOf({ heardAt, ttlMs, goneAt, ended }: RemoteTruth): boolean {
+    const { now, emptiedAt } = this.#truth;
+    const since = ended && goneAt !== null ? Math.max(heardAt, goneAt) : heardAt;
+    return now - since >= ttlMs * (1 - DRIFT_MARGIN) || emptiedAt >= heardAt;
   }
 
   /** After the store was lost, a holder that runs and reaches it puts back what it holds. */

@@ -93,13 +93,16 @@ export class RecordChecks {
 
   /** What is put back was looked for in the engine first. Who cannot be asked counts as there. */
   #checkThere({ sandboxId, ref }: SandboxRecord, { sentAt }: StoreStep): void {
-    const { faults, ledger } = this.#truth;
+    const { faults, ledger, emptiedAt } = this.#truth;
     const isUncertain = (["probe-unknown", "workspace-failed"] as const).some((kind) => faults.fired.has(kind));
-    const gone = ref === null || isUncertain ? undefined : ledger.departed.get(ref);
+    if (ref === null || isUncertain) return;
+    const goneAt = ledger.departed.get(ref)?.at ?? ledger.objects.get(ref)?.diedAt ?? Number.POSITIVE_INFINITY;
+    // Whoever puts it back has heard of the loss before, and asked the engine after that.
+    const askedAt = faults.fired.has("engine-answer-late") ? emptiedAt : Math.max(sentAt - SEEN_MS, emptiedAt);
     this.#findings.check(
       "put-back-is-there",
-      gone === undefined || gone.at > sentAt - SEEN_MS,
-      () => `${sandboxId} is gone since ${gone?.at}`,
+      goneAt > askedAt || sentAt < emptiedAt,
+      () => `${sandboxId} is gone since ${goneAt}`,
     );
   }
 

@@ -76,6 +76,7 @@ export class SessionChecks {
   metaPut(before: MetaRow, after: MetaRow, step: StoreStep | null): void {
     if (!before.recovering || after.recovering) return;
     this.#findings.moved("end-recovery");
+    this.#truth.recoveredAt = this.#truth.now;
     this.#checkComeBack();
     const { now, ledger, settings } = this.#truth;
     let objects = 0;
@@ -113,6 +114,7 @@ export class SessionChecks {
   emptied(): void {
     this.#recoveringSince = this.#truth.now;
     this.#truth.emptiedAt = this.#truth.now;
+    this.#truth.recoveredAt = null;
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
       // What was stopped and still lands, or lives on, may be taken in again by a store that knows nothing of it.

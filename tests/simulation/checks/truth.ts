@@ -85,6 +85,8 @@ export interface RemoteTruth {
   /** A release of it was asked for. */
   releaseAsked: boolean;
   ended: boolean;
+  /** When its row last went with its sandbox; `null`: never. */
+  goneAt: number | null;
 }
 
 /** What callers have asked for one thread. */
@@ -129,6 +131,8 @@ export class Truth {
   readonly writes = new Map<string, Generation>();
   /** Everything that was ever removed by a purge. */
   readonly purgedTokens = new Set<string>();
+  /** When the recovery of the present store ended; `null`: it has not. */
+  recoveredAt: number | null = null;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 
@@ -152,6 +156,11 @@ export class Truth {
     // Sleep adds to how long ago it was.
     for (let rest = agoMs - host.awakeMs(from); rest > 1e-6; rest = agoMs - host.awakeMs(from)) from -= rest;
     return from;
+  }
+
+  /** A store was lost since, and whoever asked could not know: it is not known, or was not, what exists. */
+  isBlind(asked: { readonly at: number; readonly instance: Instance }): boolean {
+    return this.emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt) && this.recoveredAt === null;
   }
 
   /** How long the store's host was awake in between: what its clock counts. */

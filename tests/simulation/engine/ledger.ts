@@ -58,6 +58,8 @@ export interface SimObject {
   idleSince: number;
   /** `user/thread` of everybody who ever wrote in it. */
   readonly writers: Set<string>;
+  /** What a plot has in store for it: the next destroy takes effect much later; it is busy once it was asked whether. */
+  readonly script: { destroyHangs: boolean; busyOnceAsked: boolean };
   readonly connections: Set<() => void>;
 }
 
@@ -124,6 +126,7 @@ export class EngineLedger {
       alive: true,
       diedAt: null,
       busySince: null,
+      script: { destroyHangs: false, busyOnceAsked: false },
       idleSince: this.#now(),
       writers: new Set(),
       connections: new Set(),
@@ -177,6 +180,12 @@ export class EngineLedger {
     if (!object.alive) return;
     this.#end(object);
     for (const listener of this.#diedListeners) listener(object);
+  }
+
+  /** As `crash`, and neither events nor connections tell of it. */
+  crashQuietly(object: SimObject): void {
+    object.connections.clear();
+    this.#end(object);
   }
 
   list(fleet: FleetId): readonly EngineObject[] {

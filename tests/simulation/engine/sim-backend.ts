@@ -130,7 +130,7 @@ export class SimBackend implements Backend {
     let plan: Plan = { effectMs: ms, answerMs: ms };
     if (faults.hits("destroy-failed")) plan = { effectMs: null, answerMs: ms, error: failed() };
     else if (faults.hits("destroy-failed-after-effect")) plan = { effectMs: ms, answerMs: ms, error: failed() };
-    else if (faults.hits("destroy-hung")) {
+    else if (this.#destroyHangs(ref) || faults.hits("destroy-hung")) {
       const effectMs = random.chance(0.5) ? null : sessionLifetimeMs + random.between(0, 2 * sessionLifetimeMs);
       plan = { effectMs, answerMs: null };
     }
@@ -161,7 +161,7 @@ export class SimBackend implements Backend {
   }
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
-    const { ledger, audit } = this.#parts;
+    const { ledger, audit, scheduler } = this.#parts;
     audit.refUsed(this.#instance, ref, "activity");
     const failed = () =>
       new SandlotError("sandbox_unreachable", { sandboxId: "", problem: "activity", retryAfterMs: 100 });
@@ -173,7 +173,22 @@ export class SimBackend implements Backend {
       const busy = object.busySince !== null;
       return { runningExecs: busy ? 1 : 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
     };
-    return this.#call("activity", this.#plan("activity-failed", failed), effect, signal);
+    const object = ledger.objects.get(ref);
+    if (object?.script.busyOnceAsked !== true)
+      return this.#call("activity", this.#plan("activity-failed", failed), effect, signal);
+    object.script.busyOnceAsked = false;
+    // Work begins inside while the answer, that there is none, is on its way.
+    scheduler.after(200, () => {
+      if (object.alive) object.busySince ??= scheduler.now;
+    });
+    return this.#call("activity", this.#lateAnswer({ effectMs: 5, answerMs: 5 }), effect, signal);
+  }
+
+  #destroyHangs(ref: EngineRef): boolean {
+    const script = this.#parts.ledger.objects.get(ref)?.script;
+    if (script?.destroyHangs !== true) return false;
+    script.destroyHangs = false;
+    return true;
   }
 
   async close(): Promise<void> {
@@ -201,9 +216,13 @@ export class SimBackend implements Backend {
 
   /** Some answers come when the world has moved on. */
   #late(plan: Plan): Plan {
-    const { faults, random, sessionLifetimeMs } = this.#parts;
-    if (plan.effectMs === null || plan.error !== undefined || !faults.hits("engine-answer-late")) return plan;
-    return { ...plan, answerMs: plan.effectMs + random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
+    if (plan.effectMs === null || plan.error !== undefined) return plan;
+    return this.#parts.faults.hits("engine-answer-late") ? this.#lateAnswer(plan) : plan;
+  }
+
+  #lateAnswer(plan: Plan): Plan {
+    const { random, sessionLifetimeMs } = this.#parts;
+    return { ...plan, answerMs: (plan.effectMs ?? 0) + random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
   }
 
   #tellDeath({ ref, labels }: SimObject): void {

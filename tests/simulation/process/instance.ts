@@ -19,6 +19,8 @@ export class Instance {
   /** `null` until it is open, and after it was closed. */
   fleet: Fleet | null = null;
   closing = false;
+  /** What a plot has in store for it: calls of the store whose next answer is late; a registration that seems to fail. */
+  readonly script = { late: new Set<string>(), registerFails: false };
   /** It has told that closing something did not work. */
   closeFailed = false;
 

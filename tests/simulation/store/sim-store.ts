@@ -4,6 +4,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import type { BeatRequest } from "../../../packages/fleet/src/store/store.ts";
 import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
 import { TransactionalStore } from "../../../packages/fleet/src/store/transactional-store.ts";
 import type { Faults } from "../faults.ts";
@@ -165,12 +166,18 @@ export class SimStore extends TransactionalStore {
 
   #plan(operation: string): Plan {
     const { faults, random, sessionLifetimeMs } = this.#parts;
+    const { script } = this.#instance;
     if (this.#isOut()) return this.#refused(operation, null);
+    if (operation === "beat" && script.registerFails && (this.#args[0] as BeatRequest).register) {
+      script.registerFails = false;
+      faults.count("store-failed-after-effect");
+      return this.#refused(operation, random.between(0, 4));
+    }
     // The answer to a beat that comes when it is older than what it confirms may be relied on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
     // Any other answer that comes when the world has moved on, and whoever asked may have given up or doubt itself.
-    if (operation !== "beat" && faults.hits("store-answer-late"))
+    if (script.late.delete(operation) || (operation !== "beat" && faults.hits("store-answer-late")))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
     const late = DECISIONS.has(operation) && faults.hits("store-decision-slow");
     const slow = late || faults.hits("store-slow");

@@ -3,16 +3,23 @@
  * others stay what they were without it.
  */
 
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Instance } from "../process/instance.ts";
 import type { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import type { Callers } from "./callers.ts";
 import { THREADS } from "./threads.ts";
 
-type Kind = "rush";
+type Kind = "rush" | "lateTake" | "busyOnceAsked" | "forgottenHold" | "deadBeforeLoss" | "purgeBeforeLoss";
 
 /** In which share of the runs a plot is on, and how likely it then is with every event. */
 const PLOTS: Readonly<Record<Kind, { readonly runs: number; readonly share: number }>> = {
   rush: { runs: 0.4, share: 0.04 },
+  lateTake: { runs: 0.2, share: 0.02 },
+  busyOnceAsked: { runs: 0.2, share: 0.05 },
+  forgottenHold: { runs: 0.2, share: 0.015 },
+  deadBeforeLoss: { runs: 0.15, share: 0.01 },
+  purgeBeforeLoss: { runs: 0.15, share: 0.01 },
 };
 const RUSH_CALLERS = 8;
 
@@ -52,4 +59,106 @@ export class Plots {
       );
     }
   }
+
+  /** What an instance takes is ended by force while the store's answer is on its way, and lives on for a while. */
+  protected _lateTake(): void {
+    const { scheduler, faults, truth } = this.#simulation;
+    const [one, other] = this.#two();
+    const parked = this.#ready().filter(({ holders, leases }) => isEmpty(holders) && isEmpty(leases));
+    if (one === undefined || other === undefined || parked.length === 0) return;
+    const record = this.#random.pick(parked);
+    const object = truth.objectOf(record);
+    const name = THREADS.find(({ user, thread }) => user === record.user && thread === record.thread);
+    if (name === undefined || object === undefined) return;
+    faults.count("taken-and-ended-before-the-answer");
+    one.script.late.add("take");
+    object.script.destroyHangs = true;
+    this.#callers.acquire(one, { ...PATIENT, thread: name, user: name.user });
+    const options = { force: true, purge: false, timeoutMs: 1_000 };
+    scheduler.after(this.#random.between(20, 400), () => this.#callers.destroy(other, name, options));
+  }
+
+  /** Work begins inside a parked sandbox just after it has said that there is none. */
+  protected _busyOnceAsked(): void {
+    const parked = this.#ready().filter(({ holders, leases }) => isEmpty(holders) && isEmpty(leases));
+    const object = parked.length === 0 ? undefined : this.#simulation.truth.objectOf(this.#random.pick(parked));
+    if (object?.alive === true && object.busySince === null) object.script.busyOnceAsked = true;
+  }
+
+  /** An instance is buried while it is paused, and its new session begins without its hearing of it. */
+  protected _forgottenHold(): void {
+    const { truth, settings } = this.#simulation;
+    const holders = [...truth.leases].filter((held) => truth.isUsable(held) && !held.instance.closing);
+    if (holders.length === 0) return;
+    const { instance } = this.#random.pick(holders);
+    const { sessionLifetimeMs } = settings;
+    instance.script.registerFails = true;
+    this.#simulation.faults.count("registered-unheard");
+    this.#simulation.pause(instance, sessionLifetimeMs + this.#random.between(500, 4 * sessionLifetimeMs));
+  }
+
+  /** A sandbox that is held dies without a word, and then the store is lost. */
+  protected _deadBeforeLoss(): void {
+    const { truth, faults, trace, scheduler } = this.#simulation;
+    const holders = [...truth.leases].filter((held) => truth.isUsable(held));
+    if (holders.length === 0) return;
+    const { sandboxId } = this.#random.pick(holders);
+    for (const object of truth.objectsOf(sandboxId)) truth.ledger.crashQuietly(object);
+    trace.add("engine", "quiet crash", () => sandboxId);
+    faults.count("sandbox-crash");
+    faults.count("dead-before-the-store");
+    scheduler.after(this.#random.between(0, 200), () => this.#loseStore());
+  }
+
+  /** A purge has been taken down, and then the store is lost; whoever waits for it looks again when that has recovered. */
+  protected _purgeBeforeLoss(): void {
+    const { truth, faults, scheduler } = this.#simulation;
+    const [instance] = this.#two();
+    const ready = this.#ready();
+    if (instance === undefined || ready.length === 0) return;
+    const record = this.#random.pick(ready);
+    const name = THREADS.find(({ user, thread }) => user === record.user && thread === record.thread);
+    if (name === undefined) return;
+    faults.count("purge-forced");
+    faults.count("purged-before-the-loss");
+    const timeoutMs = 6 * this.#simulation.settings.sessionLifetimeMs;
+    this.#callers.destroy(instance, name, { force: true, purge: true, timeoutMs });
+    const until = scheduler.now + 1_000;
+    const look = () => {
+      if (truth.tables.record(record.sandboxId)?.state === "stopping") {
+        instance.script.late.add("find");
+        scheduler.after(this.#random.between(0, 300), () => this.#loseStore());
+      } else if (scheduler.now < until) scheduler.after(this.#random.between(1, 20), look);
+    };
+    look();
+  }
+
+  // --- Steps
+
+  #loseStore(): void {
+    const { faults, trace, truth } = this.#simulation;
+    if (faults.healed) return;
+    faults.count("store-emptied");
+    trace.add("store", "emptied");
+    truth.tables.empty();
+  }
+
+  /** Threads' sandboxes that are ready. */
+  #ready(): readonly SandboxRecord[] {
+    return this.#simulation.truth.tables.records().filter(({ state, thread }) => state === "ready" && thread !== null);
+  }
+
+  /** Two instances that can be asked for something, if there are. */
+  #two(): readonly (Instance | undefined)[] {
+    const open = this.#simulation.open();
+    if (open.length === 0) return [];
+    const first = this.#random.pick(open);
+    return [first, open.find((other) => other !== first)];
+  }
+}
+
+const PATIENT = { timeoutMs: 60_000, ttlMs: null, abortAfterMs: null };
+
+function isEmpty(entries: object): boolean {
+  return Object.keys(entries).length === 0;
 }
