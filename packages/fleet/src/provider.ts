@@ -45,7 +45,7 @@ import type { Slot } from "./slot/slot.ts";
 import type { Slots } from "./slot/slots.ts";
 import type { Changes } from "./store/changes.ts";
 import { anonymousThread, isParked, type SandboxRecord } from "./store/record.ts";
-import { type UnderWay, within } from "./world/waiting.ts";
+import { atMost, type UnderWay, within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
 
 export interface ProviderParts {
@@ -65,8 +65,9 @@ export interface ProviderParts {
   readonly ending: AbortSignal;
 }
 
-/** How long closing a connection may hold up a release. */
+/** How long closing a connection may hold up a release, and how long a release is waited for at all. */
 const CLOSE_PATIENCE_MS = 1_000;
+const RELEASE_PATIENCE_MS = 5_000;
 
 export class Provider implements LeaseHome {
   readonly #parts: ProviderParts;
@@ -118,11 +119,13 @@ export class Provider implements LeaseHome {
 
   // ── A lease's requests ─────────────────────────────────────────────────────────────────────────────────────────
 
+  /** Answered in time, whatever the store does: what it does not take is healed by the next beat. */
   async release(lease: LeaseHandle): Promise<void> {
+    const { world, underWay, leases } = this.#parts;
     const { slot } = lease;
     slot.leases.delete(lease);
-    await this.#parts.leases.ended(lease);
-    if (slot.tryClose()) await this.#parts.underWay.add(this.#park(slot));
+    const parking = leases.ended(lease).then(() => (slot.tryClose() ? this.#park(slot) : undefined));
+    await atMost(world, RELEASE_PATIENCE_MS, underWay.add(parking));
   }
 
   /** The next generation for a lease whose sandbox is gone. All leases of a lost slot share one opening. */
@@ -249,8 +252,7 @@ export class Provider implements LeaseHome {
     slots.remove(slot);
     const closing = quietly(bus, "attachment", () => slot.attachment.close());
     const record = await opener.giveBack(slot, slot.seq, slot.used);
-    const late = () => new Error("closing the connection took too long");
-    await within(world, CLOSE_PATIENCE_MS, undefined, late, () => closing).catch(() => null);
+    await atMost(world, CLOSE_PATIENCE_MS, closing);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
     // An old reading of the store's clock makes everything look older: the store's host may have slept since.

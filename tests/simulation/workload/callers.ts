@@ -30,8 +30,7 @@ export interface AcquireWish {
 type Expected = Parameters<LeaseChecks["used"]>[2];
 
 /** Bounds that a caller may rely on, with room for a slow store and a slow engine. */
-/** A release may wait for one beat, whose answer comes after two lifetimes of a session at most. */
-const RELEASE_MAX_MS = 25_000;
+const RELEASE_MAX_MS = 5_500;
 const DESTROY_EXTRA_MS = 6_000;
 const CLOSE_STEPS = 12;
 

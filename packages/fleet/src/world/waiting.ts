@@ -40,6 +40,17 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
+/** Waits for `promise`, but no longer than this: then it goes on by itself, and the answer is `undefined`. */
+export async function atMost<T>(world: World, ms: number, promise: Promise<T>): Promise<T | undefined> {
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const timer = world.timer(ms, () => resolve(undefined));
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    timer.cancel();
+  }
+}
+
 /** Does `work` for each, never for more than `max` at a time. Rejects with the first failure, when all have ended. */
 export async function sideBySide<T>(
   items: readonly T[],

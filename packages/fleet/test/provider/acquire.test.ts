@@ -253,6 +253,19 @@ describe("a lease", () => {
     expect((await stage.recordOf("t1"))?.holders).toEqual({});
   });
 
+  test("is released in time, however late the store answers", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    const lease = await fleet.acquire({ thread: "t1" });
+    const gate = store.hang("unhold");
+    const releasing = watched(lease.release());
+    await stage.advance(5_100);
+    expect(releasing.state).toBe("fulfilled");
+    gate.open();
+    await stage.advance(1_000);
+    expect((await stage.recordOf("t1"))?.holders).toEqual({});
+  });
+
   test("knows what for and since when it was taken", async () => {
     const stage = newStage();
     const { fleet, world } = await stage.open();
