@@ -92,7 +92,9 @@ export class LeaseChecks {
     const heardAt = instance.holdsHeardAt.get(`${sandboxId} ${generation}`) ?? Number.NEGATIVE_INFINITY;
     const asked = heardAt < beatConfirmedSentAt;
     const stoppedAt = this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY;
-    const stopped = stoppedAt >= (asked ? beatConfirmedSentAt : heardAt - settings.sessionLifetimeMs / 2);
+    // By its own clock: one that was frozen meanwhile cannot know.
+    const youngMs = settings.sessionLifetimeMs / 2 / (1 - DRIFT_MARGIN);
+    const stopped = asked ? stoppedAt >= beatConfirmedSentAt : instance.host.awakeMs(stoppedAt, heardAt) <= youngMs;
     // What it has stopped itself it need not be told.
     const untold = !instance.stopped.has(sandboxId) && (stopped || emptiedAt >= beatConfirmedSentAt);
     this.#findings.check(

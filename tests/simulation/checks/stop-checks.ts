@@ -195,10 +195,12 @@ export class StopChecks {
   #checkIdle(record: SandboxRecord, step: StoreStep): void {
     const { now, settings } = this.#truth;
     const { sandboxId } = record;
-    // That the store's machine has slept is heard with the next beat only.
-    const heardAt = Math.max(step.by.beatConfirmedSentAt, this.#holds.parkedSince(sandboxId) ?? now);
+    // That the store's machine has slept is heard with the next beat only; who has not heard of it for longer judges nothing.
+    const trustedSince = step.sentAt - (settings.sessionLifetimeMs / 2) * (1 + DRIFT_MARGIN);
+    const parkedSince = this.#holds.parkedSince(sandboxId) ?? now;
+    const heardAt = Math.max(step.by.beatConfirmedSentAt, trustedSince, parkedSince);
     const unheardMs = now - heardAt - this.#truth.awakeMs(heardAt);
-    const parkedMs = this.#truth.awakeMs(this.#holds.parkedSince(sandboxId) ?? now) + unheardMs;
+    const parkedMs = this.#truth.awakeMs(parkedSince) + unheardMs;
     this.#findings.check(
       "idle-only-after-timeout",
       settings.idleTimeoutMs > 0 && parkedMs >= settings.idleTimeoutMs * (1 - DRIFT_MARGIN),

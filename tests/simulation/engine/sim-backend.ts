@@ -174,7 +174,7 @@ export class SimBackend implements Backend {
       return { runningExecs: busy ? 1 : 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
     };
     const object = ledger.objects.get(ref);
-    if (object?.script.busyOnceAsked !== true)
+    if (object?.script.busyOnceAsked !== true || this.#parts.faults.healed)
       return this.#call("activity", this.#plan("activity-failed", failed), effect, signal);
     object.script.busyOnceAsked = false;
     // Work begins inside while the answer, that there is none, is on its way.
@@ -185,8 +185,9 @@ export class SimBackend implements Backend {
   }
 
   #destroyHangs(ref: EngineRef): boolean {
-    const script = this.#parts.ledger.objects.get(ref)?.script;
-    if (script?.destroyHangs !== true) return false;
+    const { ledger, faults } = this.#parts;
+    const script = ledger.objects.get(ref)?.script;
+    if (script?.destroyHangs !== true || faults.healed) return false;
     script.destroyHangs = false;
     return true;
   }
