@@ -52,6 +52,8 @@ export class AdmissionChecks {
   readonly #findings: Findings;
   /** By instance: users in the order of their turns. */
   readonly #turns = new Map<Instance, Turn[]>();
+  /** Whose tries they are: an answer that comes late may be to one who has gone, while another waits for the thread. */
+  readonly #tries = new WeakMap<StoreStep, Ticket>();
   readonly #evictions = new Map<Instance, number>();
   #steps = 0;
 
@@ -106,6 +108,7 @@ export class AdmissionChecks {
       for (const { tickets } of turns) for (const other of tickets) suspect(other, "queue-is-not-overtaken", detail);
       return;
     }
+    this.#tries.set(step, ticket);
     this.#confirm(step.by, key, ticket);
     const detail = `${key.user}/${key.thread} was tried at ${step.by.name}`;
     for (const earlier of turn.tickets.slice(0, index)) suspect(earlier, "first-come-first-served", detail);
@@ -134,19 +137,17 @@ export class AdmissionChecks {
 
   /** An instance heard what came of a try to reserve. */
   answered(step: StoreStep, result: unknown): void {
-    const key = keyOf(step);
-    if (key === null) return;
-    const answer = result as ReserveAnswer;
+    const tried = this.#tries.get(step);
     const turns = this.#turnsAt(step.by);
-    const turn = turns.find(({ user }) => user === key.user);
-    const isWaiting = turn?.tickets.some(({ thread }) => thread === key.thread) === true;
-    if (turn === undefined || !isWaiting) return;
+    const turn = tried === undefined ? undefined : turns.find(({ tickets }) => tickets.includes(tried));
+    if (turn === undefined) return;
+    const answer = result as ReserveAnswer;
     if (answer.kind === "full") turn.next = answer.scope === "fleet";
     else {
       turns.splice(turns.indexOf(turn), 1);
       turns.push(turn);
       turn.certain = true;
-      this.#leave(step.by, key.user, ({ thread }) => thread === key.thread);
+      this.#leave(step.by, turn.user, (ticket) => ticket === tried);
     }
   }
 
@@ -154,7 +155,7 @@ export class AdmissionChecks {
     const key = keyOf(step);
     if (key === null) return;
     this.gaveUp(step.by, key.user, key.thread);
-    this.#leave(step.by, key.user, ({ thread }) => thread === key.thread);
+    this.#leave(step.by, key.user, (ticket) => ticket === this.#tries.get(step));
   }
 
   /** A call of this user has failed at the instance. `null`: without a thread, or of any user. */
