@@ -26,6 +26,9 @@ import { runWatched, STALL_MS } from "./watched-run.mjs";
 /** Every suite starts programs from `dist`, and each may be the first to run in a checkout. */
 const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) };
 
+/** Under a minute on two idle processors. Each is found long before its seeds are used up. */
+const MUTANTS_SAMPLE = ["--sample", "16", "--runs", "1500", "--unchanged", "60"];
+
 /** Each in the order of running: what is quick and points at the cause comes first. */
 const SUITES = {
   test: [
@@ -47,6 +50,8 @@ const SUITES = {
   engines: [
     BUILD,
     { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "--project", "engines") },
+    // Some of the bugs that `test:long` plants, to see that planting and finding them still works.
+    { name: "sim-mutants-sample", run: () => script("sim:mutants", ...MUTANTS_SAMPLE) },
     { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
   ],
