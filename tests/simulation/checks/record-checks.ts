@@ -31,11 +31,21 @@ const SEEN_MS = 2_000;
 /** What an instance does not know of the store's clock after late answers, pauses and sleep, and a step of the clock exceeds. */
 const AGE_MARGIN_MS = 120_000;
 
+/** Faults after which an instance does not know what the engine has. */
+const ENGINE_SILENCES = [
+  "probe-unknown",
+  "workspace-failed",
+  "workspace-failed-after-effect",
+  "engine-answer-late",
+] as const;
+
 export class RecordChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   /** The latest generation that the present store has given, and that anything had when it began to serve. */
   #given = 0;
+  /** How often the engine could not be asked before the store was last lost. */
+  #unansweredAtLoss = 0;
   /** When the records of each sandbox were made: what is adopted gets a young one. */
   readonly #madeAt = new Map<SandboxId, number[]>();
 
@@ -63,6 +73,7 @@ export class RecordChecks {
 
   /** Another store, which may count from lower, because the wall clock was stepped back meanwhile. */
   emptied(): void {
+    this.#unansweredAtLoss = this.#unanswered();
     if (this.#truth.tables.host.wallMs() <= this.#given) this.#given = 0;
   }
 
@@ -93,17 +104,22 @@ export class RecordChecks {
 
   /** What is put back was looked for in the engine first. Who cannot be asked counts as there. */
   #checkThere({ sandboxId, ref }: SandboxRecord, { sentAt }: StoreStep): void {
-    const { faults, ledger, emptiedAt } = this.#truth;
-    const isUncertain = (["probe-unknown", "workspace-failed"] as const).some((kind) => faults.fired.has(kind));
-    if (ref === null || isUncertain) return;
+    const { ledger, emptiedAt } = this.#truth;
+    if (ref === null || this.#unanswered() > this.#unansweredAtLoss) return;
     const goneAt = ledger.departed.get(ref)?.at ?? ledger.objects.get(ref)?.diedAt ?? Number.POSITIVE_INFINITY;
     // Whoever puts it back has heard of the loss before, and asked the engine after that.
-    const askedAt = faults.fired.has("engine-answer-late") ? emptiedAt : Math.max(sentAt - SEEN_MS, emptiedAt);
+    const askedAt = Math.max(sentAt - SEEN_MS, emptiedAt);
     this.#findings.check(
       "put-back-is-there",
       goneAt > askedAt || sentAt < emptiedAt,
       () => `${sandboxId} is gone since ${goneAt}`,
     );
+  }
+
+  /** How often the engine could not be asked so far. */
+  #unanswered(): number {
+    const { fired } = this.#truth.faults;
+    return ENGINE_SILENCES.reduce((sum, kind) => sum + (fired.get(kind) ?? 0), 0);
   }
 
   #checkMove(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
