@@ -134,12 +134,14 @@ export class ObjectStore {
   async get(name: ObjectName): Promise<LocalObject | null> {
     const directory = objectDirectory(this.#layout, name);
     const known = this.#known.get(name) ?? this.#read(name, directory);
+    // Before the directory: of one that goes meanwhile, only that it has gone is true.
+    const isRemains = existsSync(join(directory, REMAINS));
     if (known === null || !existsSync(directory)) {
       this.#known.delete(name);
       return null;
     }
     if (known.process !== null) this.#known.set(name, known);
-    return { name, ...known, isRemains: existsSync(join(directory, REMAINS)) };
+    return { name, ...known, isRemains };
   }
 
   /** Nothing of it runs any more, but its slot is not free yet. */
