@@ -10,8 +10,8 @@
  * - Nothing is mounted on the host, and what was mounted goes with the last process or descriptor of the namespace.
  * - The thread is in the host's namespace between two requests. If it cannot go back, it ends, and the next request starts
  *   another.
- * - The thread is ended by itself, between two requests, and a process that exits waits for that moment. A thread that is
- *   stopped while it is inside koffi aborts the whole process.
+ * - The thread is ended by itself, between two requests, and a process that exits waits until it has done what it was asked for. A
+ *   thread that is stopped while it is inside koffi aborts the whole process.
  */
 
 import { closeSync } from "node:fs";
@@ -38,7 +38,7 @@ const answerSchema = z.union([
 
 /**
  * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` has the
- * path of koffi, and a word that is 1 while the thread waits. Without a request the thread ends. All mounts become slaves
+ * path of koffi, and a word that counts what the thread has left to do. Without a request the thread ends. All mounts become slaves
  * first: nothing leaves the namespace, and what the host unmounts goes in it too.
  */
 const THREAD = `
@@ -90,13 +90,12 @@ const steps = {
     checked("mount " + from, mount(from, to, null, 0x1000 | 0x4000, null));
   },
 };
-const waits = (is) => {
-  Atomics.store(workerData.waits, 0, is);
-  Atomics.notify(workerData.waits, 0);
+const done = () => {
+  Atomics.sub(workerData.left, 0, 1);
+  Atomics.notify(workerData.left, 0);
 };
 parentPort.on("message", (request) => {
   if (request === null) process.exit(0);
-  waits(0);
   const { id, wanted } = request;
   let answer;
   try {
@@ -110,18 +109,21 @@ parentPort.on("message", (request) => {
   }
   if (setns(host, NEW_MOUNTS) < 0) process.exit(1);
   parentPort.postMessage(answer);
-  waits(1);
+  done();
 });
-waits(1);
+done();
 `;
 
 /** A request takes some milliseconds, and so does the start of the thread. */
 const WAIT_MAX_MS = 5_000;
-/** Of every thread that runs: the word that says that it waits. */
+/** Of every thread that runs: how much it has left to do, its start and what it was asked for. */
 const threads = new Set<Int32Array>();
 
 function waitForThreads(): void {
-  for (const waits of threads) Atomics.wait(waits, 0, 0, WAIT_MAX_MS);
+  for (const left of threads) {
+    for (let count = Atomics.load(left, 0); count > 0; count = Atomics.load(left, 0))
+      if (Atomics.wait(left, 0, count, WAIT_MAX_MS) === "timed-out") break;
+  }
 }
 
 interface Waiting {
@@ -132,6 +134,7 @@ interface Waiting {
 export class MountNamespaces {
   readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | null = null;
+  #left: Int32Array | null = null;
   #lastId = 0;
 
   /** Starts the thread, which takes longer than what it is asked for. */
@@ -146,6 +149,7 @@ export class MountNamespaces {
       const worker = this.#started();
       this.#waiting.set(id, { resolve, reject });
       worker.ref();
+      if (this.#left !== null) Atomics.add(this.#left, 0, 1);
       worker.postMessage({ id, wanted });
     });
   }
@@ -156,17 +160,18 @@ export class MountNamespaces {
 
   #started(): Worker {
     if (this.#worker !== null) return this.#worker;
-    const waits = new Int32Array(new SharedArrayBuffer(4));
+    const left = new Int32Array(new SharedArrayBuffer(4)).fill(1);
     const worker = new Worker(THREAD, {
-      ...{ eval: true, workerData: { koffi: koffiPath(), waits }, env: {}, execArgv: [], name: "sandlot-mounts" },
+      ...{ eval: true, workerData: { koffi: koffiPath(), left }, env: {}, execArgv: [], name: "sandlot-mounts" },
       // The descriptors that it opens are closed by others.
       trackUnmanagedFds: false,
     });
     this.#worker = worker;
+    this.#left = left;
     if (threads.size === 0) process.on("exit", waitForThreads);
-    threads.add(waits);
+    threads.add(left);
     worker.once("exit", () => {
-      threads.delete(waits);
+      threads.delete(left);
       if (threads.size === 0) process.off("exit", waitForThreads);
     });
     const ended = (error: Error) => this.#worker === worker && this.#end(error);

@@ -1,6 +1,9 @@
-/** A namespace that a sandbox lives in does not hold what the host has unmounted since. */
+/**
+ * A namespace that a sandbox lives in does not hold what the host has unmounted since, and the thread that makes namespaces does
+ * not take its process with it.
+ */
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, rmdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,3 +38,18 @@ test.runIf(process.getuid?.() === 0)("what the host unmounts is unmounted in it 
     rmdirSync(place);
   }
 });
+
+const EXITING = fileURLToPath(new URL("exiting-process.ts", import.meta.url));
+
+test.runIf(process.getuid?.() === 0).each(["exit", "close"])(
+  "a process that ends while the thread mounts ends as it wants to: %s",
+  (how) => {
+    // The thread takes some tens of milliseconds to start, and each request one or two.
+    const ends = Array.from({ length: 16 }, (_, at) => {
+      const args = ["--conditions=sandlot-source", EXITING, how, String(at * 9)];
+      const { status, signal, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
+      return status === 0 ? "as it wants to" : `${at * 9} ms: ${status ?? signal} ${stderr.slice(0, 500)}`;
+    });
+    expect(new Set(ends)).toEqual(new Set(["as it wants to"]));
+  },
+);
