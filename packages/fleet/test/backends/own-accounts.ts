@@ -33,6 +33,18 @@ export function uidOfProcess(pid: number): number {
   return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
 }
 
+/** The account that is claimed for a sandbox in its fleet's home. An ordinary user's fleet has one, the user's. */
+export function claimedUid({ home }: Pick<Fleet, "home">, { target }: Made): number {
+  const ids = join(home, "ids");
+  const user = process.getuid?.() ?? 0;
+  if (user !== 0) return user;
+  const claimed = readdirSync(ids).filter(
+    (uid) => /^\d+$/.test(uid) && readdirSync(join(ids, uid)).some((name) => name.startsWith(`${target.sandboxId}-`)),
+  );
+  expect(claimed).toHaveLength(1);
+  return Number(claimed[0]);
+}
+
 /** The user's files on disk. */
 export function homeOf({ home, fleetId }: Fleet, { user, thread }: Key): string {
   return join(home, fleetId, "homes", threadKeyOf(user, thread), "user-data");

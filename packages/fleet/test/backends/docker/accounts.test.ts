@@ -21,7 +21,7 @@ import type { Backend } from "../../../src/backend/backend.ts";
 import { HostMounts, IdMapping } from "../../../src/host-accounts/index.ts";
 import type { BackendStage, Key, Made } from "../../../src/testing/backend-suite/stage.ts";
 import { BUDGETS, exhaust } from "../account-budgets.ts";
-import { bind, FILE, homeOf, killed, killedClaimsGo, NoMapping, uidOfProcess } from "../own-accounts.ts";
+import { bind, claimedUid, FILE, homeOf, killed, killedClaimsGo, NoMapping, uidOfProcess } from "../own-accounts.ts";
 import { blueprint, containerOf, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
@@ -56,6 +56,7 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
         await stage.homeWith(key, FILE, "content\n");
         const [cold, other] = [await stage.make(key), await stage.make()];
         expect(new Set([await uidOf(cold), await uidOf(other), 0, 59_999]).size).toBe(4);
+        for (const made of [cold, other]) expect(await uidOf(made)).toBe(claimedUid(harness, made));
         await usesItsFiles(stage, cold);
         expect(statSync(join(homeOf(harness, key), "workspace/new/two")).uid).toBe(59_999);
         await stage.destroy(cold);

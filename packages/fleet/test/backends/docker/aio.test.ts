@@ -14,6 +14,7 @@ import { networkProblem } from "../../../src/network/index.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import { type BackendDeviation, describeBackend } from "../../../src/testing/backend-suite.ts";
+import { claimedUid } from "../own-accounts.ts";
 import { type AioImage, makeAioImage } from "./aio-image.ts";
 import {
   blueprint,
@@ -153,15 +154,18 @@ function describeAio(engine: TestEngine): void {
         engine,
         async (stage, harness) => {
           const about = async (backend = stage.backend) => {
-            const { target } = await stage.make(stage.newKey(), {}, backend);
-            const { sandbox } = await stage.attach(target, backend);
+            const made = await stage.make(stage.newKey(), {}, backend);
+            const { sandbox } = await stage.attach(made.target, backend);
             const script = "id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t ' ' '";
-            return (await sandbox.exec(script, { cwd: "/" })).stdout;
+            return { made, stdout: (await sandbox.exec(script, { cwd: "/" })).stdout };
           };
           const none = "CapEff: 0000000000000000\nNoNewPrivs: 1\nSeccomp: 2\n";
-          expect(await about()).toMatch(new RegExp(`^[1-9]\\d*\n${none}$`));
+          const both = [await about(), await about()];
+          const uids = both.map(({ made }) => claimedUid(harness, made));
+          expect(both.map(({ stdout }) => stdout)).toEqual(uids.map((uid) => `${uid}\n${none}`));
+          expect(new Set(uids).size).toBe(process.getuid?.() === 0 ? 2 : 1);
           const docker = { ...settingsOf(harness), capabilities: ["CHOWN", "NET_BIND_SERVICE"] };
-          expect(await about(await harness.open({ docker }))).toBe(
+          expect((await about(await harness.open({ docker }))).stdout).toBe(
             "0\nCapEff: 0000000000000401\nNoNewPrivs: 1\nSeccomp: 2\n",
           );
         },

@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } from "../../../../../images/build.mjs";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
 import { expectClosed, LOOK } from "../closed-daemon.ts";
+import { claimedUid } from "../own-accounts.ts";
 import { startServed } from "./aio-served.ts";
 import { daemonFiles, onStage, STOPPING_MS, testEngine } from "./docker-harness.ts";
 import { removed, usingEngine, withNetwork } from "./using-engine.ts";
@@ -75,7 +76,7 @@ usingEngine("the default image", await testEngine(), (engine) => {
     it("makes a sandbox with what agents use, without a network, as the workspace's owner", () =>
       onStage(
         engine,
-        async (stage) => {
+        async (stage, harness) => {
           const made = await stage.make();
           const { sandbox } = await stage.attach(made.target);
           const ok = async (command: string) => {
@@ -83,7 +84,8 @@ usingEngine("the default image", await testEngine(), (engine) => {
             expect({ command, exitCode, stderr }).toMatchObject({ exitCode: 0 });
             return stdout.trim();
           };
-          expect(await ok("id -un; id -u; ls -A /sys/class/net")).toMatch(/^sandbox\n[1-9]\d*\nlo$/);
+          const uid = claimedUid(harness, made);
+          expect(await ok("id -un; id -u; ls -A /sys/class/net")).toBe(`sandbox\n${uid}\nlo`);
           expect(await ok("node -p process.versions.node; python -c 'import sys; print(sys.version_info.major)'")).toBe(
             `${recipe().nodeVersion}\n3`,
           );
