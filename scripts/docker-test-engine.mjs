@@ -85,7 +85,7 @@ export function testImageArchive() {
 /** Ends the private engine as a crash would. */
 export async function crashTestEngine() {
   const pid = enginePid();
-  if (pid !== null) process.kill(pid, "SIGKILL");
+  if (pid !== null) kill(pid);
   await until(STOP_MS, "dockerd ended", () => enginePid() === null);
   // Its containerd has ended with it. Where nobody waits for orphans its pid would still be taken.
   for (const file of ["dockerd.pid", "exec/containerd/containerd.pid"]) rmSync(join(PLACE, file), { force: true });
@@ -195,7 +195,7 @@ async function stopWhenUnused() {
 async function removeEngine() {
   // Nobody uses it and nothing of it is kept, so there is no need to wait until it has put everything in order, which takes 15 s.
   await crashTestEngine();
-  for (const pid of remainsOf(PLACE)) process.kill(pid, "SIGKILL");
+  for (const pid of remainsOf(PLACE)) kill(pid);
   await until(STOP_MS, "containerd ended", () => remainsOf(PLACE).length === 0);
   // What a dockerd that was killed left mounted would be in the way, and a removal must not go through it.
   for (const mount of mountsBelow(PLACE)) spawnSync("umount", ["--lazy", mount]);
@@ -242,6 +242,15 @@ export function mountsBelow(place) {
     .map((line) => line.split(" ")[4] ?? "")
     .filter((path) => path.startsWith(`${place}/`))
     .reverse();
+}
+
+/** One that has ended since it was found is as good as killed: much of an engine ends with its first processes. */
+export function kill(pid) {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
 }
 
 function runs(pid) {

@@ -7,7 +7,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { remainsOf } from "../../../../../scripts/docker-test-engine.mjs";
+import { kill, remainsOf } from "../../../../../scripts/docker-test-engine.mjs";
 
 const SCRIPT = fileURLToPath(new URL("../../../../../scripts/docker-test-engine.mjs", import.meta.url));
 const NAME = "-left";
@@ -25,7 +25,7 @@ it("does not trip over what a killed run has left", { timeout: 180_000 }, async 
   const engine = Number(readFileSync(join(PLACE, "dockerd.pid"), "utf8"));
   process.kill(-(held.pid ?? 0), "SIGKILL");
   process.kill(engine, "SIGKILL");
-  for (const pid of remainsOf(PLACE)) process.kill(pid, "SIGKILL");
+  for (const pid of remainsOf(PLACE)) kill(pid);
   await expect.poll(() => remainsOf(PLACE)).toEqual([]);
   // By then the pid may be somebody else's, which an engine takes for another engine.
   writeFileSync(join(PLACE, "dockerd.pid"), String(process.pid));
