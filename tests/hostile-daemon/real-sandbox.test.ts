@@ -20,11 +20,11 @@ import {
   world,
 } from "../../packages/fleet/test/backends/local/local-harness.ts";
 import { onHarness } from "../../packages/fleet/test/backends/on-harness.ts";
+import { TurnWatch } from "../../packages/fleet/test/support/turn-watch.ts";
 import { Chance } from "../fuzz/generate.ts";
 import { SANDBOX_CALLS } from "./cases.ts";
 import { HONEST } from "./double/honest.ts";
 import { honestLength } from "./double/steps.ts";
-import { TurnWatch } from "./turn-watch.ts";
 
 const CASES = 500;
 const SANDBOXES = 4;

@@ -16,12 +16,12 @@ import { DaemonAttachment } from "../../packages/fleet/src/daemon/index.ts";
 import { aioLimit, DAEMON_LIMITS, type ReplyLimit } from "../../packages/fleet/src/untrusted/limits.ts";
 import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";
+import { TurnWatch } from "../../packages/fleet/test/support/turn-watch.ts";
 import { Chance } from "../fuzz/generate.ts";
 import { CASES, type Case, type Stage } from "./cases.ts";
 import { HONEST } from "./double/honest.ts";
 import { honestLength } from "./double/steps.ts";
 import { openPreviews } from "./previews.ts";
-import { TurnWatch } from "./turn-watch.ts";
 
 const TURN_MAX_MS = 50;
 const HASTE = 300;

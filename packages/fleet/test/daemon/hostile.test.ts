@@ -14,6 +14,7 @@ import { DaemonAttachment, renewDaemon } from "../../src/daemon/index.ts";
 import type { DaemonTarget } from "../../src/daemon/wire.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
+import { worstTurn } from "../support/turn-watch.ts";
 import { code } from "./expectations.ts";
 
 let directory: string;
@@ -60,24 +61,6 @@ afterEach(async () => {
 
 function send(response: ServerResponse, body: string | Buffer, status = 200): void {
   response.writeHead(status, { "content-length": Buffer.byteLength(body) }).end(body);
-}
-
-/** The longest that anything else waited for its turn, in milliseconds of this thread's processor time. */
-async function worstTurn(work: () => Promise<unknown>): Promise<number> {
-  let worstMs = 0;
-  let before = process.threadCpuUsage();
-  let isDone = false;
-  const watch = (): void => {
-    const { user, system } = process.threadCpuUsage(before);
-    worstMs = Math.max(worstMs, (user + system) / 1_000);
-    before = process.threadCpuUsage();
-    if (!isDone) setImmediate(watch);
-  };
-  setImmediate(watch);
-  await work();
-  isDone = true;
-  await new Promise((resolve) => setImmediate(resolve));
-  return worstMs;
 }
 
 describe("a daemon that was replaced", () => {

@@ -46,6 +46,18 @@ export class TurnWatch {
   }
 }
 
+/** The longest turn while `work` goes on, in milliseconds of processor time. Waits for the last one. */
+export async function worstTurn(work: () => Promise<unknown>): Promise<number> {
+  const watch = new TurnWatch(Number.POSITIVE_INFINITY);
+  try {
+    await work();
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  } finally {
+    watch.stop();
+  }
+  return watch.stop().worstMs;
+}
+
 function memory(): number {
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
