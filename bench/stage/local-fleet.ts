@@ -5,9 +5,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createLocalBackend } from "../../packages/fleet/src/backends/local/backend.ts";
 import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
+import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
-import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
+import { assembleFleet, openFleet } from "../../packages/fleet/src/open-fleet.ts";
+import { openSqliteStore } from "../../packages/fleet/src/store/sqlite/sqlite-store.ts";
+import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 
 export interface LocalFleet extends AsyncDisposable {
   readonly fleet: Fleet;
@@ -16,7 +20,25 @@ export interface LocalFleet extends AsyncDisposable {
 
 export async function openLocalFleet(config: FleetConfig = {}): Promise<LocalFleet> {
   const home = mkdtempSync(join(tmpdir(), "sandlot-bench-"));
-  const fleet = await openFleet({ backend: "local", home, ...config });
+  return goingWith(home, await openFleet({ backend: "local", home, ...config }));
+}
+
+/** The same with one account for all sandboxes, as a fleet has it whose ids its user namespace does not have. */
+export async function openSharedAccountFleet(): Promise<LocalFleet> {
+  const home = mkdtempSync(join(tmpdir(), "sandlot-bench-"));
+  const world = systemWorld();
+  const settings = { ...resolveSettings({ backend: "local", home }, process.env), accountIds: NOT_THERE };
+  if (settings.store.type !== "sqlite") throw new Error("The store is no file.");
+  const store = await openSqliteStore({ path: settings.store.path, world });
+  const backend = createLocalBackend({ settings, world });
+  if (backend.capabilities.has("own-account")) throw new Error("Its sandboxes have an account each.");
+  return goingWith(home, await assembleFleet({ settings, world, store, backend }));
+}
+
+/** Beyond what any user namespace has. */
+const NOT_THERE = { first: 2 ** 32, count: 2 };
+
+function goingWith(home: string, fleet: Fleet): LocalFleet {
   return {
     fleet,
     home,

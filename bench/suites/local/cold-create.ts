@@ -1,30 +1,39 @@
 /**
- * From nothing to the end of the first command, against bwrap starting a bare `node:http` server that answers once.
+ * From nothing to the end of the first command, against bwrap starting a bare `node:http` server that answers once; and, for
+ * root's fleet, against the same with one account for all sandboxes.
  */
 
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import { type BareServer, startBareServer } from "../../baselines/bare-server.ts";
 import { interleave, type Subject } from "../../measuring/interleave.ts";
 import { compare, type Result } from "../../measuring/result.ts";
-import { type LocalFleet, openLocalFleet } from "../../stage/local-fleet.ts";
+import { type LocalFleet, openLocalFleet, openSharedAccountFleet } from "../../stage/local-fleet.ts";
 import type { SuiteOptions } from "../suite.ts";
 
 const LIMIT = 1.8;
+/** An account for each sandbox may cost at most 5 % of making one. */
+const OWN_ACCOUNT_LIMIT = 1.05;
 
 export async function* coldCreate({ quick }: SuiteOptions): AsyncGenerator<Result> {
   await using local = await openLocalFleet();
   const plan = { rounds: quick ? 8 : 30, batch: 1, timingsPerRound: 1, warmUp: 2 };
-  const [ours, bare] = await interleave([sandbox(local), bubblewrapServer()], plan);
+  const isRoot = process.getuid?.() === 0;
+  await using shared = isRoot ? await openSharedAccountFleet() : null;
+  const sharing = shared === null ? [] : [sandbox(shared, "cold acquire and exec, one account")];
+  const [ours, bare, one] = await interleave([sandbox(local), bubblewrapServer(), ...sharing], plan);
   if (ours === undefined || bare === undefined) throw new Error("A side is missing.");
   const about = "acquire without a pool + exec of /bin/true, against bwrap --unshare-all + node:http + one answer";
   yield compare({ name: "cold-create-first-exec", limit: LIMIT, about }, ours, bare);
+  if (one === undefined) return;
+  const accounts = "acquire without a pool + exec of /bin/true, with an account for each sandbox and with one for all";
+  yield compare({ name: "cold-create-own-account", limit: OWN_ACCOUNT_LIMIT, about: accounts }, ours, one);
 }
 
-function sandbox({ fleet }: LocalFleet): Subject {
+function sandbox({ fleet }: LocalFleet, name = "cold acquire and exec"): Subject {
   let serial = 0;
   let lease: Lease | null = null;
   return {
-    name: "cold acquire and exec",
+    name,
     run: async () => {
       lease = await fleet.acquire({ thread: `thread-${++serial}` });
       const { exitCode } = await lease.sandbox.exec(["/bin/true"]);
