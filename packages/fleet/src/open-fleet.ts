@@ -3,6 +3,7 @@
  * they are used, so that nobody pays for, or needs to install, what they did not configure.
  */
 
+import type { ThreadKey } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import type { FleetConfig } from "./config/fleet-config.ts";
@@ -44,17 +45,19 @@ export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetA
 }
 
 async function workspacesOnDisk(
-  { workspaces }: Backend,
+  backend: Backend,
   { blueprints }: Settings,
   world: World,
 ): Promise<HostWorkspaces | null> {
   const { DiskWorkspaces } = await import("./workspace/disk/disk-workspaces.ts");
+  const { workspaces } = backend;
   if (!(workspaces instanceof DiskWorkspaces)) return null;
   const { hostWorkspaces } = await import("./workspace/disk/host-workspaces.ts");
   const budgeted = Object.values(blueprints).some(
     ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
   );
-  return hostWorkspaces(workspaces, world, { budgeted });
+  const budgetOf = (thread: ThreadKey) => backend.budgetOf?.(thread) ?? null;
+  return hostWorkspaces(workspaces, world, budgeted ? { budgetOf } : {});
 }
 
 async function openStore({ store }: Settings, world: World): Promise<Store> {

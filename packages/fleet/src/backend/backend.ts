@@ -24,7 +24,17 @@
  */
 
 import type { Duplex } from "node:stream";
-import type { EngineRef, Generation, LimitKind, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
+import type {
+  EngineRef,
+  Generation,
+  LimitKind,
+  Sandbox,
+  SandboxId,
+  ThreadId,
+  ThreadKey,
+  Token,
+  UserId,
+} from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { Labels, Marker } from "./labels.ts";
@@ -64,8 +74,23 @@ export interface Backend {
   /** What is going on inside; must not itself count as activity. */
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
   readonly workspaces: Workspaces;
+  /**
+   * The disk budget of the thread's sandbox, for writes past it into its workspace. `null` where this process does not hold
+   * it: then only the sandbox can write. Absent where workspaces are out of the host's reach.
+   */
+  budgetOf?(thread: ThreadKey): WriteBudget | null;
   /** Lets go of the engine. Sandboxes stay. */
   close(): Promise<void>;
+}
+
+export interface WriteBudget {
+  /** Runs a write of `bytes` in `files` new files, if they fit; otherwise `disk_limit_exceeded`. It asks for more as it grows. */
+  admit<T>(
+    path: string,
+    bytes: number,
+    files: number,
+    write: (grow: (bytes: number) => Promise<void>) => Promise<T>,
+  ): Promise<T>;
 }
 
 export interface ListOptions {

@@ -33,7 +33,7 @@ beforeAll(async () => {
   stage = await openStage({
     // Sandboxes in memory have no limits; only what is on the disk is asked about here.
     fleet: { blueprints: { default: {}, roomy: {} } },
-    more: { hostWorkspaces: hostWorkspaces(disk, world, { budgeted: true }), blueprints },
+    more: { hostWorkspaces: hostWorkspaces(disk, world, { budgetOf: () => null }), blueprints },
   });
   const { key } = await stage.gateway.keys.create({ scope: "user", user: "alice", blueprints: ["default", "roomy"] });
   alice = new Caller(stage.gateway.url, key);

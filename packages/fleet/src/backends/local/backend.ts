@@ -13,7 +13,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type EngineRef, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, isSandlotError, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -26,6 +26,7 @@ import type {
   EngineObject,
   ListOptions,
   Target,
+  WriteBudget,
 } from "../../backend/backend.ts";
 import { DaemonAttachment, readActivity } from "../../daemon/index.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host-accounts/index.ts";
@@ -212,6 +213,10 @@ class LocalBackend implements Backend {
       const listed = await Promise.all(wanted.map((name) => this.#listed(name, sandboxId)));
       return listed.filter((object) => object !== null);
     });
+  }
+
+  budgetOf(thread: ThreadKey): WriteBudget | null {
+    return this.#guards.budgetOf(thread);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

@@ -6,10 +6,11 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { LimitKind, Sandbox, ThreadKey } from "@sandlot/contract";
-import { TENANT } from "../../workspace/disk/fence.ts";
+import { FENCE, TENANT } from "../../workspace/disk/fence.ts";
 import { Layout as DiskLayout, slotNameOf, USER_DATA } from "../../workspace/disk/layout.ts";
 import type { World } from "../../world/world.ts";
 import {
+  type DiskBudget,
   DiskGuard,
   type DiskKeeper,
   DiskWatcher,
@@ -85,6 +86,17 @@ export class Guards {
       onEnd: (hits) => this.#watch.look(name, hits),
       onFileLimit: (because) => this.#watch.note(name, "disk", because),
     });
+  }
+
+  /**
+   * What writes into a thread's workspace are held to, if this process knows its sandbox; `null` where it does not, or where
+   * the kernel holds them.
+   */
+  budgetOf(thread: ThreadKey): DiskBudget | null {
+    const last = FENCE.read(this.#disk.home(thread));
+    if (last === null || last.sandboxId === null) return null;
+    const name = last.at === "home" ? `${last.sandboxId}-${last.generation}` : last.at;
+    return this.#guards.get(name)?.budget ?? null;
   }
 
   forget(name: ObjectName): void {

@@ -9,8 +9,12 @@ import {
   parseThreadId,
   parseUserId,
   SandlotError,
+  type ThreadKey,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
+import type { WriteBudget } from "../../backend/backend.ts";
+import { threadKeyOf } from "../../backend/labels.ts";
+import { type Grow, metered } from "../../backends/local/limits/disk/budget.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-files.ts";
 import type { World } from "../../world/world.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";
@@ -20,8 +24,11 @@ import type { Owner } from "./homes.ts";
 import type { WorkspaceFiles as DiskFiles } from "./workspace-files.ts";
 
 export interface HostOptions {
-  /** Some sandboxes may only have so much on the disk, which those who run them count: writes go through them. */
-  readonly budgeted?: boolean;
+  /**
+   * Some sandboxes may only have so much on the disk: what a thread's writes are held to, or `null` where only its sandbox
+   * can hold them. Absent where no sandbox has such a limit.
+   */
+  readonly budgetOf?: (thread: ThreadKey) => WriteBudget | null;
 }
 
 export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {
@@ -52,12 +59,17 @@ export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: Host
       }
     },
     async writeFile(key, path, content, how) {
-      if (options.budgeted === true || !path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      if (!path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      const { user, thread } = ownerOf(key);
+      const budget = options.budgetOf?.(threadKeyOf(user, thread));
+      if (budget === null) return null;
       using handle = await disk.locate(ownerOf(key), { make: true });
       if (handle === null) return null;
       const reading = { begun: false };
       try {
-        return absolute(await handle.files.write(relative(path), noticed(content, reading), how));
+        const write = (bytes: typeof content) => handle.files.write(relative(path), noticed(bytes, reading), how);
+        const within = (grow: Grow) => write(metered(content, grow));
+        return absolute(await (budget === undefined ? write(content) : budget.admit(path, 0, 1, within)));
       } catch (error) {
         if (!reading.begun && isForTheSandbox(error)) return null;
         throw inSandboxPaths(error);

@@ -85,18 +85,27 @@ function checkVersion(path: string, present: FileStat | null, expected: string |
 /** What may have come while what came before is still being written. */
 const AHEAD_MAX_BYTES = 1024 * 1024;
 
+/** What may be written to a file that has lost its name: no walk would find it, and no budget would count it. */
+const UNSEEN_MAX_BYTES = 4 * 1024 * 1024;
+
 /** Reads on while it writes: what has come meanwhile is written in one go. */
 async function writeAll(file: FileHandle, path: string, content: Content, options: HostWriteOptions): Promise<void> {
   const { maxBytes = Number.POSITIVE_INFINITY } = options;
   let sizeBytes = 0;
   let waiting: Uint8Array[] = [];
   let waitingBytes = 0;
+  let unseenBytes = 0;
   let writing: Promise<void> | null = null;
   const begin = () => {
     const parts = waiting;
     waiting = [];
+    unseenBytes += waitingBytes;
     waitingBytes = 0;
-    const done = writeParts(file, parts).then(() => {
+    const done = writeParts(file, parts).then(async () => {
+      if (unseenBytes > UNSEEN_MAX_BYTES) {
+        unseenBytes = 0;
+        if ((await file.stat()).nlink === 0) throw new SandlotError("file_not_found", { path });
+      }
       writing = null;
       for (const part of parts) giveBack(part);
     });

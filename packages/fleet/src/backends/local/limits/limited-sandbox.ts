@@ -14,7 +14,7 @@ import {
 } from "@sandlot/contract";
 import { outputSoFar } from "../../../backend/output-so-far.ts";
 import { systemTimer } from "../../../world/system-world.ts";
-import type { DiskBudget, Grow } from "./disk/budget.ts";
+import { type DiskBudget, type Grow, metered } from "./disk/budget.ts";
 import type { DiskKeeper } from "./disk/keeper.ts";
 import { LimitReports, type ReportListener } from "./limit-reports.ts";
 import type { LimitGroup } from "./limits.ts";
@@ -123,15 +123,8 @@ function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {
       within(path, Buffer.byteLength(content), 1, () => inner.write(path, content, options)),
     append: (path, content) => within(path, Buffer.byteLength(content), 0, () => inner.append(path, content)),
     mkdir: (path) => within(path, 0, 1, () => inner.mkdir(path)),
+    // One that outgrows the budget on its way ends with the error, and its temporary file with it.
     upload: (path: string, content: AsyncIterable<Uint8Array>, options?: WriteOptions) =>
       within(path, 0, 1, (grow) => inner.upload(path, metered(content, grow), options)),
   });
-}
-
-/** An upload that outgrows the budget on its way ends with the error, and its temporary file with it. */
-async function* metered(content: AsyncIterable<Uint8Array>, grow: Grow): AsyncGenerator<Uint8Array> {
-  for await (const chunk of content) {
-    await grow(chunk.byteLength);
-    yield chunk;
-  }
 }

@@ -250,3 +250,11 @@ function add(sum: { bytes: number; files: number }, bytes: number, files: number
   sum.bytes += bytes;
   sum.files += files;
 }
+
+/** Content whose bytes are asked for before they go on. */
+export async function* metered(content: AsyncIterable<Uint8Array>, grow: Grow): AsyncGenerator<Uint8Array> {
+  for await (const chunk of content) {
+    await grow(chunk.byteLength);
+    yield chunk;
+  }
+}
