@@ -6,7 +6,8 @@
  * The package is installed into a directory of its own, which goes with the run; so it takes Python with `venv` and a package
  * registry, or a Python that has it already (`--python`). A daemon is started by hand, and python/run.py goes through every method that the client has for `/v1/sandbox`,
  * `/v1/shell`, `/v1/bash` and `/v1/file`: with the token in each of its three places and without one, by the client that
- * waits and by the one that does not. `--url` drives another server, without a key, instead.
+ * waits and by the one that does not. Then the same without a key through an AIO URL of a gateway, into a sandbox of this
+ * machine. `--url` drives another server, without a key, instead.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -17,6 +18,10 @@ import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { SandlotClient } from "@sandlot/client";
+import { startGateway } from "../../packages/fleet/src/gateway/start-gateway.ts";
+import { openFleetAndHost } from "../../packages/fleet/src/open-fleet.ts";
+import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 import { bundle } from "../../packages/sandboxd/bundle.mjs";
 
 const TOKEN = "the-token";
@@ -35,16 +40,34 @@ async function main(): Promise<number> {
   const python = values.python ?? installed();
   if (python === null) return process.env.CI === "true" ? 1 : 0;
   if (values.url !== undefined) return drive(python, values.url, ["none"]);
+  return (await driveDaemon(python)) + (await driveGateway(python)) === 0 ? 0 : 1;
+}
+
+async function driveDaemon(python: string): Promise<number> {
   const daemon = await startDaemon();
   try {
-    const failed = [
-      drive(python, daemon.url, ["own-header", "bearer", "query"]),
-      drive(python, daemon.aioUrl, ["none"]),
-    ];
-    return failed.some((status) => status !== 0) ? 1 : 0;
+    const withKey = await drive(python, daemon.url, ["own-header", "bearer", "query"]);
+    return withKey + (await drive(python, daemon.aioUrl, ["none"]));
   } finally {
     daemon.process.kill("SIGTERM");
     await once(daemon.process, "exit");
+  }
+}
+
+/** As DeerFlow reaches a sandbox of a running fleet: by a URL, and with nothing else. */
+async function driveGateway(python: string): Promise<number> {
+  const home = join(place, "home");
+  mkdirSync(home);
+  const { fleet } = await openFleetAndHost({ home, backend: "local" });
+  const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 } });
+  try {
+    const { key } = await gateway.keys.create({ scope: "user", user: "deerflow" });
+    const { url } = await new SandlotClient({ url: gateway.url, apiKey: key }).createAioUrl("clients");
+    console.log("through an AIO URL of a gateway:");
+    return await drive(python, url, ["none"]);
+  } finally {
+    await gateway.close();
+    await fleet.close({ destroy: true });
   }
 }
 
@@ -66,15 +89,15 @@ function installed(): string | null {
 }
 
 /** Each way of showing the key, with both clients. Answers with a status. */
-function drive(python: string, url: string, keys: readonly string[]): number {
-  const runs = keys.flatMap((key) => ["waiting", "asynchronous"].map((client) => [client, key]));
-  const statuses = runs.map(([client = "", key = ""]) => {
-    const { status } = spawnSync(python, ["-B", RUN, url, client, key, TOKEN], {
-      stdio: ["ignore", "inherit", "inherit"],
-    });
-    return status;
-  });
-  return statuses.every((status) => status === 0) ? 0 : 1;
+async function drive(python: string, url: string, keys: readonly string[]): Promise<number> {
+  let failed = 0;
+  for (const key of keys)
+    for (const client of ["waiting", "asynchronous"]) {
+      const child = spawn(python, ["-B", RUN, url, client, key, TOKEN], { stdio: ["ignore", "inherit", "inherit"] });
+      const [status] = await once(child, "exit");
+      if (status !== 0) failed = 1;
+    }
+  return failed;
 }
 
 async function startDaemon(): Promise<{ process: ChildProcess; url: string; aioUrl: string }> {

@@ -8,7 +8,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
-import { browse, dumpDom, missingBrowser as missing } from "../gateway/support/browser.ts";
+import { browse, drive, dumpDom, missingBrowser as missing } from "../gateway/support/browser.ts";
 import { richBackend } from "../gateway/support/rich-backend.ts";
 import { type Caller, openStage, type Stage } from "../gateway/support/stage.ts";
 
@@ -125,3 +125,23 @@ test("the pages of documentation work with a key typed as a password, and with n
   const shown = await dumpDom(`http://key:${alice.key}@${host}/docs/`, "--virtual-time-budget=15000");
   expect(shown).toContain("Run a command");
 }, 90_000);
+
+test("an operation of the documentation opens when it is clicked, and closes again, with no error of the policy", async (context) => {
+  if (missing !== null) return context.skip(missing);
+  const { host } = new URL(stage.gateway.url);
+  await drive(`http://key:${alice.key}@${host}/docs/`, async (page) => {
+    const operation = "#operations-exec-exec";
+    const isOpen = () =>
+      page.evaluate<boolean>(`document.querySelector("${operation}.is-open .opblock-body") !== null`);
+    const isThere = () => page.evaluate<boolean>(`document.querySelector("${operation}") !== null`);
+    await expect.poll(isThere, { timeout: 60_000 }).toBe(true);
+    expect(await isOpen()).toBe(false);
+    await page.click(`${operation} .opblock-summary-control`);
+    await expect.poll(isOpen, { timeout: 30_000 }).toBe(true);
+    expect(await page.evaluate<string>(`document.querySelector("${operation}").innerText`)).toContain("outputMaxBytes");
+    await page.click(`${operation} .opblock-summary-control`);
+    await expect.poll(isOpen, { timeout: 30_000 }).toBe(false);
+    expect(await page.evaluate<number>('document.querySelectorAll(".topbar").length')).toBe(0);
+    expect(page.problems).toEqual([]);
+  });
+}, 120_000);

@@ -5,6 +5,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { WebSocket } from "ws";
 
 const CHROMIUM = "/usr/bin/chromium";
 export const missingBrowser = existsSync(CHROMIUM) ? null : `${CHROMIUM} is not installed`;
@@ -17,7 +18,8 @@ export async function browse<T>(
 ): Promise<T> {
   const profile = await mkdtemp(join(tmpdir(), "sandlot-chromium-"));
   const options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", `--user-data-dir=${profile}`];
-  const browser = spawn(CHROMIUM, [...options, ...more, url], { stdio: ["ignore", "pipe", "ignore"], detached: true });
+  const browser = spawn(CHROMIUM, [...options, ...more, url], { stdio: ["ignore", "pipe", "pipe"], detached: true });
+  browser.stderr?.resume();
   const ended = new Promise((resolve) => browser.once("close", resolve));
   try {
     return await done(browser);
@@ -38,4 +40,75 @@ export function dumpDom(url: string, ...more: string[]): Promise<string> {
     return shown;
   };
   return browse(url, read, "--dump-dom", ...more);
+}
+
+/** One page of a browser, driven by its own protocol: what is evaluated in it, real clicks, and what its console said. */
+export interface DrivenPage {
+  evaluate<T>(expression: string): Promise<T>;
+  /** With the mouse, in the middle of the first element that the selector finds. */
+  click(selector: string): Promise<void>;
+  /** Errors of the console and of its policies. */
+  readonly problems: readonly string[];
+}
+
+export function drive<T>(url: string, work: (page: DrivenPage) => Promise<T>): Promise<T> {
+  return browse(
+    "about:blank",
+    async (browser) => {
+      const address = await new Promise<string>((resolve) => {
+        let said = "";
+        browser.stderr?.on("data", (piece) => {
+          said += piece;
+          const found = /DevTools listening on (\S+)/.exec(said)?.[1];
+          if (found !== undefined) resolve(found);
+        });
+      });
+      const pages = (await (await fetch(`http://${new URL(address).host}/json/list`)).json()) as {
+        readonly type: string;
+        readonly webSocketDebuggerUrl: string;
+      }[];
+      const page = pages.find(({ type }) => type === "page");
+      if (page === undefined) throw new Error("the browser has no page");
+      const socket = new WebSocket(page.webSocketDebuggerUrl);
+      await new Promise((resolve, reject) => socket.once("open", resolve).once("error", reject));
+      try {
+        return await work(await pageOver(socket, url));
+      } finally {
+        socket.close();
+      }
+    },
+    "--remote-debugging-port=0",
+  );
+}
+
+async function pageOver(socket: WebSocket, url: string): Promise<DrivenPage> {
+  const waiting = new Map<number, (result: Record<string, unknown>) => void>();
+  const problems: string[] = [];
+  let serial = 0;
+  socket.on("message", (data) => {
+    const { id, method, result, params } = JSON.parse(String(data));
+    if (id !== undefined) waiting.get(id)?.(result ?? {});
+    else if (method === "Log.entryAdded" && params.entry.level === "error") problems.push(params.entry.text);
+    else if (method === "Runtime.exceptionThrown") problems.push(params.exceptionDetails.text);
+  });
+  const send = (method: string, params: object = {}) =>
+    new Promise<Record<string, unknown>>((resolve) => {
+      waiting.set(++serial, resolve);
+      socket.send(JSON.stringify({ id: serial, method, params }));
+    });
+  for (const domain of ["Runtime", "Log", "Page"]) await send(`${domain}.enable`);
+  await send("Page.navigate", { url });
+  const evaluate = async <T>(expression: string) => {
+    const { result } = await send("Runtime.evaluate", { expression, returnByValue: true });
+    return (result as { readonly value: T }).value;
+  };
+  const click = async (selector: string) => {
+    const middle = `(() => { const element = document.querySelector(${JSON.stringify(selector)});
+      element.scrollIntoView({ block: "center" }); const { x, y, width, height } = element.getBoundingClientRect();
+      return { x: x + width / 2, y: y + height / 2 }; })()`;
+    const at = await evaluate<{ readonly x: number; readonly y: number }>(middle);
+    for (const type of ["mousePressed", "mouseReleased"])
+      await send("Input.dispatchMouseEvent", { ...at, type, button: "left", clickCount: 1 });
+  };
+  return { evaluate, click, problems };
 }
