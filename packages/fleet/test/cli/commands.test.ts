@@ -43,6 +43,7 @@ describe("a wrong command line", () => {
     [["--jsno", "demo"], "Did you mean --json?"],
     [["config", "chek"], "Did you mean check?"],
     [["config", "check", "a", "b"], "too many arguments"],
+    [["exec", "--thrad", "t1", "--", "true"], "unknown option '--thrad'"],
   ])("%j ends with 2 and one message", async (args, message) => {
     const { code, stdout, stderr } = await runCli(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });

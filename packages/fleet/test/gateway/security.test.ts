@@ -291,6 +291,26 @@ test("the pages of documentation take a key as a password, and nothing else does
   expect([refused.status, refused.headers.get("www-authenticate")]).toEqual([401, 'Basic realm="Sandlot"']);
 });
 
+test("a line of the log says for whom and for which thread a request was, and by which key", async () => {
+  const logged: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line: string) => void logged.push(line) });
+  const told = await openStage({ more: { logger } });
+  try {
+    const ann = await told.user("ann");
+    await ann.ask(200, "POST", "/v1/threads/seen/exec", { json: { command: "true" } });
+    await ann.ask(200, "GET", "/v1/threads");
+    const lines = () => logged.map((line) => JSON.parse(line)).filter(({ msg }) => msg === "answered");
+    await expect.poll(() => lines().length).toBe(2);
+    const [exec, list] = lines();
+    expect(exec).toMatchObject({ user: "ann", thread: "seen", status: 200, route: "/v1/threads/:thread/exec" });
+    expect(exec.keyId).toEqual(expect.any(String));
+    expect(list).toMatchObject({ user: "ann", thread: null });
+    expect(logged.join("")).not.toContain(ann.key);
+  } finally {
+    await told.done();
+  }
+});
+
 test("with a certificate it speaks HTTPS only", async () => {
   const folder = await mkdtemp(join(tmpdir(), "sandlot-tls-"));
   const certFile = join(folder, "cert.pem");
