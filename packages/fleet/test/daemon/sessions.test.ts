@@ -52,6 +52,23 @@ describe("a session", () => {
     expect(await run("# nothing")).toMatchObject({ exitCode: 0 });
   });
 
+  test("lets the output of the oldest commands go when all of it is over 64 MiB, and keeps the newest", async () => {
+    const { sandbox } = await attached();
+    const { sessions } = sandbox;
+    const ids = ["a", "b", "c", "d"];
+    // Two full rings each.
+    const command = "head -c 10485760 /dev/zero; head -c 10485760 /dev/zero >&2";
+    for (const sessionId of ids) {
+      await sessions.open({ sessionId });
+      await sessions.exec(sessionId, command, { outputMaxBytes: 10 });
+    }
+    const held = async (id: string) => (await sessions.output(id, { maxBytes: 10 })).stdout.totalBytes;
+    expect(await code(held("a"))).toBe("exec_not_found");
+    expect(await Promise.all(["b", "c", "d"].map(held))).toEqual([10_485_760, 10_485_760, 10_485_760]);
+    await sessions.close("b");
+    expect(await code(held("b"))).toBe("session_not_found");
+  });
+
   test("takes whatever a shell takes", async () => {
     const { run } = await session();
     const script = "cat <<'END'\nit's \"quoted\" $HOME \\n\nEND\nfor i in 1 2\ndo echo $i\ndone";
