@@ -101,6 +101,7 @@ export class Destroyer {
 
   async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement } = this.#parts;
+    let recovered: Epoch | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
@@ -108,8 +109,12 @@ export class Destroyer {
       const record = await store.get(sandboxId);
       signal.throwIfAborted();
       progress.seen = record;
-      if (record === null) await this.#epochOfTruth(signal);
-      if (record === null) return progress.promised ? "stopped" : "absent";
+      if (record === null) {
+        const epoch = await this.#epochOfTruth(signal);
+        if (epoch === recovered) return progress.promised ? "stopped" : "absent";
+        recovered = epoch;
+        continue;
+      }
       if (record.thread !== null) throw inUse(record);
       if (record.state === "ready")
         progress.promised ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
@@ -127,6 +132,8 @@ export class Destroyer {
     const purge = options.purge === true;
     /** What the store was told to end for this call, and which store. What the thread is given afterwards is none of its business. */
     let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
+    /** The store that was known to have recovered before the last look. */
+    let recovered: Epoch | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
       await membership.validate();
@@ -136,6 +143,11 @@ export class Destroyer {
       progress.seen = record;
       const isOver: boolean = record === null || (ending !== null && record.sandboxId !== ending.sandboxId);
       const epoch: Epoch | null = isOver ? await this.#epochOfTruth(signal) : membership.epoch;
+      if (isOver && epoch !== recovered) {
+        // The look may be older than the recovery, however late its answer came: look again.
+        recovered = epoch;
+        continue;
+      }
       if (isOver && ending !== null && ending.epoch === epoch) return "stopped";
       // Another store knows nothing of what its predecessor was told.
       if (isOver) ending = null;
@@ -156,8 +168,8 @@ export class Destroyer {
   }
 
   /**
-   * Something was not found, and that is true of this epoch. Asked after the look: a store that was lost does not know yet
-   * what exists, and this instance may not have heard of the loss.
+   * Something was not found, and that is true of this epoch. Asked before the look and after it: a store that was lost does
+   * not know yet what exists, and this instance may not have heard of the loss.
    */
   async #epochOfTruth(signal: AbortSignal): Promise<Epoch> {
     const { store, membership, settings } = this.#parts;

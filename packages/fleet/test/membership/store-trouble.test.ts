@@ -260,3 +260,17 @@ describe("after the store was emptied", () => {
     expect(seen).toEqual([...new Set(seen)].sort((x, y) => x - y));
   });
 });
+
+test("a destroy whose look is answered when a lost store has recovered looks again", async () => {
+  const stage = newStage({ sessionLifetimeMs: 15_000 });
+  const { fleet, store } = await stage.open();
+  await (await stage.until(fleet.acquire({ thread: "t1" }))).release();
+  await stage.loseStore();
+  const gate = store.hang("find", { when: "after" });
+  const destroying = watched(fleet.destroy({ thread: "t1" }, { timeoutMs: 120_000 }));
+  await stage.advance(60_000);
+  expect((await stage.recordOf("t1"))?.state).toBe("ready");
+  gate.open();
+  expect(await stage.until(destroying.promise)).toBe("stopped");
+  expect(stage.objects()).toEqual([]);
+});
