@@ -77,6 +77,7 @@ export const FAULT_KINDS = [
   "registered-unheard",
   "dead-before-the-store",
   "purged-before-the-loss",
+  "looked-before-recovery",
 ] as const;
 /** The first of them. */
 const LATER = FAULT_KINDS.indexOf("store-answer-late");

@@ -89,7 +89,7 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   for (const instance of simulation.instances) {
     instance.process.ambush = null;
     instance.script.late.clear();
-    instance.script.registerFails = false;
+    instance.script.registerFails = null;
     simulation.resume(instance);
   }
   workload.replenish();

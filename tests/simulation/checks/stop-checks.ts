@@ -80,12 +80,15 @@ export class StopChecks {
     );
     const owner = ownerOf(before);
     if (!before.purge || owner === null) return;
-    const fence = ledger.fences.get(owner) ?? 0;
+    // A later one has used the workspace, or one with the same generation, which a lost store may give twice.
+    const { user, thread, generation } = before;
+    const isFenced =
+      user !== null && thread !== null && ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
     // It may have been ended by then, too; the home that it has made is still there, and empty.
     const cameLate = [...ledger.departed.values()].some(
       ({ object }) => object.labels.sandboxId === sandboxId && object.landedAt >= stoppedAt,
     );
-    const gone = fence > before.generation || !ledger.homes.has(owner) || late || cameLate;
+    const gone = isFenced || !ledger.homes.has(owner) || late || cameLate;
     this.#findings.check("purged-when-it-leaves", gone, () => `${owner} still has a home`);
   }
 

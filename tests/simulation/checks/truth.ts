@@ -151,16 +151,12 @@ export class Truth {
   /** A moment on the store's clock as a moment of the simulation: the last one that it can be, if its host slept. */
   fromStoreClock(at: number): number {
     const { host } = this.tables;
-    const agoMs = host.agoMs(host.monotonicMs() - (this.tables.now() - at));
-    let from = this.now - agoMs;
-    // Sleep adds to how long ago it was.
-    for (let rest = agoMs - host.awakeMs(from); rest > 1e-6; rest = agoMs - host.awakeMs(from)) from -= rest;
-    return from;
+    return host.awakeSince(host.agoMs(host.monotonicMs() - (this.tables.now() - at)));
   }
 
-  /** A store was lost since, and whoever asked could not know: it is not known, or was not, what exists. */
-  isBlind(asked: { readonly at: number; readonly instance: Instance }): boolean {
-    return this.emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt) && this.recoveredAt === null;
+  /** The store was lost since, perhaps after the last look, and does not know yet what exists. */
+  isBlind(asked: { readonly at: number }): boolean {
+    return this.emptiedAt >= asked.at && this.recoveredAt === null;
   }
 
   /** How long the store's host was awake in between: what its clock counts. */

@@ -10,6 +10,8 @@ import type { Scheduler } from "../schedule/scheduler.ts";
 export const EPOCH_MS = 1_800_000_000_000;
 /** The most that a monotonic clock is off, as a share. */
 const DRIFT_MAX = 200e-6;
+/** What sums of fractions of milliseconds may be off. */
+const ROUNDING_MS = 1e-6;
 /** What a check allows for that, where two hosts' clocks or a clock and the truth are compared. */
 export const DRIFT_MARGIN = 3 * DRIFT_MAX;
 
@@ -56,6 +58,19 @@ export class Host {
     for (const { from, to } of this.#sleeps)
       awakeMs -= Math.max(0, Math.min(to ?? until, until) - Math.max(from, since));
     return awakeMs;
+  }
+
+  /** The last moment since which it has been awake for this long: sleep adds to how long ago that was. */
+  awakeSince(awakeMs: number): number {
+    let at = this.#scheduler.now;
+    let leftMs = awakeMs;
+    for (const { from, to } of this.#sleeps.toReversed()) {
+      const awakeAfterMs = at - (to ?? at);
+      if (leftMs <= awakeAfterMs + ROUNDING_MS) break;
+      leftMs -= awakeAfterMs;
+      at = from;
+    }
+    return at - leftMs;
   }
 
   /** How long ago its monotonic clock showed this, in true time without sleep. */

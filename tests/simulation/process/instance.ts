@@ -20,7 +20,10 @@ export class Instance {
   fleet: Fleet | null = null;
   closing = false;
   /** What a plot has in store for it: calls of the store whose next answer is late; a registration that seems to fail. */
-  readonly script = { late: new Set<string>(), registerFails: false };
+  readonly script: { readonly late: Set<string>; registerFails: "before-effect" | "after-effect" | null } = {
+    late: new Set(),
+    registerFails: null,
+  };
   /** It has told that closing something did not work. */
   closeFailed = false;
 

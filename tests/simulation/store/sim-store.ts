@@ -168,10 +168,11 @@ export class SimStore extends TransactionalStore {
     const { faults, random, sessionLifetimeMs } = this.#parts;
     const { script } = this.#instance;
     if (this.#isOut()) return this.#refused(operation, null);
-    if (operation === "beat" && script.registerFails && (this.#args[0] as BeatRequest).register) {
-      script.registerFails = false;
-      faults.count("store-failed-after-effect");
-      return this.#refused(operation, random.between(0, 4));
+    const { registerFails } = script;
+    if (operation === "beat" && registerFails !== null && (this.#args[0] as BeatRequest).register) {
+      script.registerFails = null;
+      faults.count(`store-failed-${registerFails}`);
+      return this.#refused(operation, registerFails === "before-effect" ? null : random.between(0, 4));
     }
     // The answer to a beat that comes when it is older than what it confirms may be relied on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))

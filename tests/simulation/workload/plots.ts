@@ -10,7 +10,15 @@ import type { Simulation } from "../simulation.ts";
 import type { Callers } from "./callers.ts";
 import { THREADS } from "./threads.ts";
 
-type Kind = "rush" | "lateTake" | "busyOnceAsked" | "forgottenHold" | "deadBeforeLoss" | "purgeBeforeLoss";
+type Kind =
+  | "rush"
+  | "lateTake"
+  | "busyOnceAsked"
+  | "forgottenHold"
+  | "deadBeforeLoss"
+  | "purgeBeforeLoss"
+  | "lookBeforeRecovery"
+  | "unheardLoss";
 
 /** In which share of the runs a plot is on, and how likely it then is with every event. */
 const PLOTS: Readonly<Record<Kind, { readonly runs: number; readonly share: number }>> = {
@@ -20,6 +28,8 @@ const PLOTS: Readonly<Record<Kind, { readonly runs: number; readonly share: numb
   forgottenHold: { runs: 0.2, share: 0.015 },
   deadBeforeLoss: { runs: 0.15, share: 0.01 },
   purgeBeforeLoss: { runs: 0.15, share: 0.01 },
+  lookBeforeRecovery: { runs: 0.15, share: 0.01 },
+  unheardLoss: { runs: 0.15, share: 0.01 },
 };
 const RUSH_CALLERS = 8;
 
@@ -92,7 +102,7 @@ export class Plots {
     if (holders.length === 0) return;
     const { instance } = this.#random.pick(holders);
     const { sessionLifetimeMs } = settings;
-    instance.script.registerFails = true;
+    instance.script.registerFails = "after-effect";
     this.#simulation.faults.count("registered-unheard");
     this.#simulation.pause(instance, sessionLifetimeMs + this.#random.between(500, 4 * sessionLifetimeMs));
   }
@@ -131,6 +141,34 @@ export class Plots {
       } else if (scheduler.now < until) scheduler.after(this.#random.between(1, 20), look);
     };
     look();
+  }
+
+  /** A destroy looks while a new store knows nothing yet, and hears what it saw when that has recovered. */
+  protected _lookBeforeRecovery(): void {
+    const { faults, scheduler, settings } = this.#simulation;
+    const [instance] = this.#two();
+    const ready = this.#ready();
+    if (instance === undefined || ready.length === 0) return;
+    const record = this.#random.pick(ready);
+    const name = THREADS.find(({ user, thread }) => user === record.user && thread === record.thread);
+    if (name === undefined) return;
+    faults.count("looked-before-recovery");
+    this.#loseStore();
+    const options = { force: this.#random.chance(0.5), purge: false, timeoutMs: 6 * settings.sessionLifetimeMs };
+    scheduler.after(this.#random.between(0, 50), () => {
+      instance.script.late.add("find");
+      this.#callers.destroy(instance, name, options);
+    });
+  }
+
+  /** The store's clock is stepped, the store is lost, and who registers with the next one does not hear of it. */
+  protected _unheardLoss(): void {
+    const { faults, truth } = this.#simulation;
+    faults.count("registered-unheard");
+    this.#simulation.stepClock(truth.tables.host, this.#random.pick([-3_600_000, 3_600_000]));
+    this.#loseStore();
+    for (const { script } of this.#simulation.open())
+      script.registerFails = this.#random.chance(0.5) ? "before-effect" : "after-effect";
   }
 
   // --- Steps
