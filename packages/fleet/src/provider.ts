@@ -121,11 +121,11 @@ export class Provider implements LeaseHome {
 
   /** Answered in time, whatever the store does: what it does not take is healed by the next beat. */
   async release(lease: LeaseHandle): Promise<void> {
-    const { world, underWay, leases } = this.#parts;
+    const { world, underWay, leases, ending } = this.#parts;
     const { slot } = lease;
     slot.leases.delete(lease);
     const parking = leases.ended(lease).then(() => (slot.tryClose() ? this.#park(slot) : undefined));
-    await atMost(world, RELEASE_PATIENCE_MS, underWay.add(parking));
+    await atMost(world, RELEASE_PATIENCE_MS, underWay.add(parking), ending);
   }
 
   /** The next generation for a lease whose sandbox is gone. All leases of a lost slot share one opening. */

@@ -40,14 +40,23 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
-/** Waits for `promise`, but no longer than this: then it goes on by itself, and the answer is `undefined`. */
-export async function atMost<T>(world: World, ms: number, promise: Promise<T>): Promise<T | undefined> {
+/** Waits for `promise`, but no longer than this, or until the signal: then it goes on by itself, answered `undefined`. */
+export async function atMost<T>(
+  world: World,
+  ms: number,
+  promise: Promise<T>,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
   const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const timer = world.timer(ms, () => resolve(undefined));
+  const end = () => resolve(undefined);
+  const timer = world.timer(ms, end);
+  if (signal?.aborted === true) end();
+  signal?.addEventListener("abort", end, { once: true });
   try {
     return await Promise.race([promise, late]);
   } finally {
     timer.cancel();
+    signal?.removeEventListener("abort", end);
   }
 }
 
