@@ -51,6 +51,7 @@ export const FACT_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "put-back-is-there": (b) => {
     const { ref } = b.object();
     b.ledger.destroy(ref);
+    b.truth.emptiedAt = 5_000;
     b.at(10_000).has({ ref });
   },
   "queue-is-bounded": (b) => {

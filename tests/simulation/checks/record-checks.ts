@@ -108,10 +108,9 @@ export class RecordChecks {
     if (ref === null || this.#unanswered() > this.#unansweredAtLoss) return;
     const goneAt = ledger.departed.get(ref)?.at ?? ledger.objects.get(ref)?.diedAt ?? Number.POSITIVE_INFINITY;
     // Whoever puts it back has heard of the loss before, and asked the engine after that.
-    const askedAt = Math.max(sentAt - SEEN_MS, emptiedAt);
     this.#findings.check(
       "put-back-is-there",
-      goneAt > askedAt || sentAt < emptiedAt,
+      goneAt > emptiedAt || sentAt < emptiedAt,
       () => `${sandboxId} is gone since ${goneAt}`,
     );
   }
