@@ -47,6 +47,7 @@ const CHANCES: Partial<Record<Method, Chances>> = {
 export class Faults {
   readonly #random: Random;
   #healed = false;
+  #isUsed = false;
 
   constructor(random: Random) {
     this.#random = random;
@@ -61,14 +62,16 @@ export class Faults {
     return !this.#healed && this.#random.chance(0.05);
   }
 
+  /** Lists succeed until the first sandbox is made: a fleet that opens a new store asks for one, and rightly fails without it. */
   plan(method: Method): Plan {
     const random = this.#random;
+    if (method === "create") this.#isUsed = true;
     const { ms, slow, failsBefore = 0, failsAfter = 0 } = CHANCES[method] ?? QUICK;
     if (this.#healed) return { delayMs: random.between(...ms), failsBefore: false, failsAfter: false };
     const isSlow = slow !== undefined && random.chance(slow.chance);
     return {
       delayMs: random.between(...(isSlow ? slow.ms : ms)),
-      failsBefore: random.chance(failsBefore),
+      failsBefore: random.chance(failsBefore) && (this.#isUsed || method !== "list"),
       failsAfter: random.chance(failsAfter),
     };
   }
