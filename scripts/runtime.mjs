@@ -63,9 +63,9 @@ export function childEnvironment(extra = {}) {
 }
 
 /** The environment of a process that asks a package registry, which may need the extra certificates. */
-export function registryEnvironment() {
+export function registryEnvironment(environment = childEnvironment()) {
   const certificates = process.env.NODE_EXTRA_CA_CERTS ?? process.env[KEPT_CERTIFICATES];
-  return childEnvironment(certificates === undefined ? {} : { NODE_EXTRA_CA_CERTS: certificates });
+  return certificates === undefined ? environment : { ...environment, NODE_EXTRA_CA_CERTS: certificates };
 }
 
 /**
@@ -110,7 +110,8 @@ export function run(command, args, { onStart, interruptSignal = "SIGINT", endWit
  * in the belief that a terminal has sent it to the script as well.
  */
 export function npm(args, options = {}) {
-  return run("npm", args, { shell: process.platform === "win32", interruptSignal: "SIGTERM", ...options });
+  const env = registryEnvironment(process.env);
+  return run("npm", args, { env, shell: process.platform === "win32", interruptSignal: "SIGTERM", ...options });
 }
 
 /** Calls `tell(seconds)` every `everyMs` until the work has settled: silence longer than that means something is wrong. */
