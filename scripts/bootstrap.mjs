@@ -131,7 +131,7 @@ function isInPath(command) {
 
 // --- npm packages
 
-/** `served`: what `npm start` takes. All packages include them, so whoever needs fewer leaves the others alone. */
+/** `served`: what `npm start` takes. All packages include them, so a purpose that needs fewer leaves the others alone. */
 function isInstalled(packages) {
   const stamp = readStamp();
   return (

@@ -261,7 +261,7 @@ export interface ResourceUsage {
   readonly processCount: number | null;
   readonly processMax: number | null;
   readonly cpuMs: number | null;
-  /** Of the workspace, as it was last measured, with what was written through the API since. Absent where nobody measures it. */
+  /** Of the workspace, as it was last measured, with what was written through the API since. Absent where the backend does not measure it. */
   readonly diskBytes?: number;
   /** Absent where the workspace has no limit. */
   readonly diskMaxBytes?: number;

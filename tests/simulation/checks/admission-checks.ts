@@ -2,7 +2,7 @@
  * Who waits for room at an instance: how many, and in which order they are tried.
  *
  * An event says that a caller waits; a step of the store says that it is tried. What says that one has given up comes a
- * little later than the fact. So whoever seems to be passed over is only suspected to be; it is certain when the same
+ * little later than the fact. So a caller that seems to be passed over is only suspected to be; it is certain when the same
  * caller is tried later, because then it has waited all the while.
  *
  * The order is kept once more here. Users take turns: one that was let in goes to the end. Within a user it is first
@@ -38,7 +38,7 @@ interface Turn {
   triedAt: number;
   /** When one of its callers last gave up: the round that was under way may have passed the rest over. */
   gaveUpAt: number;
-  /** Only the fleet's limit kept it out: nobody else is tried before it is tried again. */
+  /** Only the fleet's limit kept it out: no other caller is tried before it is tried again. */
   next: boolean;
   /** Its place in the order is known: it did not begin to wait while it was doubtful whether it waits. */
   certain: boolean;
@@ -194,7 +194,7 @@ export class AdmissionChecks {
 
 type Key = { readonly user: string; readonly thread: string };
 
-/** For whom a step tries to reserve; `null`: it does not, or for nobody yet. */
+/** For whom a step tries to reserve; `null`: it does not, or for no caller yet. */
 function keyOf({ method, args }: StoreStep): Key | null {
   return method === "reserve" ? (args[0] as { readonly key: Key | null }).key : null;
 }

@@ -107,7 +107,7 @@ export class RecordChecks {
     const { ledger, emptiedAt } = this.#truth;
     if (ref === null || this.#unanswered() > this.#unansweredAtLoss) return;
     const goneAt = ledger.departed.get(ref)?.at ?? ledger.objects.get(ref)?.diedAt ?? Number.POSITIVE_INFINITY;
-    // Whoever puts it back has heard of the loss before, and asked the engine after that.
+    // The instance that puts it back has heard of the loss before, and asked the engine after that.
     this.#findings.check(
       "put-back-is-there",
       goneAt > emptiedAt || sentAt < emptiedAt,

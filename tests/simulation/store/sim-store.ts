@@ -177,7 +177,7 @@ export class SimStore extends TransactionalStore {
     // The answer to a beat that comes when it is older than what it confirms may be relied on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
-    // Any other answer that comes when the world has moved on, and whoever asked may have given up or doubt itself.
+    // Any other answer that comes when the world has moved on, and the caller may have given up or doubt itself.
     if (script.late.delete(operation) || (operation !== "beat" && faults.hits("store-answer-late")))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
     const late = DECISIONS.has(operation) && faults.hits("store-decision-slow");

@@ -120,15 +120,23 @@ export class Plots {
     scheduler.after(this.#random.between(0, 200), () => this.#loseStore());
   }
 
-  /** A purge has been taken down, and then the store is lost; whoever waits for it looks again when that has recovered. */
-  protected _purgeBeforeLoss(): void {
-    const { truth, faults, scheduler } = this.#simulation;
+  /** An instance, and a thread with a sandbox that is ready. */
+  #instanceAndThread() {
     const [instance] = this.#two();
     const ready = this.#ready();
-    if (instance === undefined || ready.length === 0) return;
+    if (instance === undefined || ready.length === 0) return null;
     const record = this.#random.pick(ready);
     const name = THREADS.find(({ user, thread }) => user === record.user && thread === record.thread);
-    if (name === undefined) return;
+    if (name === undefined) return null;
+    return { instance, record, name };
+  }
+
+  /** A purge has been taken down, and then the store is lost; the destroy that waits for it looks again when that has recovered. */
+  protected _purgeBeforeLoss(): void {
+    const { truth, faults, scheduler } = this.#simulation;
+    const found = this.#instanceAndThread();
+    if (found === null) return;
+    const { instance, record, name } = found;
     faults.count("purge-forced");
     faults.count("purged-before-the-loss");
     const timeoutMs = 6 * this.#simulation.settings.sessionLifetimeMs;
@@ -146,12 +154,9 @@ export class Plots {
   /** A destroy looks while a new store knows nothing yet, and hears what it saw when that has recovered. */
   protected _lookBeforeRecovery(): void {
     const { faults, scheduler, settings } = this.#simulation;
-    const [instance] = this.#two();
-    const ready = this.#ready();
-    if (instance === undefined || ready.length === 0) return;
-    const record = this.#random.pick(ready);
-    const name = THREADS.find(({ user, thread }) => user === record.user && thread === record.thread);
-    if (name === undefined) return;
+    const found = this.#instanceAndThread();
+    if (found === null) return;
+    const { instance, name } = found;
     faults.count("looked-before-recovery");
     this.#loseStore();
     const options = { force: this.#random.chance(0.5), purge: false, timeoutMs: 6 * settings.sessionLifetimeMs };

@@ -84,7 +84,7 @@ export const bashTool = defineTool({
   },
 });
 
-/** Where somebody asks before the end: a listener, or the answer of a call that does not wait for it. */
+/** Where output is wanted before the end: by a listener, or by the answer of a call that does not wait for it. */
 function liveOutputFor({ onOutput, replyWithinMs, redacting }: ToolContext): LiveOutput | undefined {
   if (onOutput === undefined && replyWithinMs === undefined) return undefined;
   return new LiveOutput({ maxChars: TOOL_LIMITS.runningOutputChars, redacting });

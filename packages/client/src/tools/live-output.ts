@@ -1,7 +1,7 @@
 /**
  * What a command prints, while it runs: for a listener as it comes, and for the answer of a call that does not wait for the end.
  *
- * Output arrives in one of two ways: somebody adds it, or there is a reader that is asked (`readWith`). A listener has a reader
+ * Output arrives in one of two ways: a caller adds it, or there is a reader that is asked (`readWith`). A listener has a reader
  * asked every `READ_INTERVAL_MS`; otherwise it is asked when an answer is made.
  *
  * Invariants

@@ -170,7 +170,7 @@ class SessionReader {
   readonly #sandbox: Sandbox;
   readonly #sessionId: string;
   readonly #live: LiveOutput;
-  /** The command that was found running. The one before it is nobody's business here. */
+  /** The command that was found running. The one before it does not matter here. */
   #execId: string | null = null;
   #next = { stdout: 0, stderr: 0 };
 

@@ -2,7 +2,7 @@
  * What a command has printed until now, read by following it as far as it had come when it was asked for. So every backend that
  * can follow has it.
  *
- * Invariant: a part is whole characters and ends within `maxBytes`; whoever goes on at `nextOffset` gets every byte that is held
+ * Invariant: a part is whole characters and ends within `maxBytes`; a reader that goes on at `nextOffset` gets every byte that is held
  * exactly once.
  */
 

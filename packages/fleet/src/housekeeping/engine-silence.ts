@@ -1,4 +1,4 @@
-/** The engine did not answer in time: what whoever waits for it is told, also a caller who opens a fleet. */
+/** The error of a call that the engine did not answer in time, also of opening a fleet. */
 
 import { SandlotError } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";

@@ -52,7 +52,7 @@ export class Maker {
 
   /**
    * Claims room and key. With `existing`, the thread's files are looked for before, so that no room is made for nothing, and
-   * again afterwards: while the key is claimed nobody can purge them.
+   * again afterwards: while the key is claimed no purge can begin.
    */
   async reserve(
     key: (Key & Partial<Pick<Wish, "existing">>) | null,

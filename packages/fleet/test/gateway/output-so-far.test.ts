@@ -86,6 +86,6 @@ describe.skipIf(!hasBubblewrap)("output so far (skipped where bubblewrap is not 
     expect(omitted?.remedy).toContain(`/sessions/${sessionId}/output`);
     expect((await sessions.output(sessionId, { maxBytes: 10 })).stdout.text).toBe("a".repeat(10));
     await alice.ask(404, "GET", "/v1/threads/s/sessions/none/output");
-    await alice.ask(404, "GET", "/v1/threads/nobody/sessions/none/output");
+    await alice.ask(404, "GET", "/v1/threads/missing/sessions/none/output");
   });
 });

@@ -59,7 +59,7 @@ describe.skipIf(!hasBubblewrap)("large output of one sandbox (skipped where bubb
     });
   }
 
-  test("holds up nobody when a caller waits for it, nor when six do", async () => {
+  test("does not block the event loop when a caller waits for it, nor when six do", async () => {
     const results: (readonly [number, number])[] = [];
     const one = await worstTurn(async () => results.push(await taken({}, ZEROS)));
     const six = await worstTurn(async () => {
@@ -73,13 +73,13 @@ describe.skipIf(!hasBubblewrap)("large output of one sandbox (skipped where bubb
     expect(Math.max(one, six)).toBeLessThan(TURN_MAX_MS);
   }, 120_000);
 
-  test("holds up nobody when it is read as it comes", async () => {
+  test("does not block the event loop when it is read as it comes", async () => {
     const worst = await worstTurn(() => taken({ accept: "text/event-stream" }, ZEROS));
     console.log(`worst turn: ${worst.toFixed(1)} ms for a stream of events`);
     expect(worst).toBeLessThan(TURN_MAX_MS);
   }, 120_000);
 
-  test("holds up nobody in the library, as much of it as there can be", async () => {
+  test("does not block the event loop in the library, as much of it as there can be", async () => {
     const lease = await fleet.acquire({ user: "alice", thread: "big" });
     const { execOutputMaxBytes: outputMaxBytes } = SANDBOX_LIMITS;
     const work = async () => {

@@ -128,7 +128,7 @@ describe.skipIf(!isRoot)("a workspace", () => {
     },
   );
 
-  it.each(["a sandbox of its own", "a blank", "nobody any more"])(
+  it.each(["a sandbox of its own", "a blank", "a purge"])(
     "that another process is giving away is waited for before it is for %s",
     async (kind) => {
       const key = ground.newKey();
@@ -139,7 +139,7 @@ describe.skipIf(!isRoot)("a workspace", () => {
       const next = {
         "a sandbox of its own": () => ground.workspaces.prepareHome(ground.marker(key)).then(() => {}),
         "a blank": () => ground.workspaces.moveIn(spot),
-        "nobody any more": () => ground.workspaces.purge({ ...spot, place: "home" }),
+        "a purge": () => ground.workspaces.purge({ ...spot, place: "home" }),
       }[kind];
       const work = next?.().finally(() => (isDone = true));
       await new Promise((resolve) => setTimeout(resolve, 300));
