@@ -16,8 +16,8 @@ import {
   readActivity,
   rebindDaemon,
   renewDaemon,
-} from "../../packages/fleet/src/daemon/index.ts";
-import type { DaemonTarget } from "../../packages/fleet/src/daemon/wire.ts";
+} from "../../packages/fleet/src/sandboxd/index.ts";
+import type { DaemonTarget } from "../../packages/fleet/src/sandboxd/wire.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";
 import { HONEST } from "./double/honest.ts";
 

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { isSandlotError } from "@sandlot/contract";
-import { DaemonAttachment } from "../../packages/fleet/src/daemon/index.ts";
+import { DaemonAttachment } from "../../packages/fleet/src/sandboxd/index.ts";
 import { aioLimit, DAEMON_LIMITS, type ReplyLimit } from "../../packages/fleet/src/untrusted/limits.ts";
 import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";

@@ -10,7 +10,7 @@ import { AIO_TUNNEL_PORT } from "@sandlot/contract";
 import { beforeAll, expect, it, onTestFinished } from "vitest";
 import { daemonFile } from "../../../sandboxd/test/start-daemon.ts";
 import { AioAttachment, AioWire, awaitServer } from "../../src/aio/index.ts";
-import { attached } from "../daemon/attached.ts";
+import { attached } from "../sandboxd/attached.ts";
 import { attach, NEVER, TARGET, world } from "./start-stand-in.ts";
 
 beforeAll(daemonFile, 60_000);

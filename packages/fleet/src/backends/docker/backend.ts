@@ -28,13 +28,13 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
-import { readActivity, renewDaemon } from "../../daemon/index.ts";
 import type { Refusal } from "../../network/index.ts";
 import { problemOf } from "../../observe/event-bus.ts";
+import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
+import { Renewer } from "../../sandboxd/renewer.ts";
 import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
-import { Renewer } from "../local/renewer.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
 import { connectAppleEngine } from "./apple/apple-engine.ts";

@@ -6,11 +6,11 @@
  */
 
 import type { Credentials } from "../../backend/backend.ts";
-import type { DaemonTarget } from "../../daemon/index.ts";
+import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
+import type { DaemonTarget } from "../../sandboxd/index.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { type AskedObject, KnownCredentials } from "../local/credentials.ts";
 import type { Layout, ObjectName } from "../local/objects/layout.ts";
 import { publishedPort } from "./container/published-port.ts";
 import type { Engine } from "./engine/engine.ts";

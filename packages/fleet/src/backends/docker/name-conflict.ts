@@ -13,7 +13,7 @@ import type { EngineRef } from "@sandlot/contract";
 import type Docker from "dockerode";
 import type { CreateSpec } from "../../backend/backend.ts";
 import type { Labels } from "../../backend/labels.ts";
-import { renewDaemon } from "../../daemon/index.ts";
+import { renewDaemon } from "../../sandboxd/index.ts";
 import { type Layout, type ObjectName, socketPath } from "../local/objects/layout.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed, isRefusal } from "./engine/trouble.ts";

@@ -28,15 +28,17 @@ import type {
   Target,
   WriteBudget,
 } from "../../backend/backend.ts";
-import { DaemonAttachment, readActivity } from "../../daemon/index.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host-accounts/index.ts";
 import type { Refusal } from "../../network/index.ts";
 import { problemOf } from "../../observe/event-bus.ts";
+import { KnownCredentials } from "../../sandboxd/credentials.ts";
+import { DaemonAttachment, readActivity } from "../../sandboxd/index.ts";
+import { Renewer } from "../../sandboxd/renewer.ts";
+import { Standby } from "../../sandboxd/standby.ts";
 import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
-import { KnownCredentials } from "./credentials.ts";
 import { Egresses } from "./egress.ts";
 import { machineId } from "./engine/process-table.ts";
 import { strayDescriptors } from "./engine/stray-descriptors.ts";
@@ -50,10 +52,8 @@ import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
 import { QuotaWorkspaces } from "./quota-workspaces.ts";
 import { Remover } from "./remover.ts";
-import { Renewer } from "./renewer.ts";
 import { closingProblem } from "./runtime-directory.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
-import { Standby } from "./standby.ts";
 import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
 import { PathMaps } from "./unsafe/path-maps.ts";
 import { UnsafeEngine } from "./unsafe/unsafe-engine.ts";

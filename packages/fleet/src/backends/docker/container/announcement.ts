@@ -4,7 +4,7 @@
  */
 
 import type { DaemonConfig, ReadyLine } from "@sandlot/contract";
-import { readyLineSchema } from "../../../daemon/replies.ts";
+import { readyLineSchema } from "../../../sandboxd/replies.ts";
 
 /** The descriptor that the first process makes a copy of its output under. */
 export const ANNOUNCE_FD = 4;

@@ -3,7 +3,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { type DaemonTarget, renewDaemon } from "../../../daemon/index.ts";
+import { type DaemonTarget, renewDaemon } from "../../../sandboxd/index.ts";
 import { sleep } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -17,7 +17,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import type { DaemonConfig } from "@sandlot/contract";
 import { configText } from "@sandlot/sandboxd";
-import { readReadyLine } from "../../../daemon/index.ts";
+import { readReadyLine } from "../../../sandboxd/index.ts";
 import { type Layout, type ObjectName, socketPath, unfinishedSocketPath } from "../../local/objects/layout.ts";
 import type { Account } from "../../local/settings.ts";
 

@@ -17,7 +17,7 @@ import { closeSync, openSync } from "node:fs";
 import type { Readable, Stream, Writable } from "node:stream";
 import type { DaemonConfig } from "@sandlot/contract";
 import { configText, SUPERVISED_DESCRIPTORS } from "@sandlot/sandboxd";
-import { readReadyLine } from "../../../daemon/index.ts";
+import { readReadyLine } from "../../../sandboxd/index.ts";
 import { abortable } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { ProcessRecord } from "../objects/object-store.ts";

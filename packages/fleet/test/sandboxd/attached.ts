@@ -2,7 +2,7 @@
 
 import { onTestFinished } from "vitest";
 import { type StartedDaemon, type StartOptions, startDaemon } from "../../../sandboxd/test/start-daemon.ts";
-import { DaemonAttachment, type DaemonSandbox, type DaemonTarget } from "../../src/daemon/index.ts";
+import { DaemonAttachment, type DaemonSandbox, type DaemonTarget } from "../../src/sandboxd/index.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 
 export interface Attached {

@@ -9,7 +9,7 @@ import {
   readActivity,
   rebindDaemon,
   renewDaemon,
-} from "../../src/daemon/index.ts";
+} from "../../src/sandboxd/index.ts";
 import { attached, targetOf, world } from "./attached.ts";
 import { code, eventually } from "./expectations.ts";
 

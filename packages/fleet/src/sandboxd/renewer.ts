@@ -3,10 +3,10 @@
  * that a fleet which is gone for good leaves nothing; parked sandboxes, which nobody holds, must not end because of it.
  */
 
-import { renewDaemon } from "../../daemon/index.ts";
-import { within } from "../../world/waiting.ts";
-import type { Timer, World } from "../../world/world.ts";
+import { within } from "../world/waiting.ts";
+import type { Timer, World } from "../world/world.ts";
 import type { AskedObject, KnownCredentials } from "./credentials.ts";
+import { renewDaemon } from "./index.ts";
 
 /** What is renewed: the objects of a backend whose daemons are reached from this host. */
 export interface Renewed {

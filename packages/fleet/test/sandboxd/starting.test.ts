@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type { ExecOptions, ExecResult } from "@sandlot/contract";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { type StartedDaemon, startDaemon } from "../../../sandboxd/test/start-daemon.ts";
-import { DaemonAttachment, type DaemonSandbox } from "../../src/daemon/index.ts";
+import { DaemonAttachment, type DaemonSandbox } from "../../src/sandboxd/index.ts";
 import { targetOf, world } from "./attached.ts";
 
 type Command = string | readonly string[];

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type FollowEvent, type FollowOptions, SANDBOX_LIMITS } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
-import { DaemonAttachment, type DaemonSandbox } from "../../src/daemon/index.ts";
+import { DaemonAttachment, type DaemonSandbox } from "../../src/sandboxd/index.ts";
 import { attached, world } from "./attached.ts";
 import { code, eventually, isAlive } from "./expectations.ts";
 

@@ -6,10 +6,10 @@
  * Invariant: what is here belongs to this object until it is taken, and is closed when nobody takes it.
  */
 
-import type { Credentials } from "../../backend/backend.ts";
-import { type Connections, connectAhead, type DaemonAttachment, type DaemonTarget } from "../../daemon/index.ts";
-import type { Timer, World } from "../../world/world.ts";
-import type { ObjectName } from "./objects/layout.ts";
+import type { Credentials } from "../backend/backend.ts";
+import type { ObjectName } from "../backends/local/objects/layout.ts";
+import type { Timer, World } from "../world/world.ts";
+import { type Connections, connectAhead, type DaemonAttachment, type DaemonTarget } from "./index.ts";
 
 interface Bound {
   readonly attachment: DaemonAttachment;

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { noNamespaceReason } from "../../../sandboxd/test/start-daemon.ts";
-import { DaemonAttachment, rebindDaemon } from "../../src/daemon/index.ts";
+import { DaemonAttachment, rebindDaemon } from "../../src/sandboxd/index.ts";
 import { attached, world } from "./attached.ts";
 import { code } from "./expectations.ts";
 

@@ -5,10 +5,10 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLost } from "../../src/daemon/connections.ts";
-import { openHold } from "../../src/daemon/hold.ts";
-import { renewReplySchema } from "../../src/daemon/replies.ts";
-import { Wire } from "../../src/daemon/wire.ts";
+import { ConnectionLost } from "../../src/sandboxd/connections.ts";
+import { openHold } from "../../src/sandboxd/hold.ts";
+import { renewReplySchema } from "../../src/sandboxd/replies.ts";
+import { Wire } from "../../src/sandboxd/wire.ts";
 
 const GREETING = `${JSON.stringify({ pid: 7, generation: 3, run: "grün" })}\n`;
 const bytes = Buffer.from(GREETING).toString("latin1");

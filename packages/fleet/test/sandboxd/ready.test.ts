@@ -1,6 +1,6 @@
 import { PassThrough } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { readReadyLine } from "../../src/daemon/index.ts";
+import { readReadyLine } from "../../src/sandboxd/index.ts";
 import { code } from "./expectations.ts";
 
 const LINE = { ready: true, pid: 4, sandboxId: "s", generation: 7, port: null };

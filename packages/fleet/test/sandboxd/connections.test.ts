@@ -8,7 +8,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLost, Connections, type Question } from "../../src/daemon/connections.ts";
+import { ConnectionLost, Connections, type Question } from "../../src/sandboxd/connections.ts";
 
 let directory: string;
 let server: Server;
