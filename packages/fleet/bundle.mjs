@@ -25,13 +25,13 @@ const PEERS = Object.keys(MANIFEST.peerDependencies);
 
 const LIBRARY = ["index", "testing/index", "mcp/index", "channels/index", "gateway/index"];
 const PROGRAMS = [
-  "network/process/egress-main",
-  "network/namespace/listen-inside",
+  "host/egress/process/egress-main",
+  "host/egress/namespace/listen-inside",
   "gateway/documents/convert-document",
   "backends/docker/aio/door-child",
 ];
 /** Runs inside a sandbox, where no other file of this package is. */
-const ALONE = ["network/sandbox-side/forwarder"];
+const ALONE = ["host/egress/sandbox-side/forwarder"];
 const DOCS = ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"];
 
 const SETTINGS = {

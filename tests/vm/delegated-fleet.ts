@@ -6,7 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { FleetId } from "@sandlot/contract";
-import { openLimits } from "../../packages/fleet/src/backends/local/limits/index.ts";
+import { openLimits } from "../../packages/fleet/src/host/limits/index.ts";
 import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 
 const MEGABYTE = 1024 * 1024;

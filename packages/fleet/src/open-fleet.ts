@@ -49,10 +49,10 @@ async function workspacesOnDisk(
   { blueprints }: Settings,
   world: World,
 ): Promise<HostWorkspaces | null> {
-  const { DiskWorkspaces } = await import("./workspace/disk/disk-workspaces.ts");
+  const { DiskWorkspaces } = await import("./host/workspaces/disk-workspaces.ts");
   const { workspaces } = backend;
   if (!(workspaces instanceof DiskWorkspaces)) return null;
-  const { hostWorkspaces } = await import("./workspace/disk/host-workspaces.ts");
+  const { hostWorkspaces } = await import("./host/workspaces/host-workspaces.ts");
   const budgeted = Object.values(blueprints).some(
     ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
   );

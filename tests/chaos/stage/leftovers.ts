@@ -9,7 +9,7 @@ import { join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import type Docker from "dockerode";
 import { dockerLayout } from "../../../packages/fleet/src/backends/docker/objects/container-objects.ts";
-import { egressPath, socketPath } from "../../../packages/fleet/src/backends/local/objects/layout.ts";
+import { egressPath, socketPath } from "../../../packages/fleet/src/host/layout.ts";
 
 /** Below the fleet's directory. What every sandbox shares (`frames`) stays. */
 const DIRECTORIES = ["containers", "slots", "markers", "quarantine", "aio", "homes/.trash"];

@@ -8,7 +8,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { egressPath, makeLayout, socketPath } from "../../../packages/fleet/src/backends/local/objects/layout.ts";
+import { egressPath, makeLayout, socketPath } from "../../../packages/fleet/src/host/layout.ts";
 import { comesFromUs, isKept, look } from "../../soak/host-sight.ts";
 import { KILL_STAGES, type Tally } from "./tally.ts";
 import type { StartWatch } from "./victim.ts";

@@ -8,12 +8,12 @@
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-tables.ts";
 import type { Obituary, SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import { openDatabase } from "../../../packages/fleet/src/store/sqlite/driver.ts";
 import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
 import type { Census, ListFilter, ObituaryFilter, Session } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
+import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
 import type { Host } from "../process/host.ts";
 
 export interface TablesAudit {

@@ -205,7 +205,7 @@ export interface WorkspaceSight {
 }
 
 /**
- * A thread's directories, which outlive its sandboxes. These are single steps; `workspace/binding.ts` puts them
+ * A thread's directories, which outlive its sandboxes. These are single steps; `backend/workspace-binding.ts` puts them
  * together so that a crash between any two is mended by running them again.
  */
 export interface Workspaces {

@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import type { BlueprintHash } from "@sandlot/contract";
-import type { AllowRule, BoundSecret } from "../network/policy.ts";
+import type { AllowRule, BoundSecret } from "./network/policy.ts";
 
 export interface Blueprint {
   /** What an engine that has images starts from. */

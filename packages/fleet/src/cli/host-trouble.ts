@@ -4,7 +4,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { errnoOf } from "../workspace/disk/trouble.ts";
+import { errnoOf } from "../world/disk-trouble.ts";
 
 const SENTENCES: Readonly<Record<string, string>> = {
   ENOENT: "does not exist",

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { GatewayConfig } from "../gateway/settings.ts";
-import { errnoOf } from "../workspace/disk/trouble.ts";
+import { errnoOf } from "../world/disk-trouble.ts";
 import type { FleetConfig } from "./fleet-config.ts";
 import { homeOf } from "./home.ts";
 import type { Environment } from "./variables.ts";

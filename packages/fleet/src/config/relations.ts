@@ -5,7 +5,7 @@
 
 import { posix } from "node:path";
 import { isSandlotError, nearest } from "@sandlot/contract";
-import { compilePolicy } from "../network/policy.ts";
+import { compilePolicy } from "../backend/network/policy.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";

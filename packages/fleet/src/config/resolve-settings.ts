@@ -8,7 +8,7 @@
  */
 
 import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
-import type { BoundSecret } from "../network/policy.ts";
+import type { BoundSecret } from "../backend/network/policy.ts";
 import { type Machine, resolveLimits, thisMachine, withoutGaps } from "./default-limits.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem } from "./home.ts";

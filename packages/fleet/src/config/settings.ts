@@ -5,7 +5,7 @@
 
 import type { BlueprintHash, FleetId } from "@sandlot/contract";
 import type { Blueprint } from "../backend/blueprint.ts";
-import type { IdRange } from "../host-accounts/index.ts";
+import type { IdRange } from "../host/accounts/index.ts";
 
 export interface Settings {
   /** All state of this fleet on this machine. */

@@ -11,9 +11,9 @@
  */
 
 import { type FileStat, type SandboxSummary, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
-import { type DiskUsage, measureTree } from "../backends/local/limits/disk/measure.ts";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { Settings } from "../config/settings.ts";
+import { type DiskUsage, measureTree } from "../host/limits/disk/measure.ts";
 import type { ThreadKey } from "./thread-use.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "./workspace-access.ts";
 

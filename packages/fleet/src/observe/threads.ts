@@ -7,9 +7,9 @@
 
 import type { ThreadId, ThreadSummary, UserId } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
+import { hasHome } from "../backend/workspace-binding.ts";
 import { isAnonymous, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
-import { hasHome } from "../workspace/binding.ts";
 import { summarize } from "./summary.ts";
 
 export interface ThreadParts {

@@ -16,6 +16,7 @@ import {
 } from "@sandlot/contract";
 import type { Backend, Created, CreateSpec } from "../backend/backend.ts";
 import { threadKeyOf } from "../backend/labels.ts";
+import { hasHome } from "../backend/workspace-binding.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { Ask, Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
@@ -23,7 +24,6 @@ import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { Retirement } from "../retirement/retirement.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Limits, ReserveAnswer, Store } from "../store/store.ts";
-import { hasHome } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Wish } from "./wish.ts";

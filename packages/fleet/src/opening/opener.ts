@@ -17,6 +17,7 @@ import {
 } from "@sandlot/contract";
 import { userLimit } from "../admission/user-limit.ts";
 import type { Attachment, Backend, Credentials, Target } from "../backend/backend.ts";
+import { BindingInDoubt, ensureBound } from "../backend/workspace-binding.ts";
 import type { NamedBlueprint, Settings } from "../config/settings.ts";
 import type { Ask, Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
@@ -27,7 +28,6 @@ import { Slot } from "../slot/slot.ts";
 import type { Slots } from "../slot/slots.ts";
 import { type Arrival, isAnonymous, isParked, type SandboxRecord } from "../store/record.ts";
 import type { Refusal, Store } from "../store/store.ts";
-import { BindingInDoubt, ensureBound } from "../workspace/binding.ts";
 import { abortable } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { type Maker, newToken } from "./maker.ts";

@@ -13,6 +13,7 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
+import { hasHome } from "../backend/workspace-binding.ts";
 import type { Settings } from "../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../fleet.ts";
 import type { Peers } from "../housekeeping/peers.ts";
@@ -22,7 +23,6 @@ import { blueprintNamed, parseDelay, parseUser } from "../opening/wish.ts";
 import type { Changes } from "../store/changes.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
-import { hasHome } from "../workspace/binding.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { Retirement } from "./retirement.ts";

@@ -20,12 +20,12 @@ import {
   type StopReason,
 } from "@sandlot/contract";
 import type { Backend, WorkspaceSpot } from "../backend/backend.ts";
+import { settleWorkspace } from "../backend/workspace-binding.ts";
 import type { Membership } from "../membership/membership.ts";
 import { aboutRecord } from "../observe/about.ts";
 import { type EventBus, problemOf } from "../observe/event-bus.ts";
 import type { SandboxRecord } from "../store/record.ts";
 import type { StopAnswer, StopRequest, Store } from "../store/store.ts";
-import { settleWorkspace } from "../workspace/binding.ts";
 import { abortable, type UnderWay, within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 

@@ -5,9 +5,9 @@
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { Credentials } from "../backend/backend.ts";
-import { type Layout, type ObjectName, socketPath } from "../backends/local/objects/layout.ts";
 import type { ObjectRecord } from "../backends/local/objects/object-store.ts";
-import type { DiskWorkspaces } from "../workspace/disk/disk-workspaces.ts";
+import { type Layout, type ObjectName, socketPath } from "../host/layout.ts";
+import type { DiskWorkspaces } from "../host/workspaces/disk-workspaces.ts";
 import type { DaemonTarget } from "./index.ts";
 
 /** An object on disk, as far as its daemon is concerned; the docker backend has them too. */

@@ -7,7 +7,7 @@
  */
 
 import type { Credentials } from "../backend/backend.ts";
-import type { ObjectName } from "../backends/local/objects/layout.ts";
+import type { ObjectName } from "../host/layout.ts";
 import type { Timer, World } from "../world/world.ts";
 import { type Connections, connectAhead, type DaemonAttachment, type DaemonTarget } from "./index.ts";
 

@@ -7,7 +7,7 @@ import type { FleetId } from "@sandlot/contract";
 import { expect, onTestFinished } from "vitest";
 import type { Backend } from "../../src/backend/backend.ts";
 import { threadKeyOf } from "../../src/backend/labels.ts";
-import { IdMapping, SandboxAccounts } from "../../src/host-accounts/index.ts";
+import { IdMapping, SandboxAccounts } from "../../src/host/accounts/index.ts";
 import type { BackendStage, Key, Made } from "../../src/testing/backend-suite/stage.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 

@@ -2,8 +2,8 @@
 
 import { expect, it } from "vitest";
 import { closingProblemWith } from "../../src/backends/docker/container/isolation.ts";
-import { closingProblem } from "../../src/backends/local/runtime-directory.ts";
 import { closedDaemonFinding, processListFinding, remapFinding } from "../../src/cli/doctor/isolation-findings.ts";
+import { closingProblem } from "../../src/host/runtime/runtime-directory.ts";
 
 const mounts = (options: string) => `sysfs /sys sysfs ro 0 0\nproc /proc proc ${options} 0 0\n`;
 

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { FleetConfig } from "../../src/config/fleet-config.ts";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";
-import { DiskWorkspaces } from "../../src/workspace/disk/disk-workspaces.ts";
-import { hostWorkspaces } from "../../src/workspace/disk/host-workspaces.ts";
+import { DiskWorkspaces } from "../../src/host/workspaces/disk-workspaces.ts";
+import { hostWorkspaces } from "../../src/host/workspaces/host-workspaces.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import { Caller, openStage, type Stage } from "./support/stage.ts";
 

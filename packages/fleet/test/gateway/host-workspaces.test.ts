@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { serve } from "../../src/gateway/serve.ts";
-import { DiskWorkspaces } from "../../src/workspace/disk/disk-workspaces.ts";
-import { hostWorkspaces } from "../../src/workspace/disk/host-workspaces.ts";
+import { DiskWorkspaces } from "../../src/host/workspaces/disk-workspaces.ts";
+import { hostWorkspaces } from "../../src/host/workspaces/host-workspaces.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import { type Caller, openStage, type Stage } from "./support/stage.ts";
 

@@ -16,10 +16,10 @@ import { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import { Connection } from "../../src/store/sqlite/connection.ts";
-import { troubleOf } from "../../src/store/sqlite/driver.ts";
 import { identify } from "../../src/store/sqlite/file.ts";
 import { APPLICATION_ID, migrate, SCHEMA_VERSION } from "../../src/store/sqlite/schema.ts";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
+import { troubleOf } from "../../src/world/sqlite-driver.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import { startChild } from "./children.ts";
 import {

@@ -28,11 +28,11 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
-import type { Refusal } from "../../network/index.ts";
+import type { Refusal } from "../../host/egress/index.ts";
+import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
-import { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";

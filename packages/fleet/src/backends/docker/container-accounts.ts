@@ -18,13 +18,13 @@ import {
   type SandboxAccounts,
   sandboxAccounts,
   sharingProblem,
-} from "../../host-accounts/index.ts";
+} from "../../host/accounts/index.ts";
+import type { Layout, ObjectName } from "../../host/layout.ts";
+import { plainPath } from "../../host/limits/hierarchy.ts";
+import type { Binding } from "../../host/mounts/mounts.ts";
+import { ownedMounts, ownedPaths } from "../../host/mounts/owned-mounts.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { World } from "../../world/world.ts";
-import { plainPath } from "../local/limits/hierarchy.ts";
-import type { Binding } from "../local/mounts.ts";
-import type { Layout, ObjectName } from "../local/objects/layout.ts";
-import { ownedMounts, ownedPaths } from "../local/owned-mounts.ts";
 import { startsAsItself } from "./aio/options.ts";
 import { canGiveWayOut } from "./egress.ts";
 import type { EngineFacts } from "./engine/engine.ts";

@@ -6,12 +6,12 @@
  */
 
 import type { Credentials } from "../../backend/backend.ts";
+import type { Layout, ObjectName } from "../../host/layout.ts";
+import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import type { DaemonTarget } from "../../sandboxd/index.ts";
-import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Layout, ObjectName } from "../local/objects/layout.ts";
 import { publishedPort } from "./container/published-port.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { ContainerLiveness } from "./liveness.ts";

@@ -6,14 +6,14 @@
  * Invariant: nothing inside can use a network before its way out is there, because there is none.
  */
 
-import { startEgress } from "../../network/index.ts";
-import { prepareDirectory } from "../../network/process/directory.ts";
-import { places } from "../../network/process/egress-settings.ts";
-import { sandboxNetwork } from "../../network/sandbox-side/sandbox-network.ts";
-import { identify } from "../local/engine/process-table.ts";
-import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../local/held-egresses.ts";
-import type { Binding } from "../local/mounts.ts";
-import type { ObjectName } from "../local/objects/layout.ts";
+import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../../host/egress/held-egresses.ts";
+import { startEgress } from "../../host/egress/index.ts";
+import { prepareDirectory } from "../../host/egress/process/directory.ts";
+import { places } from "../../host/egress/process/egress-settings.ts";
+import { sandboxNetwork } from "../../host/egress/sandbox-side/sandbox-network.ts";
+import type { ObjectName } from "../../host/layout.ts";
+import type { Binding } from "../../host/mounts/mounts.ts";
+import { identify } from "../../host/process-table.ts";
 import { mayHideSockets } from "./container/transport.ts";
 import type { Engine, EngineFacts } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";

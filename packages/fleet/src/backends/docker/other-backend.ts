@@ -12,9 +12,9 @@ import { type EngineRef, type FleetId, type SandboxId, SandlotError } from "@san
 import type { Backend } from "../../backend/backend.ts";
 import { DEFAULTS } from "../../config/defaults.ts";
 import type { Settings } from "../../config/settings.ts";
+import type { Layout, ObjectName } from "../../host/layout.ts";
 import type { World } from "../../world/world.ts";
 import { parseRef } from "../local/objects/engine-ref.ts";
-import type { Layout, ObjectName } from "../local/objects/layout.ts";
 
 const RETRY_AFTER_MS = 5_000;
 

@@ -16,8 +16,8 @@
 
 import type { FleetId } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";
+import type { ObjectName } from "../../host/layout.ts";
 import type { Timer, World } from "../../world/world.ts";
-import type { ObjectName } from "../local/objects/layout.ts";
 import type { Engine } from "./engine/engine.ts";
 import { isRefusal } from "./engine/trouble.ts";
 import { fleetFilter } from "./objects/labels.ts";

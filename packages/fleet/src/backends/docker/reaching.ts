@@ -12,11 +12,11 @@
 import { existsSync } from "node:fs";
 import { type EngineRef, isSandlotError, type Sandbox, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Attachment, CreateSpec, Credentials, Target } from "../../backend/backend.ts";
+import { egressPath, type Layout, type ObjectName } from "../../host/layout.ts";
 import { DaemonAttachment } from "../../sandboxd/index.ts";
 import { Standby } from "../../sandboxd/standby.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { egressPath, type Layout, type ObjectName } from "../local/objects/layout.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { publishSocket } from "./container/socket-directory.ts";
 import type { ContainerCredentials } from "./container-credentials.ts";

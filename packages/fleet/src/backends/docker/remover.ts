@@ -6,11 +6,11 @@
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
 import type { Settings } from "../../config/settings.ts";
-import type { Account } from "../../host-accounts/index.ts";
-import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
+import type { Account } from "../../host/accounts/index.ts";
+import type { Layout, ObjectName } from "../../host/layout.ts";
+import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { abortable, sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Layout, ObjectName } from "../local/objects/layout.ts";
 import type { AioRecords } from "./aio/records.ts";
 import { removeSocketDirectory } from "./container/socket-directory.ts";
 import type { ContainerAccounts } from "./container-accounts.ts";

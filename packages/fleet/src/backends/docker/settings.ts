@@ -5,7 +5,7 @@
 import { homedir } from "node:os";
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
-import { type Account, ID_REGISTRY, IdMapping } from "../../host-accounts/index.ts";
+import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
 import type { Environment } from "./engine/discovery.ts";
 
 /** The part of a fleet's settings that this backend looks at. */

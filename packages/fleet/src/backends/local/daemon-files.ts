@@ -11,9 +11,14 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
+import type { Binding } from "../../host/mounts/mounts.ts";
+import {
+  closedSupervisor,
+  RUNTIME,
+  type RuntimeDirectory,
+  runtimeBindings,
+} from "../../host/runtime/runtime-directory.ts";
 import { DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./bubblewrap/arguments.ts";
-import type { Binding } from "./mounts.ts";
-import { closedSupervisor, RUNTIME, type RuntimeDirectory, runtimeBindings } from "./runtime-directory.ts";
 
 const DIRECTORY = `${DAEMON_DIRECTORY}/d`;
 

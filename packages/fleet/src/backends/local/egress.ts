@@ -3,9 +3,9 @@
  * Whoever attaches makes sure that it is there.
  */
 
-import { type Egress, startEgress } from "../../network/index.ts";
-import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "./held-egresses.ts";
-import type { ObjectName } from "./objects/layout.ts";
+import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../../host/egress/held-egresses.ts";
+import { type Egress, startEgress } from "../../host/egress/index.ts";
+import type { ObjectName } from "../../host/layout.ts";
 import type { LocalObject, ProcessRecord } from "./objects/object-store.ts";
 
 export class Egresses extends HeldEgresses<EgressParts> {

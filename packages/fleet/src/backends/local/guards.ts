@@ -6,9 +6,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { LimitKind, Sandbox, ThreadKey } from "@sandlot/contract";
-import { FENCE, TENANT } from "../../workspace/disk/fence.ts";
-import { Layout as DiskLayout, slotNameOf, USER_DATA } from "../../workspace/disk/layout.ts";
-import type { World } from "../../world/world.ts";
+import type { Layout, ObjectName } from "../../host/layout.ts";
 import {
   type DiskBudget,
   DiskGuard,
@@ -20,8 +18,10 @@ import {
   limitedSandbox,
   type ProjectQuotas,
   QuotaGuard,
-} from "./limits/index.ts";
-import type { Layout, ObjectName } from "./objects/layout.ts";
+} from "../../host/limits/index.ts";
+import { FENCE, TENANT } from "../../host/workspaces/fence.ts";
+import { Layout as DiskLayout, slotNameOf, USER_DATA } from "../../host/workspaces/layout.ts";
+import type { World } from "../../world/world.ts";
 import type { LocalObject, ProcessRecord } from "./objects/object-store.ts";
 
 interface GuardsListener {

@@ -6,9 +6,9 @@
 import { tmpdir } from "node:os";
 import type { Backend } from "../../backend/backend.ts";
 import type { Settings } from "../../config/settings.ts";
+import { makeLayout } from "../../host/layout.ts";
+import { machineId } from "../../host/process-table.ts";
 import type { World } from "../../world/world.ts";
-import { machineId } from "./engine/process-table.ts";
-import { makeLayout } from "./objects/layout.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { ObjectStore } from "./objects/object-store.ts";
 

@@ -11,20 +11,7 @@ import { availableParallelism } from "node:os";
 import { type DaemonConfig, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
-import type { Account, IdMapping, SandboxAccounts } from "../../host-accounts/index.ts";
-import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import { placeOf } from "../../workspace/disk/layout.ts";
-import type { World } from "../../world/world.ts";
-import type { Egresses } from "./egress.ts";
-import type { Engine, Prepared } from "./engine/engine.ts";
-import { makeListeningSocket } from "./engine/listening-socket.ts";
-import { openPulse } from "./engine/pulse.ts";
-import { FD, start } from "./engine/start.ts";
-import { explainStart } from "./engine/start-problem.ts";
-import type { Limits, ProjectQuotas } from "./limits/index.ts";
-import { findMisplaced } from "./mount-points.ts";
-import { type Binding, checkMounts, misplaced, mountPointsOf } from "./mounts.ts";
-import { formatRef } from "./objects/engine-ref.ts";
+import type { Account, IdMapping, SandboxAccounts } from "../../host/accounts/index.ts";
 import {
   type Layout,
   type ObjectName,
@@ -33,13 +20,26 @@ import {
   socketPath,
   statusPath,
   unfinishedSocketPath,
-} from "./objects/layout.ts";
+} from "../../host/layout.ts";
+import type { Limits, ProjectQuotas } from "../../host/limits/index.ts";
+import { findMisplaced } from "../../host/mounts/mount-points.ts";
+import { type Binding, checkMounts, misplaced, mountPointsOf } from "../../host/mounts/mounts.ts";
+import { ownedMounts } from "../../host/mounts/owned-mounts.ts";
+import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
+import { placeOf } from "../../host/workspaces/layout.ts";
+import { Turns } from "../../world/turns.ts";
+import type { World } from "../../world/world.ts";
+import type { Egresses } from "./egress.ts";
+import type { Engine, Prepared } from "./engine/engine.ts";
+import { makeListeningSocket } from "./engine/listening-socket.ts";
+import { openPulse } from "./engine/pulse.ts";
+import { FD, start } from "./engine/start.ts";
+import { explainStart } from "./engine/start-problem.ts";
+import { formatRef } from "./objects/engine-ref.ts";
 import type { ObjectRecord, ObjectStore, ProcessRecord } from "./objects/object-store.ts";
-import { ownedMounts } from "./owned-mounts.ts";
 import type { Remover } from "./remover.ts";
 import { FILTER_ARCHITECTURES } from "./seccomp/index.ts";
 import type { LocalSettings } from "./settings.ts";
-import { Turns } from "./turns.ts";
 
 export interface MakerParts {
   readonly world: World;

@@ -5,15 +5,7 @@
 
 import { rm } from "node:fs/promises";
 import { type EngineRef, SandlotError } from "@sandlot/contract";
-import type { SandboxAccounts } from "../../host-accounts/index.ts";
-import type { DiskWorkspaces } from "../../workspace/disk/disk-workspaces.ts";
-import { sleep } from "../../world/waiting.ts";
-import type { World } from "../../world/world.ts";
-import type { Egresses } from "./egress.ts";
-import { identify, killProcess, processEnd } from "./engine/process-table.ts";
-import { hasPulse, pulseHolders } from "./engine/pulse.ts";
-import type { Limits } from "./limits/index.ts";
-import { formatRef, parseRef } from "./objects/engine-ref.ts";
+import type { SandboxAccounts } from "../../host/accounts/index.ts";
 import {
   type Layout,
   type ObjectName,
@@ -21,7 +13,15 @@ import {
   pulsePath,
   socketPath,
   unfinishedSocketPath,
-} from "./objects/layout.ts";
+} from "../../host/layout.ts";
+import type { Limits } from "../../host/limits/index.ts";
+import { identify, killProcess, processEnd } from "../../host/process-table.ts";
+import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
+import { sleep } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import type { Egresses } from "./egress.ts";
+import { hasPulse, pulseHolders } from "./engine/pulse.ts";
+import { formatRef, parseRef } from "./objects/engine-ref.ts";
 import type { ObjectLiveness } from "./objects/object-liveness.ts";
 import type { LocalObject, ObjectRecord, ObjectStore } from "./objects/object-store.ts";
 import { endUnsafe } from "./unsafe/ending.ts";

@@ -4,9 +4,9 @@
 
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
-import { type Account, ID_REGISTRY, IdMapping } from "../../host-accounts/index.ts";
+import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
 
-export type { Account } from "../../host-accounts/index.ts";
+export type { Account } from "../../host/accounts/index.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
 export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "local" | "skillsPath" | "orphanTimeoutMs"> &

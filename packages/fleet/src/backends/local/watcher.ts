@@ -9,10 +9,10 @@
 
 import { type FSWatcher, watch } from "node:fs";
 import type { EngineEvent } from "../../backend/backend.ts";
+import { type Layout, type ObjectName, pulsePath } from "../../host/layout.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { listenToPulse } from "./engine/pulse.ts";
-import { type Layout, type ObjectName, pulsePath } from "./objects/layout.ts";
 import type { ObjectLiveness } from "./objects/object-liveness.ts";
 import type { LocalObject, ObjectStore } from "./objects/object-store.ts";
 

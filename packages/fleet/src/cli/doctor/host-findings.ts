@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmdirSync, statfsSync } from "no
 import { dirname, join } from "node:path";
 import type { Settings } from "../../config/settings.ts";
 import { sharedFileSystem } from "../../store/sqlite/file-system.ts";
-import { errnoOf } from "../../workspace/disk/trouble.ts";
+import { errnoOf } from "../../world/disk-trouble.ts";
 import type { Finding } from "./finding.ts";
 
 /** Below this a few builds inside sandboxes fill the disk. */

@@ -5,7 +5,7 @@
 
 import { link, readFile, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { errnoOf } from "../../workspace/disk/trouble.ts";
+import { errnoOf } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
 import type { ApiKeys } from "./api-keys.ts";
 

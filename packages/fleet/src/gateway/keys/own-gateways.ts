@@ -9,7 +9,7 @@
 
 import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isMissing } from "../../workspace/disk/trouble.ts";
+import { isMissing } from "../../world/disk-trouble.ts";
 import type { ProcessIdentity, World } from "../../world/world.ts";
 
 type AddressWorld = Pick<World, "identity" | "processLiveness" | "randomHex">;

@@ -3,9 +3,9 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import { troubleOf } from "../../world/sqlite-driver.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { troubleOf } from "./driver.ts";
 
 /** Long enough between tries that blocking tries stay a small share of the time, short enough to be next in line. */
 const RETRY_MIN_MS = 2;

@@ -25,11 +25,11 @@ import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { type Epoch, SandlotError } from "@sandlot/contract";
+import { CorruptRow, openDatabase, troubleOf } from "../../world/sqlite-driver.ts";
 import type { World } from "../../world/world.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../store-clock.ts";
 import { Connection } from "./connection.ts";
 import { type Patience, RETRY_AFTER_MS, whenFree } from "./contention.ts";
-import { CorruptRow, openDatabase, troubleOf } from "./driver.ts";
 import {
   codeOf,
   type FileIdentity,

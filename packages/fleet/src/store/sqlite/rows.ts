@@ -3,12 +3,12 @@
  * transactions rely on is looked at, by hand, because this runs whenever another process has written.
  */
 
+import { CorruptRow } from "../../world/sqlite-driver.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { Obituary, SandboxRecord } from "../record.ts";
 import type { Census, Session } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
-import { CorruptRow } from "./driver.ts";
 
 type Row = Readonly<Record<string, unknown>>;
 

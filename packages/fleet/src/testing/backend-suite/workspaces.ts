@@ -4,7 +4,7 @@
 
 import { isSandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import type { WorkspaceSight } from "../../backend/backend.ts";
-import { ensureBound, settleWorkspace } from "../../workspace/binding.ts";
+import { ensureBound, settleWorkspace } from "../../backend/workspace-binding.ts";
 import type { BackendCase, BackendStage, Key, Made } from "./stage.ts";
 
 const NOTE = "/mnt/user-data/workspace/note";

@@ -18,7 +18,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
-import { HostMounts, IdMapping } from "../../../src/host-accounts/index.ts";
+import { HostMounts, IdMapping } from "../../../src/host/accounts/index.ts";
 import type { BackendStage, Key, Made } from "../../../src/testing/backend-suite/stage.ts";
 import { BUDGETS, exhaust } from "../account-budgets.ts";
 import { bind, claimedUid, FILE, homeOf, killed, killedClaimsGo, NoMapping, uidOfProcess } from "../own-accounts.ts";

@@ -10,7 +10,7 @@ import type { FleetId } from "@sandlot/contract";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { AIO_PORT } from "../../../src/backends/docker/aio/options.ts";
-import { networkProblem } from "../../../src/network/index.ts";
+import { networkProblem } from "../../../src/host/egress/index.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import { type BackendDeviation, describeBackend } from "../../../src/testing/backend-suite.ts";

@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 import { hashBlueprint } from "../../../src/backend/blueprint.ts";
 import { containerGroup } from "../../../src/backends/docker/container-group.ts";
 import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
-import { holdStill, withoutDaemon } from "../../../src/backends/local/limits/disk/hold.ts";
+import { holdStill, withoutDaemon } from "../../../src/host/limits/disk/hold.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { describeOnEngine } from "./on-engine.ts";
 

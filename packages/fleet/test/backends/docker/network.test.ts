@@ -4,7 +4,7 @@
 
 import { expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { networkProblem } from "../../../src/network/index.ts";
+import { networkProblem } from "../../../src/host/egress/index.ts";
 import { blueprint, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 

@@ -4,8 +4,8 @@
  */
 
 import { expect, it } from "vitest";
-import { Turns } from "../../../src/backends/local/turns.ts";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
+import { Turns } from "../../../src/world/turns.ts";
 import { describeGroups } from "../suite-groups.ts";
 
 export { isWholeSuite } from "../suite-groups.ts";

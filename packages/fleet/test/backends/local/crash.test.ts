@@ -8,7 +8,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, it } from "vitest";
-import { PATIENCE } from "./limits/stage.ts";
+import { PATIENCE } from "../../host/limits/stage.ts";
 import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
 
 afterAll(removeDaemon);

@@ -7,7 +7,7 @@ import { tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import type { FleetEvent, FleetId } from "@sandlot/contract";
 import { expect, it, onTestFinished } from "vitest";
-import { makeLayout } from "../../../src/backends/local/objects/layout.ts";
+import { makeLayout } from "../../../src/host/layout.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 import { isRoot } from "./local-harness.ts";
 

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
-import { findMisplaced } from "../../../src/backends/local/mount-points.ts";
-import { checkMounts } from "../../../src/backends/local/mounts.ts";
+import { findMisplaced } from "../../../src/host/mounts/mount-points.ts";
+import { checkMounts } from "../../../src/host/mounts/mounts.ts";
 import { blueprint, isRoot, onStage, removeDaemon } from "./local-harness.ts";
 
 afterAll(removeDaemon);

@@ -4,7 +4,7 @@
 
 import { afterAll, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { networkProblem } from "../../../src/network/index.ts";
+import { networkProblem } from "../../../src/host/egress/index.ts";
 import { blueprint, initOf, onStage, removeDaemon, world } from "./local-harness.ts";
 
 afterAll(removeDaemon);

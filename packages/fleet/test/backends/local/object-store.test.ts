@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FleetId, Generation, SandboxId, Token } from "@sandlot/contract";
 import { expect, it, onTestFinished } from "vitest";
-import { makeLayout } from "../../../src/backends/local/objects/layout.ts";
 import { type ObjectRecord, ObjectStore } from "../../../src/backends/local/objects/object-store.ts";
+import { makeLayout } from "../../../src/host/layout.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const ROUNDS = 400;

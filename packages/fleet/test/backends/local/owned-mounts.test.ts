@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ownedMounts } from "../../../src/backends/local/owned-mounts.ts";
+import { ownedMounts } from "../../../src/host/mounts/owned-mounts.ts";
 
 const mapping = { problem: async () => null };
 const isRoot = process.getuid?.() === 0;

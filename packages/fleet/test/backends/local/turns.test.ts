@@ -3,7 +3,7 @@
  */
 
 import { describe, expect, it } from "vitest";
-import { Turns } from "../../../src/backends/local/turns.ts";
+import { Turns } from "../../../src/world/turns.ts";
 
 const never = new AbortController().signal;
 

@@ -10,7 +10,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import { z } from "zod";
 import { NoAnswer } from "../../../aio/wire/wire.ts";
-import { enterNamespace } from "../../../network/namespace/commands.ts";
+import { enterNamespace } from "../../../host/egress/namespace/commands.ts";
 import { programFile } from "../../../package-files.ts";
 import type { World } from "../../../world/world.ts";
 import type { Account } from "../../local/settings.ts";

@@ -17,8 +17,8 @@ import { join } from "node:path";
 import type { Generation, Token } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials } from "../../../backend/backend.ts";
+import type { Layout, ObjectName } from "../../../host/layout.ts";
 import type { World } from "../../../world/world.ts";
-import type { Layout, ObjectName } from "../../local/objects/layout.ts";
 
 export interface AioRecord {
   /** What the server asks every client for. */

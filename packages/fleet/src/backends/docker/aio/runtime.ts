@@ -23,10 +23,10 @@ import {
 import { ServerAway } from "../../../aio/wire/answers.ts";
 import { NoAnswer } from "../../../aio/wire/wire.ts";
 import type { Activity, Attachment, Credentials, EngineEvent, Target } from "../../../backend/backend.ts";
-import { type Account, egressAccountOf } from "../../../host-accounts/index.ts";
+import { type Account, egressAccountOf } from "../../../host/accounts/index.ts";
+import type { ObjectName } from "../../../host/layout.ts";
+import { identify } from "../../../host/process-table.ts";
 import type { World } from "../../../world/world.ts";
-import { identify } from "../../local/engine/process-table.ts";
-import type { ObjectName } from "../../local/objects/layout.ts";
 import { unusable } from "../container/images.ts";
 import { publishedPort } from "../container/published-port.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -8,8 +8,8 @@
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { MountPoint } from "../../../workspace/disk/slots.ts";
-import type { Binding } from "../../local/mounts.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
+import type { MountPoint } from "../../../host/workspaces/slots.ts";
 import { type Account, INNER_ACCOUNT } from "../../local/settings.ts";
 
 /** The directory to mount at `/mnt`: one for all sandboxes with the same mounts. */

@@ -8,7 +8,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { type Binding, isWithin } from "../../local/mounts.ts";
+import { type Binding, isWithin } from "../../../host/mounts/mounts.ts";
 
 /** From a directory as this process sees it to the same as the engine does. */
 export type HostPaths = Readonly<Record<string, string>>;

@@ -11,7 +11,7 @@
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
-import { closedSupervisor, RUNTIME } from "../../local/runtime-directory.ts";
+import { closedSupervisor, RUNTIME } from "../../../host/runtime/runtime-directory.ts";
 import { ANNOUNCE_FD } from "./announcement.ts";
 
 const OURS = "/run/sandlot";

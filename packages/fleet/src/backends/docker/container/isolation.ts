@@ -5,7 +5,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type { DockerSettings } from "../../../config/settings.ts";
-import { closingProblem } from "../../local/runtime-directory.ts";
+import { closingProblem } from "../../../host/runtime/runtime-directory.ts";
 import type { Engine, EngineFacts } from "../engine/engine.ts";
 import { mayHideSockets, mayReadPrograms } from "./transport.ts";
 

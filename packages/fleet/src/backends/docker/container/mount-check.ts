@@ -8,9 +8,9 @@
  */
 
 import { readFileSync, statSync } from "node:fs";
-import { plainPath } from "../../local/limits/hierarchy.ts";
-import { findMisplaced } from "../../local/mount-points.ts";
-import type { Binding } from "../../local/mounts.ts";
+import { plainPath } from "../../../host/limits/hierarchy.ts";
+import { findMisplaced } from "../../../host/mounts/mount-points.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 
 /** A mount, and what its host path was when it was checked. */
 export interface SeenMount extends Binding {

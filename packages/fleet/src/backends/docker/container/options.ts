@@ -11,9 +11,9 @@
 
 import type Docker from "dockerode";
 import type { Blueprint } from "../../../backend/blueprint.ts";
-import { cpuShares, memoryFileSystemBytes } from "../../local/limits/index.ts";
-import { PROC_MASKED } from "../../local/masked-proc.ts";
-import type { Binding } from "../../local/mounts.ts";
+import { cpuShares, memoryFileSystemBytes } from "../../../host/limits/index.ts";
+import { PROC_MASKED } from "../../../host/mounts/masked-proc.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 import { INNER_ACCOUNT } from "../../local/settings.ts";
 import type { ContainerRequest, EngineFacts, SocketRelay } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";

@@ -3,7 +3,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import type { Binding } from "../../local/mounts.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 import { createFailed, EngineRefusal } from "../engine/trouble.ts";
 import { unusable } from "./images.ts";
 import { NO_RUNTIME } from "./inside.ts";

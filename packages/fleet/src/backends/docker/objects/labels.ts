@@ -6,7 +6,7 @@ import type { EngineRef, FleetId } from "@sandlot/contract";
 import { z } from "zod";
 import type { Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
-import type { ObjectName } from "../../local/objects/layout.ts";
+import type { ObjectName } from "../../../host/layout.ts";
 import { localName } from "../other-backend.ts";
 
 const FLEET = "sandlot.fleet";

@@ -9,7 +9,7 @@
  */
 
 import { DEFAULT_CWD } from "@sandlot/contract";
-import type { Binding } from "../mounts.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 import { INNER_ACCOUNT } from "../settings.ts";
 import type { BubblewrapFeatures } from "./features.ts";
 import { HOSTNAME } from "./system-files.ts";

@@ -4,16 +4,16 @@
 
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
-import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host-accounts/index.ts";
-import { modeVariables } from "../../../network/sandbox-side/mode-variables.ts";
+import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host/accounts/index.ts";
+import { modeVariables } from "../../../host/egress/sandbox-side/mode-variables.ts";
+import { type Layout, objectDirectory } from "../../../host/layout.ts";
+import { memoryFileSystemBytes } from "../../../host/limits/index.ts";
+import { ownedPaths } from "../../../host/mounts/owned-mounts.ts";
+import { type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
 import type { World } from "../../../world/world.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
-import { memoryFileSystemBytes } from "../limits/index.ts";
-import { type Layout, objectDirectory } from "../objects/layout.ts";
-import { ownedPaths } from "../owned-mounts.ts";
-import { type RuntimeDirectory, RuntimeKeeper } from "../runtime-directory.ts";
 import type { LocalSettings } from "../settings.ts";
 import { BASE_ENVIRONMENT, bubblewrapArguments } from "./arguments.ts";
 import { Bubblewrap } from "./bubblewrap.ts";

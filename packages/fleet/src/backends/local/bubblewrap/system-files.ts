@@ -4,7 +4,7 @@
  */
 
 import { lstatSync, readlinkSync } from "node:fs";
-import { PROC_MASKED } from "../masked-proc.ts";
+import { PROC_MASKED } from "../../../host/mounts/masked-proc.ts";
 import { INNER_ACCOUNT } from "../settings.ts";
 
 /** Directories of programs at the top. On most systems they are links into `/usr`. */

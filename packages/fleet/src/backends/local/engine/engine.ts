@@ -4,11 +4,11 @@
 
 import type { DaemonConfig } from "@sandlot/contract";
 import type { CreateSpec } from "../../../backend/backend.ts";
-import type { Account } from "../../../host-accounts/index.ts";
-import type { Egress } from "../../../network/index.ts";
-import type { LimitGroup } from "../limits/index.ts";
-import type { Binding } from "../mounts.ts";
-import type { ObjectName } from "../objects/layout.ts";
+import type { Account } from "../../../host/accounts/index.ts";
+import type { Egress } from "../../../host/egress/index.ts";
+import type { ObjectName } from "../../../host/layout.ts";
+import type { LimitGroup } from "../../../host/limits/index.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 
 /** What a sandbox is started with, all of it made. */
 export interface Prepared {

@@ -6,7 +6,7 @@ import { execFile } from "node:child_process";
 import { constants, openSync } from "node:fs";
 import { Socket } from "node:net";
 import { promisify } from "node:util";
-import { systemCalls } from "../../../host-accounts/index.ts";
+import { systemCalls } from "../../../host/accounts/index.ts";
 
 const run = promisify(execFile);
 

@@ -17,13 +17,13 @@ import { closeSync, openSync } from "node:fs";
 import type { Readable, Stream, Writable } from "node:stream";
 import type { DaemonConfig } from "@sandlot/contract";
 import { configText, SUPERVISED_DESCRIPTORS } from "@sandlot/sandboxd";
+import { identify, killProcess, type ProcessId, processEnd } from "../../../host/process-table.ts";
 import { readReadyLine } from "../../../sandboxd/index.ts";
 import { abortable } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { ProcessRecord } from "../objects/object-store.ts";
 import type { StartPlan } from "./engine.ts";
 import { listenToPipe, openBothEnds } from "./named-pipe.ts";
-import { identify, killProcess, type ProcessId, processEnd } from "./process-table.ts";
 import { StartProblem } from "./start-problem.ts";
 
 /** The descriptors of what is started. The supervisor makes number 6 itself. */

@@ -7,8 +7,8 @@
  */
 
 import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
-import type { ProcessId } from "../engine/process-table.ts";
-import type { ObjectName } from "./layout.ts";
+import type { ObjectName } from "../../../host/layout.ts";
+import type { ProcessId } from "../../../host/process-table.ts";
 
 export interface ParsedRef {
   readonly name: ObjectName;

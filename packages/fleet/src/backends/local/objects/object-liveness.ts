@@ -3,11 +3,11 @@
  * every process of this machine, in whatever pid namespace. What cannot be told from here is `unknown`.
  */
 
+import { type Layout, pulsePath } from "../../../host/layout.ts";
+import { livenessOf } from "../../../host/process-table.ts";
 import type { Liveness, World } from "../../../world/world.ts";
-import { livenessOf } from "../engine/process-table.ts";
 import { hasPulse } from "../engine/pulse.ts";
 import type { ParsedRef } from "./engine-ref.ts";
-import { type Layout, pulsePath } from "./layout.ts";
 import type { LocalObject } from "./object-store.ts";
 
 export class ObjectLiveness {

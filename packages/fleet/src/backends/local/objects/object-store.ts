@@ -15,13 +15,13 @@ import type { EngineRef } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
-import type { Account } from "../../../host-accounts/index.ts";
+import type { Account } from "../../../host/accounts/index.ts";
+import { type Layout, type ObjectName, objectDirectory, PIPES } from "../../../host/layout.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
+import { livenessOf, type ProcessId } from "../../../host/process-table.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
 import { makePipes } from "../engine/named-pipe.ts";
-import { livenessOf, type ProcessId } from "../engine/process-table.ts";
-import type { Binding } from "../mounts.ts";
 import { formatRef } from "./engine-ref.ts";
-import { type Layout, type ObjectName, objectDirectory, PIPES } from "./layout.ts";
 
 /** What was asked for. Never changes. */
 export interface ObjectRecord {

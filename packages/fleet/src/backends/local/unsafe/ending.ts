@@ -4,10 +4,10 @@
  */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import type { ObjectName } from "../../../host/layout.ts";
+import { identify, killProcess, livenessOf, type ProcessId } from "../../../host/process-table.ts";
 import { sleep } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
-import { identify, killProcess, livenessOf, type ProcessId } from "../engine/process-table.ts";
-import type { ObjectName } from "../objects/layout.ts";
 import { OBJECT_VARIABLE } from "./unsafe-engine.ts";
 
 /** The daemon gives its commands two seconds. */

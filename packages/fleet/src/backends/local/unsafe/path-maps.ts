@@ -4,8 +4,8 @@
  */
 
 import { type ThreadKey, WORKSPACE_ROOT } from "@sandlot/contract";
-import { Layout as DiskLayout, slotNameOf } from "../../../workspace/disk/layout.ts";
-import type { Layout, ObjectName } from "../objects/layout.ts";
+import type { Layout, ObjectName } from "../../../host/layout.ts";
+import { Layout as DiskLayout, slotNameOf } from "../../../host/workspaces/layout.ts";
 import type { LocalObject } from "../objects/object-store.ts";
 import { PathMap } from "./path-map.ts";
 import { mappingsOf } from "./unsafe-engine.ts";

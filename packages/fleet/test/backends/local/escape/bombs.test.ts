@@ -9,8 +9,8 @@ import { promisify } from "node:util";
 import type { Sandbox } from "@sandlot/contract";
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type LimitGroup, openLimits } from "../../../../src/backends/local/limits/index.ts";
-import { PATIENCE } from "../limits/stage.ts";
+import { type LimitGroup, openLimits } from "../../../../src/host/limits/index.ts";
+import { PATIENCE } from "../../../host/limits/stage.ts";
 import { removeDaemon, world } from "../local-harness.ts";
 import { Field } from "./field.ts";
 

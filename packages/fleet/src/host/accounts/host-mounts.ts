@@ -1,0 +1,137 @@
+/**
+ * Id-mapped mounts on the host, for an engine that looks up by itself what it mounts into a container.
+ *
+ *   <fleet>/mapped/<sandbox>/maker     who has mounted it
+ *   <fleet>/mapped/<sandbox>/<n>       a path of the host, with its files as the sandbox's
+ *
+ * Invariants
+ * - They are there only while a container is being started, which then has mounts of its own.
+ * - Nothing is removed through a mount: a name goes only when nothing is mounted on it, and no directory goes with content.
+ * - What a killed process has left is unmounted at the next start; when it was in another process namespace and cannot be
+ *   looked at, once no start could have taken so long.
+ */
+
+import {
+  closeSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import type { World } from "../../world/world.ts";
+import type { IdMapping, OwnedPath } from "./id-mapping.ts";
+import type { Account } from "./sandbox-accounts.ts";
+import { SystemCallError, type SystemCalls, systemCalls } from "./system-calls.ts";
+
+const MAKER = "maker";
+/** Many times what the start of a container takes. */
+const START_MAX_MS = 3_600_000;
+const makerSchema = z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() });
+
+export class HostMounts {
+  readonly #directory: string;
+  readonly #mapping: IdMapping;
+  readonly #world: World;
+
+  constructor(root: string, mapping: IdMapping, world: World) {
+    this.#directory = join(root, "mapped");
+    this.#mapping = mapping;
+    this.#world = world;
+  }
+
+  /** Mounts these paths for a sandbox that is about to be started; where each is then seen. */
+  async show(name: string, paths: readonly OwnedPath[], account: Account): Promise<ReadonlyMap<string, string>> {
+    const directory = join(this.#directory, name);
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    writeFileSync(join(directory, MAKER), JSON.stringify(this.#world.identity), { mode: 0o600 });
+    const shown = new Map<string, string>();
+    for (const [index, owned] of paths.entries()) {
+      const place = join(directory, String(index));
+      const tree = await this.#mapping.copy(owned, account);
+      try {
+        if (statSync(owned.path).isDirectory()) mkdirSync(place, { mode: 0o700 });
+        else writeFileSync(place, "", { mode: 0o600 });
+        systemCalls()?.attach(tree, place);
+      } finally {
+        closeSync(tree);
+      }
+      shown.set(owned.path, place);
+    }
+    return shown;
+  }
+
+  /** Nothing to do where nothing was mounted. */
+  hide(name: string): void {
+    const directory = join(this.#directory, name);
+    const entries = entriesOf(directory);
+    // Without the calls nothing can be unmounted, and no name may go that something may be mounted on.
+    const calls = systemCalls();
+    if (entries === null || calls === null) return;
+    for (const entry of entries.filter((one) => one !== MAKER)) unmount(calls, join(directory, entry));
+    if (entries.includes(MAKER)) unlinkSync(join(directory, MAKER));
+    rmdirSync(directory);
+  }
+
+  /** Unmounts what killed processes have left. */
+  sweep(): void {
+    for (const name of entriesOf(this.#directory) ?? []) if (this.#isAbandoned(name)) this.hide(name);
+  }
+
+  #isAbandoned(name: string): boolean {
+    let text: string;
+    try {
+      text = readFileSync(join(this.#directory, name, MAKER), "utf8");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      // Killed before it was written, or being hidden right now: both are empty.
+      return entriesOf(join(this.#directory, name))?.length === 0;
+    }
+    // Half-written: its process was killed.
+    const maker = makerSchema.safeParse(parseJson(text));
+    if (!maker.success) return true;
+    const liveness = this.#world.processLiveness(maker.data);
+    return liveness === "dead" || (liveness === "unknown" && this.#isOld(join(this.#directory, name, MAKER)));
+  }
+
+  #isOld(path: string): boolean {
+    const stats = statSync(path, { throwIfNoEntry: false });
+    return stats !== undefined && this.#world.wallMs() - stats.mtimeMs > START_MAX_MS;
+  }
+}
+
+function unmount(calls: SystemCalls, place: string): void {
+  for (;;) {
+    try {
+      calls.detach(place);
+    } catch (error) {
+      // EINVAL: nothing is mounted there any more.
+      if (error instanceof SystemCallError && (error.code === "EINVAL" || error.code === "ENOENT")) break;
+      throw error;
+    }
+  }
+  const stats = statSync(place, { throwIfNoEntry: false });
+  if (stats?.isDirectory() === true) rmdirSync(place);
+  else if (stats !== undefined) unlinkSync(place);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function entriesOf(directory: string): readonly string[] | null {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * What every backend on this host does with the ways out of its sandboxes: one process for each (`network/`), held by name,
+ * joined by whoever attaches and ended with its sandbox. How one is started is the backend's own.
+ *
+ * Invariant: values of secrets are in no file of a backend. A process that joins takes them from its configuration, by the
+ * hash of the blueprint.
+ */
+
+import { existsSync } from "node:fs";
+import { mkdir, rm, rmdir } from "node:fs/promises";
+import { type BlueprintHash, type SandboxId, SandlotError } from "@sandlot/contract";
+import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Labels } from "../../backend/labels.ts";
+import type { NamedBlueprint } from "../../config/settings.ts";
+import type { World } from "../../world/world.ts";
+import { type Account, egressAccountOf } from "../accounts/index.ts";
+import { egressPath, type Layout, type ObjectName } from "../layout.ts";
+import { type Egress, networkProblem, type Refusal, stopEgress } from "./index.ts";
+
+export type Network = Blueprint["network"];
+
+export interface EgressParts {
+  /** The backend's name. */
+  readonly backend: string;
+  readonly world: World;
+  readonly layout: Layout;
+  /** The account of sandboxes; `null` when it is the fleet's own. */
+  readonly account: Account | null;
+  readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  readonly onRefused: (sandboxId: SandboxId, refusal: Refusal) => void;
+}
+
+/** What is known of a sandbox that has a way out. */
+export interface EgressRecord {
+  readonly labels: Labels;
+  /** The sandbox's own account; `null` when it has the backend's. */
+  readonly account: Account | null;
+}
+
+export abstract class HeldEgresses<Parts extends EgressParts> {
+  protected readonly parts: Parts;
+  readonly #held = new Map<ObjectName, Egress>();
+  readonly #made = new Map<BlueprintHash, Network>();
+  readonly #problems = new Map<Network["mode"], Promise<string | null>>();
+
+  constructor(parts: Parts) {
+    this.parts = parts;
+  }
+
+  /** Throws when this machine cannot give sandboxes such a network. */
+  async check({ mode }: Network): Promise<void> {
+    if (mode === "none") return;
+    const { backend, world } = this.parts;
+    const asked = this.#problems.get(mode) ?? networkProblem(mode, world);
+    this.#problems.set(mode, asked);
+    const problem = await asked;
+    if (problem === null) return;
+    // What is missing may be installed meanwhile.
+    this.#problems.delete(mode);
+    const fix = "do what the problem says, or use network mode none";
+    throw new SandlotError("isolation_unavailable", { backend, problem: `network ${mode}: ${problem}`, fix });
+  }
+
+  async stop(name: ObjectName): Promise<void> {
+    const { layout, world } = this.parts;
+    const directory = egressPath(layout, name);
+    this.#held.delete(name);
+    if (!existsSync(directory)) return;
+    await stopEgress({ directory, world });
+    await rm(directory, { recursive: true, force: true });
+    // The last one takes the place along where that is not the fleet's own directory.
+    if (layout.egress !== layout.sockets) await rmdir(layout.egress).catch(() => {});
+  }
+
+  close(): void {
+    for (const egress of this.#held.values()) egress.detach();
+    this.#held.clear();
+  }
+
+  /** Before anything of it is there. */
+  protected async makeRoom(hash: BlueprintHash, network: Network): Promise<void> {
+    this.#made.set(hash, network);
+    await mkdir(this.parts.layout.egress, { recursive: true, mode: 0o711 });
+  }
+
+  /** One whose process has ended is held no more, so that the next who attaches starts another. */
+  protected hold(name: ObjectName, egress: Egress): void {
+    this.#held.set(name, egress);
+    void egress.closed.then(() => this.#held.get(name) === egress && this.#held.delete(name));
+  }
+
+  protected held(name: ObjectName): Egress | undefined {
+    return this.#held.get(name);
+  }
+
+  /** The network of a sandbox whose way out was made once and is not held here; `null` when there is nothing to join. */
+  protected joinable(name: ObjectName, hash: BlueprintHash): Network | null {
+    if (this.#held.has(name) || !existsSync(egressPath(this.parts.layout, name))) return null;
+    const configured = Object.values(this.parts.blueprints).find((named) => named.hash === hash);
+    const network = configured?.blueprint.network ?? this.#made.get(hash) ?? null;
+    return network?.mode === "none" ? null : network;
+  }
+
+  protected options(name: ObjectName, { labels, account: own }: EgressRecord, network: Network) {
+    const { layout, world, onRefused } = this.parts;
+    const { sandboxId } = labels;
+    const { mode, allow, secrets = [] } = network;
+    const account = own ?? this.parts.account;
+    return {
+      sandboxId,
+      policy: { mode, allow, secrets },
+      directory: egressPath(layout, name),
+      way: "namespace" as const,
+      world,
+      ...(account !== null && { account: egressAccountOf(account) }),
+      onRefused: (refusal: Refusal) => onRefused(sandboxId, refusal),
+    };
+  }
+}

@@ -1,0 +1,24 @@
+/**
+ * What of the network this machine cannot do, found out by doing it.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { NetworkPolicy } from "../../backend/network/policy.ts";
+import type { World } from "../../world/world.ts";
+import { NamespaceHolder } from "./namespace/holder.ts";
+import { OpenCarrier } from "./open/carrier.ts";
+
+/** Why sandboxes with this network mode cannot be made here; `null` when they can. Nothing stays behind. */
+export async function networkProblem(mode: NetworkPolicy["mode"], world: World): Promise<string | null> {
+  if (mode === "none") return null;
+  let holder: NamespaceHolder | undefined;
+  try {
+    holder = await NamespaceHolder.start(world);
+    if (mode === "open") await (await OpenCarrier.start(world, holder)).close();
+    return null;
+  } catch (error) {
+    return error instanceof SandlotError && "problem" in error.details ? String(error.details.problem) : String(error);
+  } finally {
+    await holder?.close();
+  }
+}

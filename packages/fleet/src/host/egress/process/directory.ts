@@ -1,0 +1,86 @@
+/**
+ * The host's directory of one proxy, made ready before its process starts. Several may do this at once and again; what is
+ * there and right stays untouched, because programs inside are reading it.
+ */
+
+import { chmodSync, chownSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import type { NetworkPolicy } from "../../../backend/network/policy.ts";
+import type { World } from "../../../world/world.ts";
+import { type Authority, createAuthority } from "../certificates/authority.ts";
+import { nameServerFiles, needsAuthority, trustFiles } from "../sandbox-side/sandbox-network.ts";
+import { type EgressSettings, places } from "./egress-settings.ts";
+
+export interface DirectoryOptions {
+  readonly directory: string;
+  readonly policy: NetworkPolicy;
+  readonly account?: EgressSettings["account"];
+  readonly world: World;
+}
+
+interface KeptAuthority extends Authority {
+  readonly hosts: readonly string[];
+}
+
+export function prepareDirectory(options: DirectoryOptions): void {
+  const { directory, policy, account, world } = options;
+  const { inside } = places(directory);
+  mkdirSync(inside, { recursive: true });
+  chmodSync(directory, 0o711);
+  chmodSync(inside, 0o755);
+  if (account !== undefined && process.getuid?.() === 0) {
+    for (const path of [directory, inside]) chownSync(path, account.uid, account.gid);
+  }
+  const files = [
+    ...(policy.mode === "open" ? nameServerFiles(inside) : []),
+    ...(needsAuthority(policy) ? trustFiles(inside, authorityOf(options).certificatePem) : []),
+  ];
+  for (const { path, content } of files) writeWhenDifferent(path, content, world);
+}
+
+/** Kept on disk, for the host alone: a proxy that takes over must go on being trusted by what runs inside. */
+export function authorityOf({ directory, policy, world }: DirectoryOptions): Authority {
+  const path = places(directory).authority;
+  const hosts = [...new Set(policy.secrets.flatMap(({ via, host }) => (via === "https" ? [host] : [])))].sort();
+  const kept = readJson<KeptAuthority>(path);
+  if (kept !== null && kept.hosts.join() === hosts.join()) return pick(kept);
+  if (kept !== null) rmSync(path, { force: true });
+  const made: KeptAuthority = { hosts, ...createAuthority(hosts, world.wallMs()) };
+  const fresh = `${path}.${world.randomHex(3)}`;
+  writeFileSync(fresh, JSON.stringify(made), { mode: 0o600 });
+  try {
+    linkSync(fresh, path);
+    return pick(made);
+  } catch (error) {
+    // Another one was quicker, and its authority is the sandbox's.
+    const theirs = readJson<KeptAuthority>(path);
+    if (theirs === null) throw error;
+    return pick(theirs);
+  } finally {
+    rmSync(fresh);
+  }
+}
+
+/** What we have written ourselves; `null` when it is not there. */
+export function readJson<Value>(path: string): Value | null {
+  try {
+    return JSON.parse(readFileSync(path, "utf8")) as Value;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    throw error;
+  }
+}
+
+function writeWhenDifferent(path: string, content: string, world: World): void {
+  try {
+    if (readFileSync(path, "utf8") === content) return;
+  } catch {
+    // Not there yet, or not readable: written below, where a problem shows.
+  }
+  const fresh = `${path}.${world.randomHex(3)}`;
+  writeFileSync(fresh, content, { mode: 0o644 });
+  renameSync(fresh, path);
+}
+
+function pick({ certificatePem, keyPem }: Authority): Authority {
+  return { certificatePem, keyPem };
+}

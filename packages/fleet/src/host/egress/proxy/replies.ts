@@ -1,0 +1,62 @@
+/**
+ * What the proxy says in its own name: refusals, failures, and what it lets through.
+ */
+
+import { type ServerResponse, STATUS_CODES } from "node:http";
+import type { Duplex } from "node:stream";
+import type { CompiledPolicy } from "../../../backend/network/policy.ts";
+import type { Refusal } from "../rules/decide.ts";
+import { allowedText, explainRefusal, shortRefusal } from "../rules/explain.ts";
+import { Refused, Unreachable } from "./dialer.ts";
+
+export interface Reply {
+  readonly status: number;
+  /** Some clients show nothing else of a refused CONNECT. */
+  readonly reason: string;
+  readonly text: string;
+}
+
+export function replyTo(error: unknown, policy: CompiledPolicy): Reply {
+  if (error instanceof Refused) {
+    const { refusal } = error;
+    return { status: 403, reason: shortRefusal(refusal), text: explainRefusal(refusal, policy) };
+  }
+  if (error instanceof Unreachable) return plain(error.status, error.message);
+  const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
+  return plain(502, `The connection to the host broke before it answered (${code}).`);
+}
+
+export function plain(status: number, text: string): Reply {
+  return { status, reason: STATUS_CODES[status] ?? "", text: `Sandlot: ${text}\n` };
+}
+
+export function statusPage(policy: CompiledPolicy, refusals: readonly Refusal[]): Reply {
+  const lines = [
+    "Sandlot's way out of this sandbox: an HTTP proxy (absolute-form requests and CONNECT).",
+    `Network mode: ${policy.mode}. Allowed: ${allowedText(policy)}.`,
+    `Added by the proxy, unseen here: ${secretsText(policy)}.`,
+    refusals.length === 0 ? "Nothing was refused so far." : "Refused lately, newest last:",
+    ...refusals.map(({ host, port, rule, because }) => `  ${host}:${port} ${rule}: ${because}`),
+  ];
+  return { status: 200, reason: "OK", text: `${lines.join("\n")}\n` };
+}
+
+export function sendReply(response: ServerResponse, { status, reason, text }: Reply): void {
+  response.writeHead(status, reason, { "content-type": "text/plain; charset=utf-8", ...lengthOf(text) });
+  response.end(text);
+}
+
+/** On a connection that has left HTTP already, as that of a CONNECT. */
+export function sendRawReply(socket: Duplex, { status, reason, text }: Reply): void {
+  const head = `HTTP/1.1 ${status} ${reason}\r\ncontent-type: text/plain; charset=utf-8\r\n`;
+  socket.end(`${head}content-length: ${Buffer.byteLength(text)}\r\nconnection: close\r\n\r\n${text}`);
+}
+
+function lengthOf(text: string): { "content-length": number } {
+  return { "content-length": Buffer.byteLength(text) };
+}
+
+function secretsText({ secrets }: CompiledPolicy): string {
+  if (secrets.length === 0) return "nothing";
+  return secrets.map(({ name, hostName, header, via }) => `${name} (${header} to ${via}://${hostName})`).join(", ");
+}

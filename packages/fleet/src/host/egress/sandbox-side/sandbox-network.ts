@@ -1,0 +1,116 @@
+/**
+ * What a sandbox needs inside so that its policy works: variables to set, files to mount read-only, and with the way
+ * `socket` a program to start.
+ *
+ * What the sandbox sees lies in one directory. The directory is mounted and not the socket in it: a proxy that takes over
+ * binds a new socket under the same name.
+ */
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import tls from "node:tls";
+import { EGRESS_PORT } from "@sandlot/contract";
+import type { NetworkPolicy } from "../../../backend/network/policy.ts";
+import { programFile } from "../../../package-files.ts";
+import { NAME_SERVER } from "../open/routes.ts";
+
+/** Where the directory is mounted inside. */
+const EGRESS_MOUNT = "/run/sandlot/egress";
+export const PROXY_SOCKET = "proxy.sock";
+const BUNDLE = "ca-bundle.pem";
+const AUTHORITY = "ca.pem";
+const NAME_SERVER_FILE = "resolv.conf";
+const RESOLVER_FILE = "/etc/resolv.conf";
+
+export interface SandboxNetwork {
+  /** Variables of every command. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly mounts: readonly { readonly hostPath: string; readonly sandboxPath: string }[];
+  /** With the way `socket`: arguments for the sandbox's Node, to be run for as long as the sandbox lives. */
+  readonly forwarder: readonly string[] | null;
+}
+
+/** `directory` is the host's side of the mount. */
+export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "namespace" | "socket"): SandboxNetwork {
+  const hasProxy = needsProxy(policy);
+  const trusts = needsAuthority(policy);
+  const byForwarder = hasProxy && way === "socket";
+  const source = programFile("host/egress/sandbox-side/forwarder");
+  const program = `/run/sandlot/forwarder${source.endsWith(".ts") ? ".mts" : ".mjs"}`;
+  const mounts = [
+    ...(byForwarder || trusts ? [{ hostPath: directory, sandboxPath: EGRESS_MOUNT }] : []),
+    ...(byForwarder ? [{ hostPath: source, sandboxPath: program }] : []),
+    ...(policy.mode === "open" ? [{ hostPath: join(directory, NAME_SERVER_FILE), sandboxPath: RESOLVER_FILE }] : []),
+  ];
+  return {
+    environment: { ...(hasProxy && proxyVariables()), ...(trusts && trustVariables()) },
+    mounts,
+    forwarder: byForwarder ? [program, String(EGRESS_PORT), `${EGRESS_MOUNT}/${PROXY_SOCKET}`] : null,
+  };
+}
+
+/** `open` has a way of its own for everything; a proxy is there only for what it alone can do. */
+export function needsProxy({ mode, allow, secrets }: NetworkPolicy): boolean {
+  return mode === "allowlist" || (mode === "open" && (allow.length > 0 || secrets.length > 0));
+}
+
+/** Whether the sandbox has to trust certificates that are made here. */
+export function needsAuthority({ secrets }: NetworkPolicy): boolean {
+  return secrets.some(({ via }) => via === "https");
+}
+
+export interface InsideFile {
+  readonly path: string;
+  readonly content: string;
+}
+
+/** What the sandbox trusts: the authority's certificate alone, and with everything that is trusted anyway. */
+export function trustFiles(directory: string, certificatePem: string): readonly InsideFile[] {
+  return [
+    { path: join(directory, AUTHORITY), content: certificatePem },
+    { path: join(directory, BUNDLE), content: `${publicCertificates()}\n${certificatePem}` },
+  ];
+}
+
+/** Whom the sandbox asks for names when it has a way of its own. */
+export function nameServerFiles(directory: string): readonly InsideFile[] {
+  return [{ path: join(directory, NAME_SERVER_FILE), content: `nameserver ${NAME_SERVER}\n` }];
+}
+
+/** curl, git, pip, npm, Node, Go, Rust and Java's tools each read some of these. */
+function proxyVariables(): Record<string, string> {
+  const url = `http://127.0.0.1:${EGRESS_PORT}`;
+  const direct = "localhost,127.0.0.1,127.0.0.0/8,::1,[::1]";
+  const variables: Record<string, string> = {};
+  for (const name of ["http_proxy", "https_proxy", "all_proxy"]) {
+    variables[name] = url;
+    variables[name.toUpperCase()] = url;
+  }
+  // Node 24 and 22.21 use the variables for `fetch` and `http` when told so.
+  return { ...variables, no_proxy: direct, NO_PROXY: direct, NODE_USE_ENV_PROXY: "1" };
+}
+
+/** All but the first replace what a program trusts otherwise, so they name the whole bundle. */
+function trustVariables(): Record<string, string> {
+  const bundle = `${EGRESS_MOUNT}/${BUNDLE}`;
+  const variables: Record<string, string> = { NODE_EXTRA_CA_CERTS: `${EGRESS_MOUNT}/${AUTHORITY}` };
+  for (const name of BUNDLE_VARIABLES) variables[name] = bundle;
+  return variables;
+}
+
+const BUNDLE_VARIABLES =
+  "SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO AWS_CA_BUNDLE DENO_CERT".split(
+    " ",
+  );
+
+const SYSTEM_BUNDLES = [
+  "/etc/ssl/certs/ca-certificates.crt",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  "/etc/ssl/ca-bundle.pem",
+  "/etc/ssl/cert.pem",
+];
+
+function publicCertificates(): string {
+  const found = SYSTEM_BUNDLES.find((path) => existsSync(path));
+  return found === undefined ? tls.rootCertificates.join("\n") : readFileSync(found, "utf8");
+}

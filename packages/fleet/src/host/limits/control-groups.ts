@@ -1,0 +1,278 @@
+/**
+ * Limits by control groups, one group per sandbox: `sandlot/<fleet>/<name>` below the place where groups may be made.
+ *
+ * Invariants
+ * - A group that `create` could not finish is removed by `create`. Where there is no group, nothing of ours is in the tree.
+ * - Killing spares the pids it was told to spare. What makes new processes as fast as they are killed loses the right to
+ *   make any meanwhile.
+ */
+
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type FleetId, SandlotError } from "@sandlot/contract";
+import { sleep } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import {
+  type Dialect,
+  makeDirectory,
+  read,
+  readCounter,
+  readNumber,
+  readPids,
+  removeDirectory,
+} from "./group-files.ts";
+import type { Controller } from "./hierarchy.ts";
+import { GROUP_NAME_PATTERN, type LimitEvents, type LimitGroup, type LimitHits, type LimitWish } from "./limits.ts";
+import { commandRlimits, startRlimits } from "./rlimits.ts";
+import { startPrefix } from "./start-prefix.ts";
+
+const PARENT = "sandlot";
+/** No sandbox's group can have such a name. */
+const TRIAL = ".trial-";
+/** The kernel lets go of a group a moment after its last process. Longer means that something still runs. */
+const RELEASE_TIMEOUT_MS = 5_000;
+const RELEASE_RETRY_MS = { first: 1, most: 100 } as const;
+/** Rounds of killing: a process that was being started when the limit fell shows up in the next one. */
+const KILL_ROUNDS = 50;
+/** A few new processes are the ordinary case. A bomb makes more in every round. */
+const ROUNDS_BEFORE_HOLDING = 2;
+
+export class ControlGroups {
+  readonly #dialect: Dialect;
+  readonly #controllers: ReadonlySet<Controller>;
+  readonly #parent: string;
+  readonly #world: World;
+
+  /** Makes a group and removes it; throws what the system says when it may not. */
+  constructor(dialect: Dialect, controllers: ReadonlySet<Controller>, fleetId: FleetId, world: World) {
+    this.#dialect = dialect;
+    this.#controllers = controllers;
+    this.#parent = join(PARENT, fleetId);
+    this.#world = world;
+    this.#sweepTrials();
+    this.#tryOut();
+  }
+
+  create(name: string, wish: LimitWish): LimitGroup {
+    checkName(name);
+    try {
+      this.#make(name, wish);
+    } catch (error) {
+      // Another process of the fleet may have removed the parent, with its own last group, just when we needed it.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      this.#make(name, wish);
+    }
+    return this.#group(name, wish);
+  }
+
+  open(name: string): LimitGroup {
+    checkName(name);
+    return this.#group(name, {});
+  }
+
+  findGroups(): readonly string[] {
+    const names = this.#dialect.directoriesOf(this.#parent).flatMap(groupsIn);
+    return [...new Set(names)].filter((name) => GROUP_NAME_PATTERN.test(name)).sort();
+  }
+
+  close(): void {
+    this.#removeParents();
+  }
+
+  #make(name: string, wish: LimitWish): void {
+    try {
+      this.#dialect.prepare(this.#parent);
+      for (const directory of this.#directories(name)) makeDirectory(directory);
+      this.#dialect.setLimits(join(this.#parent, name), settable(wish, this.#controllers));
+    } catch (error) {
+      for (const directory of this.#directories(name)) removeDirectory(directory);
+      this.#removeParents();
+      throw error;
+    }
+  }
+
+  /**
+   * Removes what was left of trials by fleets that were killed while they opened. A fleet that opens at this moment may lose
+   * its own, and is not hurt by it: what it has made may be gone when it removes it, and what it makes next is made with
+   * everything above. A group with processes is not removed, by the kernel; and nothing here keeps a fleet from opening.
+   */
+  #sweepTrials(): void {
+    for (const parent of this.#dialect.directoriesOf(this.#parent)) {
+      for (const name of groupsIn(parent).filter((group) => group.startsWith(TRIAL))) {
+        try {
+          removeDirectory(join(parent, name));
+        } catch {}
+      }
+    }
+  }
+
+  /** The directories above may be there and belong to somebody else, so that only trying tells. */
+  #tryOut(): void {
+    const trial = join(this.#parent, `${TRIAL}${this.#world.randomHex(8)}`);
+    const directories = this.#dialect.directoriesOf(trial);
+    try {
+      this.#dialect.prepare(this.#parent);
+      for (const directory of directories) makeDirectory(directory);
+    } finally {
+      for (const directory of directories) removeDirectory(directory);
+      this.#removeParents();
+    }
+  }
+
+  /** They are there as long as there is a group. What cannot be removed is in use, or another account's. */
+  #removeParents(): void {
+    for (const group of [this.#parent, PARENT]) {
+      for (const path of this.#dialect.directoriesOf(group)) {
+        try {
+          removeDirectory(path);
+        } catch {}
+      }
+    }
+  }
+
+  #group(name: string, wish: LimitWish): LimitGroup {
+    const unheld = {
+      ...(!this.#controllers.has("memory") && wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
+      ...(!this.#controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
+    };
+    return {
+      name,
+      startPrefix: [...startPrefix(this.#entries(name)), ...startRlimits(wish)],
+      commandPrefix: commandRlimits(unheld),
+      isCounted: this.#controllers.has("memory") || this.#controllers.has("pids"),
+      processes: () => this.#processes(name),
+      events: () => this.#events(name),
+      hits: () => this.#hits(name),
+      usage: () => this.#usage(name),
+      killExcept: (keep) => this.#killExcept(name, new Set(keep)),
+      release: () => this.#release(name),
+    };
+  }
+
+  #directories(name: string): readonly string[] {
+    return this.#dialect.directoriesOf(join(this.#parent, name));
+  }
+
+  #entries(name: string): readonly string[] {
+    return this.#directories(name).map((path) => join(path, this.#dialect.entry));
+  }
+
+  #directoryFor(name: string, controller: Controller | "cpuacct"): string | null {
+    return this.#dialect.directoryFor(join(this.#parent, name), controller);
+  }
+
+  #processes(name: string): readonly number[] {
+    return [...new Set(this.#directories(name).flatMap(readPids))];
+  }
+
+  #events(name: string): LimitEvents {
+    const cpuThrottles = readCounter(this.#directoryFor(name, "cpu"), "cpu.stat", "nr_throttled");
+    return { ...this.#hits(name), cpuThrottles };
+  }
+
+  #hits(name: string): LimitHits {
+    const memory = this.#directoryFor(name, "memory");
+    return {
+      oomKills: readCounter(memory, this.#dialect.version === 1 ? "memory.oom_control" : "memory.events", "oom_kill"),
+      pidsRefusals: readCounter(this.#directoryFor(name, "pids"), "pids.events", "max"),
+    };
+  }
+
+  #usage(name: string): ReturnType<LimitGroup["usage"]> {
+    const memory = this.#directoryFor(name, "memory");
+    const pids = this.#directoryFor(name, "pids");
+    const [used, most] = this.#dialect.version === 1 ? V1_MEMORY : V2_MEMORY;
+    return {
+      memoryBytes: readNumber(memory, used),
+      memoryMaxBytes: readNumber(memory, most),
+      processCount: readNumber(pids, "pids.current"),
+      processMax: readNumber(pids, "pids.max"),
+      cpuMs: this.#cpuMs(name),
+    };
+  }
+
+  #cpuMs(name: string): number | null {
+    if (this.#dialect.version === 2) {
+      const microseconds = readCounter(this.#directoryFor(name, "cpu"), "cpu.stat", "usage_usec");
+      return microseconds === null ? null : microseconds / 1_000;
+    }
+    const nanoseconds = readNumber(this.#directoryFor(name, "cpuacct"), "cpuacct.usage");
+    return nanoseconds === null ? null : nanoseconds / 1e6;
+  }
+
+  #killExcept(name: string, keep: ReadonlySet<number>): readonly number[] {
+    const group = join(this.#parent, name);
+    const pidsMax = read(this.#directoryFor(name, "pids"), "pids.max")?.trim();
+    const canHold = pidsMax !== undefined && this.#controllers.has("pids");
+    const killed = new Set<number>();
+    let isHeld = false;
+    try {
+      for (let round = 0; round < KILL_ROUNDS; round += 1) {
+        const victims = this.#processes(name).filter((pid) => !keep.has(pid) && !killed.has(pid));
+        if (victims.length === 0) break;
+        if (round === ROUNDS_BEFORE_HOLDING && canHold) {
+          this.#dialect.setLimits(group, { pidsMax: 0 });
+          isHeld = true;
+        }
+        for (const pid of victims) if (kill(pid)) killed.add(pid);
+      }
+    } finally {
+      if (isHeld) this.#dialect.setLimits(group, { pidsMax: pidsMax === "max" ? "max" : Number(pidsMax) });
+    }
+    return [...killed];
+  }
+
+  async #release(name: string): Promise<void> {
+    const deadline = this.#world.monotonicMs() + RELEASE_TIMEOUT_MS;
+    for (let pause: number = RELEASE_RETRY_MS.first; ; pause = Math.min(pause * 2, RELEASE_RETRY_MS.most)) {
+      // All or nothing: a process that is on its way through the trees would otherwise be let into some of them only.
+      const empty = this.#processes(name).length === 0;
+      if (empty && this.#directories(name).filter((path) => !removeDirectory(path)).length === 0)
+        return this.#removeParents();
+      if (this.#world.monotonicMs() > deadline) throw notEmpty(name, this.#processes(name));
+      await sleep(this.#world, pause);
+    }
+  }
+}
+
+const V1_MEMORY = ["memory.usage_in_bytes", "memory.limit_in_bytes"] as const;
+const V2_MEMORY = ["memory.current", "memory.max"] as const;
+
+function settable(wish: LimitWish, controllers: ReadonlySet<Controller>) {
+  return {
+    ...(controllers.has("memory") && wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
+    ...(controllers.has("cpu") && wish.cpuCount !== undefined && { cpuCount: wish.cpuCount }),
+    ...(controllers.has("cpu") && wish.cpuWeight !== undefined && { cpuWeight: wish.cpuWeight }),
+    ...(controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
+  };
+}
+
+function groupsIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name);
+  } catch {
+    return [];
+  }
+}
+
+function checkName(name: string): void {
+  if (!GROUP_NAME_PATTERN.test(name)) throw new SandlotError("internal", { problem: `${name} cannot name a group` });
+}
+
+/** A process that is gone was killed by somebody else. */
+function kill(pid: number): boolean {
+  try {
+    process.kill(pid, "SIGKILL");
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return true;
+    throw error;
+  }
+}
+
+function notEmpty(name: string, pids: readonly number[]): SandlotError {
+  const left = pids.length === 0 ? "none that shows" : pids.join(", ");
+  return new SandlotError("internal", { problem: `the control group ${name} still has processes: ${left}` });
+}

@@ -1,0 +1,130 @@
+/**
+ * A sandbox as it is used under limits: API writes ask the disk budget first, a command that ran into a limit says so, and
+ * what the sandbox uses is told from outside, where it is counted. Nothing else about the sandbox changes.
+ */
+
+import {
+  isSandlotError,
+  type ResourceUsage,
+  type Sandbox,
+  type SandboxFiles,
+  SandlotError,
+  WORKSPACE_ROOT,
+  type WriteOptions,
+} from "@sandlot/contract";
+import { outputSoFar } from "../../backend/output-so-far.ts";
+import { systemTimer } from "../../world/system-world.ts";
+import { type DiskBudget, type Grow, metered } from "./disk/budget.ts";
+import type { DiskKeeper } from "./disk/keeper.ts";
+import { LimitReports, type ReportListener } from "./limit-reports.ts";
+import type { LimitGroup } from "./limits.ts";
+
+export function limitedSandbox(
+  inner: Sandbox,
+  group: LimitGroup,
+  guard: DiskKeeper | null,
+  listener?: ReportListener,
+): Sandbox {
+  if (guard === null && !group.isCounted) return inner;
+  guard?.use(inner);
+  const reports = new LimitReports(group, guard, listener);
+  const { execs, sessions } = inner;
+  const follow: typeof execs.follow = (execId, options) => reports.follow(execs, execId, options);
+  return overridden(inner, {
+    exec: (command, options) => reports.told(() => inner.exec(command, options)),
+    spawn: async (command, options) => {
+      const before = reports.mark();
+      const spawned = await inner.spawn(command, options);
+      reports.began(spawned.execId, before);
+      return spawned;
+    },
+    execs: overridden(execs, {
+      follow,
+      output: (execId, options) =>
+        outputSoFar({ list: () => execs.list(), follow }, { timer: systemTimer }, execId, options),
+    }),
+    sessions: overridden(sessions, {
+      exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
+    }),
+    files: guard === null ? inner.files : keptFiles(inner.files, guard, listener),
+    usage: async () => ({ ...counted(await inner.usage(), group.usage()), ...guard?.usage() }),
+  });
+}
+
+/** The daemon is asked too: whether there is a sandbox is for it to say, and where nobody counts outside it may know. */
+function counted(inside: ResourceUsage, outside: ResourceUsage): ResourceUsage {
+  return {
+    memoryBytes: outside.memoryBytes ?? inside.memoryBytes,
+    memoryMaxBytes: outside.memoryMaxBytes ?? inside.memoryMaxBytes,
+    processCount: outside.processCount ?? inside.processCount,
+    processMax: outside.processMax ?? inside.processMax,
+    cpuMs: outside.cpuMs ?? inside.cpuMs,
+  };
+}
+
+/** Everything that is not overridden is the target's own, called on the target itself. */
+function overridden<T extends object>(target: T, overrides: Partial<T>): T {
+  return new Proxy(target, {
+    get(_, key) {
+      const value: unknown = Reflect.get(key in overrides ? overrides : target, key);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+/** What fits into the buffers on the way is answered in any case. */
+const SMALL_BYTES = 64 * 1024;
+
+function keptFiles(inner: SandboxFiles, keeper: DiskKeeper, listener?: ReportListener): SandboxFiles {
+  if (keeper.budget !== null) return limitedFiles(inner, keeper.budget);
+  return refusableFiles(inner, keeper, () => listener?.onFileLimit?.(keeper.saysOfFile ?? ""));
+}
+
+/**
+ * Writes that the kernel may refuse. What is seen not to fit is not sent: a daemon that gives up in the middle of a long
+ * content cannot say why.
+ */
+function refusableFiles(inner: SandboxFiles, keeper: DiskKeeper, onRefused: () => void): SandboxFiles {
+  const tried = async <T>(path: string, bytes: number, write: (grow: Grow) => Promise<T>): Promise<T> => {
+    const room = isInWorkspace(path) ? keeper.room() : Number.POSITIVE_INFINITY;
+    let sent = bytes;
+    const check = () => {
+      if (sent > Math.max(room, SMALL_BYTES)) throw new SandlotError("disk_limit_exceeded", { path });
+    };
+    try {
+      check();
+      return await write(async (more) => {
+        sent += more;
+        check();
+      });
+    } catch (error) {
+      if (isSandlotError(error, "disk_limit_exceeded") && isInWorkspace(path)) onRefused();
+      throw error;
+    }
+  };
+  return overridden(inner, {
+    write: (path, content, options) =>
+      tried(path, Buffer.byteLength(content), () => inner.write(path, content, options)),
+    append: (path, content) => tried(path, Buffer.byteLength(content), () => inner.append(path, content)),
+    mkdir: (path) => tried(path, 0, () => inner.mkdir(path)),
+    upload: (path, content, options) => tried(path, 0, (grow) => inner.upload(path, metered(content, grow), options)),
+  });
+}
+
+function isInWorkspace(path: string): boolean {
+  return path.startsWith(`${WORKSPACE_ROOT}/`) || path.startsWith("/mnt/acp-workspace/");
+}
+
+function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {
+  const within = <T>(path: string, bytes: number, files: number, write: (grow: Grow) => Promise<T>): Promise<T> =>
+    isInWorkspace(path) ? budget.admit(path, bytes, files, write) : write(async () => {});
+  return overridden(inner, {
+    write: (path, content, options) =>
+      within(path, Buffer.byteLength(content), 1, () => inner.write(path, content, options)),
+    append: (path, content) => within(path, Buffer.byteLength(content), 0, () => inner.append(path, content)),
+    mkdir: (path) => within(path, 0, 1, () => inner.mkdir(path)),
+    // One that outgrows the budget on its way ends with the error, and its temporary file with it.
+    upload: (path: string, content: AsyncIterable<Uint8Array>, options?: WriteOptions) =>
+      within(path, 0, 1, (grow) => inner.upload(path, metered(content, grow), options)),
+  });
+}

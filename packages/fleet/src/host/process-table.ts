@@ -1,0 +1,67 @@
+/**
+ * Processes of this machine, by pid and start time: a pid alone may be another process by now.
+ */
+
+import { readFileSync } from "node:fs";
+import { sleep } from "../world/waiting.ts";
+import type { Liveness, World } from "../world/world.ts";
+
+export interface ProcessId {
+  readonly pid: number;
+  /** In clock ticks since boot. */
+  readonly startTime: string;
+}
+
+/** The same over boots; empty where the system has none. */
+export function machineId(): string {
+  try {
+    return readFileSync("/etc/machine-id", "utf8").trim();
+  } catch {
+    return "";
+  }
+}
+
+/** The process that has this pid now; `null` when there is none, or only its remains; `undefined` when it cannot be told. */
+export function identify(pid: number): ProcessId | null | undefined {
+  let stat: string;
+  try {
+    stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  } catch (error) {
+    return isMissing(error) ? null : undefined;
+  }
+  // The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  if (fields[0] === "Z" || fields[0] === "X") return null;
+  const startTime = fields[19];
+  return startTime === undefined ? undefined : { pid, startTime };
+}
+
+export function livenessOf({ pid, startTime }: ProcessId): Liveness {
+  const now = identify(pid);
+  if (now === undefined) return "unknown";
+  return now?.startTime === startTime ? "alive" : "dead";
+}
+
+/** Kills that very process. One that has ended already is fine. */
+export function killProcess(id: ProcessId): void {
+  if (livenessOf(id) === "dead") return;
+  try {
+    process.kill(id.pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+const LOOK_FIRST_MS = 1;
+const LOOK_AT_MOST_MS = 25;
+
+/** Resolves when that process has ended. For the init of a pid namespace that is when nothing is left in it. */
+export async function processEnd(id: ProcessId, world: World, signal?: AbortSignal): Promise<void> {
+  for (let waitMs = LOOK_FIRST_MS; livenessOf(id) !== "dead"; waitMs = Math.min(waitMs * 2, LOOK_AT_MOST_MS))
+    await sleep(world, waitMs, signal);
+}
+
+function isMissing(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOENT" || code === "ESRCH";
+}

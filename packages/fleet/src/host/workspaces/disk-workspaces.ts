@@ -1,0 +1,400 @@
+/**
+ * Workspaces on the disk of this machine, for every backend whose sandboxes run here. `layout.ts` says what lies where.
+ *
+ * A workspace is moved by one rename(2), and only after it was written down where to (`fence.ts`). So a process may be
+ * killed between any two system calls: whoever looks afterwards sees the workspace in exactly one place.
+ *
+ * Invariants
+ * - Every step runs under the locks of its thread and its slot, and is synchronous: processes and callers take turns.
+ * - Nothing is moved over anything: under the locks, the target was seen to be free.
+ * - What leaves a slot is the inode that was put into it. Everything else that is found there goes to quarantine.
+ * - A workspace is at home, in a slot, or purged; it is never copied.
+ */
+
+import { openSync } from "node:fs";
+import {
+  type Generation,
+  type SandboxId,
+  SandlotError,
+  type ThreadKey,
+  WORKSPACE_DIRECTORIES,
+} from "@sandlot/contract";
+import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
+import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import { noRoomInOurWords } from "../../world/disk-trouble.ts";
+import { sleep } from "../../world/waiting.ts";
+import type { CopyLimits, CopyOutcome } from "./copying.ts";
+import { OPEN_DIRECTORY } from "./descriptors.ts";
+import { draftName } from "./drafts.ts";
+import { TENANT } from "./fence.ts";
+import { WorkspaceHandle } from "./handle.ts";
+import type { Owner } from "./homes.ts";
+import { type LateBinding, probeLateBinding, sweepProbes } from "./late-binding.ts";
+import { parseSlotName, type SlotPlace, slotNameOf, slotPlace } from "./layout.ts";
+import { Moves, trashOwner } from "./moves.ts";
+import { type DiskOptions, DiskParts } from "./parts.ts";
+import type { Quarantined } from "./quarantine.ts";
+import type { SlotInfo, SlotTenant } from "./slot-info.ts";
+import type { MountPoint } from "./slots.ts";
+import { type Account, moveTree } from "./tree.ts";
+
+/** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
+const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
+/** Some milliseconds' worth of small files. */
+const OWNERS_AT_ONCE = 100;
+const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
+
+export class DiskWorkspaces implements Workspaces {
+  readonly #parts: DiskParts;
+  readonly #moves: Moves;
+
+  /** Makes the fleet's directories where they are missing. */
+  constructor(options: DiskOptions) {
+    this.#parts = new DiskParts(options);
+    this.#moves = new Moves(this.#parts);
+  }
+
+  async owners(): Promise<readonly Owner[]> {
+    const { homes, world } = this.#parts;
+    const found: Owner[] = [];
+    for (const [count, thread] of homes.threads().entries()) {
+      // Files are read one after the other, and others of this process have their turn in between.
+      if (count % OWNERS_AT_ONCE === OWNERS_AT_ONCE - 1) await sleep(world, 0);
+      const owner = homes.has(thread) || homes.slotOf(thread) !== null ? homes.owner(thread) : null;
+      if (owner !== null) found.push(owner);
+    }
+    return found;
+  }
+
+  look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
+    const { homes } = this.#parts;
+    return this.#step(spot, (thread, slot) => ({
+      home: homes.has(thread),
+      slot: this.#moves.tenancy(slot, thread) !== null,
+      stale: homes.isStale(thread, spot),
+    }));
+  }
+
+  async moveIn(spot: WorkspaceSpot): Promise<void> {
+    const { homes, owners } = this.#parts;
+    const owner = owners.ofSlot(slotNameOf(spot.place));
+    for (;;) {
+      const toGive = await this.#step(spot, (thread, slot) => {
+        homes.checkFence(thread, spot);
+        if (!owners.isOf(thread, owner)) return thread;
+        const free = this.#moves.freeSlot(slot);
+        const workspace = homes.ready(thread);
+        if (workspace === undefined) throw new SandlotError("file_not_found", { path: `home:${thread}` });
+        this.#moves.putIn(thread, spot, free, workspace);
+        return null;
+      });
+      if (toGive === null) return;
+      // At home, out of every sandbox's reach.
+      await owners.give(toGive, owner, () => homes.checkFence(toGive, spot));
+    }
+  }
+
+  makeIn(spot: WorkspaceSpot): Promise<void> {
+    const { homes, owners } = this.#parts;
+    return this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      const free = this.#moves.freeSlot(slot);
+      if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
+      homes.open(thread, spot, free);
+      this.#moves.putIn(thread, spot, free, homes.spare(free) ?? homes.draft(thread, owners.ofSlot(free)));
+    });
+  }
+
+  async moveHome(spot: WorkspaceSpot): Promise<void> {
+    const { homes, trash } = this.#parts;
+    const left = await this.#step(spot, (thread, slot) => {
+      homes.checkFence(thread, spot);
+      const tenant = this.#moves.tenancy(slot, thread);
+      if (slot === null || tenant === null) throw new SandlotError("file_not_found", { path: spot.place });
+      const { user, thread: name, sandboxId } = spot;
+      if (homes.has(thread)) throw new SandlotError("workspace_conflict", { user, thread: name, sandboxId });
+      this.#moves.checkReleased(slot);
+      this.#moves.bringHome(thread, spot, slot, tenant);
+      this.#moves.dropIfOver(slot);
+      return { thread, slot };
+    });
+    // The record of the sandbox goes next. From then on nobody would look for the workspace in the slot.
+    await homes.sync(left.thread);
+    await trash.empty(trashOwner(left.slot));
+  }
+
+  async quarantine({ place }: WorkspaceSpot): Promise<void> {
+    const slot = slotNameOf(place);
+    if (slot === null) return;
+    await this.#stepOfSlot(slot, () => {
+      if (this.#parts.slots.hasContent(slot) || this.#parts.slots.tenant(slot) !== null) {
+        this.#moves.checkReleased(slot);
+        this.#moves.setAside(slot, "a later generation has used the workspace");
+      }
+      this.#moves.dropIfOver(slot);
+    });
+    await this.#parts.trash.empty(trashOwner(slot));
+  }
+
+  async purge(spot: WorkspaceSpot): Promise<void> {
+    const { homes, owners, trash } = this.#parts;
+    const takeAway = (thread: ThreadKey, slot: string | null) => {
+      homes.checkFence(thread, spot);
+      this.#moves.throwAway(thread, slot);
+      homes.open(thread, null);
+      homes.fence(thread, spot, "none");
+      if (slot !== null) this.#moves.dropIfOver(slot);
+      return { thread, slot };
+    };
+    const gone =
+      (await this.#step(spot, (thread, slot) => (owners.isGiving(thread) ? null : takeAway(thread, slot)))) ??
+      (await owners.alone(threadKeyOf(spot.user, spot.thread), () => this.#step(spot, takeAway)));
+    await trash.empty(gone.thread);
+    if (gone.slot !== null) await trash.empty(trashOwner(gone.slot));
+    await homes.sync(gone.thread);
+  }
+
+  async writeMarker(marker: Marker): Promise<void> {
+    this.#parts.markers.write(marker);
+  }
+
+  async markers(sandboxId: SandboxId): Promise<readonly Marker[]> {
+    return this.#parts.markers.read(sandboxId);
+  }
+
+  async dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void> {
+    this.#parts.markers.drop(sandboxId, generation);
+  }
+
+  /** A sandbox is gone that had its workspace mounted from home: its markers go with it. */
+  async dropMarkers(sandboxId: SandboxId): Promise<void> {
+    this.#parts.markers.close(sandboxId);
+  }
+
+  /** Every sandbox that has a place for markers: what the engine no longer has of these was killed while it was made. */
+  async markedSandboxes(): Promise<readonly SandboxId[]> {
+    return this.#parts.markers.sandboxes();
+  }
+
+  /**
+   * For a thread's own sandbox: writes its marker, and answers with the workspace at home, made when there is none.
+   * An older generation, whose create landed late, is refused, and nothing is made for it.
+   */
+  async prepareHome(
+    marker: Marker,
+    { owner }: { readonly owner?: Account } = {},
+  ): Promise<{ readonly userDataPath: string; readonly existing: boolean }> {
+    const { homes, layout, markers, owners } = this.#parts;
+    const thread = threadKeyOf(marker.user, marker.thread);
+    const prepared = await this.#locked([thread], `home:${thread}`, () => {
+      homes.checkFence(thread, marker);
+      markers.open(marker.sandboxId);
+      try {
+        markers.write(marker);
+        homes.open(thread, marker);
+        const existing = this.#moves.haveHome(thread, marker);
+        return { userDataPath: layout.userData(thread), existing };
+      } catch (error) {
+        markers.close(marker.sandboxId);
+        throw error;
+      }
+    });
+    await owners.give(thread, owner, () => homes.checkFence(thread, marker));
+    return prepared;
+  }
+
+  /** For a blank: an empty `/mnt` that a workspace can be moved into later. */
+  async prepareSlot(
+    sandboxId: SandboxId,
+    generation: Generation,
+    options: { readonly mountPoints?: readonly MountPoint[]; readonly owner?: Account } = {},
+  ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
+    const { homes, layout, locks, markers, owners, slots, trash } = this.#parts;
+    const place = slotPlace(sandboxId, generation);
+    const name = place.slice("slot:".length);
+    // Whoever gets the blank does not wait for them then.
+    locks.openSome();
+    return this.#locked([name], place, () => {
+      if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
+      try {
+        slots.make(name, options.mountPoints ?? []);
+        homes.makeSpare(name, owners.note(name, options.owner));
+        markers.openAhead(sandboxId);
+      } catch (error) {
+        trash.throwAway(layout.slot(name), trashOwner(name));
+        throw error;
+      }
+      return { place, mntPath: layout.mnt(name) };
+    });
+  }
+
+  /**
+   * No process of the sandbox is left. Removes its slot and its markers; or, when a workspace is in it, only notes that
+   * it may leave: `occupied`. Then slot and markers go with the workspace. A slot that is not there is fine.
+   */
+  async dropSlot(place: Place): Promise<"dropped" | "occupied"> {
+    const slot = slotNameOf(place);
+    if (slot === null) return "dropped";
+    const isOver = await this.#stepOfSlot(slot, () => {
+      this.#parts.slots.release(slot);
+      return this.#moves.dropIfOver(slot);
+    });
+    await this.#parts.trash.empty(trashOwner(slot));
+    return isOver === false ? "occupied" : "dropped";
+  }
+
+  /** Whose workspace is in a slot. */
+  async slotTenant(place: Place): Promise<SlotTenant | null> {
+    const slot = slotNameOf(place);
+    if (slot === null) return null;
+    return (await this.#stepOfSlot(slot, () => this.#describeTenant(slot))) ?? null;
+  }
+
+  async slots(): Promise<readonly SlotInfo[]> {
+    const infos: SlotInfo[] = [];
+    for (const name of this.#parts.slots.names()) {
+      const info = await this.#stepOfSlot(name, () => ({
+        tenant: this.#describeTenant(name),
+        released: this.#parts.slots.isReleased(name),
+      }));
+      const parsed = parseSlotName(name);
+      if (info !== null && parsed !== null) infos.push({ place: `slot:${name}`, ...parsed, ...info });
+    }
+    return infos;
+  }
+
+  /**
+   * A thread's workspace, wherever it is, held by a descriptor that stays good while the workspace is moved. `null` when
+   * there is none; with `make` an empty one is then made at home.
+   */
+  async locate(owner: Owner, options: { readonly make?: boolean } = {}): Promise<WorkspaceHandle | null> {
+    return this.#reach(threadKeyOf(owner.user, owner.thread), options.make === true ? owner : null);
+  }
+
+  /** With `owner`, an empty workspace is made where there is none. */
+  async #reach(thread: ThreadKey, owner: Owner | null): Promise<WorkspaceHandle | null> {
+    const { homes, slots, trash, owners, world } = this.#parts;
+    const descriptor = await this.#locked([thread], `home:${thread}`, () => {
+      const slot = homes.slotOf(thread);
+      const tenant = this.#moves.tenancy(slot, thread);
+      if (slot !== null && tenant !== null) return slots.reach(slot, tenant, (path) => openSync(path, OPEN_DIRECTORY));
+      if (owner !== null && !homes.has(thread)) {
+        homes.open(thread, owner);
+        this.#moves.haveHome(thread, homes.lastUse(thread));
+      }
+      return homes.descriptor(thread);
+    });
+    if (descriptor === undefined) return null;
+    return new WorkspaceHandle(descriptor, { account: () => owners.ofFiles(thread, descriptor), world, trash });
+  }
+
+  /**
+   * Gives a thread that has no workspace a copy of another's. All or nothing: it is made aside, and moved home when it
+   * is whole. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
+   */
+  async branch(from: Owner, to: Owner, limits?: CopyLimits): Promise<CopyOutcome> {
+    const { homes, layout, trash, world } = this.#parts;
+    const thread = threadKeyOf(to.user, to.thread);
+    const checkFree = () => {
+      if (homes.has(thread) || this.#moves.tenancy(homes.slotOf(thread), thread) !== null)
+        throw new SandlotError("thread_exists", { thread: to.thread });
+    };
+    const aside = await this.#locked([thread], `home:${thread}`, () => {
+      checkFree();
+      homes.open(thread, to);
+      return homes.aside(thread, draftName(world));
+    });
+    try {
+      const source = await this.locate(from);
+      // Not with `using`: processes of tests run this file on a Node that does not know the word.
+      const copied =
+        source === null ? NOTHING_COPIED : await source.copyTo(aside, limits).finally(() => source.close());
+      await this.#locked([thread], `home:${thread}`, () => {
+        checkFree();
+        homes.fence(thread, homes.lastUse(thread), "home");
+        moveTree(aside, layout.userData(thread));
+      });
+      await homes.sync(thread);
+      return copied;
+    } catch (error) {
+      trash.throwAway(aside, thread);
+      await trash.empty(thread);
+      throw noRoomInOurWords(error, `home:${thread}`);
+    }
+  }
+
+  /** Whether workspaces can be moved between homes and slots on this machine, tried out. */
+  probeLateBinding(): LateBinding {
+    return probeLateBinding(this.#parts);
+  }
+
+  /** What is kept for a person to look at; the first thousand. */
+  quarantined(): { readonly entries: readonly Quarantined[]; readonly truncated: boolean } {
+    return this.#parts.quarantine.list();
+  }
+
+  removeQuarantined(name: string): Promise<void> {
+    return this.#parts.quarantine.remove(name);
+  }
+
+  /** Removes what a crash left in the trash, and forgets threads that were purged long ago. */
+  async sweep(): Promise<void> {
+    const { homes, locks, markers, trash, world } = this.#parts;
+    const before = world.wallMs() - FENCE_RETENTION_MS;
+    for (const thread of homes.threads()) {
+      homes.sweepAside(thread, world);
+      const handle = await this.#reach(thread, null);
+      if (handle === null) continue;
+      try {
+        for (const directory of WORKSPACE_DIRECTORIES) await handle.files.sweep(directory);
+      } finally {
+        handle.close();
+      }
+    }
+    for (const thread of homes.threads())
+      if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
+    sweepProbes(this.#parts);
+    markers.sweep();
+    await trash.empty();
+  }
+
+  close(): void {
+    this.#parts.locks.close();
+  }
+
+  #step<T>(spot: WorkspaceSpot, work: (thread: ThreadKey, slot: string | null) => T): Promise<T> {
+    const thread = threadKeyOf(spot.user, spot.thread);
+    const slot = slotNameOf(spot.place);
+    return this.#locked(slot === null ? [thread] : [thread, slot], spot.place, () => work(thread, slot));
+  }
+
+  /** A step about a slot, whoever's workspace is in it. `null` when there is no such slot. */
+  async #stepOfSlot<T>(slot: string, work: () => T): Promise<T | null> {
+    const { layout, slots } = this.#parts;
+    for (;;) {
+      const tenant = TENANT.read(layout.slot(slot))?.thread;
+      const outcome = await this.#locked(tenant === undefined ? [slot] : [slot, tenant], `slot:${slot}`, () => {
+        if (!slots.isThere(slot)) return { value: null };
+        // Somebody has moved in, or out, before the locks were ours: then they are the wrong ones.
+        return TENANT.read(layout.slot(slot))?.thread === tenant ? { value: work() } : null;
+      });
+      if (outcome !== null) return outcome.value;
+    }
+  }
+
+  /** `path` is what an error calls it. */
+  async #locked<T>(names: readonly string[], path: string, work: () => T): Promise<T> {
+    try {
+      return await this.#parts.locks.hold(names, work);
+    } catch (error) {
+      throw noRoomInOurWords(error, path);
+    }
+  }
+
+  #describeTenant(slot: string): SlotTenant | null {
+    const tenant = this.#parts.slots.tenant(slot);
+    if (tenant === null) return null;
+    const { thread: threadKey, generation } = tenant;
+    return { threadKey, generation, owner: this.#parts.homes.owner(threadKey) };
+  }
+}

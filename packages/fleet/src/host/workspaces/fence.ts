@@ -1,0 +1,123 @@
+/**
+ * Two records whose whole content is the name of an empty file:
+ *
+ *   homes/<threadKey>/fence.<generation>.<at>.<sandboxId>             at: home, none, or a slot's name
+ *   slots/<slot>/tenant.<threadKey>.<generation>.<device>.<inode>     the workspace that was put into this slot
+ *
+ * A name is changed by one rename(2), so a record is always whole. And a name is metadata: a journalling filesystem
+ * keeps the order in which names changed, so after a power cut, too, a workspace is never found moved without the
+ * record that was written before its move. No step waits for the disk because of that.
+ *
+ * Invariants
+ * - They are written only under the lock of their thread.
+ * - The fence's generation never goes down, and it outlives the workspace.
+ * - A tenant is written before its workspace is moved into the slot. Whether the workspace is there is asked of the
+ *   disk; who has left stays written down until the slot goes or somebody else moves in.
+ * - While the file that was made ahead is there, under a name that says nothing, there is no record beside it: the first
+ *   record is that file.
+ */
+
+import { readdirSync, renameSync, unlinkSync } from "node:fs";
+import { join } from "node:path";
+import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
+import { statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
+import { makeAhead } from "./made-ahead.ts";
+
+/** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
+export interface Use {
+  readonly generation: Generation;
+  /** `null` when nobody has, or in what an earlier version has written. */
+  readonly sandboxId: SandboxId | null;
+}
+
+export interface Fence extends Use {
+  /** Where the workspace was put last: `home`, `none` after a purge, or a slot's name. */
+  readonly at: string;
+}
+
+export interface Tenant {
+  readonly thread: ThreadKey;
+  readonly generation: Generation;
+  /** Of the directory itself, so that nothing else that bears its name is taken for it. */
+  readonly inode: bigint;
+  /** For a person: numbers of devices can change with a reboot, so nothing is decided by it. */
+  readonly device: bigint;
+}
+
+interface NameRecord<Value> {
+  read(directory: string): Value | null;
+  /** Makes the file ahead, under a name that says nothing yet: naming it takes less than making it. */
+  prepare(directory: string): void;
+  write(directory: string, value: Value): void;
+  drop(directory: string): void;
+}
+
+export const FENCE: NameRecord<Fence> = nameRecord({
+  prefix: "fence.",
+  format: ({ generation, at, sandboxId }) => `${generation}.${at}${sandboxId === null ? "" : `.${sandboxId}`}`,
+  pattern: /^(\d{1,16})\.([A-Za-z0-9_-]+)(?:\.([A-Za-z0-9_-]+))?$/,
+  parse: ([generation = "", at = "", sandboxId]) => ({
+    generation: Number(generation) as Generation,
+    at,
+    sandboxId: (sandboxId ?? null) as SandboxId | null,
+  }),
+});
+
+export const TENANT: NameRecord<Tenant> = nameRecord({
+  prefix: "tenant.",
+  format: ({ thread, generation, device, inode }) => `${thread}.${generation}.${device}.${inode}`,
+  pattern: /^([0-9a-f]+)\.(\d{1,16})\.(\d+)\.(\d+)$/,
+  parse: ([thread = "", generation = "", device = "", inode = ""]) => ({
+    thread: thread as ThreadKey,
+    generation: Number(generation) as Generation,
+    device: BigInt(device),
+    inode: BigInt(inode),
+  }),
+});
+
+interface NameRecordKind<Value> {
+  readonly prefix: string;
+  readonly format: (value: Value) => string;
+  readonly pattern: RegExp;
+  readonly parse: (parts: readonly (string | undefined)[]) => Value;
+}
+
+function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Value>): NameRecord<Value> {
+  const nameless = `${prefix}-`;
+  const current = (names: readonly string[]): { name: string; parts: readonly (string | undefined)[] } | null => {
+    for (const name of names) {
+      const match = name.startsWith(prefix) ? pattern.exec(name.slice(prefix.length)) : null;
+      if (match !== null) return { name, parts: match.slice(1) };
+    }
+    return null;
+  };
+  const isAhead = (directory: string) => isThere(join(directory, nameless));
+  return {
+    read(directory) {
+      // Listing takes longer than a look, and making an error for what is missing longer still.
+      if (!isThere(directory) || isAhead(directory)) return null;
+      const found = current(namesIn(directory));
+      return found === null ? null : parse(found.parts);
+    },
+    prepare: (directory) => makeAhead(join(directory, nameless)),
+    write(directory, value) {
+      const before = isAhead(directory) ? nameless : current(namesIn(directory))?.name;
+      const after = `${prefix}${format(value)}`;
+      if (before === after) return;
+      if (before === undefined) makeAhead(join(directory, after));
+      else renameSync(join(directory, before), join(directory, after));
+    },
+    drop(directory) {
+      const found = current(namesIn(directory));
+      if (found !== null) unlinkSync(join(directory, found.name));
+    },
+  };
+}
+
+function namesIn(directory: string): readonly string[] {
+  return unlessMissing(() => readdirSync(directory)) ?? [];
+}
+
+function isThere(path: string): boolean {
+  return statIfThere(path) !== undefined;
+}

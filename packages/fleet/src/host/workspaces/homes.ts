@@ -1,0 +1,229 @@
+/**
+ * Homes: where threads' workspaces lie while no slot has them, and what is known about each thread.
+ */
+
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  type Generation,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type ThreadKey,
+  type UserId,
+} from "@sandlot/contract";
+import { z } from "zod";
+import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
+import { OPEN_DIRECTORY } from "./descriptors.ts";
+import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
+import { FENCE, TENANT, type Use } from "./fence.ts";
+import { GIVING, type Layout } from "./layout.ts";
+import { fillAhead, makeAhead } from "./made-ahead.ts";
+import type { Trash } from "./trash.ts";
+import { type Account, makeTree, repairTree } from "./tree.ts";
+
+export interface Owner {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+}
+
+/** A workspace's directory, with what it is known by wherever it is moved. */
+export interface Identified {
+  readonly path: string;
+  readonly device: bigint;
+  readonly inode: bigint;
+}
+
+const owner = z.object({ user: z.string(), thread: z.string() });
+const NAMES = "names.json";
+
+function namesOf({ user, thread }: Owner): string {
+  return JSON.stringify({ user, thread });
+}
+
+export class Homes {
+  readonly #layout: Layout;
+  readonly #trash: Trash;
+  readonly #account: Account;
+  readonly #passable: number;
+
+  constructor(layout: Layout, trash: Trash, account: Account, passable: number) {
+    this.#layout = layout;
+    this.#trash = trash;
+    this.#account = account;
+    this.#passable = passable;
+  }
+
+  has(thread: ThreadKey): boolean {
+    return statIfThere(this.#layout.userData(thread)) !== undefined;
+  }
+
+  /** Whether another sandbox has used the workspace in this generation, or one in a later. */
+  isStale(thread: ThreadKey, { generation, sandboxId }: Use): boolean {
+    const last = this.lastUse(thread);
+    if (last.generation !== generation) return last.generation > generation;
+    return last.sandboxId !== null && last.sandboxId !== sandboxId;
+  }
+
+  /** Refuses a generation that a later one has overtaken. */
+  checkFence(thread: ThreadKey, { sandboxId, generation }: { sandboxId: SandboxId; generation: Generation }): void {
+    if (!this.isStale(thread, { sandboxId, generation })) return;
+    throw new SandlotError("stale_generation", { sandboxId, generation, current: this.lastUse(thread).generation });
+  }
+
+  /** Writes down who uses the workspace now, and where. Before it is moved there. */
+  fence(thread: ThreadKey, { generation, sandboxId }: Use, at: string): void {
+    FENCE.write(this.#layout.home(thread), { generation, sandboxId, at });
+  }
+
+  /** Generation 0 when nobody has used it. */
+  lastUse(thread: ThreadKey): Use {
+    return FENCE.read(this.#layout.home(thread)) ?? { generation: 0 as Generation, sandboxId: null };
+  }
+
+  /** The slot that the workspace was put into last; `null` when it was put home, or nowhere. */
+  slotOf(thread: ThreadKey): string | null {
+    const at = FENCE.read(this.#layout.home(thread))?.at;
+    return at === undefined || at === "home" || at === "none" ? null : at;
+  }
+
+  /** Makes the place for a thread, and writes down whose it is. One that was made ahead with a slot is taken instead. */
+  open(thread: ThreadKey, whose: Owner | null, slot: string | null = null): void {
+    const home = this.#layout.home(thread);
+    if (whose !== null && slot !== null && this.#takeSpareHome(slot, home, whose)) return;
+    try {
+      mkdirSync(home, 0o700);
+      chmodSync(home, this.#passable);
+    } catch (error) {
+      if (errnoOf(error) !== "EEXIST") throw error;
+    }
+    // An empty one is what a power cut left.
+    if (whose === null || (statIfThere(join(home, NAMES))?.size ?? 0) > 0) return;
+    const draft = join(home, `${NAMES}.draft`);
+    writeFileSync(draft, namesOf(whose), { mode: 0o600 });
+    renameSync(draft, join(home, NAMES));
+  }
+
+  /** Under the thread's lock nobody makes a home between the look and the move. */
+  #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
+    const spare = this.#layout.spareHome(slot);
+    if (statIfThere(home) !== undefined || !fillAhead(join(spare, NAMES), namesOf(whose))) return false;
+    renameSync(spare, home);
+    return true;
+  }
+
+  /** An empty workspace that was made ahead; `undefined` when there is none. Nobody but the fleet has reached it. */
+  spare(slot: string): Identified | undefined {
+    return unlessMissing(() => this.#identity(this.#layout.spare(slot)));
+  }
+
+  /** Makes one, and what goes with it, for a slot that was just made. */
+  makeSpare(slot: string, owner: Account): void {
+    makeTree(this.#layout.spare(slot), owner);
+    const home = this.#layout.spareHome(slot);
+    mkdirSync(home, 0o700);
+    makeAhead(join(home, NAMES));
+    FENCE.prepare(home);
+    TENANT.prepare(this.#layout.slot(slot));
+    chmodSync(home, this.#passable);
+  }
+
+  /** An empty workspace, still out of reach: the caller renames it to where it belongs. */
+  draft(thread: ThreadKey, owner: Account = this.#account): Identified {
+    const path = this.#layout.draft(thread);
+    // What a crash left here was never anywhere else, so nothing is in it.
+    this.#trash.throwAway(path, thread);
+    makeTree(path, owner);
+    return this.#identity(path);
+  }
+
+  /** An empty workspace beside the one at home, under a name that says who makes it. */
+  aside(thread: ThreadKey, name: string): string {
+    const path = join(this.#layout.home(thread), name);
+    makeTree(path, this.#account);
+    return path;
+  }
+
+  /** Removes what killed processes have left beside workspaces. */
+  sweepAside(thread: ThreadKey, world: DraftWorld): void {
+    const home = this.#layout.home(thread);
+    for (const name of unlessMissing(() => readdirSync(home)) ?? []) {
+      const stats = isDraft(name) ? statIfThere(join(home, name)) : undefined;
+      if (stats !== undefined && isAbandoned(name, stats.mtimeMs, world))
+        this.#trash.throwAway(join(home, name), thread);
+    }
+  }
+
+  /** The workspace at home, made whole and ready to be moved; `undefined` when there is none. */
+  ready(thread: ThreadKey): Identified | undefined {
+    const path = this.#layout.userData(thread);
+    if (!this.has(thread)) return undefined;
+    repairTree(path, this.#account);
+    return this.#identity(path);
+  }
+
+  /** Takes a thread's workspace, and its names, out of reach. What was being given to an account is gone with it. */
+  throwAway(thread: ThreadKey): void {
+    this.#trash.throwAway(this.#layout.draft(thread), thread);
+    this.#trash.throwAway(this.#layout.userData(thread), thread);
+    for (const name of [NAMES, GIVING]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
+  }
+
+  /** Whose it is; `null` when nobody has written it down, or it was purged. */
+  owner(thread: ThreadKey): Owner | null {
+    const text = unlessMissing(() => readFileSync(join(this.#layout.home(thread), NAMES), "utf8"));
+    if (text === undefined) return null;
+    try {
+      return owner.parse(JSON.parse(text)) as Owner;
+    } catch {
+      return null;
+    }
+  }
+
+  /** A descriptor of the workspace at home. */
+  descriptor(thread: ThreadKey): number | undefined {
+    return unlessMissing(() => openSync(this.#layout.userData(thread), OPEN_DIRECTORY));
+  }
+
+  threads(): readonly ThreadKey[] {
+    return readdirSync(this.#layout.homes).filter((name) => /^[0-9a-f]{32}$/.test(name)) as ThreadKey[];
+  }
+
+  /** Waits until what happened to a home would survive a power cut. */
+  async sync(thread: ThreadKey): Promise<void> {
+    const directory = await open(this.#layout.home(thread), "r");
+    try {
+      await directory.sync();
+    } finally {
+      await directory.close();
+    }
+  }
+
+  /** Whether a thread was purged, and nobody has come for it since `before` (Unix milliseconds). */
+  isOver(thread: ThreadKey, before: number): boolean {
+    const home = this.#layout.home(thread);
+    const stats = statIfThere(home);
+    return stats !== undefined && stats.mtimeMs < before && FENCE.read(home)?.at === "none" && !this.has(thread);
+  }
+
+  forget(thread: ThreadKey, before: number): void {
+    if (!this.isOver(thread, before)) return;
+    this.#trash.throwAway(this.#layout.home(thread), thread);
+  }
+
+  #identity(path: string): Identified {
+    const { dev: device, ino: inode } = lstatSync(path, { bigint: true });
+    return { path, device, inode };
+  }
+}

@@ -1,0 +1,262 @@
+/**
+ * Workspaces on this host's disk as the gateway uses them: uploads and artifacts are read and placed without waiting for
+ * a sandbox, wherever the workspace is at that moment.
+ */
+
+import {
+  type FileStat,
+  isSandlotError,
+  parseThreadId,
+  parseUserId,
+  SandlotError,
+  type ThreadKey,
+  WORKSPACE_ROOT,
+} from "@sandlot/contract";
+import type { WriteBudget } from "../../backend/backend.ts";
+import { threadKeyOf } from "../../backend/labels.ts";
+import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-files.ts";
+import type { World } from "../../world/world.ts";
+import { type Grow, metered } from "../limits/disk/budget.ts";
+import type { DiskWorkspaces } from "./disk-workspaces.ts";
+import { draftName } from "./drafts.ts";
+import type { WorkspaceHandle } from "./handle.ts";
+import type { Owner } from "./homes.ts";
+import type { WorkspaceFiles as DiskFiles } from "./workspace-files.ts";
+
+export interface HostOptions {
+  /**
+   * Some sandboxes may only have so much on the disk: what a thread's writes are held to, or `null` where only its sandbox
+   * can hold them. Absent where no sandbox has such a limit.
+   */
+  readonly budgetOf?: (thread: ThreadKey) => WriteBudget | null;
+}
+
+export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {
+  const swept = new Swept();
+  return {
+    async use(key, use) {
+      const reach = new Reach(disk, ownerOf(key));
+      try {
+        return await use(new HostFiles(reach, world, swept));
+      } finally {
+        reach.close();
+      }
+    },
+    async openFile(key, path) {
+      if (!path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      const handle = await disk.locate(ownerOf(key));
+      if (handle === null) return null;
+      try {
+        const file = await handle.files.open(relative(path));
+        const stat = absolute(file.stat);
+        return { stat, stream: (range) => file.stream(range), close: () => file.close() };
+      } catch (error) {
+        if (error instanceof SandlotError) return null;
+        throw error;
+      } finally {
+        // The file has a descriptor of its own.
+        handle.close();
+      }
+    },
+    async writeFile(key, path, content, how) {
+      if (!path.startsWith(`${WORKSPACE_ROOT}/`)) return null;
+      const { user, thread } = ownerOf(key);
+      const budget = options.budgetOf?.(threadKeyOf(user, thread));
+      if (budget === null) return null;
+      using handle = await disk.locate(ownerOf(key), { make: true });
+      if (handle === null) return null;
+      const reading = { begun: false };
+      try {
+        const write = (bytes: typeof content) => handle.files.write(relative(path), noticed(bytes, reading), how);
+        const within = (grow: Grow) => write(metered(content, grow));
+        return absolute(await (budget === undefined ? write(content) : budget.admit(path, 0, 1, within)));
+      } catch (error) {
+        if (!reading.begun && isForTheSandbox(error)) return null;
+        throw inSandboxPaths(error);
+      }
+    },
+    async branch(from, to, limits) {
+      const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to), limits);
+      return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
+    },
+    place: (key) => disk.locate(ownerOf(key)),
+  };
+}
+
+async function* noticed(content: AsyncIterable<Uint8Array>, reading: { begun: boolean }) {
+  reading.begun = true;
+  yield* content;
+}
+
+/** What stands in the way is a link, or something else that means more inside than out here. */
+function isForTheSandbox(error: unknown): boolean {
+  return (
+    isSandlotError(error, "invalid_path") ||
+    isSandlotError(error, "not_a_directory") ||
+    isSandlotError(error, "permission_denied") ||
+    isSandlotError(error, "is_a_directory")
+  );
+}
+
+function ownerOf({ user, thread }: { readonly user: string; readonly thread: string }): Owner {
+  return { user: parseUserId(user), thread: parseThreadId(thread) };
+}
+
+/** A thread's workspace, opened when it is needed. Only what writes makes one: asking about a thread leaves no trace. */
+class Reach {
+  readonly owner: Owner;
+  readonly #disk: DiskWorkspaces;
+  readonly #handles = new Set<WorkspaceHandle>();
+  #handle: WorkspaceHandle | null = null;
+
+  constructor(disk: DiskWorkspaces, owner: Owner) {
+    this.#disk = disk;
+    this.owner = owner;
+  }
+
+  async files(options: { readonly make?: boolean } = {}): Promise<DiskFiles | null> {
+    if (this.#handle === null) {
+      const handle = await this.#disk.locate(this.owner, options);
+      if (handle !== null) this.#handles.add(handle);
+      this.#handle ??= handle;
+    }
+    return this.#handle?.files ?? null;
+  }
+
+  close(): void {
+    for (const handle of this.#handles) handle.close();
+  }
+}
+
+/** Directories that were cleared of what killed processes have left. Once for each is enough: this one is not killed. */
+class Swept {
+  readonly #names = new Set<string>();
+
+  async once(owner: Owner, files: DiskFiles, directory: string): Promise<void> {
+    const name = JSON.stringify([owner.user, owner.thread, directory]);
+    if (this.#names.has(name)) return;
+    if (this.#names.size >= SWEPT_MAX) this.#names.clear();
+    this.#names.add(name);
+    await files.sweep(directory);
+  }
+}
+
+const SWEPT_MAX = 100_000;
+
+/** Paths are the sandbox's own outside, and relative to the workspace inside. */
+class HostFiles implements WorkspaceFiles {
+  readonly #reach: Reach;
+  readonly #world: World;
+  readonly #swept: Swept;
+
+  constructor(reach: Reach, world: World, swept: Swept) {
+    this.#reach = reach;
+    this.#world = world;
+    this.#swept = swept;
+  }
+
+  async stat(path: string): Promise<FileStat | null> {
+    const files = await this.#reach.files();
+    return files === null ? null : orNull(files.stat(relative(path)).then(absolute));
+  }
+
+  async list(directory: string): Promise<readonly FileStat[]> {
+    const files = await this.#reach.files();
+    if (files === null) return [];
+    await this.#swept.once(this.#reach.owner, files, relative(directory));
+    const listing = await orNull(files.list(relative(directory), { depth: 1 }));
+    return listing?.entries.map(absolute) ?? [];
+  }
+
+  async *read(path: string, range?: { readonly offset?: number; readonly length?: number }) {
+    const files = await this.#reach.files();
+    if (files === null) throw new SandlotError("file_not_found", { path });
+    try {
+      yield* files.download(relative(path), range);
+    } catch (error) {
+      throw inSandboxPaths(error);
+    }
+  }
+
+  async stage(directory: string, content: AsyncIterable<Uint8Array>): Promise<StagedFile> {
+    const files = await this.#writable(directory);
+    const staged = `${relative(directory)}/${draftName(this.#world)}`;
+    const { sizeBytes } = await files.write(staged, content, { mode: 0o644, ifVersion: null }).catch(rethrow);
+    let placed = false;
+    return {
+      sizeBytes,
+      read: () => files.download(staged),
+      place: async (path) => {
+        const name = nameOf(path);
+        if (directoryOf(path) !== directory) {
+          throw new SandlotError("invalid_path", { path, problem: `it is not in ${directory}` });
+        }
+        const stat = await files.replace(staged, name).catch(rethrow);
+        placed = true;
+        return absolute(stat);
+      },
+      discard: async () => {
+        if (!placed) await orNull(files.remove(staged));
+      },
+    };
+  }
+
+  async write(path: string, content: AsyncIterable<Uint8Array>, ifVersion: string | null): Promise<FileStat> {
+    const files = await this.#writable(directoryOf(path));
+    return files.write(relative(path), content, { ifVersion }).then(absolute, rethrow);
+  }
+
+  async remove(path: string): Promise<void> {
+    const files = await this.#reach.files();
+    if (files === null) throw new SandlotError("file_not_found", { path });
+    await files.remove(relative(path)).catch(rethrow);
+  }
+
+  async #writable(directory: string): Promise<DiskFiles> {
+    const files = await this.#reach.files({ make: true });
+    if (files === null) throw new SandlotError("internal", { problem: "a workspace was made and is not there" });
+    await this.#swept.once(this.#reach.owner, files, relative(directory));
+    return files;
+  }
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+function directoryOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/"));
+}
+
+function relative(path: string): string {
+  if (path === WORKSPACE_ROOT) return "";
+  if (path.startsWith(`${WORKSPACE_ROOT}/`)) return path.slice(WORKSPACE_ROOT.length + 1);
+  throw new SandlotError("invalid_path", { path, problem: `it is not below ${WORKSPACE_ROOT}` });
+}
+
+function absolute(stat: FileStat): FileStat {
+  return { ...stat, path: `${WORKSPACE_ROOT}/${stat.path}` };
+}
+
+/** Nothing is there, or what is on the way is no directory: both mean that there is no such file. */
+async function orNull<T>(promise: Promise<T>): Promise<T | null> {
+  try {
+    return await promise;
+  } catch (error) {
+    if (isSandlotError(error, "file_not_found") || isSandlotError(error, "not_a_directory")) return null;
+    throw inSandboxPaths(error);
+  }
+}
+
+function rethrow(error: unknown): never {
+  throw inSandboxPaths(error);
+}
+
+/** The same error about the path that was asked for: what lies on this disk knows only the way from the workspace. */
+function inSandboxPaths(error: unknown): unknown {
+  if (!isSandlotError(error) || !("path" in error.details)) return error;
+  const { path } = error.details;
+  if (typeof path !== "string" || path.startsWith("/")) return error;
+  const details = { ...error.details, path: `${WORKSPACE_ROOT}/${path}` };
+  return new SandlotError(error.code, details as never, { cause: error.cause });
+}

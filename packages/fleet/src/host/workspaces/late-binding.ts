@@ -1,0 +1,53 @@
+/**
+ * Whether blanks can take a thread's workspace late on this machine: found out by doing it.
+ */
+
+import { lstatSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { errnoOf } from "../../world/disk-trouble.ts";
+import { USER_DATA } from "./layout.ts";
+import type { DiskParts } from "./parts.ts";
+
+export type LateBinding = { readonly possible: true } | { readonly possible: false; readonly reason: string };
+
+const PROBE_PREFIX = ".probe-";
+/** A probe takes no time, so what is as old as this was left by a process that was killed in the middle of one. */
+const LEFTOVER_MS = 3_600_000;
+
+export function probeLateBinding({ account, layout, world }: DiskParts): LateBinding {
+  if (account === null || account.uid === process.getuid?.()) {
+    const reason = "sandboxes run as the fleet's own account, and could then rename what is in their slot";
+    return { possible: false, reason };
+  }
+  const name = `${PROBE_PREFIX}${world.randomHex(6)}`;
+  const [home, slot] = [join(layout.homes, name), join(layout.slots, name)];
+  try {
+    mkdirSync(join(home, USER_DATA, "workspace"), { recursive: true, mode: 0o700 });
+    mkdirSync(slot, 0o700);
+    renameSync(join(home, USER_DATA), join(slot, USER_DATA));
+    // Where a slot's content may have to go, too.
+    renameSync(join(slot, USER_DATA), join(layout.quarantine, name));
+    renameSync(join(layout.quarantine, name), join(home, USER_DATA));
+    return { possible: true };
+  } catch (error) {
+    const why = errnoOf(error) === "EXDEV" ? "they are on different mounts" : String(error);
+    return {
+      possible: false,
+      reason: `a directory cannot be moved between ${layout.homes} and ${layout.slots}: ${why}`,
+    };
+  } finally {
+    // Ours alone: the name is random, and nothing mounts it.
+    for (const path of [home, slot, join(layout.quarantine, name)]) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** Removes what was left of a probe. */
+export function sweepProbes({ layout, world }: DiskParts): void {
+  for (const directory of [layout.homes, layout.slots, layout.quarantine]) {
+    for (const name of readdirSync(directory)) {
+      const path = join(directory, name);
+      const isOld = name.startsWith(PROBE_PREFIX) && lstatSync(path).mtimeMs < world.wallMs() - LEFTOVER_MS;
+      if (isOld) rmSync(path, { recursive: true, force: true });
+    }
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Locks between the processes of one machine, one per thread and one per slot, for steps that are a few system calls.
+ *
+ * A lock is the write lock of an empty SQLite database: the kernel gives it back when its holder dies, however it dies,
+ * so there is no stale lock to break, and nothing is ever written. Names share a fixed number of databases.
+ *
+ * Invariants
+ * - What runs under a lock is synchronous. Inside one process steps therefore never overlap, and no lock is held while
+ *   somebody waits for anything.
+ * - Several locks are taken all at once or not at all, so there is no order to keep and no deadlock.
+ * - A lock's file is never removed, and nothing but SQLite opens it: closing any other descriptor would give the lock up.
+ */
+
+import { hash } from "node:crypto";
+import { closeSync, constants, openSync, readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { SandlotError } from "@sandlot/contract";
+import { errnoOf } from "../../world/disk-trouble.ts";
+import { openDatabase, troubleOf } from "../../world/sqlite-driver.ts";
+import { sleep } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+
+/** More would cost descriptors, fewer would let threads wait for one another. A step takes well under a millisecond. */
+const DATABASES = 64;
+/** A holder is done within a fraction of this; only one that was stopped (SIGSTOP) keeps others waiting so long. */
+const PATIENCE_MS = 10_000;
+const RETRY_MS = 2;
+/** A few milliseconds. */
+const OPENED_AT_ONCE = 8;
+
+interface Lock {
+  readonly database: DatabaseSync;
+  readonly take: StatementSync;
+  readonly giveBack: StatementSync;
+}
+
+export class DiskLocks {
+  readonly #directory: string;
+  readonly #world: World;
+  readonly #patienceMs: number;
+  readonly #locks = new Map<number, Lock>();
+
+  constructor(directory: string, world: World, patienceMs: number = PATIENCE_MS) {
+    this.#directory = directory;
+    this.#world = world;
+    this.#patienceMs = patienceMs;
+    makeFiles(directory);
+  }
+
+  /** Runs `work` while nobody else works under any of these names. */
+  async hold<T>(names: readonly string[], work: () => T): Promise<T> {
+    const numbers = [...new Set(names.map(numberOf))];
+    const deadline = this.#world.monotonicMs() + this.#patienceMs;
+    for (;;) {
+      const taken = this.#tryAll(numbers);
+      if (taken !== null) {
+        try {
+          return work();
+        } finally {
+          for (const lock of taken) lock.giveBack.run();
+        }
+      }
+      if (this.#world.monotonicMs() >= deadline)
+        throw this.#unavailable(`another process has held a workspace's lock for ${this.#patienceMs} ms`);
+      await sleep(this.#world, RETRY_MS * (0.5 + this.#world.random()));
+    }
+  }
+
+  /** Opens some that are not open yet, for a process that will soon need most of them. */
+  openSome(): void {
+    for (let number = 0, opened = 0; number < DATABASES && opened < OPENED_AT_ONCE; number++) {
+      if (this.#locks.has(number)) continue;
+      this.#lock(number);
+      opened++;
+    }
+  }
+
+  close(): void {
+    for (const { database } of this.#locks.values()) database.close();
+    this.#locks.clear();
+  }
+
+  #tryAll(numbers: readonly number[]): readonly Lock[] | null {
+    const taken: Lock[] = [];
+    for (const number of numbers) {
+      try {
+        const lock = this.#lock(number);
+        lock.take.run();
+        taken.push(lock);
+      } catch (error) {
+        for (const lock of taken) lock.giveBack.run();
+        const trouble = troubleOf(error);
+        if (trouble?.kind === "busy") return null;
+        throw trouble === null ? error : this.#unavailable(`a lock cannot be had: ${trouble.problem}`);
+      }
+    }
+    return taken;
+  }
+
+  #lock(number: number): Lock {
+    const known = this.#locks.get(number);
+    if (known !== undefined) return known;
+    const database = openDatabase(fileOf(this.#directory, number));
+    // Waiting inside SQLite would stop the event loop; we wait outside. And a journal would be a file for each lock.
+    database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
+    const lock = { database, take: database.prepare("BEGIN IMMEDIATE"), giveBack: database.prepare("ROLLBACK") };
+    this.#locks.set(number, lock);
+    return lock;
+  }
+
+  #unavailable(problem: string): SandlotError {
+    const tried = [this.#directory];
+    return new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried, retryAfterMs: 1_000 });
+  }
+}
+
+/** All at once, at the beginning: on a full disk, where nothing can be made any more, one must still be able to remove. */
+function makeFiles(directory: string): void {
+  const present = new Set(readdirSync(directory));
+  for (let number = 0; number < DATABASES; number++) {
+    const path = fileOf(directory, number);
+    if (present.has(basename(path))) continue;
+    try {
+      // Exclusively: a file that is there is not even opened.
+      closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, 0o600));
+    } catch (error) {
+      if (errnoOf(error) !== "EEXIST") throw error;
+    }
+  }
+}
+
+function fileOf(directory: string, number: number): string {
+  return join(directory, `${number}.lock`);
+}
+
+function numberOf(name: string): number {
+  return hash("sha256", name, "buffer").readUInt32BE() % DATABASES;
+}

@@ -1,0 +1,148 @@
+/**
+ * Markers beside the sandboxes: one file per generation that somebody tried to give a sandbox.
+ *
+ * Invariants
+ * - A marker is written only where the sandbox's directory of markers is: it comes before the sandbox and goes after
+ *   it, so nothing is written beside what is gone.
+ * - A marker is never written over: whose workspace is inside, the first one proves.
+ * - A marker is whole or not there. It holds a token, so only the fleet's own account reads it.
+ * - What begins with a dot is no marker: `.ahead`, a file for the first one that is written, and drafts. They go with the
+ *   directory.
+ */
+
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import type { Marker } from "../../backend/labels.ts";
+import { errnoOf, isMissing, unlessMissing } from "../../world/disk-trouble.ts";
+import type { World } from "../../world/world.ts";
+import type { Layout } from "./layout.ts";
+import { makeAhead, takeAhead } from "./made-ahead.ts";
+
+const AHEAD = ".ahead";
+
+const schema = z.strictObject({
+  sandboxId: z.string(),
+  user: z.string(),
+  thread: z.string(),
+  generation: z.number().int(),
+  token: z.string(),
+  blueprint: z.string(),
+  blueprintHash: z.string(),
+});
+
+export class Markers {
+  readonly #layout: Layout;
+  readonly #world: Pick<World, "randomHex">;
+
+  constructor(layout: Layout, world: Pick<World, "randomHex">) {
+    this.#layout = layout;
+    this.#world = world;
+  }
+
+  /** Makes the place for a sandbox's markers. Whether there was none. */
+  open(sandboxId: SandboxId): boolean {
+    try {
+      mkdirSync(this.#layout.markersOf(sandboxId), 0o700);
+      return true;
+    } catch (error) {
+      if (errnoOf(error) !== "EEXIST") throw error;
+      return false;
+    }
+  }
+
+  /** The same for a sandbox that nobody waits for: with a file for its first marker. */
+  openAhead(sandboxId: SandboxId): void {
+    if (!this.open(sandboxId)) return;
+    try {
+      makeAhead(join(this.#layout.markersOf(sandboxId), AHEAD));
+    } catch (error) {
+      this.close(sandboxId);
+      throw error;
+    }
+  }
+
+  write(marker: Marker): void {
+    const { sandboxId, user, thread, generation, token, blueprint, blueprintHash } = marker;
+    const directory = this.#layout.markersOf(sandboxId);
+    const text = JSON.stringify({ sandboxId, user, thread, generation, token, blueprint, blueprintHash });
+    let draft = this.#draftOf(directory, generation);
+    try {
+      if (!takeAhead(join(directory, AHEAD), draft, text)) {
+        draft = this.#draftOf(directory, generation);
+        writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+      }
+      this.#publish(draft, fileOf(directory, generation), text);
+    } catch (error) {
+      if (isMissing(error)) throw new SandlotError("file_not_found", { path: `markers:${sandboxId}` });
+      throw error;
+    }
+  }
+
+  /** A link, unlike a rename, fails where there is something. The same marker may be written again. */
+  #publish(draft: string, path: string, text: string): void {
+    try {
+      linkSync(draft, path);
+    } catch (error) {
+      if (errnoOf(error) !== "EEXIST") throw error;
+      if (unlessMissing(() => readFileSync(path, "utf8")) !== text) throw new SandlotError("file_exists", { path });
+    } finally {
+      unlinkSync(draft);
+    }
+  }
+
+  read(sandboxId: SandboxId): readonly Marker[] {
+    const directory = this.#layout.markersOf(sandboxId);
+    const names = unlessMissing(() => readdirSync(directory)) ?? [];
+    return names
+      .filter((name) => /^\d+\.json$/.test(name))
+      .flatMap((name) => parse(unlessMissing(() => readFileSync(join(directory, name), "utf8"))))
+      .sort((a, b) => a.generation - b.generation);
+  }
+
+  drop(sandboxId: SandboxId, generation: Generation): void {
+    unlessMissing(() => unlinkSync(fileOf(this.#layout.markersOf(sandboxId), generation)));
+  }
+
+  /** The sandbox is gone, and with it the place for its markers. */
+  close(sandboxId: SandboxId): void {
+    const directory = this.#layout.markersOf(sandboxId);
+    // Renamed first: a marker that is being written at this moment must fail, not keep the directory alive.
+    const gone = join(this.#layout.markers, `.gone-${this.#world.randomHex(8)}`);
+    unlessMissing(() => renameSync(directory, gone));
+    rmSync(gone, { recursive: true, force: true });
+  }
+
+  sandboxes(): readonly SandboxId[] {
+    return readdirSync(this.#layout.markers).filter((name) => !name.startsWith(".")) as SandboxId[];
+  }
+
+  /** Removes what a crash left of a `close`. */
+  sweep(): void {
+    for (const name of readdirSync(this.#layout.markers))
+      if (name.startsWith(".gone-")) rmSync(join(this.#layout.markers, name), { recursive: true, force: true });
+  }
+
+  /** A name that no other writer has. */
+  #draftOf(directory: string, generation: Generation): string {
+    return join(directory, `.${generation}.${this.#world.randomHex(4)}`);
+  }
+}
+
+function fileOf(directory: string, generation: Generation): string {
+  return join(directory, `${generation}.json`);
+}
+
+/** What a power cut left half-written proves nothing, so it is no marker. */
+function parse(text: string | undefined): readonly Marker[] {
+  if (text === undefined) return [];
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch {
+    return [];
+  }
+  const parsed = schema.safeParse(content);
+  return parsed.success ? [parsed.data as Marker] : [];
+}

@@ -1,0 +1,202 @@
+/**
+ * The files of a workspace as the host reads and writes them, while a sandbox may do with them what it likes.
+ *
+ * - Paths are relative to the workspace. Symbolic links are listed and can be removed; nothing is read, written or
+ *   entered through one.
+ * - Only plain files are read and written. A FIFO does not block, a device is not touched.
+ * - A write makes a new file and renames it into place, so it changes nothing that has another name: it refuses where
+ *   a symbolic link, or a file with several names, stands. What is made belongs to the sandbox.
+ */
+
+import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
+import { type FileListing, type FileStat, isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import { inOurWords, isMissing } from "../../world/disk-trouble.ts";
+import { fdPath, OPEN_READ } from "./descriptors.ts";
+import { type DraftWorld, draftName, isAbandoned, isDraft } from "./drafts.ts";
+import { type ByteRange, OpenedFile } from "./opened-file.ts";
+import type { Trash } from "./trash.ts";
+import { type Account, moveTree } from "./tree.ts";
+import { atPath, checkPlain, describe, inDirectory, namesOf } from "./walking.ts";
+import { type Content, type HostWriteOptions, writeFile } from "./writing.ts";
+
+export interface FileParts {
+  /** Whom new files belong to at the moment. */
+  readonly account: () => Account;
+  readonly world: DraftWorld;
+  readonly trash: Trash;
+}
+
+/** Lends the descriptor of the workspace, and keeps it open until the work is done. */
+type UseRoot = <T>(work: (descriptor: number) => Promise<T>) => Promise<T>;
+
+/** A listing that would have to look at more is cut, and says so. */
+const LOOK_MAX = 100_000;
+/** Each level of a listing holds descriptors. */
+const DEPTH_MAX = 64;
+
+export class WorkspaceFiles {
+  readonly #use: UseRoot;
+  readonly #parts: FileParts;
+
+  constructor(use: UseRoot, parts: FileParts) {
+    this.#use = use;
+    this.#parts = parts;
+  }
+
+  stat(path: string): Promise<FileStat> {
+    return this.#use((root) => atPath(root, path, async (node) => describe(path, await node.stat({ bigint: true }))));
+  }
+
+  /** Whoever opens closes. */
+  open(path: string): Promise<OpenedFile> {
+    const open = async (node: FileHandle) => {
+      const stats = await node.stat({ bigint: true });
+      checkPlain(path, stats);
+      // The descriptor is opened once more, for reading: it is the file that was looked at.
+      return new OpenedFile(describe(path, stats), await openFile(fdPath(node.fd), OPEN_READ));
+    };
+    return this.#use((root) => atPath(root, path, open));
+  }
+
+  async read(path: string, range?: ByteRange): Promise<Uint8Array> {
+    const file = await this.open(path);
+    try {
+      return await file.read(range);
+    } finally {
+      await file.close();
+    }
+  }
+
+  async *download(path: string, range?: ByteRange): AsyncGenerator<Uint8Array> {
+    const file = await this.open(path);
+    try {
+      yield* file.stream(range);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Writes atomically, making parent directories. An existing file keeps its mode unless `mode` is given. */
+  write(path: string, content: Content, options: HostWriteOptions = {}): Promise<FileStat> {
+    const { account, world } = this.#parts;
+    return this.#inParent(
+      path,
+      (parent, name) => writeFile({ parent, name, path, account, draft: draftName(world) }, content, options),
+      { account },
+    );
+  }
+
+  /** Another name in its directory, over nothing or a plain file of that one name; anything else is `file_exists`. */
+  replace(from: string, name: string): Promise<FileStat> {
+    return this.#inParent(from, async (parent, source) => {
+      const path = [...namesOf(from).slice(0, -1), name].join("/");
+      if (namesOf(name).length !== 1) throw new SandlotError("invalid_path", { path, problem: "it is not one name" });
+      const target = fdPath(parent, name);
+      try {
+        const there = await lstat(target).catch(nothingThere);
+        if (there !== null && (!there.isFile() || there.nlink > 1)) throw new SandlotError("file_exists", { path });
+        await rename(fdPath(parent, source), target);
+        return describe(path, await lstat(target, { bigint: true }));
+      } catch (error) {
+        throw inOurWords(error, path);
+      }
+    });
+  }
+
+  /** Makes a directory and its parents. */
+  mkdir(path: string): Promise<void> {
+    const { account } = this.#parts;
+    return this.#use((root) => inDirectory(root, namesOf(path), async () => {}, { account }));
+  }
+
+  /** Removes a file, a symbolic link or an empty directory; with `recursive` a whole tree. */
+  remove(path: string, options: { readonly recursive?: boolean } = {}): Promise<void> {
+    const { trash, world } = this.#parts;
+    return this.#inParent(path, async (parent, name) => {
+      const target = fdPath(parent, name);
+      try {
+        if (!(await lstat(target)).isDirectory()) return await unlink(target);
+        if (options.recursive !== true) return await rmdir(target);
+        const owner = `removed-${world.randomHex(8)}`;
+        moveTree(target, trash.entry(owner));
+        await trash.empty(owner);
+      } catch (error) {
+        throw inOurWords(error, path);
+      }
+    });
+  }
+
+  /** Entries below a directory, sorted by path, down to `depth` levels. */
+  list(path: string, options: { readonly depth?: number; readonly maxResults?: number } = {}): Promise<FileListing> {
+    const { depth = 1, maxResults = SANDBOX_LIMITS.listMaxResults } = options;
+    return this.#use((root) => {
+      const names = namesOf(path);
+      return inDirectory(root, names, async (directory) => {
+        const found: FileStat[] = [];
+        const budget = { looks: LOOK_MAX };
+        await this.#list(directory, names, Math.min(depth, DEPTH_MAX), found, budget);
+        const entries = found.sort((a, b) => (a.path < b.path ? -1 : 1)).slice(0, maxResults);
+        return { entries, truncated: budget.looks <= 0 || found.length > maxResults };
+      });
+    });
+  }
+
+  /** Removes what killed processes have left half-written in a directory. None there is fine. */
+  async sweep(path: string): Promise<void> {
+    const { world } = this.#parts;
+    const clear = async (directory: number) => {
+      for await (const { name } of await opendir(fdPath(directory))) {
+        if (!isDraft(name)) continue;
+        const there = await lstat(fdPath(directory, name)).catch(nothingThere);
+        if (there === null || there.isDirectory() || !isAbandoned(name, there.mtimeMs, world)) continue;
+        await unlink(fdPath(directory, name)).catch(nothingThere);
+      }
+    };
+    try {
+      await this.#use((root) => inDirectory(root, namesOf(path), clear));
+    } catch (error) {
+      if (!isSandlotError(error, "file_not_found") && !isSandlotError(error, "not_a_directory")) throw error;
+    }
+  }
+
+  #inParent<T>(
+    path: string,
+    work: (parent: number, name: string) => Promise<T>,
+    make?: Pick<FileParts, "account">,
+  ): Promise<T> {
+    return this.#use(async (root) => {
+      const names = namesOf(path);
+      const name = names.at(-1);
+      if (name === undefined) throw new SandlotError("invalid_path", { path, problem: "it is the workspace itself" });
+      return inDirectory(root, names.slice(0, -1), (parent) => work(parent, name), make);
+    });
+  }
+
+  async #list(
+    directory: number,
+    names: readonly string[],
+    depth: number,
+    found: FileStat[],
+    budget: { looks: number },
+  ): Promise<void> {
+    for await (const { name } of await opendir(fdPath(directory))) {
+      if (budget.looks-- <= 0) return;
+      if (isDraft(name)) continue;
+      const below = [...names, name];
+      try {
+        const entry = describe(below.join("/"), await lstat(fdPath(directory, name), { bigint: true }));
+        found.push(entry);
+        if (entry.kind !== "directory" || depth <= 1) continue;
+        await inDirectory(directory, [name], (next) => this.#list(next, below, depth - 1, found, budget));
+      } catch (error) {
+        // Gone since, replaced since, or closed to us: what is below it is not ours to show.
+        if (!isMissing(error) && !(error instanceof SandlotError)) throw error;
+      }
+    }
+  }
+}
+
+function nothingThere(error: unknown): null {
+  if (isMissing(error)) return null;
+  throw error;
+}
