@@ -4,11 +4,11 @@
  * This file is control flow only. It walks the tree of an acquire and calls, for each step, what knows how to do it:
  *
  *   acquire
- *     ├ held here already?      → a lease more, in memory                      slot/slots.ts
- *     ├ record says ready?      → become a holder and attach                   opening/opener.ts
- *     ├ creating, stopping?     → wait for it, or take it over from the dead   retirement/retirement.ts
- *     ├ a blank?                → bind it                                      opening/opener.ts
- *     └ none                    → admission, create                            admission/admission.ts
+ *     ├ held here already?      → a lease more, in memory                      lifecycle/hold/slots.ts
+ *     ├ record says ready?      → become a holder and attach                   lifecycle/acquire/opener.ts
+ *     ├ creating, stopping?     → wait for it, or take it over from the dead   lifecycle/stop/retirement.ts
+ *     ├ a blank?                → bind it                                      lifecycle/acquire/opener.ts
+ *     └ none                    → admission, create                            lifecycle/admission/admission.ts
  *
  * Invariants
  * - The store decides; memory is a cache of it. Memory is used only while `membership.trusted()`.
@@ -25,24 +25,31 @@ import {
   type SandboxId,
   SandlotError,
 } from "@sandlot/contract";
-import type { Admission } from "./admission/admission.ts";
 import type { Settings } from "./config/settings.ts";
 import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
-import type { Leases, Order } from "./leases/leases.ts";
-import type { Membership } from "./membership/membership.ts";
+import type { Maker } from "./lifecycle/acquire/maker.ts";
+import { expired, type Opener, throwIfRecovering } from "./lifecycle/acquire/opener.ts";
+import {
+  blueprintNamed,
+  lookAgainUnless,
+  parseWish,
+  refuseMismatch,
+  type Wish,
+  wishAgain,
+} from "./lifecycle/acquire/wish.ts";
+import type { Admission } from "./lifecycle/admission/admission.ts";
+import { Flights, type Patience } from "./lifecycle/hold/flights.ts";
+import { reasonNotToKeep } from "./lifecycle/hold/keeping.ts";
+import type { LeaseHandle, LeaseHome } from "./lifecycle/hold/lease.ts";
+import { HeldSandbox, sandboxLost } from "./lifecycle/hold/leased-sandbox.ts";
+import type { Leases, Order } from "./lifecycle/hold/leases.ts";
+import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
+import type { Slot } from "./lifecycle/hold/slot.ts";
+import type { Slots } from "./lifecycle/hold/slots.ts";
+import type { Membership } from "./lifecycle/session/membership.ts";
+import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
-import type { Maker } from "./opening/maker.ts";
-import { expired, type Opener, throwIfRecovering } from "./opening/opener.ts";
-import { blueprintNamed, lookAgainUnless, parseWish, refuseMismatch, type Wish, wishAgain } from "./opening/wish.ts";
-import type { Retirement } from "./retirement/retirement.ts";
-import { Flights, type Patience } from "./slot/flights.ts";
-import { reasonNotToKeep } from "./slot/keeping.ts";
-import type { LeaseHandle, LeaseHome } from "./slot/lease.ts";
-import { HeldSandbox, sandboxLost } from "./slot/leased-sandbox.ts";
-import type { LivenessWatch } from "./slot/liveness-watch.ts";
-import type { Slot } from "./slot/slot.ts";
-import type { Slots } from "./slot/slots.ts";
 import type { Changes } from "./store/changes.ts";
 import { anonymousThread, isParked, type SandboxRecord } from "./store/record.ts";
 import { atMost, type UnderWay, within } from "./world/waiting.ts";
@@ -226,7 +233,7 @@ export class Provider implements LeaseHome {
     const { opener, maker, admission, settings, membership } = this.#parts;
     const blueprint = wish.blueprint ?? blueprintNamed(settings, "default");
     this.#stages.set(key, "binding a blank");
-    // Files are looked for after the key was claimed (opening/maker.ts); binding a blank would make them in that step.
+    // Files are looked for after the key was claimed (lifecycle/acquire/maker.ts); binding a blank would make them in that step.
     const bound = wish.existing ? null : await opener.bindBlank(wish, blueprint, signal);
     if (bound !== null) return bound;
     this.#stages.set(key, "waiting for room");

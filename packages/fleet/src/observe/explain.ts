@@ -6,8 +6,8 @@ import { type InstanceId, parseThreadId, type SandboxId, SandlotError, type User
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
-import { parseUser } from "../opening/wish.ts";
-import type { Slots } from "../slot/slots.ts";
+import { parseUser } from "../lifecycle/acquire/wish.ts";
+import type { Slots } from "../lifecycle/hold/slots.ts";
 import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";

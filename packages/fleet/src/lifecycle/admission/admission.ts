@@ -1,0 +1,240 @@
+/**
+ * Admission: who may make a sandbox when there is no room (DESIGN section 4).
+ *
+ * The store decides, inside the transaction that reserves. Admission only does what can make the store say yes: it
+ * evicts what nobody uses, and lets callers wait their turn.
+ *
+ * hard   room? → reserve.   full? → evict, wait for the confirmation, reserve.   nothing to evict? → queue or refuse.
+ * soft   over the wished-for number? → evict one, do not wait; nothing to evict? → go over and say so.
+ *
+ * Invariants
+ * - The queue is bounded, and every ticket in it has a deadline (its signal).
+ * - No more evictions are under way here than callers are waiting for room, unless they take too long.
+ * - A reservation whose caller has gone is given back.
+ */
+
+import { type CapacityCounts, SandlotError, type ThreadId, type UserId } from "@sandlot/contract";
+import type { LimitSettings } from "../../config/settings.ts";
+import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import type { Changes } from "../../store/changes.ts";
+import type { SandboxRecord } from "../../store/record.ts";
+import type { Limits, Refusal, ReserveAnswer, Store } from "../../store/store.ts";
+import type { World } from "../../world/world.ts";
+import { planEviction } from "./eviction.ts";
+import { FairQueue } from "./queue.ts";
+import { userLimit } from "./user-limit.ts";
+
+type Full = Extract<Refusal, { kind: "full" }>;
+type Key = { readonly user: UserId; readonly thread: ThreadId };
+type Settled = Exclude<ReserveAnswer, { kind: "full" }>;
+
+export interface AdmissionParts {
+  readonly limits: LimitSettings;
+  readonly world: World;
+  readonly store: Store;
+  readonly changes: Changes;
+  readonly bus: EventBus;
+  /** Stops a sandbox that nobody holds. True when it was stopped and its room will be free. */
+  readonly evict: (record: SandboxRecord) => Promise<boolean>;
+  /** Which of these have nothing going on inside, as far as can be told quickly. */
+  readonly idleAmong: (records: readonly SandboxRecord[]) => Promise<ReadonlySet<SandboxRecord>>;
+  /** Gives back a reservation whose caller has gone. */
+  readonly giveBack: (record: SandboxRecord) => Promise<void>;
+}
+
+interface Ticket {
+  readonly attempt: () => Promise<ReserveAnswer>;
+  readonly signal: AbortSignal;
+  readonly resolve: (answer: Settled) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** What a refused caller is told to wait before trying again. */
+const RETRY_AFTER_MS = 1_000;
+/** An eviction that has not made room after this long does not keep another from being tried. */
+const EVICTION_PATIENCE_MS = 5_000;
+
+export class Admission {
+  readonly #parts: AdmissionParts;
+  readonly #queue = new FairQueue<Ticket>();
+  /** When the evictions began whose room nobody has taken yet. */
+  #evictions: number[] = [];
+  #pumping = false;
+  /** Ends the pump's wait. */
+  #waiting: AbortController | null = null;
+
+  constructor(parts: AdmissionParts) {
+    this.#parts = parts;
+  }
+
+  get queued(): number {
+    return this.#queue.size;
+  }
+
+  /** What a reservation for this user is limited by; `null`: a blank, which never goes over a limit, however soft. */
+  limits(user: UserId | null): Limits {
+    const { limits } = this.#parts;
+    const max = limits.mode === "soft" && user !== null ? null : limits.max;
+    return { max, maxPerUser: user === null ? null : userLimit(limits, user) };
+  }
+
+  /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */
+  async admit(key: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    // Nothing is evicted for a caller that has gone.
+    signal.throwIfAborted();
+    const wanted = () => !signal.aborted;
+    if (this.#parts.limits.mode === "soft") await this.#softenLimit(wanted);
+    // Nobody overtakes those who wait.
+    const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
+    if (answer !== null && answer.kind !== "full") return answer;
+    const evicted = await this.#evictFor(answer?.scope ?? "fleet", key.user, this.#queue.size + 1, wanted);
+    // Room that is being made for a caller is worth waiting for, also where there is no queue.
+    if (!evicted) await this.#refuseIfNoQueue(answer);
+    return this.#wait(key, signal, attempt);
+  }
+
+  async #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
+    signal.throwIfAborted();
+    const answer = await attempt();
+    if (answer.kind === "reserved" && signal.aborted) {
+      await this.#parts.giveBack(answer.record);
+      throw signal.reason;
+    }
+    return answer;
+  }
+
+  async #refuseIfNoQueue(full: Full | null): Promise<void> {
+    const { limits, store } = this.#parts;
+    const { onFull, queueMax, max } = limits;
+    if (onFull === "wait" && this.#queue.size < queueMax) return;
+    const counts = full?.counts ?? (await store.census());
+    if (onFull === "reject") throw this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
+    throw this.#exhausted({ scope: "queue", max: queueMax, counts });
+  }
+
+  #wait({ user, thread }: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+    const { bus } = this.#parts;
+    if (signal.aborted) return Promise.reject(signal.reason);
+    return new Promise<Settled>((resolve, reject) => {
+      const ticket: Ticket = { attempt, signal, resolve, reject };
+      const onAbort = () => {
+        if (this.#queue.remove(user, ticket)) reject(signal.reason);
+        // Nobody is left to wait for.
+        if (this.#queue.size === 0) this.#waiting?.abort();
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#queue.push(user, ticket);
+      bus.emit({ type: "acquire-queued", user, thread, queued: this.#queue.size });
+      void this.#pump();
+    });
+  }
+
+  /** Serves the queue until it is empty. One pump at a time. */
+  async #pump(): Promise<void> {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    const { changes } = this.#parts;
+    try {
+      await changes.listening(async () => {
+        for (let rounds = 1; this.#queue.size > 0; rounds += 1) {
+          const count = changes.count();
+          if (await this.#roundOrTell()) rounds = 0;
+          else await this.#pause((signal) => changes.after(count, signal, rounds));
+        }
+      });
+    } finally {
+      this.#pumping = false;
+    }
+  }
+
+  /** Waits, unless the last one who waits gives up. */
+  async #pause(wait: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const waiting = new AbortController();
+    this.#waiting = waiting;
+    if (this.#queue.size === 0) return;
+    await wait(waiting.signal).catch((error: unknown) => {
+      if (!waiting.signal.aborted) throw error;
+    });
+  }
+
+  /** A round that fails is told and tried again: whoever waits has a deadline of its own. */
+  async #roundOrTell(): Promise<boolean> {
+    try {
+      return await this.#round();
+    } catch (error) {
+      this.#parts.bus.emit({ type: "housekeeping-failed", task: "admission", problem: problemOf(error) });
+      return false;
+    }
+  }
+
+  /** Gives every waiting user one try, in turn. True when somebody left the queue. */
+  async #round(): Promise<boolean> {
+    let progress = false;
+    const wanted = () => this.#queue.size > 0;
+    for (const { user, ticket } of this.#queue.heads()) {
+      const answer = await this.#serve(user, ticket);
+      if (answer === "left") progress = true;
+      else if (answer.scope === "fleet") {
+        // Nobody else fits either. Whoever was tried keeps the first turn.
+        await this.#evictFor("fleet", user, this.#queue.size, wanted);
+        return progress;
+      } else await this.#evictFor("user", user, this.#queue.size, wanted);
+    }
+    return progress;
+  }
+
+  async #serve(user: UserId, ticket: Ticket): Promise<"left" | Full> {
+    try {
+      const answer = await this.#try(ticket.attempt, ticket.signal);
+      if (answer.kind === "full") return answer;
+      this.#evictions.shift();
+      this.#queue.rotate(user);
+      this.#queue.remove(user, ticket);
+      ticket.resolve(answer);
+    } catch (error) {
+      this.#queue.remove(user, ticket);
+      ticket.reject(error);
+    }
+    return "left";
+  }
+
+  /** Evicts one sandbox to make room, unless enough evictions are under way already. */
+  async #evictFor(scope: Full["scope"], user: UserId, waiting: number, wanted: () => boolean): Promise<boolean> {
+    const now = this.#parts.world.monotonicMs();
+    this.#evictions = this.#evictions.filter((since) => now - since < EVICTION_PATIENCE_MS);
+    if (this.#evictions.length >= waiting) return true;
+    const evicted = await this.#evictOne(scope === "user" ? user : null, wanted);
+    if (evicted) this.#evictions.push(now);
+    return evicted;
+  }
+
+  /** `wanted` is asked again after every wait: the last caller that needs the room may have gone meanwhile. */
+  async #evictOne(user: UserId | null, wanted: () => boolean): Promise<boolean> {
+    const { store, idleAmong, evict } = this.#parts;
+    const records = await store.list({ unheld: true });
+    const candidates = planEviction(records, user, () => true);
+    const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
+    for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {
+      if (!wanted()) return false;
+      if (await evict(record)) return true;
+    }
+    return false;
+  }
+
+  async #softenLimit(wanted: () => boolean): Promise<void> {
+    const { store, limits, bus } = this.#parts;
+    const count = Object.values(await store.census()).reduce((sum, some) => sum + some, 0);
+    if (count < limits.max || (await this.#evictOne(null, wanted)) || !wanted()) return;
+    bus.emit({ type: "capacity-exceeded", max: limits.max, count: count + 1 });
+  }
+
+  #exhausted(full: { scope: "fleet" | "user" | "queue"; max: number; counts: Full["counts"] }): SandlotError {
+    const counts: CapacityCounts = { ...full.counts, queued: this.#queue.size };
+    return new SandlotError("capacity_exhausted", {
+      ...counts,
+      scope: full.scope,
+      max: full.max,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
+  }
+}

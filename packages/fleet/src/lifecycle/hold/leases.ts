@@ -1,0 +1,216 @@
+/**
+ * The leases of this instance: giving them out, keeping count, and noticing the ones that nobody uses.
+ *
+ * A lease is counted in its slot. One with a `ttlMs` is also a row in the store (rule 8): it counts as a holder there
+ * until it is released or not renewed for that long, at whichever instance.
+ */
+
+import { type AcquirePath, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
+import type { Settings } from "../../config/settings.ts";
+import type { Lease } from "../../fleet.ts";
+import { aboutRecord } from "../../observe/about.ts";
+import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import type { Store } from "../../store/store.ts";
+import type { World } from "../../world/world.ts";
+import { SAME } from "../acquire/opener.ts";
+import type { Wish } from "../acquire/wish.ts";
+import type { Membership } from "../session/membership.ts";
+import { LeaseHandle, type LeaseHome } from "./lease.ts";
+import { sandboxLost } from "./leased-sandbox.ts";
+import type { Slot } from "./slot.ts";
+
+export interface LeasesParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly bus: EventBus;
+  readonly membership: Membership;
+  /** A row was written. */
+  readonly onGranted: () => void;
+}
+
+/** What a lease is made from, and since when it was wanted. */
+export interface Order extends Pick<Wish, "ttlMs"> {
+  readonly purpose: string | undefined;
+  readonly startedAt: number;
+  readonly stack: LeaseHandle["stack"];
+}
+
+export class Leases {
+  readonly #parts: LeasesParts;
+  readonly #leases = new Set<LeaseHandle>();
+  #count = 0;
+
+  constructor(parts: LeasesParts) {
+    this.#parts = parts;
+  }
+
+  get size(): number {
+    return this.#leases.size;
+  }
+
+  all(): Iterable<LeaseHandle> {
+    return this.#leases;
+  }
+
+  /** Called before `acquire` waits for anything: afterwards its caller is no longer on the stack. */
+  order(purpose: string | undefined, ttlMs: number | null, acquire: (...input: never[]) => unknown): Order {
+    const { world, settings } = this.#parts;
+    const stack = settings.leakDetection.captureStacks ? captureStack(acquire) : null;
+    return { purpose, ttlMs, startedAt: world.monotonicMs(), stack };
+  }
+
+  /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
+  begin(slot: Slot, { purpose, ttlMs, startedAt, stack }: Order, home: LeaseHome, path: AcquirePath): LeaseHandle {
+    const { world, bus } = this.#parts;
+    const now = world.monotonicMs();
+    const lease = new LeaseHandle({
+      id: this.#newId(ttlMs !== null),
+      purpose: purpose ?? "unnamed",
+      acquiredAt: world.wallMs(),
+      since: now,
+      lastUsedAt: now,
+      stack,
+      ttlMs,
+      slot,
+      // Who joins somebody finds everything as it was a moment ago.
+      recovery: path === "held" ? SAME : slot.recovery,
+      home,
+    });
+    slot.leases.add(lease);
+    slot.used = true;
+    this.#leases.add(lease);
+    if (bus.listensTo("lease-acquired")) {
+      bus.emit({
+        type: "lease-acquired",
+        path,
+        durationMs: now - startedAt,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(slot),
+      });
+    }
+    return lease;
+  }
+
+  /** Moves a lease to the slot of the next generation. */
+  move(lease: LeaseHandle, next: Slot): Slot {
+    if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
+    lease.moveTo(next);
+    lease.granted = false;
+    next.used = true;
+    return next;
+  }
+
+  /** Writes the row of a lease for a remote caller; gives the lease back when that fails or nobody waits any more. */
+  async granted(lease: LeaseHandle, signal: AbortSignal): Promise<Lease> {
+    try {
+      await this.grant(lease);
+      // Writing the row may have taken long enough for our session, and the slot, to be lost.
+      await this.#parts.membership.validate();
+      if (lease.slot.isLost()) throw sandboxLost(lease.slot, "session-lost");
+      signal.throwIfAborted();
+      return lease;
+    } catch (error) {
+      await lease.release();
+      throw error;
+    }
+  }
+
+  /** Writes the row of a lease that has one. */
+  async grant(lease: LeaseHandle): Promise<void> {
+    const { ttlMs, slot, purpose } = lease;
+    if (ttlMs === null) return;
+    const { sandboxId, generation } = slot;
+    const request = {
+      leaseId: lease.id,
+      sandboxId,
+      generation,
+      purpose,
+      holder: this.#parts.membership.instance,
+      ttlMs,
+    };
+    lease.granting = true;
+    try {
+      lease.granted = await this.#parts.store.grantLease(request);
+    } finally {
+      lease.granting = false;
+    }
+    if (lease.granted) return this.#parts.onGranted();
+    throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
+  }
+
+  /** A lease was released. Never fails: a row that cannot be removed now ends by not being renewed. */
+  async ended(lease: LeaseHandle): Promise<void> {
+    const { bus, store, world } = this.#parts;
+    this.#leases.delete(lease);
+    if (bus.listensTo("lease-released")) {
+      const heldMs = world.monotonicMs() - lease.since;
+      bus.emit({
+        type: "lease-released",
+        heldMs,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(lease.slot),
+      });
+    }
+    if (lease.ttlMs === null) return;
+    try {
+      await store.releaseLease(lease.id);
+    } catch (error) {
+      bus.emit({ type: "close-failed", what: "remote lease", problem: problemOf(error) });
+    }
+  }
+
+  /** A lease's row is gone: it was not renewed, or released at another instance. */
+  expire(lease: LeaseHandle, reason: LossReason): Slot {
+    const { slot, id, purpose } = lease;
+    this.#leases.delete(lease);
+    slot.leases.delete(lease);
+    lease.expire();
+    lease.wasLost(reason, slot.generation);
+    this.#parts.bus.emit({ type: "lease-lost", reason, leaseId: id, purpose, ...aboutRecord(slot) });
+    return slot;
+  }
+
+  lost(slot: Slot, reason: LossReason): void {
+    for (const { id, purpose } of slot.leases) {
+      this.#parts.bus.emit({ type: "lease-lost", reason, leaseId: id, purpose, ...aboutRecord(slot) });
+    }
+  }
+
+  /** Reports leases that are held and not used for too long, each once. */
+  reportLeaks(): void {
+    const { settings, world, bus } = this.#parts;
+    const { afterMs } = settings.leakDetection;
+    if (afterMs === 0) return;
+    const now = world.monotonicMs();
+    for (const lease of this.#leases) {
+      const unusedMs = lease.unusedMs(now);
+      if (unusedMs < afterMs || lease.leakReported) continue;
+      lease.leakReported = true;
+      bus.emit({
+        type: "lease-leaked",
+        unusedMs,
+        stack: lease.stack?.stack ?? null,
+        leaseId: lease.id,
+        purpose: lease.purpose,
+        ...aboutRecord(lease.slot),
+      });
+    }
+  }
+
+  /** A row's id is handed to remote callers, so it must not be guessable; the others never leave the process. */
+  #newId(remote: boolean): LeaseId {
+    if (remote) return this.#parts.world.randomHex(16) as LeaseId;
+    this.#count += 1;
+    return `${this.#parts.membership.instance}-${this.#count}` as LeaseId;
+  }
+}
+
+/** From the caller of `acquire` on. Formatting a stack costs more than capturing it, and only a leak needs its text. */
+function captureStack(acquire: (...input: never[]) => unknown): { readonly stack?: string } {
+  const holder: { stack?: string } = {};
+  Error.captureStackTrace(holder, acquire);
+  return holder;
+}

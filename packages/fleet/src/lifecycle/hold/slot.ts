@@ -1,0 +1,154 @@
+/**
+ * A slot: this instance's in-memory view of one sandbox in one generation, and the count of its leases.
+ *
+ * The first lease of a slot was preceded by a write to the store (the hold), the last release is followed by one.
+ * In between, leases come and go in memory only.
+ *
+ *   open ──▶ closing (the last lease was released; the hold is being given back)
+ *     └────▶ lost    (the sandbox died, was destroyed, or our hold was lost)
+ *
+ * Invariants
+ * - A slot has one generation for life. The next generation is another slot.
+ * - `lose` happens at most once, removes the slot from every index at once, and tells every lease.
+ */
+
+import type {
+  AcquirePath,
+  Epoch,
+  Generation,
+  LossReason,
+  Recovery,
+  Sandbox,
+  SandboxId,
+  ThreadId,
+  UserId,
+} from "@sandlot/contract";
+import type { Attachment } from "../../backend/backend.ts";
+import type { SandboxRecord } from "../../store/record.ts";
+import type { LeaseHandle } from "./lease.ts";
+
+type SlotState = "open" | "closing" | "lost";
+
+export class Slot {
+  readonly sandboxId: SandboxId;
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  readonly generation: Generation;
+  readonly recovery: Recovery;
+  /** How it was opened. */
+  readonly origin: Exclude<AcquirePath, "held">;
+  /** Somebody had a lease of it: from then on it is the same sandbox for whoever comes next. */
+  used = false;
+  /** Somebody asked for it to be warm: worth keeping, although nobody has been in it. */
+  warmed = false;
+  /** The connection ended and the engine has not yet said whether the sandbox lives. */
+  disconnected = false;
+  /** On the store's clock: from then on no new leases. `Infinity` where there is no maximum lifetime. */
+  expiresAt: number;
+  readonly leases = new Set<LeaseHandle>();
+  readonly #onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
+  #state: SlotState = "open";
+  #loss: Promise<LossReason> | null = null;
+  #epoch: Epoch | null;
+  #record: SandboxRecord;
+  #seq: number;
+  #attachment: Attachment;
+
+  constructor(parts: {
+    record: SandboxRecord & { user: UserId; thread: ThreadId };
+    seq: number;
+    attachment: Attachment;
+    recovery: Recovery;
+    origin: Exclude<AcquirePath, "held">;
+    expiresAt: number;
+    /** The epoch in which the hold was taken. */
+    epoch: Epoch | null;
+    /** Answers with the reason as the store has it: a crash may turn out to be somebody's `destroy`. */
+    onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
+  }) {
+    this.sandboxId = parts.record.sandboxId;
+    this.user = parts.record.user;
+    this.thread = parts.record.thread;
+    this.generation = parts.record.generation;
+    this.recovery = parts.recovery;
+    this.origin = parts.origin;
+    this.expiresAt = parts.expiresAt;
+    this.#record = parts.record;
+    this.#seq = parts.seq;
+    this.#epoch = parts.epoch;
+    this.#attachment = parts.attachment;
+    this.#onLost = parts.onLost;
+  }
+
+  /** As the store had it when the hold was last confirmed. */
+  get record(): SandboxRecord {
+    return this.#record;
+  }
+
+  /** The counter of the hold in the store. */
+  get seq(): number {
+    return this.#seq;
+  }
+
+  get attachment(): Attachment {
+    return this.#attachment;
+  }
+
+  get sandbox(): Sandbox {
+    return this.#attachment.sandbox;
+  }
+
+  // State is asked for through methods, because a narrowed property would be believed across an `await`.
+  isOpen(): boolean {
+    return this.#state === "open";
+  }
+
+  isLost(): boolean {
+    return this.#state === "lost";
+  }
+
+  /** Why it was lost, once that is certain; `null` while it is not lost. */
+  get loss(): Promise<LossReason> | null {
+    return this.#loss;
+  }
+
+  /** In another epoch than the store's the hold must be restored, because that store never heard of it. */
+  get epoch(): Epoch | null {
+    return this.#epoch;
+  }
+
+  heldAs(seq: number, record: SandboxRecord, epoch: Epoch | null): void {
+    // Another holder may have put the record back first: its age is what the store says.
+    this.expiresAt += record.createdAt - this.#record.createdAt;
+    this.#seq = seq;
+    this.#record = record;
+    this.#epoch = epoch;
+  }
+
+  /** The store's clock is another one, ahead of the former by this much. */
+  clockMoved(byMs: number): void {
+    this.expiresAt += byMs;
+    this.#record = { ...this.#record, createdAt: this.#record.createdAt + byMs };
+  }
+
+  reattached(attachment: Attachment): void {
+    this.#attachment = attachment;
+    this.disconnected = false;
+  }
+
+  /** The last lease is gone. False when it was not the last, or the slot is no longer open. */
+  tryClose(): boolean {
+    if (this.#state !== "open" || this.leases.size > 0) return false;
+    this.#state = "closing";
+    return true;
+  }
+
+  lose(reason: LossReason): void {
+    if (this.#state === "lost") return;
+    this.#state = "lost";
+    this.#loss = this.#onLost(this, reason).then((certain) => {
+      for (const lease of [...this.leases]) lease.wasLost(certain, this.generation);
+      return certain;
+    });
+  }
+}

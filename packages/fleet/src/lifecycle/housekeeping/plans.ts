@@ -1,0 +1,132 @@
+/**
+ * Policy as pure functions of what is known and what time it is. The loops carry the plans out; each step of a plan is
+ * checked again by the store, so a plan that is no longer true does nothing.
+ */
+
+import type { BlueprintHash, StopReason } from "@sandlot/contract";
+import type { Activity, EngineObject } from "../../backend/backend.ts";
+import type { Settings } from "../../config/settings.ts";
+import { isAnonymous, isBlank, isParked, type SandboxRecord } from "../../store/record.ts";
+
+export interface Expiry {
+  readonly record: SandboxRecord;
+  readonly reason: StopReason;
+  /** Whether work going on inside postpones it. */
+  readonly unlessBusy: boolean;
+}
+
+/** What is due. `now` is the store's clock. */
+export function planExpiry(
+  records: readonly SandboxRecord[],
+  { idleTimeoutMs, maxLifetimeMs }: Pick<Settings, "idleTimeoutMs" | "maxLifetimeMs">,
+  now: number,
+): readonly Expiry[] {
+  const due: Expiry[] = [];
+  for (const record of records) {
+    if (!isBlank(record) && !isParked(record)) continue;
+    const parkedAt = record.parkedAt ?? record.createdAt;
+    if (isAnonymous(record.thread)) due.push({ record, reason: "released", unlessBusy: false });
+    else if (maxLifetimeMs > 0 && now - record.createdAt >= maxLifetimeMs)
+      due.push({ record, reason: "expired", unlessBusy: false });
+    else if (!isBlank(record) && idleTimeoutMs > 0 && now - parkedAt >= idleTimeoutMs)
+      due.push({ record, reason: "idle", unlessBusy: true });
+  }
+  return due;
+}
+
+/** What keeps a parked sandbox from being idle. `docs/LIFECYCLE.md` has the table; each of its rows is a test. */
+export function isBusy(
+  activity: Activity,
+  { cpuShareMin, previewQuietMs }: Settings["activity"],
+  now: number,
+): boolean {
+  if (activity.runningExecs > 0 || activity.openTerminals > 0) return true;
+  if (activity.previewTrafficAt !== null && now - activity.previewTrafficAt < previewQuietMs) return true;
+  return activity.cpuShare >= cpuShareMin;
+}
+
+export interface PoolPlan {
+  readonly create: readonly string[];
+  readonly stop: readonly { readonly record: SandboxRecord; readonly reason: StopReason }[];
+}
+
+/**
+ * How the blanks should change. `mayEndStale` says of a blank that no configured blueprint matches whether it may go
+ * now: during a rolling update two configurations live side by side, and should not end each other's blanks at once.
+ */
+export function planPool(
+  records: readonly SandboxRecord[],
+  { pool, blueprints, limits }: Pick<Settings, "pool" | "blueprints" | "limits">,
+  mayEndStale: (record: SandboxRecord) => boolean,
+): PoolPlan {
+  const plan = { create: [] as string[], stop: [] as { record: SandboxRecord; reason: StopReason }[] };
+  const targets = poolTargets(pool, blueprints);
+  let room = limits.max - records.length;
+  for (const [hash, { name, count }] of targets) {
+    const ready = blanksOf(records, hash);
+    const coming = records.filter(
+      ({ state, thread, blueprintHash }) => state === "creating" && thread === null && blueprintHash === hash,
+    );
+    const missing = Math.min(count - ready.length - coming.length, room);
+    for (let made = 0; made < missing; made += 1) plan.create.push(name);
+    room -= Math.max(0, missing);
+    for (const record of ready.slice(count)) plan.stop.push({ record, reason: "surplus" });
+  }
+  for (const record of records) {
+    const stale = isBlank(record) && !targets.has(record.blueprintHash);
+    if (stale && mayEndStale(record)) plan.stop.push({ record, reason: "stale-blueprint" });
+  }
+  return plan;
+}
+
+/** Two names may stand for one blueprint: then its blanks serve both, and their numbers add up. */
+function poolTargets(
+  pool: Settings["pool"],
+  blueprints: Settings["blueprints"],
+): ReadonlyMap<BlueprintHash, { readonly name: string; readonly count: number }> {
+  const targets = new Map<BlueprintHash, { name: string; count: number }>();
+  for (const [name, count] of Object.entries(pool)) {
+    const hash = blueprints[name]?.hash;
+    if (hash !== undefined) targets.set(hash, { name, count: (targets.get(hash)?.count ?? 0) + count });
+  }
+  return targets;
+}
+
+/** Oldest first, so that everybody who counts a surplus picks the same ones. */
+function blanksOf(records: readonly SandboxRecord[], hash: BlueprintHash): readonly SandboxRecord[] {
+  return records
+    .filter((record) => isBlank(record) && record.blueprintHash === hash)
+    .sort((a, b) => a.createdAt - b.createdAt || (a.sandboxId < b.sandboxId ? -1 : 1));
+}
+
+export interface ReconcilePlan {
+  /** Objects no record knows, and that a thread's newer sandbox has replaced: gone at once. */
+  readonly superseded: readonly EngineObject[];
+  /** Objects no record knows. */
+  readonly unknown: readonly EngineObject[];
+  /** Ready records whose object the engine shows as dead, or does not show. To be asked about, never concluded from. */
+  readonly missing: readonly SandboxRecord[];
+}
+
+/** `records` must have been read after `objects`: an object whose record was made in between is then not unknown. */
+export function planReconcile(
+  objects: readonly EngineObject[],
+  records: readonly SandboxRecord[],
+  threadKey: (record: SandboxRecord) => string | null,
+): ReconcilePlan {
+  const known = new Map(records.map((record) => [record.sandboxId, record]));
+  const newest = new Map<string, number>();
+  for (const record of records) {
+    const key = threadKey(record);
+    if (key !== null) newest.set(key, Math.max(newest.get(key) ?? 0, record.generation));
+  }
+  const alive = new Set(objects.filter((object) => object.liveness !== "dead").map((object) => object.ref));
+  const unknown = objects.filter((object) => !known.has(object.labels.sandboxId));
+  const isSuperseded = ({ labels }: EngineObject) =>
+    labels.threadKey !== null && labels.generation < (newest.get(labels.threadKey) ?? 0);
+  return {
+    superseded: unknown.filter(isSuperseded),
+    unknown: unknown.filter((object) => !isSuperseded(object)),
+    missing: records.filter((record) => record.state === "ready" && record.ref !== null && !alive.has(record.ref)),
+  };
+}

@@ -1,0 +1,235 @@
+/**
+ * The reconciler: compares what the engine has with what the store knows (rules 3, 12, 16).
+ *
+ * - Of the fleet's own objects only; `list` shows no others.
+ * - What no record knows is adopted if its marker and its daemon agree on the thread, else condemned, after a grace.
+ *   What a newer generation of its thread has replaced goes at once.
+ * - A record whose object is missing from a list proves nothing: the engine is asked, and only `dead` is dead.
+ */
+
+import { type Epoch, isSandlotError, type UserId } from "@sandlot/contract";
+import type { Backend, EngineObject } from "../../backend/backend.ts";
+import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import { aboutRecord } from "../../observe/about.ts";
+import type { EventBus } from "../../observe/event-bus.ts";
+import type { SandboxRecord } from "../../store/record.ts";
+import type { Limits, Store } from "../../store/store.ts";
+import { sideBySide, within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import type { Membership } from "../session/membership.ts";
+import type { Retirement } from "../stop/retirement.ts";
+import { engineSilence } from "./engine-silence.ts";
+import { planReconcile } from "./plans.ts";
+import { Sightings } from "./sightings.ts";
+
+export interface ReconcilerParts {
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly retirement: Retirement;
+  readonly bus: EventBus;
+  readonly limits: (user: UserId) => Limits;
+  /** How long something may be in the engine without a record. */
+  readonly graceMs: number;
+  /** How long the engine may take for one answer. */
+  readonly patienceMs: number;
+}
+
+interface Judgement {
+  readonly epoch: Epoch;
+  /** Before the grace is over: only what keeps a thread from being acquired is dealt with. */
+  readonly early: boolean;
+  /** Asked again after every wait. */
+  readonly stands: () => boolean;
+}
+
+/** What the engine shows, and whose it is by its markers and its daemon. */
+interface Claim {
+  readonly object: EngineObject;
+  readonly markers: readonly Marker[];
+  readonly generation: number;
+  readonly owner: Marker | null | "unknown";
+}
+
+/** How many sandboxes are asked at the same time. */
+const PARALLEL_MAX = 16;
+
+export class Reconciler {
+  readonly #parts: ReconcilerParts;
+  readonly #unknown = new Sightings<string, string>();
+
+  constructor(parts: ReconcilerParts) {
+    this.#parts = parts;
+  }
+
+  async reconcile(): Promise<void> {
+    const { world, store, backend, membership, graceMs } = this.#parts;
+    const judgement = this.#judge(() => membership.mayJudge());
+    if (judgement === null) return;
+    const objects = await this.#ask((signal) => backend.list({ consistent: false }, signal));
+    const records = await store.list();
+    if (!judgement.stands()) return;
+    const plan = planReconcile(objects, records, ({ user, thread }) =>
+      user === null || thread === null ? null : threadKeyOf(user, thread),
+    );
+    const unknown = [...plan.unknown, ...plan.superseded];
+    const seen = unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
+    const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
+    for (const object of plan.superseded) {
+      // Without a marker the store cannot look the thread up again; then what the records said has to do.
+      const [marker] = await backend.workspaces.markers(object.labels.sandboxId);
+      if (judgement.stands()) await this.#condemn(object, null, judgement, marker);
+    }
+    await this.#sort(
+      unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
+      judgement,
+    );
+    await this.#stopTheDead(plan.missing);
+  }
+
+  /** One that cannot be asked must not keep the others from being. */
+  async #stopTheDead(records: readonly SandboxRecord[]): Promise<void> {
+    const { backend, retirement } = this.#parts;
+    await sideBySide(records, PARALLEL_MAX, async (record) => {
+      const { ref } = record;
+      if (ref !== null && (await this.#ask((signal) => backend.probe(ref, signal))) === "dead")
+        await retirement.stopDead(record);
+    });
+  }
+
+  /**
+   * After the store was lost, and before anybody may acquire: every thread's sandbox that the engine shows is adopted,
+   * or condemned under its thread's key so that its workspace is home before the thread is given another.
+   * False when one could not be asked; then it must be tried again.
+   */
+  async recover(): Promise<boolean> {
+    const { store, backend, membership } = this.#parts;
+    const judgement = this.#judge(() => membership.trusted());
+    if (judgement === null) return false;
+    const objects = await this.#ask((signal) => backend.list({ consistent: true }, signal));
+    for (const { labels } of objects) membership.sawGeneration(labels.generation);
+    const known = new Set((await store.list()).map(({ sandboxId }) => sandboxId));
+    const unknown = objects.filter(({ labels }) => !known.has(labels.sandboxId));
+    return this.#sort(unknown, { ...judgement, early: true });
+  }
+
+  /**
+   * Adopts or condemns, the newest of each thread first: an older one must not take the thread's key before it. While
+   * the newest cannot be asked, the others of its thread wait. False when something is left to do.
+   */
+  async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
+    const { membership, backend } = this.#parts;
+    const { workspaces } = backend;
+    const claims: Claim[] = [];
+    await sideBySide(objects, PARALLEL_MAX, async (object) => {
+      const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
+        (a, b) => b.generation - a.generation,
+      );
+      const generation = markers[0]?.generation ?? object.labels.generation;
+      membership.sawGeneration(generation);
+      const owner = await this.#ownerAmong(markers, object);
+      claims.push({ object, markers, generation, owner });
+    });
+    const waiting = new Set<string>();
+    for (const claim of claims.sort((a, b) => b.generation - a.generation)) {
+      const { markers } = claim;
+      const threads = markers.map(({ user, thread }) => threadKeyOf(user, thread));
+      const mustWait = threads.some((thread) => waiting.has(thread));
+      if (mustWait || !(await this.#adoptOrCondemn(claim, judgement)))
+        for (const thread of threads) waiting.add(thread);
+      if (!judgement.stands()) return false;
+    }
+    return waiting.size === 0;
+  }
+
+  /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
+  async #adoptOrCondemn({ object, markers, owner }: Claim, judgement: Judgement): Promise<boolean> {
+    if (owner === "unknown" || !judgement.stands()) return false;
+    if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
+    const tenant = await this.#tenantAmong(markers, object);
+    if (!judgement.stands()) return false;
+    // No thread waits for it: then it ends like everything that is unknown, after its grace.
+    if (tenant === null && judgement.early && (markers.length === 0 || object.place === "home")) return true;
+    return this.#condemn(object, tenant, judgement);
+  }
+
+  /** Whose workspace has to go home with it: the thread that has it in the slot, or that has it mounted and not left. */
+  async #tenantAmong(markers: readonly Marker[], { place }: EngineObject): Promise<Marker | null> {
+    for (const marker of markers) {
+      const { slot, stale } = await this.#parts.backend.workspaces.look({ ...marker, place });
+      if (place === "home" ? !stale : slot) return marker;
+    }
+    return null;
+  }
+
+  /** The marker whose generation and token the daemon answers to. */
+  async #ownerAmong(markers: readonly Marker[], { ref }: EngineObject): Promise<Marker | null | "unknown"> {
+    for (const marker of markers) {
+      const { sandboxId, generation, token } = marker;
+      try {
+        const attachment = await this.#ask((signal) =>
+          this.#parts.backend.attach({ ref, sandboxId, generation, token }, signal),
+        );
+        await attachment.close();
+        return marker;
+      } catch (error) {
+        if (isSandlotError(error, "sandbox_lost")) return null;
+        if (!isSandlotError(error, "stale_generation")) return "unknown";
+      }
+    }
+    return null;
+  }
+
+  async #adopt({ ref, place }: EngineObject, marker: Marker, { epoch }: Judgement): Promise<boolean> {
+    const { store, backend, bus, limits } = this.#parts;
+    // An object that landed late may belong to a generation that its thread has long left behind.
+    if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
+    const adopted = await store.adopt({
+      ...marker,
+      backend: backend.name,
+      ref,
+      place,
+      limits: limits(marker.user),
+      epoch,
+    });
+    if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
+    return adopted;
+  }
+
+  /** With `superseded` only if its thread's record is of a later generation. False when no record came of it. */
+  async #condemn(
+    object: EngineObject,
+    marker: Marker | null,
+    { epoch }: Judgement,
+    superseded?: Marker,
+  ): Promise<boolean> {
+    const { store, backend, membership, retirement, world } = this.#parts;
+    const { ref, place, labels } = object;
+    const { sandboxId, blueprintHash } = labels;
+    const record = await store.condemn({
+      ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
+      key: marker === null ? null : { user: marker.user, thread: marker.thread },
+      ...(superseded === undefined ? {} : { superseded: { user: superseded.user, thread: superseded.thread } }),
+      generation: marker?.generation ?? labels.generation,
+      token: (marker?.token ?? world.randomHex(24)) as Marker["token"],
+      blueprint: marker?.blueprint ?? "unknown",
+    });
+    if (record === null) return (await store.get(sandboxId)) !== null;
+    void retirement.drive(record);
+    return true;
+  }
+
+  /** What is decided from here on holds in the present epoch only, and only while `may` does. `null`: it does not. */
+  #judge(may: () => boolean): Judgement | null {
+    const { membership } = this.#parts;
+    const { epoch } = membership;
+    if (epoch === null || !may()) return null;
+    return { epoch, early: false, stands: () => may() && membership.epoch === epoch };
+  }
+
+  #ask<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { world, backend, patienceMs } = this.#parts;
+    return within(world, patienceMs, undefined, () => engineSilence(backend, "to look around", patienceMs), ask);
+  }
+}

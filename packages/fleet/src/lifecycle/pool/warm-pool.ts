@@ -1,0 +1,70 @@
+/**
+ * The warm pool: keeps blanks ready, in the background and off the hot path, and never over the limit.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Backend } from "../../backend/backend.ts";
+import type { Settings } from "../../config/settings.ts";
+import { isBlank } from "../../store/record.ts";
+import type { Store } from "../../store/store.ts";
+import { within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import type { Maker } from "../acquire/maker.ts";
+import { blueprintNamed } from "../acquire/wish.ts";
+import type { Admission } from "../admission/admission.ts";
+import { planPool } from "../housekeeping/plans.ts";
+import { Sightings } from "../housekeeping/sightings.ts";
+import type { Membership } from "../session/membership.ts";
+import type { Retirement } from "../stop/retirement.ts";
+
+export interface WarmPoolParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly admission: Admission;
+  readonly maker: Maker;
+  readonly retirement: Retirement;
+}
+
+/** Blanks made at the same time: enough to refill quickly, few enough to leave the engine to those who wait. */
+const PARALLEL_MAX = 4;
+
+export class WarmPool {
+  readonly #parts: WarmPoolParts;
+  readonly #stale = new Sightings<string, string>();
+
+  constructor(parts: WarmPoolParts) {
+    this.#parts = parts;
+  }
+
+  /** True when it changed something, so that looking again soon is worth while. */
+  async refill(): Promise<boolean> {
+    const { settings, world, store, membership, admission, retirement } = this.#parts;
+    if (!membership.mayJudge()) return false;
+    const records = await store.list();
+    const blanks = records.filter(isBlank);
+    const seen = blanks.map((record) => [record.sandboxId, record.blueprintHash] as const);
+    const staleFor = this.#stale.observe(seen, world.monotonicMs(), membership.sightSince());
+    const graceMs = blanks.length > 0 && (await store.sessions()).length > 1 ? settings.orphanTimeoutMs : 0;
+    const plan = planPool(records, settings, ({ sandboxId }) => (staleFor.get(sandboxId) ?? 0) >= graceMs);
+    for (const { record, reason } of plan.stop) await retirement.stopUnheld(record, reason);
+    // Whoever waits for room comes first.
+    if (admission.queued > 0) return false;
+    const made = await Promise.allSettled(plan.create.slice(0, PARALLEL_MAX).map((name) => this.#createBlank(name)));
+    const failed = made.find((result) => result.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+    return plan.create.length > PARALLEL_MAX;
+  }
+
+  async #createBlank(name: string): Promise<void> {
+    const { settings, world, maker, admission } = this.#parts;
+    const blueprint = blueprintNamed(settings, name);
+    const answer = await maker.reserve(null, blueprint, admission.limits(null));
+    if (answer.kind !== "reserved") return;
+    const timeoutMs = settings.acquireTimeoutMs;
+    const late = () => new SandlotError("acquire_timeout", { stage: "creating a blank", timeoutMs });
+    await within(world, timeoutMs, undefined, late, (signal) => maker.make(answer.record, blueprint, null, signal));
+  }
+}

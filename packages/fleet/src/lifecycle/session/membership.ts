@@ -1,0 +1,363 @@
+/**
+ * This instance's own session: renewing it, and judging itself before anybody else (rules 5, 6, 7, 12).
+ *
+ * Invariants
+ * - `trusted()` is true only if the store confirmed every hold less than half a lifetime ago and no clock has jumped
+ *   since. Whoever uses a slot asks first; when the answer is no, `validate()` asks the store.
+ * - Each beat carries every hold that the store is known to have given, also those that are still being connected, and
+ *   the counter up to which that set is complete. A hold that is being asked for has a higher counter, so no beat can
+ *   undo it.
+ * - While in doubt, and for a lifetime after, this instance judges nobody (`mayJudge`).
+ * - `sightSince()` is the moment from which on the store has answered every beat in time. What was seen earlier counts
+ *   for nothing.
+ */
+
+import {
+  type Epoch,
+  type Generation,
+  type InstanceId,
+  type LossReason,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
+import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import type { BeatAnswer, Store } from "../../store/store.ts";
+import type { World } from "../../world/world.ts";
+import type { Slot } from "../hold/slot.ts";
+import type { Slots } from "../hold/slots.ts";
+
+/** A wall clock that is moved gently drifts less than this between two beats; more is a jump, a sleep or a stop. */
+const CLOCK_TOLERANCE_MS = 1_000;
+/** How often a beat is repeated at once when the store says that it does not know us. */
+const REJOIN_MAX = 3;
+
+type Confirmed = Extract<BeatAnswer, { kind: "ok" }>;
+
+type Hold = { readonly sandboxId: SandboxId; readonly generation: Generation };
+
+/** A hold from being asked for to being established: under which counter, and in which life of our session. */
+export interface Ask {
+  readonly seq: number;
+  readonly epoch: Epoch | null;
+  readonly term: number;
+  /** On the monotonic clock: just before the store was asked for it, or confirmed it last. */
+  since: number;
+  /** What the store gave, and when that was heard. */
+  hold: (Hold & { readonly heardAt: number }) | null;
+  /** What has ended since it was asked for: the store's answer may be older than what we know. */
+  readonly ended: Set<SandboxId>;
+}
+
+export class Membership {
+  readonly instance: InstanceId;
+  readonly #world: World;
+  readonly #store: Store;
+  readonly #slots: Slots;
+  readonly #bus: EventBus;
+  readonly #lifetimeMs: number;
+  readonly #isCurrent: (slot: Slot) => Promise<boolean>;
+  /** Holds that are being asked for or connected, by counter, in the order these were taken. */
+  readonly #asking = new Map<number, Ask>();
+  #seq = 0;
+  #beat = 0;
+  #epoch: Epoch | null = null;
+  #recovering = true;
+  #generationFloor = 0;
+  #renewedAt = Number.NEGATIVE_INFINITY;
+  #sightSince = Number.POSITIVE_INFINITY;
+  #clockOffset = 0;
+  #judgeFrom = 0;
+  /** What to add to our monotonic clock to get the store's, at least and at most; and which store that is. */
+  #storeClock = { epoch: null as Epoch | null, least: 0, most: 0 };
+  #renewal: Promise<void> | null = null;
+  #storeLost = false;
+  #term = 0;
+
+  constructor(parts: {
+    instance: InstanceId;
+    world: World;
+    store: Store;
+    slots: Slots;
+    bus: EventBus;
+    lifetimeMs: number;
+    /** Whether it lives and no later generation has used its workspace: only the engine knows, once the store is lost. */
+    isCurrent: (slot: Slot) => Promise<boolean>;
+  }) {
+    this.instance = parts.instance;
+    this.#world = parts.world;
+    this.#store = parts.store;
+    this.#slots = parts.slots;
+    this.#bus = parts.bus;
+    this.#lifetimeMs = parts.lifetimeMs;
+    this.#isCurrent = parts.isCurrent;
+  }
+
+  get epoch(): Epoch | null {
+    return this.#epoch;
+  }
+
+  get recovering(): boolean {
+    return this.#recovering;
+  }
+
+  /** Grows whenever our session was ended or the store was lost. A hold or an intent of an earlier term must be checked. */
+  get term(): number {
+    return this.#term;
+  }
+
+  /**
+   * The earliest it can be at the store, by which things end. Carried on by our own monotonic clock: a step of the
+   * local wall clock does not move it.
+   */
+  storeNow(): number {
+    return this.#world.monotonicMs() + this.#storeClock.least;
+  }
+
+  /** The latest it can be at the store: what an answer took on its way is not known, so nothing new is begun in it. */
+  storeNowAtMost(): number {
+    return this.#world.monotonicMs() + this.#storeClock.most;
+  }
+
+  /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
+  asking(): Ask {
+    this.#seq += 1;
+    const since = this.#world.monotonicMs();
+    const ask: Ask = { seq: this.#seq, epoch: this.#epoch, term: this.#term, since, hold: null, ended: new Set() };
+    this.#asking.set(ask.seq, ask);
+    return ask;
+  }
+
+  /** The store gave what was asked for. From now on beats ask about it like about every other hold. */
+  given(ask: Ask, { sandboxId, generation }: Hold): void {
+    ask.hold = { sandboxId, generation, heardAt: this.#world.monotonicMs() };
+    this.sawGeneration(generation);
+  }
+
+  asked({ seq }: Ask): void {
+    this.#asking.delete(seq);
+  }
+
+  /** Whether a hold can be relied on without asking again. Perhaps no beat has confirmed it, so it is young itself. */
+  stillHolds({ term, since, hold, ended }: Ask): boolean {
+    if (hold === null || ended.has(hold.sandboxId) || term !== this.#term || !this.trusted()) return false;
+    return this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
+  }
+
+  /** What we hold has ended: its slot is lost, and whoever is still connecting to it must look again. */
+  ended(hold: Hold, reason: LossReason): void {
+    this.#forget(hold);
+    this.#slotOf(hold)?.lose(reason);
+  }
+
+  /** The next beat lets the store's counter not fall behind it. True when it is the latest we have seen. */
+  sawGeneration(generation: number): boolean {
+    if (generation <= this.#generationFloor) return false;
+    this.#generationFloor = generation;
+    return true;
+  }
+
+  /** In memory only: whether what the slots say can be relied on without asking. */
+  trusted(): boolean {
+    const now = this.#world.monotonicMs();
+    if (now - this.#renewedAt > this.#lifetimeMs / 2) return false;
+    return Math.abs(this.#world.wallMs() - now - this.#clockOffset) <= CLOCK_TOLERANCE_MS;
+  }
+
+  /** Whether this instance may hold a peer for dead, or anything for idle. */
+  mayJudge(): boolean {
+    return this.trusted() && !this.#recovering && this.#world.monotonicMs() >= this.#judgeFrom;
+  }
+
+  sightSince(): number {
+    return this.#sightSince;
+  }
+
+  /** Makes sure that the slots are what the store says. Rejects when the store does not answer. */
+  async validate(): Promise<void> {
+    if (this.trusted()) return;
+    this.#doubt();
+    await this.renew();
+    // A renewal that was under way may have been sent before the doubt began.
+    if (!this.trusted()) await this.renew();
+    if (!this.trusted()) {
+      throw new SandlotError("store_unavailable", {
+        operation: "beat",
+        problem: "it answers too slowly",
+        retryAfterMs: 1_000,
+      });
+    }
+  }
+
+  /** The store did not answer something: what was seen of the others so far counts for nothing. */
+  storeFailed(error: unknown): void {
+    this.#sightSince = Number.POSITIVE_INFINITY;
+    if (this.#storeLost) return;
+    this.#storeLost = true;
+    this.#bus.emit({ type: "store-lost", problem: problemOf(error) });
+  }
+
+  /** Renews the session. Calls while one is under way share it. */
+  renew(): Promise<void> {
+    this.#renewal ??= this.#renew().finally(() => {
+      this.#renewal = null;
+    });
+    return this.#renewal;
+  }
+
+  async #renew(): Promise<void> {
+    if (!this.trusted() && this.#epoch !== null) this.#doubt();
+    const sentAt = this.#world.monotonicMs();
+    const offset = this.#world.wallMs() - sentAt;
+    const answer = await this.#settle(await this.#send(this.#epoch === null), sentAt, REJOIN_MAX);
+    this.#confirm(answer, sentAt, offset);
+  }
+
+  #send(register: boolean): Promise<BeatAnswer> {
+    const [oldestAsking] = this.#asking.keys();
+    this.#beat += 1;
+    return this.#store.beat({
+      instance: this.instance,
+      identity: this.#world.identity,
+      beat: this.#beat,
+      epoch: this.#epoch,
+      register,
+      held: this.#held(),
+      asOf: oldestAsking === undefined ? this.#seq : oldestAsking - 1,
+      generationFloor: this.#generationFloor,
+    });
+  }
+
+  #held(): readonly Hold[] {
+    const connecting = [...this.#asking.values()].flatMap(({ hold }) => hold ?? []);
+    return [...this.#slots.held(), ...connecting].map(({ sandboxId, generation }) => ({ sandboxId, generation }));
+  }
+
+  /** Brings the slots in line with what the store answered, until it confirms. */
+  async #settle(answer: BeatAnswer, sentAt: number, tries: number): Promise<Confirmed> {
+    if (answer.kind === "ok") {
+      // A registration may have taken effect without our hearing of it.
+      if (answer.epoch !== this.#storeClock.epoch) this.#moveClock(answer, sentAt, this.#slots.held());
+      await this.#recheck(answer);
+      return answer;
+    }
+    if (tries === 0) throw forgotten("it keeps forgetting this instance");
+    this.#doubt();
+    this.#term += 1;
+    const before = this.#slots.held();
+    if (answer.kind === "new-epoch") {
+      this.#epoch = answer.epoch;
+      this.#recovering = true;
+    }
+    const registeredAt = this.#world.monotonicMs();
+    const registered = await this.#send(true);
+    if (registered.kind !== "ok") return this.#settle(registered, registeredAt, tries - 1);
+    // Also when it was heard of before, and something failed on the way here.
+    const isNew = registered.epoch !== this.#storeClock.epoch;
+    if (isNew) this.#moveClock(registered, registeredAt, before);
+    await this.#rejoin(before, isNew);
+    const askedAt = this.#world.monotonicMs();
+    return this.#settle(await this.#send(false), askedAt, tries - 1);
+  }
+
+  /** A store that begins anew has a clock of its own: what we remember keeps its age, also what was released meanwhile. */
+  #moveClock({ now, epoch }: Confirmed, sentAt: number, remembered: readonly Slot[]): void {
+    const byMs = now - this.storeNow();
+    for (const slot of new Set([...remembered, ...this.#slots.held()])) slot.clockMoved(byMs);
+    this.#readClock({ now, epoch }, sentAt);
+  }
+
+  #readClock({ now, epoch }: Pick<Confirmed, "now" | "epoch">, sentAt: number): void {
+    this.#storeClock = { epoch, least: now - this.#world.monotonicMs(), most: now - sentAt };
+  }
+
+  /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
+  async #rejoin(slots: readonly Slot[], newEpoch: boolean): Promise<void> {
+    let restored = 0;
+    const current = await this.#areCurrent(slots);
+    for (const [index, slot] of slots.entries()) {
+      if (slot.isLost()) continue;
+      if (current[index] === true && (await this.#holdAgain(slot))) restored += 1;
+      else slot.lose("session-lost");
+    }
+    if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
+  }
+
+  /** What another store has given is asked about. All at once: the session must not run out while the engine is asked. */
+  #areCurrent(slots: readonly Slot[]): Promise<readonly boolean[]> {
+    return Promise.all(slots.map((slot) => slot.epoch === this.#epoch || this.#isCurrent(slot)));
+  }
+
+  async #holdAgain(slot: Slot): Promise<boolean> {
+    const { sandboxId, generation, record } = slot;
+    const ask = this.asking();
+    try {
+      const { instance } = this;
+      const { seq } = ask;
+      const epoch = this.#epoch;
+      const answer =
+        slot.epoch === epoch
+          ? await this.#store.hold({ sandboxId, generation, instance, seq })
+          : await this.#store.restore({ record, instance, seq });
+      if (answer.kind === "gone") return false;
+      if (answer.kind !== "held") throw forgotten("the store was lost again");
+      slot.heldAs(seq, answer.record, epoch);
+      return true;
+    } finally {
+      this.asked(ask);
+    }
+  }
+
+  /**
+   * A hold the store does not know: taken again where the sandbox is still there, lost where it is not. What is final
+   * comes first, so that it waits for nothing.
+   */
+  async #recheck({ lost }: Confirmed): Promise<void> {
+    const isFinal = ({ reason }: Confirmed["lost"][number]) => reason !== "session-lost";
+    for (const hold of lost) {
+      if (isFinal(hold)) this.ended(hold, hold.reason);
+      else this.#forget(hold);
+    }
+    const slots = lost.flatMap((hold) => (isFinal(hold) ? [] : (this.#slotOf(hold) ?? [])));
+    const current = await this.#areCurrent(slots);
+    for (const [index, slot] of slots.entries())
+      if (!slot.isLost() && !(current[index] === true && (await this.#holdAgain(slot)))) slot.lose("session-lost");
+  }
+
+  #forget({ sandboxId }: Hold): void {
+    for (const ask of this.#asking.values()) ask.ended.add(sandboxId);
+  }
+
+  #slotOf({ sandboxId, generation }: Hold): Slot | undefined {
+    const slot = this.#slots.byId(sandboxId);
+    return slot?.generation === generation ? slot : undefined;
+  }
+
+  #confirm(answer: Confirmed, sentAt: number, clockOffset: number): void {
+    this.#epoch = answer.epoch;
+    this.#recovering = answer.recovering;
+    this.#renewedAt = sentAt;
+    this.#clockOffset = clockOffset;
+    this.#readClock(answer, sentAt);
+    // Only what was heard of before it was sent: in one and the same moment the beat may have been sent without it.
+    for (const ask of this.#asking.values())
+      if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);
+    if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
+    if (this.#storeLost) this.#bus.emit({ type: "store-recovered" });
+    this.#storeLost = false;
+  }
+
+  /** Something may have happened without us: nobody is judged for a lifetime, and old sightings are forgotten. */
+  #doubt(): void {
+    const now = this.#world.monotonicMs();
+    if (now >= this.#judgeFrom)
+      this.#bus.emit({ type: "instance-doubted", problem: "the session was not renewed in time, or a clock jumped" });
+    this.#judgeFrom = now + this.#lifetimeMs;
+    this.#sightSince = Number.POSITIVE_INFINITY;
+    this.#renewedAt = Number.NEGATIVE_INFINITY;
+  }
+}
+
+/** Not a loss: the next beat tells what the store is now. */
+function forgotten(problem: string): SandlotError {
+  return new SandlotError("store_unavailable", { operation: "beat", problem, retryAfterMs: 1_000 });
+}

@@ -1,0 +1,251 @@
+/**
+ * Destroying on request (rules 10 and 11): refused while somebody holds the sandbox unless forced, answered in bounded
+ * time whatever the engine does, and with `purge` the workspace goes while nobody can acquire the thread.
+ */
+
+import {
+  type Epoch,
+  parseThreadId,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type Token,
+  type UserId,
+} from "@sandlot/contract";
+import type { Backend } from "../../backend/backend.ts";
+import { hasHome } from "../../backend/workspace-binding.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../../fleet.ts";
+import type { Changes } from "../../store/changes.ts";
+import type { SandboxRecord } from "../../store/record.ts";
+import type { Store } from "../../store/store.ts";
+import { within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import { throwIfRecovering } from "../acquire/opener.ts";
+import { blueprintNamed, parseDelay, parseUser } from "../acquire/wish.ts";
+import type { Peers } from "../housekeeping/peers.ts";
+import type { Membership } from "../session/membership.ts";
+import type { Retirement } from "./retirement.ts";
+
+export interface DestroyerParts {
+  readonly settings: Settings;
+  readonly world: World;
+  readonly store: Store;
+  readonly changes: Changes;
+  readonly membership: Membership;
+  readonly backend: Backend;
+  readonly retirement: Retirement;
+  readonly peers: Peers;
+}
+
+type Key = { readonly user: UserId; readonly thread: ThreadId };
+
+/** Time is up. */
+class Late extends Error {}
+
+/** What a call has come to, for the answer when its time is up. */
+interface Progress {
+  /** The store has taken down everything that was asked for: it will be done, whoever does it. */
+  promised: boolean;
+  /** What was there at the last look; `undefined` before the first. */
+  seen: SandboxRecord | null | undefined;
+}
+
+export class Destroyer {
+  readonly #parts: DestroyerParts;
+  readonly #closing = new AbortController();
+
+  constructor(parts: DestroyerParts) {
+    this.#parts = parts;
+  }
+
+  /** Callers that wait are told so; what the store was told to end is ended all the same. */
+  close(): void {
+    this.#closing.abort(new SandlotError("fleet_closed", { operation: "destroy" }));
+  }
+
+  async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
+    const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
+    return this.#bounded(options, (signal, progress) => this.#destroy(key, options, signal, progress));
+  }
+
+  /** One that was bound meanwhile is somebody's, and stays. */
+  destroyBlank(sandboxId: SandboxId, options: DestroyOptions = {}): Promise<DestroyOutcome> {
+    return this.#bounded(options, (signal, progress) => this.#destroyBlank(sandboxId, signal, progress));
+  }
+
+  /** Answered in time, whatever the engine does: `stopping` only for what the store has been told to end. */
+  async #bounded(
+    options: DestroyOptions,
+    work: (signal: AbortSignal, progress: Progress) => Promise<DestroyOutcome>,
+  ): Promise<DestroyOutcome> {
+    const { settings, world, changes } = this.#parts;
+    const timeoutMs = parseDelay("timeoutMs", options.timeoutMs ?? settings.stopTimeoutMs);
+    const progress: Progress = { promised: false, seen: undefined };
+    try {
+      const outer =
+        options.signal === undefined ? this.#closing.signal : AbortSignal.any([options.signal, this.#closing.signal]);
+      return await within(
+        world,
+        timeoutMs,
+        outer,
+        () => new Late(),
+        (signal) => changes.listening(() => work(signal, progress)),
+      );
+    } catch (error) {
+      if (!(error instanceof Late)) throw error;
+      if (progress.promised) return "stopping";
+      throw undone(progress.seen, timeoutMs);
+    }
+  }
+
+  async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
+    const { store, changes, membership, retirement } = this.#parts;
+    let recovered: Epoch | null = null;
+    for (let rounds = 0; ; rounds += 1) {
+      signal.throwIfAborted();
+      await membership.validate();
+      const count = changes.count();
+      const record = await store.get(sandboxId);
+      signal.throwIfAborted();
+      progress.seen = record;
+      if (record === null) {
+        const epoch = await this.#epochOfTruth(signal);
+        if (epoch === recovered) return progress.promised ? "stopped" : "absent";
+        recovered = epoch;
+        continue;
+      }
+      if (record.thread !== null) throw inUse(record);
+      if (record.state === "ready")
+        progress.promised ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
+      else {
+        // Nobody waits for a blank, so it need not be finished first.
+        progress.promised ||= record.state === "stopping" || (await retirement.cancel(record, false));
+        if (await retirement.help(record, signal)) changes.hint();
+      }
+      await changes.after(count, signal, rounds);
+    }
+  }
+
+  async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
+    const { store, changes, membership, retirement } = this.#parts;
+    const purge = options.purge === true;
+    /** What the store was told to end for this call, and which store. What the thread is given afterwards is none of its business. */
+    let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
+    /** The store that was known to have recovered before the last look. */
+    let recovered: Epoch | null = null;
+    for (let rounds = 0; ; rounds += 1) {
+      signal.throwIfAborted();
+      await membership.validate();
+      const count = changes.count();
+      const record = await store.find(key.user, key.thread);
+      signal.throwIfAborted();
+      progress.seen = record;
+      const isOver: boolean = record === null || (ending !== null && record.sandboxId !== ending.sandboxId);
+      const epoch: Epoch | null = isOver ? await this.#epochOfTruth(signal) : membership.epoch;
+      if (isOver && epoch !== recovered) {
+        // The look may be older than the recovery, however late its answer came: look again.
+        recovered = epoch;
+        continue;
+      }
+      if (isOver && ending !== null && ending.epoch === epoch) return "stopped";
+      // Another store knows nothing of what its predecessor was told.
+      if (isOver) ending = null;
+      if (record === null) {
+        if (!purge) return "absent";
+        if (!(await hasHome(this.#parts.backend.workspaces, key))) return "absent";
+        const sandboxId = await this.#claimForPurge(key, epoch, signal);
+        if (sandboxId !== null) ending = { sandboxId, epoch };
+      } else if (record.state === "ready") {
+        if (await this.#stop(record, options)) ending = { sandboxId: record.sandboxId, epoch };
+      } else if (ending === null && (await this.#joins(record, options))) {
+        ending = { sandboxId: record.sandboxId, epoch };
+      }
+      progress.promised = ending !== null;
+      if (record !== null && record.state !== "ready" && (await retirement.help(record, signal))) changes.hint();
+      await changes.after(count, signal, rounds);
+    }
+  }
+
+  /**
+   * Something was not found, and that is true of this epoch. Asked before the look and after it: a store that was lost does
+   * not know yet what exists, and this instance may not have heard of the loss.
+   */
+  async #epochOfTruth(signal: AbortSignal): Promise<Epoch> {
+    const { store, membership, settings } = this.#parts;
+    const { epoch, recovering } = await store.meta();
+    signal.throwIfAborted();
+    const isLost = recovering || epoch !== membership.epoch;
+    throwIfRecovering({ kind: isLost ? "recovering" : "", epoch }, settings.sessionLifetimeMs);
+    return epoch;
+  }
+
+  /**
+   * Whether what was asked for is done with a record that somebody is already at. One that is ending takes the wish for
+   * a purge. One that is being made takes note of its end where that was asked for by force: its callers wait for it.
+   */
+  async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {
+    if (record.state === "stopping") return !purge || (await this.#addPurge(record));
+    return force === true && (await this.#parts.retirement.cancel(record, purge));
+  }
+
+  /** False when the record changed meanwhile. */
+  async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
+    const { retirement, peers, changes } = this.#parts;
+    const { sandboxId, generation, revision } = record;
+    const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
+    const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
+    if (answer.kind === "held") {
+      // Who was killed a moment ago holds nothing, and nobody may have looked since.
+      if (!(await peers.buryTheDead())) throw inUse(answer.record);
+      changes.hint();
+    }
+    return answer.kind === "stopping";
+  }
+
+  /** It is ending anyway, for another reason: the workspace is to go too. */
+  async #addPurge({ sandboxId, generation }: SandboxRecord): Promise<boolean> {
+    const { retirement } = this.#parts;
+    const answer = await retirement.stop({
+      sandboxId,
+      generation,
+      reason: "destroyed",
+      purge: true,
+      mode: { kind: "force" },
+    });
+    return answer.kind === "lost" && answer.record?.purge === true;
+  }
+
+  /** No sandbox, but perhaps a workspace: claim the thread, so that nobody can acquire it while the workspace goes. */
+  async #claimForPurge(key: Key, epoch: Epoch | null, signal: AbortSignal): Promise<SandboxId | null> {
+    const { store, world, backend, retirement, settings, membership } = this.#parts;
+    const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
+    const generation = await store.nextGeneration();
+    signal.throwIfAborted();
+    const record = await store.condemn({
+      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation },
+      ...(epoch === null ? {} : { epoch }),
+      sandboxId: world.randomHex(10) as SandboxId,
+      token: world.randomHex(24) as Token,
+      backend: backend.name,
+      actor: membership.instance,
+    });
+    if (record !== null) void retirement.drive(record);
+    return record?.sandboxId ?? null;
+  }
+}
+
+function inUse({ sandboxId, holders, leases }: SandboxRecord): SandlotError {
+  return new SandlotError("sandbox_in_use", { sandboxId, holders: [...Object.keys(holders), ...Object.keys(leases)] });
+}
+
+/** Time is up, and nothing that was asked for has been taken down: the caller must ask again. */
+function undone(seen: SandboxRecord | null | undefined, timeoutMs: number): SandlotError {
+  if (seen === null || seen === undefined || seen.state === "stopping") {
+    const problem = `it did not take the request within ${timeoutMs} ms`;
+    return new SandlotError("store_unavailable", { operation: "destroy", problem, retryAfterMs: 1_000 });
+  }
+  const { sandboxId, actor, holders, leases } = seen;
+  const users = [...(actor === null ? [] : [actor]), ...Object.keys(holders), ...Object.keys(leases)];
+  return new SandlotError("sandbox_in_use", { sandboxId, holders: users.length > 0 ? users : ["callers in turn"] });
+}

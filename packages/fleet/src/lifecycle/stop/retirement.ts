@@ -1,0 +1,312 @@
+/**
+ * Retirement: from `stopping` to absent (rules 3, 10, 11), and the unmaking of what a failed create left.
+ *
+ *   stop ──▶ destroy what the engine has ──▶ workspace home (or purged) ──▶ remove the record
+ *
+ * Invariants
+ * - Nothing is destroyed in the engine unless a record in `stopping` names this instance as its actor.
+ * - The record is removed only after the engine confirmed that nothing is left. A failure leaves it in `stopping`, and
+ *   housekeeping drives it again: every state has a way to absent.
+ * - One drive per sandbox at a time; who asks meanwhile shares it.
+ */
+
+import {
+  type EngineRef,
+  type Generation,
+  isSandlotError,
+  type LossReason,
+  type SandboxId,
+  SandlotError,
+  type StopReason,
+} from "@sandlot/contract";
+import type { Backend, WorkspaceSpot } from "../../backend/backend.ts";
+import { settleWorkspace } from "../../backend/workspace-binding.ts";
+import { aboutRecord } from "../../observe/about.ts";
+import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import type { SandboxRecord } from "../../store/record.ts";
+import type { StopAnswer, StopRequest, Store } from "../../store/store.ts";
+import { abortable, type UnderWay, within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import type { Membership } from "../session/membership.ts";
+
+export interface RetirementParts {
+  readonly world: World;
+  readonly store: Store;
+  readonly backend: Backend;
+  readonly membership: Membership;
+  readonly bus: EventBus;
+  readonly underWay: UnderWay;
+  /** How long one step in the engine may take before the drive gives up until next time. */
+  readonly stopTimeoutMs: number;
+}
+
+/** What a failed or cancelled create may have left in the engine. */
+export type Leftover = Pick<
+  SandboxRecord,
+  "sandboxId" | "user" | "thread" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
+> & { readonly ref: EngineRef | null };
+
+/** How often a drive starts over because the record changed under it (a purge was added). */
+const REREAD_MAX = 5;
+
+export class Retirement {
+  readonly #parts: RetirementParts;
+  readonly #driving = new Map<SandboxId, Promise<boolean>>();
+  /** What went wrong last time, and how often. */
+  readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
+  /** Creates under way: their `creating` records are ours although nobody drives them. */
+  readonly #making = new Map<SandboxId, number>();
+  readonly #leftovers = new Map<SandboxId, Leftover>();
+  readonly #unmaking = new Map<SandboxId, Promise<void>>();
+
+  constructor(parts: RetirementParts) {
+    this.#parts = parts;
+  }
+
+  isDriving(sandboxId: SandboxId): boolean {
+    return this.#driving.has(sandboxId);
+  }
+
+  isMaking(sandboxId: SandboxId): boolean {
+    return this.#making.has(sandboxId);
+  }
+
+  /** `term` is the life of our session in which the intent was written. */
+  making(sandboxId: SandboxId, term: number): void {
+    this.#making.set(sandboxId, term);
+  }
+
+  termOf(sandboxId: SandboxId): number | undefined {
+    return this.#making.get(sandboxId);
+  }
+
+  made(sandboxId: SandboxId): void {
+    this.#making.delete(sandboxId);
+  }
+
+  /** Only these are still being made or stopped, by whomever: what went wrong with others is over. */
+  stillActing(acting: ReadonlySet<SandboxId>): void {
+    for (const sandboxId of this.#failures.keys()) if (!acting.has(sandboxId)) this.#failures.delete(sandboxId);
+  }
+
+  /** How many have failed to stop, and are not gone yet. */
+  get failureCount(): number {
+    return this.#failures.size;
+  }
+
+  /** Resolves when nothing is being driven or unmade, for a fleet that closes. */
+  async idle(): Promise<void> {
+    while (this.#driving.size + this.#unmaking.size > 0)
+      await Promise.allSettled([...this.#driving.values(), ...this.#unmaking.values()]);
+  }
+
+  /** Moves a record to `stopping` and, if that was us, starts to drive it. */
+  stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
+    return this.#parts.underWay.add(this.#stop(request));
+  }
+
+  async #stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
+    const { store, membership, bus } = this.#parts;
+    const answer = await store.stop({ ...request, actor: membership.instance });
+    if (answer.kind === "unknown-session") await membership.renew();
+    if (answer.kind === "stopping") {
+      const reason = answer.record.reason ?? request.reason;
+      membership.ended(answer.record, lossBy(reason));
+      bus.emit({ type: "sandbox-stopping", reason, ...aboutRecord(answer.record) });
+      void this.drive(answer.record);
+    }
+    return answer;
+  }
+
+  stopUnheld(record: SandboxRecord, reason: StopReason): Promise<StopAnswer> {
+    const { sandboxId, generation, revision } = record;
+    return this.stop({ sandboxId, generation, reason, purge: false, mode: { kind: "unheld", revision } });
+  }
+
+  /** The engine says that this generation is dead. */
+  stopDead(record: { sandboxId: SandboxId; generation: Generation }): Promise<StopAnswer> {
+    const { sandboxId, generation } = record;
+    return this.stop({ sandboxId, generation, reason: "crashed", purge: false, mode: { kind: "dead" } });
+  }
+
+  /** What is still being made is to end as soon as it is. True when the store has taken note. */
+  async cancel({ sandboxId, generation }: SandboxRecord, purge: boolean): Promise<boolean> {
+    const answer = await this.stop({ sandboxId, generation, reason: "destroyed", purge, mode: { kind: "cancel" } });
+    return answer.kind === "noted";
+  }
+
+  /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
+  drive(record: SandboxRecord): Promise<boolean> {
+    const { sandboxId } = record;
+    const driving = this.#driving.get(sandboxId);
+    if (driving !== undefined) return driving;
+    const drive = this.#drive(record).finally(() => this.#driving.delete(sandboxId));
+    this.#driving.set(sandboxId, drive);
+    return drive;
+  }
+
+  /**
+   * Moves on a record in `creating` or `stopping` that a caller waits for: ours is driven, one of a dead instance is
+   * taken over. False when there is nothing to do but wait for whoever is at it.
+   */
+  async help(record: SandboxRecord, signal: AbortSignal): Promise<boolean> {
+    const { store, membership } = this.#parts;
+    const { sandboxId, revision, actor, state } = record;
+    const ours = actor === membership.instance;
+    if (ours && state === "creating" && this.isMaking(sandboxId)) return false;
+    if (ours && state === "creating") {
+      await abortable(this.unmake({ ...record, ref: null }), signal);
+      return true;
+    }
+    const stopping = ours ? record : await store.takeOver({ sandboxId, revision, actor: membership.instance });
+    if (stopping === null) return false;
+    if (await abortable(this.drive(stopping), signal)) return true;
+    const error = this.#failures.get(sandboxId)?.error;
+    // Waiting would not help: somebody must look at the two workspaces.
+    if (isSandlotError(error, "workspace_conflict")) throw error;
+    return false;
+  }
+
+  /** Unmakes exactly what a create of ours may have made. Tried again by housekeeping until it is certain. */
+  async unmake(leftover: Leftover): Promise<void> {
+    this.#leftovers.set(leftover.sandboxId, leftover);
+    this.#making.delete(leftover.sandboxId);
+    await this.#unmakeInTurn(leftover);
+  }
+
+  /** What could not be unmade when it should have been. */
+  async retryLeftovers(): Promise<void> {
+    const idle = [...this.#leftovers.values()].filter(({ sandboxId }) => !this.#unmaking.has(sandboxId));
+    await Promise.all(idle.map((leftover) => this.#unmakeInTurn(leftover)));
+  }
+
+  /** One at a time per sandbox. Who comes later looks again: what it knows of may have landed since. */
+  #unmakeInTurn(leftover: Leftover): Promise<void> {
+    const { sandboxId } = leftover;
+    const before = this.#unmaking.get(sandboxId) ?? Promise.resolve();
+    const turn = before.then(() => this.#unmake(leftover));
+    this.#unmaking.set(sandboxId, turn);
+    return turn.finally(() => {
+      if (this.#unmaking.get(sandboxId) === turn) this.#unmaking.delete(sandboxId);
+    });
+  }
+
+  async #drive(first: SandboxRecord): Promise<boolean> {
+    const { world, store, membership, bus } = this.#parts;
+    const startedAt = world.monotonicMs();
+    try {
+      for (let reread = 0; reread < REREAD_MAX; reread += 1) {
+        await membership.validate();
+        const { term } = membership;
+        const record = await store.get(first.sandboxId);
+        if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
+        await this.#clear(record, term);
+        const { sandboxId, revision, actor, reason } = record;
+        if (!(await store.remove({ sandboxId, revision, actor }))) continue;
+        this.#failures.delete(sandboxId);
+        const durationMs = world.monotonicMs() - startedAt;
+        bus.emit({ type: "sandbox-stopped", reason: reason ?? "destroyed", durationMs, ...aboutRecord(record) });
+        return true;
+      }
+      return false;
+    } catch (error) {
+      const attempt = (this.#failures.get(first.sandboxId)?.attempt ?? 0) + 1;
+      this.#failures.set(first.sandboxId, { attempt, error });
+      bus.emit({ type: "sandbox-stop-failed", problem: problemOf(error), attempt, ...aboutRecord(first) });
+      return false;
+    }
+  }
+
+  /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
+  async #clear(record: SandboxRecord, term: number): Promise<void> {
+    const { backend } = this.#parts;
+    const { sandboxId } = record;
+    const refs = new Set<EngineRef>(record.ref === null ? [] : [record.ref]);
+    if (record.ref === null) {
+      // The create was never confirmed, so only the engine knows what it made.
+      const objects = await this.#askAsActor(sandboxId, term, "list it", (signal) =>
+        backend.list({ consistent: true, sandboxId }, signal),
+      );
+      for (const object of objects) if (object.labels.sandboxId === sandboxId) refs.add(object.ref);
+    }
+    for (const ref of refs)
+      await this.#askAsActor(sandboxId, term, "destroy it", (signal) => backend.destroy(ref, signal));
+    const spot = spotOf(record);
+    if (spot !== null)
+      await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
+        settleWorkspace(backend.workspaces, spot, record.purge),
+      );
+  }
+
+  /** Whoever was paused may no longer be the actor: the engine is not asked on an old belief. */
+  #askAsActor<T>(
+    sandboxId: SandboxId,
+    term: number,
+    step: string,
+    ask: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { membership } = this.#parts;
+    if (membership.trusted() && membership.term === term) return this.#ask(sandboxId, step, ask);
+    const problem = `it is not certain that this instance is still the one to ${step}`;
+    return Promise.reject(new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 }));
+  }
+
+  #ask<T>(sandboxId: SandboxId, step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { world, stopTimeoutMs } = this.#parts;
+    const problem = `the engine took over ${stopTimeoutMs} ms to ${step}`;
+    const late = () => new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: stopTimeoutMs });
+    return within(world, stopTimeoutMs, undefined, late, ask);
+  }
+
+  async #unmake(leftover: Leftover): Promise<void> {
+    const { membership, bus } = this.#parts;
+    const { sandboxId, generation } = leftover;
+    try {
+      await membership.validate();
+      const answer = await this.stop({
+        sandboxId,
+        generation,
+        reason: "create-failed",
+        purge: false,
+        mode: { kind: "abandon" },
+      });
+      if (answer.kind === "unknown-session" || answer.kind === "noted") return;
+      if (answer.kind === "stopping") await this.drive(answer.record);
+      else if (answer.record === null) await this.#condemn(leftover);
+      // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.
+      else if (answer.record.state === "stopping" && answer.record.actor !== membership.instance) return;
+      this.#leftovers.delete(sandboxId);
+    } catch (error) {
+      bus.emit({ type: "housekeeping-failed", task: "unmake", problem: problemOf(error) });
+    }
+  }
+
+  /** No record knows it any more: somebody took over and found nothing, but our create may have landed since. */
+  async #condemn(leftover: Leftover): Promise<void> {
+    const { store, backend, membership } = this.#parts;
+    const { sandboxId, user, thread } = leftover;
+    const key = user === null || thread === null ? null : { user, thread };
+    const objects = await this.#ask(sandboxId, "list it", (signal) =>
+      backend.list({ consistent: true, sandboxId }, signal),
+    );
+    const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
+    if (object === undefined) return;
+    // Bound since: then it was published after all, and is its thread's and not a leftover of ours.
+    const markers = await backend.workspaces.markers(sandboxId);
+    if (markers.some((marker) => marker.generation > leftover.generation)) return;
+    const { ref, place } = object;
+    const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });
+    if (record !== null) await this.drive(record);
+  }
+}
+
+/** What our own leases are told of our own stop. What was planned ends only what nobody, so not even we, hold any more. */
+function lossBy(reason: StopReason): LossReason {
+  return reason === "destroyed" || reason === "crashed" ? reason : "session-lost";
+}
+
+/** Where a record's workspace is; `null` when it has none. */
+export function spotOf(record: SandboxRecord): WorkspaceSpot | null {
+  const { user, thread, sandboxId, generation, place } = record;
+  return user === null || thread === null ? null : { user, thread, sandboxId, generation, place };
+}
