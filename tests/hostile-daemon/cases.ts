@@ -9,7 +9,7 @@ import {
   AioWire,
   awaitServer,
   checkServer,
-} from "../../packages/fleet/src/aio/index.ts";
+} from "../../packages/fleet/src/compat/aio/index.ts";
 import {
   connectAhead,
   DaemonAttachment,

@@ -4,7 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { stringify } from "yaml";
-import { type Imported, type ImportNote, importDeerFlow } from "../config/import-deerflow.ts";
+import { type Imported, type ImportNote, importDeerFlow } from "../compat/deerflow/import-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
 import { onThisMachine } from "./host-trouble.ts";

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { ERRORS } from "@sandlot/contract";
 import { expect, test } from "vitest";
-import { DEERFLOW_KEYS } from "../../src/config/import-deerflow-keys.ts";
+import { DEERFLOW_KEYS } from "../../src/compat/deerflow/config-keys.ts";
 import { fleetConfigJsonSchema } from "../../src/config/schema.ts";
 import { openStage } from "./support/stage.ts";
 

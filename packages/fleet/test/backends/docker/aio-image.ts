@@ -7,7 +7,7 @@ import { chmodSync, copyFileSync, cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { makeRuntimeDirectory } from "../../../src/host/runtime/runtime-directory.ts";
-import { STAND_IN } from "../../aio/start-stand-in.ts";
+import { STAND_IN } from "../../compat/aio/start-stand-in.ts";
 import { daemonFiles, type TestEngine } from "./docker-harness.ts";
 import { removed } from "./using-engine.ts";
 

@@ -9,7 +9,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import { z } from "zod";
-import { NoAnswer } from "../../../aio/wire/wire.ts";
+import { NoAnswer } from "../../../compat/aio/wire/wire.ts";
 import { enterNamespace } from "../../../host/egress/namespace/commands.ts";
 import { programFile } from "../../../package-files.ts";
 import type { World } from "../../../world/world.ts";

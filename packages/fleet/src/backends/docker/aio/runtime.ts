@@ -11,6 +11,7 @@
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
+import type { Activity, Attachment, Credentials, EngineEvent, Target } from "../../../backend/backend.ts";
 import {
   ActivityReader,
   type AioAddress,
@@ -19,10 +20,9 @@ import {
   awaitServer,
   checkServer,
   KeyIgnored,
-} from "../../../aio/index.ts";
-import { ServerAway } from "../../../aio/wire/answers.ts";
-import { NoAnswer } from "../../../aio/wire/wire.ts";
-import type { Activity, Attachment, Credentials, EngineEvent, Target } from "../../../backend/backend.ts";
+} from "../../../compat/aio/index.ts";
+import { ServerAway } from "../../../compat/aio/wire/answers.ts";
+import { NoAnswer } from "../../../compat/aio/wire/wire.ts";
 import { type Account, egressAccountOf } from "../../../host/accounts/index.ts";
 import type { ObjectName } from "../../../host/layout.ts";
 import { identify } from "../../../host/process-table.ts";

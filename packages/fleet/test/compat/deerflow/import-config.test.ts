@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { importDeerFlow } from "../../src/config/import-deerflow.ts";
-import { DEERFLOW_KEYS } from "../../src/config/import-deerflow-keys.ts";
-import { resolveSettings } from "../../src/config/resolve-settings.ts";
-import { runCli } from "../cli/run-cli.ts";
+import { DEERFLOW_KEYS } from "../../../src/compat/deerflow/config-keys.ts";
+import { importDeerFlow } from "../../../src/compat/deerflow/import-config.ts";
+import { resolveSettings } from "../../../src/config/resolve-settings.ts";
+import { runCli } from "../../cli/run-cli.ts";
 
 /** Every key that DeerFlow describes, with a value that is not its default. */
 const EVERYTHING = `

@@ -4,8 +4,8 @@
 
 import { type FollowEvent, SandlotError, type WaitForOutputReply } from "@sandlot/contract";
 import { compileRegex, guarded } from "@sandlot/sandboxd/patterns";
-import { within } from "../../world/waiting.ts";
-import type { World } from "../../world/world.ts";
+import { within } from "../../../world/waiting.ts";
+import type { World } from "../../../world/world.ts";
 
 export interface LineWish {
   readonly execId: string;

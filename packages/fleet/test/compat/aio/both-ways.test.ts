@@ -8,9 +8,9 @@ import { join } from "node:path";
 import { pipeline } from "node:stream";
 import { AIO_TUNNEL_PORT } from "@sandlot/contract";
 import { beforeAll, expect, it, onTestFinished } from "vitest";
-import { daemonFile } from "../../../sandboxd/test/start-daemon.ts";
-import { AioAttachment, AioWire, awaitServer } from "../../src/aio/index.ts";
-import { attached } from "../sandboxd/attached.ts";
+import { daemonFile } from "../../../../sandboxd/test/start-daemon.ts";
+import { AioAttachment, AioWire, awaitServer } from "../../../src/compat/aio/index.ts";
+import { attached } from "../../sandboxd/attached.ts";
 import { attach, NEVER, TARGET, world } from "./start-stand-in.ts";
 
 beforeAll(daemonFile, 60_000);

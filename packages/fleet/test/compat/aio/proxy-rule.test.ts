@@ -6,8 +6,8 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
-import { mayUseProxy, proxyFor } from "../../src/aio/wire/proxy-rule.ts";
-import { AioWire } from "../../src/aio/wire/wire.ts";
+import { mayUseProxy, proxyFor } from "../../../src/compat/aio/wire/proxy-rule.ts";
+import { AioWire } from "../../../src/compat/aio/wire/wire.ts";
 import { startStandIn } from "./start-stand-in.ts";
 
 it.each([

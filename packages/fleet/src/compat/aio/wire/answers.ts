@@ -7,8 +7,8 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { checked, readJson, readShortJson } from "../../untrusted/json.ts";
-import { aioLimit } from "../../untrusted/limits.ts";
+import { checked, readJson, readShortJson } from "../../../untrusted/json.ts";
+import { aioLimit } from "../../../untrusted/limits.ts";
 import { anythingSchema } from "./schemas.ts";
 import type { Reply } from "./wire.ts";
 

@@ -9,9 +9,9 @@
 import { isAbsolute, resolve } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { parseDocument } from "yaml";
-import { DEERFLOW_KEYS, type Given, type KeyRule } from "./import-deerflow-keys.ts";
-import { FLEET_ID_PATTERN } from "./schema.ts";
-import type { Environment } from "./variables.ts";
+import { FLEET_ID_PATTERN } from "../../config/schema.ts";
+import type { Environment } from "../../config/variables.ts";
+import { DEERFLOW_KEYS, type Given, type KeyRule } from "./config-keys.ts";
 
 export interface ImportNote {
   /** As DeerFlow calls it, such as `sandbox.port`. */

@@ -4,10 +4,10 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { readJson } from "../untrusted/json.ts";
-import { aioLimit } from "../untrusted/limits.ts";
-import { sleep, within } from "../world/waiting.ts";
-import type { World } from "../world/world.ts";
+import { readJson } from "../../untrusted/json.ts";
+import { aioLimit } from "../../untrusted/limits.ts";
+import { sleep, within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
 import { httpError, ServerAway } from "./wire/answers.ts";
 import { sandboxSchema } from "./wire/schemas.ts";
 import { type AioWire, NoAnswer, type Reply } from "./wire/wire.ts";

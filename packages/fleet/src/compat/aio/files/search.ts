@@ -13,7 +13,7 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import { pathPattern } from "@sandlot/sandboxd/patterns";
-import { nextTurn } from "../../world/system-world.ts";
+import { nextTurn } from "../../../world/system-world.ts";
 import type { AioCalls } from "../calls.ts";
 import { checkCount } from "../checks.ts";
 import { type AioRefusal, fileError } from "../wire/answers.ts";

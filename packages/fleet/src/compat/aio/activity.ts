@@ -4,8 +4,8 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { within } from "../world/waiting.ts";
-import type { World } from "../world/world.ts";
+import { within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
 import { AioRefusal, dataOf } from "./wire/answers.ts";
 import { anythingSchema, bashExecSchema, bashSessionsSchema, shellStatsSchema } from "./wire/schemas.ts";
 import { type AioCall, type AioWire, NoAnswer } from "./wire/wire.ts";

@@ -4,10 +4,10 @@
 
 import type { IncomingMessage } from "node:http";
 import { isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
-import { readOn } from "../../untrusted/download.ts";
-import { STREAM_LIMITS } from "../../untrusted/limits.ts";
-import { within } from "../../world/waiting.ts";
-import type { World } from "../../world/world.ts";
+import { readOn } from "../../../untrusted/download.ts";
+import { STREAM_LIMITS } from "../../../untrusted/limits.ts";
+import { within } from "../../../world/waiting.ts";
+import type { World } from "../../../world/world.ts";
 import type { AioCalls } from "../calls.ts";
 import { checkCount, checkPath } from "../checks.ts";
 import { httpError } from "../wire/answers.ts";

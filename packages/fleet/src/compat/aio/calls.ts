@@ -12,8 +12,8 @@
 import type { IncomingMessage } from "node:http";
 import { type Generation, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
-import { abortable, within } from "../world/waiting.ts";
-import type { Liveness, World } from "../world/world.ts";
+import { abortable, within } from "../../world/waiting.ts";
+import type { Liveness, World } from "../../world/world.ts";
 import { AioRefusal, dataOf, ServerAway } from "./wire/answers.ts";
 import { type AioCall, type AioWire, NoAnswer } from "./wire/wire.ts";
 

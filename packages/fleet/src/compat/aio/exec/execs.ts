@@ -19,9 +19,9 @@ import {
   type WaitForOutputOptions,
   type WaitForOutputReply,
 } from "@sandlot/contract";
-import { outputSoFar } from "../../backend/output-so-far.ts";
-import { nextTurn } from "../../world/system-world.ts";
-import { sleep } from "../../world/waiting.ts";
+import { outputSoFar } from "../../../backend/output-so-far.ts";
+import { nextTurn } from "../../../world/system-world.ts";
+import { sleep } from "../../../world/waiting.ts";
 import type { AioCalls, Ask } from "../calls.ts";
 import { missing } from "../checks.ts";
 import { anythingSchema } from "../wire/schemas.ts";

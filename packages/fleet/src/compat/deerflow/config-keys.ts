@@ -1,8 +1,8 @@
 /** What becomes of each key of DeerFlow's `sandbox`, `skills` and `uploads`. One rule per key, in DeerFlow's order. */
 
-import { DURATION_MAX_MS } from "./amounts.ts";
-import { DEFAULTS } from "./defaults.ts";
-import type { ImportNote } from "./import-deerflow.ts";
+import { DURATION_MAX_MS } from "../../config/amounts.ts";
+import { DEFAULTS } from "../../config/defaults.ts";
+import type { ImportNote } from "./import-config.ts";
 
 /** What a rule works with. */
 export interface Given {

@@ -8,7 +8,7 @@
  */
 
 import type { Generation, SandboxId } from "@sandlot/contract";
-import type { World } from "../world/world.ts";
+import type { World } from "../../world/world.ts";
 import { AioCalls, type Knowledge } from "./calls.ts";
 import { AioSandbox } from "./sandbox.ts";
 import type { AioWire } from "./wire/wire.ts";

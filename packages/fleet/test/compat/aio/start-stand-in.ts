@@ -10,9 +10,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Generation, SandboxId } from "@sandlot/contract";
 import { onTestFinished } from "vitest";
-import { AioAttachment, AioWire } from "../../src/aio/index.ts";
-import { systemWorld } from "../../src/world/system-world.ts";
-import type { Liveness } from "../../src/world/world.ts";
+import { AioAttachment, AioWire } from "../../../src/compat/aio/index.ts";
+import { systemWorld } from "../../../src/world/system-world.ts";
+import type { Liveness } from "../../../src/world/world.ts";
 
 export const STAND_IN = fileURLToPath(new URL("./stand-in/server.mjs", import.meta.url));
 export const world = systemWorld();

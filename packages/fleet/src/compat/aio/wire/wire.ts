@@ -10,8 +10,8 @@
 import { type IncomingMessage, type RequestOptions, request } from "node:http";
 import type { Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
-import { aioLimit, STREAM_LIMITS } from "../../untrusted/limits.ts";
-import { readInParts } from "../../untrusted/small-reads.ts";
+import { aioLimit, STREAM_LIMITS } from "../../../untrusted/limits.ts";
+import { readInParts } from "../../../untrusted/small-reads.ts";
 import { AioAgent } from "./agent.ts";
 import { proxyFor } from "./proxy-rule.ts";
 

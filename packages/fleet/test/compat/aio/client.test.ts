@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ActivityReader, AioWire, awaitServer, checkServer, KeyIgnored } from "../../src/aio/index.ts";
+import { ActivityReader, AioWire, awaitServer, checkServer, KeyIgnored } from "../../../src/compat/aio/index.ts";
 import { attach, NEVER, startStandIn, TARGET, world } from "./start-stand-in.ts";
 
 const codeOf = (promise: Promise<unknown>) =>

@@ -2,8 +2,8 @@
  * Running a command to its end: one question in most cases, more where it takes long or prints much.
  */
 
-import { PATIENCE_MS } from "../../untrusted/limits.ts";
-import { sleep } from "../../world/waiting.ts";
+import { PATIENCE_MS } from "../../../untrusted/limits.ts";
+import { sleep } from "../../../world/waiting.ts";
 import type { AioCalls, Ask } from "../calls.ts";
 import { type Progress, readOn, type Start, startCommand } from "./command.ts";
 import { keptFrom, Output } from "./output.ts";
