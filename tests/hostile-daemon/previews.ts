@@ -1,11 +1,11 @@
 /** The gateway's preview server over attachments to the double, and a client that looks at what comes back byte by byte. */
 
 import { connect } from "node:net";
+import { resolveGatewaySettings } from "../../packages/fleet/src/config/gateway-settings.ts";
 import type { Lease } from "../../packages/fleet/src/fleet.ts";
 import { AioLinks } from "../../packages/fleet/src/gateway/previews/aio-links.ts";
 import { PreviewLinks } from "../../packages/fleet/src/gateway/previews/links.ts";
 import { type PreviewParts, PreviewServer } from "../../packages/fleet/src/gateway/previews/preview-server.ts";
-import { resolveGatewaySettings } from "../../packages/fleet/src/gateway/settings.ts";
 import { DaemonAttachment } from "../../packages/fleet/src/sandboxd/index.ts";
 import type { DaemonTarget } from "../../packages/fleet/src/sandboxd/wire.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";

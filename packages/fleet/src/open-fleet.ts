@@ -6,11 +6,11 @@
 import type { ThreadKey } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
+import type { HostWorkspaces } from "./backend/host-workspaces.ts";
 import type { FleetConfig } from "./config/fleet-config.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet } from "./fleet.ts";
-import type { HostWorkspaces } from "./gateway/workspace-files.ts";
 import type { Store } from "./store/store.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";

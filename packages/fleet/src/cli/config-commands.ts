@@ -6,11 +6,11 @@
 
 import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { resolveGatewaySettings } from "../config/gateway-settings.ts";
 import { CONFIG_FILE_NAME } from "../config/load-config.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { LimitSettings, Settings } from "../config/settings.ts";
-import { resolveGatewaySettings } from "../gateway/settings.ts";
 import { blueprintText, unlimitedText } from "./blueprint-text.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";

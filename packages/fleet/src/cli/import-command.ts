@@ -5,8 +5,8 @@ import { dirname, resolve } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { stringify } from "yaml";
 import { type Imported, type ImportNote, importDeerFlow } from "../compat/deerflow/import-config.ts";
+import { type GatewayConfig, resolveGatewaySettings } from "../config/gateway-settings.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
-import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 

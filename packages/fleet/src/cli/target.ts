@@ -202,7 +202,7 @@ export function checkUrl(url: string, field: string): void {
 }
 
 async function fleetTarget(fleet: Fleet): Promise<Target> {
-  const { livingSandboxes, livingThreads } = await import("../observe/living.ts");
+  const { livingSandboxes, livingThreads } = await import("../inspect/living.ts");
   const { systemWorld } = await import("../world/system-world.ts");
   const world = systemWorld();
   const keyOf = ({ thread, user }: ThreadName) => ({ thread, ...(user && { user }) });

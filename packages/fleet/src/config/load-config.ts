@@ -3,9 +3,9 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { isSandlotError, SandlotError } from "@sandlot/contract";
-import type { GatewayConfig } from "../gateway/settings.ts";
 import { errnoOf } from "../world/disk-trouble.ts";
 import type { FleetConfig } from "./fleet-config.ts";
+import type { GatewayConfig } from "./gateway-settings.ts";
 import { homeOf } from "./home.ts";
 import type { Environment } from "./variables.ts";
 

@@ -16,8 +16,8 @@ import {
   parseDocument,
   type YAMLParseError,
 } from "yaml";
-import { type GatewayConfig, resolveGatewaySettings } from "../gateway/settings.ts";
 import type { FleetConfig } from "./fleet-config.ts";
+import { type GatewayConfig, resolveGatewaySettings } from "./gateway-settings.ts";
 import type { LoadedConfig } from "./load-config.ts";
 import { type Problem, problemsFrom, refuse, UNKNOWN_KEY } from "./problems.ts";
 import { resolveSettings } from "./resolve-settings.ts";

@@ -12,11 +12,11 @@
 
 import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
-import { gatewayConfigSchema } from "../gateway/settings.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "./amounts.ts";
 import { accountIdsSchema, dockerSchema, localSchema } from "./backend-schemas.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
+import { gatewayConfigSchema } from "./gateway-settings.ts";
 
 /** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
 export const FLEET_ID_PATTERN = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;

@@ -8,6 +8,7 @@ import type {
   RawServerDefault,
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { AuditLog } from "./audit-log.ts";
@@ -18,7 +19,6 @@ import type { ApiKeys } from "./keys/api-keys.ts";
 import type { Metrics } from "./metrics.ts";
 import type { AioLinks } from "./previews/aio-links.ts";
 import type { PreviewLinks } from "./previews/links.ts";
-import type { GatewaySettings } from "./settings.ts";
 import type { FleetAudit } from "./start-gateway.ts";
 import type { Streams } from "./streams/streams.ts";
 import type { ThreadUse } from "./thread-use.ts";

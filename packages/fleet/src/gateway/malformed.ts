@@ -6,9 +6,9 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
+import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { World } from "../world/world.ts";
 import { errorReply } from "./errors.ts";
-import type { GatewaySettings } from "./settings.ts";
 
 export type MalformedHandler = (error: Error & { readonly code?: string }, socket: Socket) => void;
 

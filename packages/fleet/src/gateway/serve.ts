@@ -3,13 +3,13 @@
  * over to whoever comes next. No signal handlers are installed here; the command line has them.
  */
 
+import type { HostWorkspaces } from "../backend/host-workspaces.ts";
+import type { GatewayConfig } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayLogger } from "./logger.ts";
-import type { GatewayConfig } from "./settings.ts";
 import { type Gateway, startGateway } from "./start-gateway.ts";
-import type { HostWorkspaces } from "./workspace-files.ts";
 
 export interface ServeOptions {
   /** Opens the fleet that is served, and says where its workspaces are. It is closed with the gateway. */

@@ -25,6 +25,7 @@ import fastify, {
   type RouteOptions,
 } from "fastify";
 import { serializerCompiler, validatorCompiler } from "fastify-type-provider-zod";
+import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { sendError } from "./errors.ts";
@@ -38,7 +39,6 @@ import { malformedHandler } from "./malformed.ts";
 import { describeApi, describeRoute } from "./openapi.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
 import { routes } from "./routes/routes.ts";
-import type { GatewaySettings } from "./settings.ts";
 import type { Certificate } from "./tls.ts";
 import { traceRequests } from "./tracing.ts";
 

@@ -8,6 +8,14 @@ import type { AddressInfo, Socket } from "node:net";
 import { type AuditFinding, SandlotError } from "@sandlot/contract";
 import type { FastifyBaseLogger } from "fastify";
 import pino from "pino";
+import type { HostWorkspaces } from "../backend/host-workspaces.ts";
+import {
+  type GatewayConfig,
+  type GatewaySettings,
+  previewScheme,
+  previewTls,
+  resolveGatewaySettings,
+} from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
@@ -26,19 +34,11 @@ import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
 import { createServer } from "./server.ts";
-import {
-  type GatewayConfig,
-  type GatewaySettings,
-  previewScheme,
-  previewTls,
-  resolveGatewaySettings,
-} from "./settings.ts";
 import { Streams } from "./streams/streams.ts";
 import { ThreadUse } from "./thread-use.ts";
 import { readCertificate } from "./tls.ts";
 import { WorkspaceAccess } from "./workspace-access.ts";
 import { budgetedWorkspaces } from "./workspace-budgets.ts";
-import type { HostWorkspaces } from "./workspace-files.ts";
 
 /** Compares engine and store; the answer is what does not fit. */
 export type FleetAudit = () => Promise<readonly AuditFinding[]>;

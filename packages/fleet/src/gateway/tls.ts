@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { createSecureContext } from "node:tls";
 import { SandlotError } from "@sandlot/contract";
-import type { GatewaySettings } from "./settings.ts";
+import type { GatewaySettings } from "../config/gateway-settings.ts";
 
 export type TlsFiles = NonNullable<GatewaySettings["tls"]>;
 

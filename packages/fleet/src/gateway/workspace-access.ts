@@ -13,11 +13,17 @@
  */
 
 import { type FileStat, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../backend/host-workspaces.ts";
 import type { World } from "../world/world.ts";
 import type { ThreadKey, ThreadUse } from "./thread-use.ts";
-import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "./workspace-files.ts";
 
-export type { BranchOutcome, HostWorkspaces, OpenFile, StagedFile, WorkspaceFiles } from "./workspace-files.ts";
+export type {
+  BranchOutcome,
+  HostWorkspaces,
+  OpenFile,
+  StagedFile,
+  WorkspaceFiles,
+} from "../backend/host-workspaces.ts";
 
 export const STAGED_PREFIX = ".upload-";
 export const STAGED_SUFFIX = ".part";

@@ -1,8 +1,8 @@
 /** What the doctor says of how far sandboxes, daemons and other accounts are kept apart. */
 
 import { expect, it } from "vitest";
+import { closedDaemonFinding, processListFinding, remapFinding } from "../../src/backend/doctor/isolation-findings.ts";
 import { closingProblemWith } from "../../src/backends/docker/container/isolation.ts";
-import { closedDaemonFinding, processListFinding, remapFinding } from "../../src/cli/doctor/isolation-findings.ts";
 import { closingProblem } from "../../src/host/runtime/runtime-directory.ts";
 
 const mounts = (options: string) => `sysfs /sys sysfs ro 0 0\nproc /proc proc ${options} 0 0\n`;

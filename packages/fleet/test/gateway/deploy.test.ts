@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
+import { resolveGatewaySettings } from "../../src/config/gateway-settings.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
-import { resolveGatewaySettings } from "../../src/gateway/settings.ts";
 import { runCli } from "../cli/run-cli.ts";
 
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isSandlotError, type ThreadId, type UserId } from "@sandlot/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { HostWorkspaces } from "../../src/backend/host-workspaces.ts";
 import type { Fleet, Lease } from "../../src/fleet.ts";
-import type { HostWorkspaces } from "../../src/gateway/workspace-files.ts";
 import { openFleetAndHost } from "../../src/open-fleet.ts";
 import { hasBubblewrap } from "./support/gateway-process.ts";
 

@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { resolveGatewaySettings } from "../../src/config/gateway-settings.ts";
 import type { Caller } from "../../src/gateway/guards/caller.ts";
 import { RateLimits } from "../../src/gateway/guards/rate-limits.ts";
-import { resolveGatewaySettings } from "../../src/gateway/settings.ts";
 import type { World } from "../../src/world/world.ts";
 
 const caller = { keyId: "k", scope: "user", user: "alice", blueprints: null } as unknown as Caller;

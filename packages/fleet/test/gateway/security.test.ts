@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { resolveGatewaySettings } from "../../src/gateway/settings.ts";
+import { resolveGatewaySettings } from "../../src/config/gateway-settings.ts";
 import { Caller, openStage, type Stage } from "./support/stage.ts";
 
 let stage: Stage;

@@ -3,6 +3,7 @@
  */
 
 import { isSandlotError } from "@sandlot/contract";
+import type { Finding } from "../../backend/doctor/finding.ts";
 import { resolveSettings } from "../../config/resolve-settings.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
@@ -11,7 +12,6 @@ import { loadSettings } from "../load-settings.ts";
 import { withProgress } from "../progress.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES, printJson, type Terminal } from "../terminal.ts";
-import type { Finding } from "./finding.ts";
 import { hostFindings } from "./host-findings.ts";
 
 export async function doctorCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<number> {
@@ -46,11 +46,11 @@ export function blueprintFinding({ name, blueprint }: NamedBlueprint): Finding {
 async function backendFindings(settings: Settings, environment: Environment): Promise<readonly Finding[]> {
   if (settings.backend === "local") {
     const { localFindings } = await import("../../backends/local/doctor.ts");
-    const { localHostFindings } = await import("./local-host-findings.ts");
+    const { localHostFindings } = await import("../../backends/local/host-findings.ts");
     return [...(await localFindings(settings)), ...localHostFindings(environment)];
   }
   if (settings.backend === "docker") {
-    const { dockerFindings } = await import("./docker-findings.ts");
+    const { dockerFindings } = await import("../../backends/docker/doctor.ts");
     return dockerFindings(settings, environment);
   }
   return [{ name: "backend", status: "warn", detail: "the memory backend isolates nothing; it is for tests" }];

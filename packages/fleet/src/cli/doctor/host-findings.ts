@@ -4,10 +4,10 @@
 
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, statfsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { Finding } from "../../backend/doctor/finding.ts";
 import type { Settings } from "../../config/settings.ts";
 import { sharedFileSystem } from "../../store/sqlite/file-system.ts";
 import { errnoOf } from "../../world/disk-trouble.ts";
-import type { Finding } from "./finding.ts";
 
 /** Below this a few builds inside sandboxes fill the disk. */
 const FREE_BYTES_WANTED = 2 * 1024 ** 3;

@@ -8,10 +8,10 @@
 
 import { spawn } from "node:child_process";
 import { SandlotError } from "@sandlot/contract";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import { missingPeer } from "../../optional-peer.ts";
 import { programFile } from "../../package-files.ts";
 import type { World } from "../../world/world.ts";
-import type { GatewaySettings } from "../settings.ts";
 
 const CONVERTIBLE: ReadonlySet<string> = new Set([".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods"]);
 /** Formats that are recognised as documents and that nothing here can read. */

@@ -4,8 +4,8 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { World } from "../../world/world.ts";
-import type { GatewaySettings } from "../settings.ts";
 import type { Caller } from "./caller.ts";
 
 /** Callers remembered at once. A bucket that is full again is forgotten without loss. */

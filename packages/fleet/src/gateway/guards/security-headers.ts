@@ -3,7 +3,7 @@
  * its type says. Routes that show something set their own policy over this one.
  */
 
-import type { GatewaySettings } from "../settings.ts";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 
 const TWO_YEARS_S = 63_072_000;
 

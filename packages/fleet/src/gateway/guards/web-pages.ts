@@ -9,7 +9,7 @@
 import { isIP } from "node:net";
 import { SandlotError } from "@sandlot/contract";
 import type { FastifyRequest } from "fastify";
-import { type GatewaySettings, isLoopback } from "../settings.ts";
+import { type GatewaySettings, isLoopback } from "../../config/gateway-settings.ts";
 import { checkTarget } from "./request-target.ts";
 
 export type WebPageGuard = (request: FastifyRequest) => void;

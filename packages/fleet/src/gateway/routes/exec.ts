@@ -18,8 +18,8 @@ import {
   threadParamsSchema,
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import type { GatewaySettings } from "../settings.ts";
 import { sendLargeJson } from "../streams/large-json.ts";
 import { wantsEventStream } from "../streams/sse.ts";
 import { THREAD_ERRORS } from "./answers.ts";

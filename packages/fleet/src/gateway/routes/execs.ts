@@ -21,8 +21,8 @@ import {
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import type { GatewaySettings } from "../settings.ts";
 import { streamed } from "../streams/bytes.ts";
 import { sendLargeJson } from "../streams/large-json.ts";
 import { wantsEventStream } from "../streams/sse.ts";

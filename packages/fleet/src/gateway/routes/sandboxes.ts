@@ -16,7 +16,7 @@ import {
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
 import type { Explanation } from "../../fleet.ts";
-import { livingSandboxes } from "../../observe/living.ts";
+import { livingSandboxes } from "../../inspect/living.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { isVisibleTo } from "../event-log.ts";
 import { ownerOf } from "../guards/caller.ts";

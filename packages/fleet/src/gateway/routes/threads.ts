@@ -17,7 +17,7 @@ import {
   threadParamsSchema,
   threadSummarySchema,
 } from "@sandlot/contract";
-import { livingThreads } from "../../observe/living.ts";
+import { livingThreads } from "../../inspect/living.ts";
 import { branchThroughSandboxes } from "../branch.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { ownerOf } from "../guards/caller.ts";

@@ -9,9 +9,9 @@
 
 import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { Timer, World } from "../../world/world.ts";
 import { errorReply, toSandlotError } from "../errors.ts";
-import type { GatewaySettings } from "../settings.ts";
 
 export interface SseOptions {
   readonly world: World;

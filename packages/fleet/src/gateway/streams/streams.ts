@@ -3,7 +3,7 @@
  */
 
 import { SandlotError, type UserId } from "@sandlot/contract";
-import type { GatewaySettings } from "../settings.ts";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 
 export class Streams {
   readonly #max: number;

@@ -12,8 +12,8 @@
 
 import { type Terminal, terminalControlSchema } from "@sandlot/contract";
 import type { WebSocket } from "ws";
+import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { Timer, World } from "../../world/world.ts";
-import type { GatewaySettings } from "../settings.ts";
 
 const WINDOW_BYTES = 256 * 1024;
 const BUFFERED_MAX_BYTES = 1024 * 1024;

@@ -13,8 +13,8 @@ import {
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
 import type { WriteBudget } from "../../backend/backend.ts";
+import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../backend/host-workspaces.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
-import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../gateway/workspace-files.ts";
 import type { World } from "../../world/world.ts";
 import { type Grow, metered } from "../limits/disk/budget.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";

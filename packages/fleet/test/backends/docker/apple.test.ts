@@ -11,7 +11,7 @@ import { connectAppleEngine } from "../../../src/backends/docker/apple/apple-eng
 import { createArguments } from "../../../src/backends/docker/apple/arguments.ts";
 import { polledOutput } from "../../../src/backends/docker/apple/watching.ts";
 import { containerOptions } from "../../../src/backends/docker/container/options.ts";
-import { dockerFindings } from "../../../src/cli/doctor/docker-findings.ts";
+import { dockerFindings } from "../../../src/backends/docker/doctor.ts";
 import { DEFAULTS } from "../../../src/config/defaults.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";

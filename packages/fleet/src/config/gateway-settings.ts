@@ -9,8 +9,8 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { durationOverZero, size } from "../config/amounts.ts";
-import { problemsOf, refuse } from "../config/problems.ts";
+import { durationOverZero, size } from "./amounts.ts";
+import { problemsOf, refuse } from "./problems.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const bytes = size;

@@ -8,11 +8,11 @@ import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
 import { parseUser } from "../lifecycle/acquire/wish.ts";
 import type { Slots } from "../lifecycle/hold/slots.ts";
+import type { EventBus } from "../observe/event-bus.ts";
 import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
-import type { EventBus } from "./event-bus.ts";
 import { stateOf } from "./summary.ts";
 
 export interface ExplainParts {

@@ -4,7 +4,7 @@
  */
 
 import type { FileStat, WriteOptions } from "@sandlot/contract";
-import type { ThreadKey } from "./thread-key.ts";
+import type { ThreadKey } from "../gateway/thread-key.ts";
 
 export interface StagedFile {
   readonly sizeBytes: number;

@@ -3,9 +3,9 @@
 import type { AuditFinding } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
 import type { EngineObject } from "../../src/backend/backend.ts";
-import { auditFleet } from "../../src/observe/audit.ts";
-import { livingSandboxes } from "../../src/observe/living.ts";
-import { summarize } from "../../src/observe/summary.ts";
+import { auditFleet } from "../../src/inspect/audit.ts";
+import { livingSandboxes } from "../../src/inspect/living.ts";
+import { summarize } from "../../src/inspect/summary.ts";
 import type { SandboxRecord } from "../../src/store/record.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import { HELD, objectOf, recordWith } from "../support/records.ts";
