@@ -76,7 +76,7 @@ const SUITES = {
 /** What the library's core consists of; the engines and services around it are tested on one Node. */
 const NODE_FLOOR_TESTS = [
   "packages/contract",
-  ..."admission config docs housekeeping leases membership observe provider slot store warm-pool workspace backends/memory"
+  ..."backend config docs host/workspaces inspect lifecycle observe provider store backends/memory"
     .split(" ")
     .map((folder) => `packages/fleet/test/${folder}`),
 ];

@@ -5,7 +5,7 @@ import { SandboxAccounts } from "../../../src/host/accounts/index.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const home = process.argv[2] ?? "";
-const registry = join(home, "../../ids.sqlite");
+const registry = join(home, "../ids.sqlite");
 const accounts = new SandboxAccounts({ home, configured: null, backend: "local", registry, world: systemWorld() });
 process.stdout.write("claiming\n");
 for (let serial = 0; ; serial += 1) {

@@ -2,11 +2,11 @@ import { mkdirSync, rmSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, SandboxId } from "@sandlot/contract";
 import { expect, it } from "vitest";
-import type { Place } from "../../src/backend/backend.ts";
-import { ensureBound } from "../../src/backend/workspace-binding.ts";
-import { slotNameOf } from "../../src/host/workspaces/layout.ts";
-import { Ground, isRoot, outcomeOf } from "../host/workspaces/ground.ts";
-import { onSmallDisk } from "../host/workspaces/small-disk.ts";
+import type { Place } from "../../../src/backend/backend.ts";
+import { ensureBound } from "../../../src/backend/workspace-binding.ts";
+import { slotNameOf } from "../../../src/host/workspaces/layout.ts";
+import { Ground, isRoot, outcomeOf } from "./ground.ts";
+import { onSmallDisk } from "./small-disk.ts";
 
 it("a full disk says so, leaves nothing half-made, and is no trouble any more when there is room", async (context) => {
   if (!isRoot) return context.skip("only root can mount");
@@ -98,7 +98,7 @@ it("a slot has names for what is mounted below it, and no name leads out of it",
       });
     await make(1, "skills/public");
     await make(2, "config/file", "file");
-    for (const path of ["../workspace/x", "user-data/x", "acp-workspace", "/etc", "a//b", ""])
+    for (const path of ["../x", "user-data/x", "acp-workspace", "/etc", "a//b", ""])
       expect(await outcomeOf(make(3, path)), path).toBe("invalid_path");
     expect(await outcomeOf(make(1, "again"))).toBe("file_exists");
     expect(await outcomeOf(ground.workspaces.dropSlot("slot:../homes" as Place))).toBe("invalid_path");
