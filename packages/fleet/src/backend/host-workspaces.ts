@@ -3,8 +3,13 @@
  * done with them. `workspace-access.ts` has the invariants, and reaches the same through a sandbox.
  */
 
-import type { FileStat, WriteOptions } from "@sandlot/contract";
-import type { ThreadKey } from "../gateway/thread-key.ts";
+import type { FileStat, ThreadId, UserId, WriteOptions } from "@sandlot/contract";
+
+/** The thread whose workspace is meant. */
+export interface WorkspaceKey {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+}
 
 export interface StagedFile {
   readonly sizeBytes: number;
@@ -39,18 +44,18 @@ export interface OpenFile {
 /** What a backend with workspaces on this host's disk gives. */
 export interface HostWorkspaces {
   /** Runs `use` with the thread's files, wherever they are now, with no sandbox made for it. */
-  use<T>(key: ThreadKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T>;
+  use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T>;
   /**
    * Opens a file with no sandbox asked. `null` where only a sandbox can tell: outside the workspace, behind a link, no
    * plain file, or not there.
    */
-  openFile?(key: ThreadKey, path: string): Promise<OpenFile | null>;
+  openFile?(key: WorkspaceKey, path: string): Promise<OpenFile | null>;
   /**
    * Writes a file, atomically, with no sandbox asked. `null`, and nothing of the content read, where only a sandbox can:
    * outside the workspace, through a link, or within a budget that it keeps.
    */
   writeFile?(
-    key: ThreadKey,
+    key: WorkspaceKey,
     path: string,
     content: AsyncIterable<Uint8Array>,
     options: WriteOptions,
@@ -60,12 +65,12 @@ export interface HostWorkspaces {
    * then nothing is there. Absent: files are copied through sandboxes.
    */
   branch?(
-    from: ThreadKey,
-    to: ThreadKey,
+    from: WorkspaceKey,
+    to: WorkspaceKey,
     limits?: { readonly maxBytes: number; readonly maxFiles: number },
   ): Promise<BranchOutcome>;
   /** Where the workspace lies, to be measured; the path is good until it is closed. `null`: there is none yet. */
-  place?(key: ThreadKey): Promise<{ readonly path: string; close(): void } | null>;
+  place?(key: WorkspaceKey): Promise<{ readonly path: string; close(): void } | null>;
 }
 
 export interface BranchOutcome {

@@ -1,45 +1,47 @@
 /**
- * What a daemon answers to, as far as this process knows. A blank is told others when it is bound, perhaps by another
- * process: its markers say which those may be, and the daemon says which it is.
+ * The generation and token that a daemon answers to, as far as this process knows. Binding a blank gives its daemon new ones, and
+ * another process may have done that: the markers say which they may be, and the daemon says which they are.
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
 import type { Credentials } from "../backend/backend.ts";
-import type { ObjectRecord } from "../backends/local/objects/object-store.ts";
-import { type Layout, type ObjectName, socketPath } from "../host/layout.ts";
-import type { DiskWorkspaces } from "../host/workspaces/disk-workspaces.ts";
-import type { DaemonTarget } from "./index.ts";
+import type { Labels } from "../backend/labels.ts";
+import type { DaemonAddress, DaemonTarget } from "./index.ts";
 
-/** An object on disk, as far as its daemon is concerned; the docker backend has them too. */
+/** An object of an engine, as far as its daemon is concerned. */
 export interface AskedObject {
-  readonly name: ObjectName;
-  readonly record: Pick<ObjectRecord, "labels" | "credentials">;
+  readonly name: string;
+  readonly record: { readonly labels: Labels; readonly credentials: Credentials };
+}
+
+/** Where a backend's daemons listen, and which credentials each may have been given since it started. */
+export interface CredentialSource {
+  address(name: string): DaemonAddress;
+  given(sandboxId: Labels["sandboxId"]): Promise<readonly Credentials[]>;
 }
 
 export class KnownCredentials {
-  readonly #layout: Layout;
-  readonly #workspaces: DiskWorkspaces;
-  readonly #last = new Map<ObjectName, Credentials>();
+  readonly #source: CredentialSource;
+  readonly #last = new Map<string, Credentials>();
 
-  constructor(layout: Layout, workspaces: DiskWorkspaces) {
-    this.#layout = layout;
-    this.#workspaces = workspaces;
+  constructor(source: CredentialSource) {
+    this.#source = source;
   }
 
-  /** These were taken by the daemon. */
-  note(name: ObjectName, { generation, token }: Credentials): void {
+  /** The daemon has accepted these. */
+  note(name: string, { generation, token }: Credentials): void {
     this.#last.set(name, { generation, token });
   }
 
-  forget(name: ObjectName): void {
+  forget(name: string): void {
     this.#last.delete(name);
   }
 
-  target(name: ObjectName, sandboxId: string, { generation, token }: Credentials): DaemonTarget {
-    return { address: { path: socketPath(this.#layout, name) }, sandboxId, generation, token };
+  target(name: string, sandboxId: string, { generation, token }: Credentials): DaemonTarget {
+    return { address: this.#source.address(name), sandboxId, generation, token };
   }
 
-  /** Asks with what is known until the daemon takes it. */
+  /** Tries the known credentials, the latest first, until the daemon accepts them. */
   async ask<T>({ name, record }: AskedObject, call: (target: DaemonTarget) => Promise<T>): Promise<T> {
     const { sandboxId } = record.labels;
     let refusal: unknown = new SandlotError("stale_generation", { sandboxId, generation: 0, current: null });
@@ -56,10 +58,10 @@ export class KnownCredentials {
     throw refusal;
   }
 
-  async *#candidates(name: ObjectName, record: AskedObject["record"]): AsyncGenerator<Credentials> {
+  async *#candidates(name: string, { labels, credentials }: AskedObject["record"]): AsyncGenerator<Credentials> {
     const last = this.#last.get(name);
     if (last !== undefined) yield last;
-    yield* (await this.#workspaces.markers(record.labels.sandboxId)).toSorted((a, b) => b.generation - a.generation);
-    yield record.credentials;
+    yield* (await this.#source.given(labels.sandboxId)).toSorted((a, b) => b.generation - a.generation);
+    yield credentials;
   }
 }

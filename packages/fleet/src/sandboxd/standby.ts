@@ -7,7 +7,6 @@
  */
 
 import type { Credentials } from "../backend/backend.ts";
-import type { ObjectName } from "../host/layout.ts";
 import type { Timer, World } from "../world/world.ts";
 import { type Connections, connectAhead, type DaemonAttachment, type DaemonTarget } from "./index.ts";
 
@@ -22,8 +21,8 @@ const TAKEN_WITHIN_MS = 10_000;
 
 export class Standby {
   readonly #world: World;
-  readonly #waiting = new Map<ObjectName, Connections>();
-  readonly #bound = new Map<ObjectName, Bound>();
+  readonly #waiting = new Map<string, Connections>();
+  readonly #bound = new Map<string, Bound>();
   #closed = false;
 
   constructor(world: World) {
@@ -31,7 +30,7 @@ export class Standby {
   }
 
   /** Connects to a blank. One that cannot be reached is found by whoever needs it. */
-  async prepare(name: ObjectName, target: DaemonTarget): Promise<void> {
+  async prepare(name: string, target: DaemonTarget): Promise<void> {
     this.#forgetEnded();
     const connections = await connectAhead(target).catch(() => null);
     if (connections === null) return;
@@ -40,14 +39,14 @@ export class Standby {
   }
 
   /** The connections to a blank, for whoever binds it. */
-  take(name: ObjectName): Connections | undefined {
+  take(name: string): Connections | undefined {
     const connections = this.#waiting.get(name);
     this.#waiting.delete(name);
     return connections;
   }
 
   /** Keeps what was bound for the attach that follows. */
-  bound(name: ObjectName, { generation, token }: Credentials, attachment: DaemonAttachment): void {
+  bound(name: string, { generation, token }: Credentials, attachment: DaemonAttachment): void {
     this.#letGo(name);
     const timer = this.#world.timer(TAKEN_WITHIN_MS, () => this.#letGo(name), { background: true });
     this.#bound.set(name, { attachment, credentials: { generation, token }, timer });
@@ -55,7 +54,7 @@ export class Standby {
   }
 
   /** What was bound with these credentials and still stands. */
-  claim(name: ObjectName, { generation, token }: Credentials): DaemonAttachment | undefined {
+  claim(name: string, { generation, token }: Credentials): DaemonAttachment | undefined {
     const bound = this.#bound.get(name);
     const { credentials } = bound ?? {};
     if (bound === undefined || credentials?.generation !== generation || credentials.token !== token) return undefined;
@@ -68,7 +67,7 @@ export class Standby {
     return bound.attachment;
   }
 
-  drop(name: ObjectName): void {
+  drop(name: string): void {
     this.take(name)?.destroy();
     this.#letGo(name);
   }
@@ -78,7 +77,7 @@ export class Standby {
     for (const name of new Set([...this.#waiting.keys(), ...this.#bound.keys()])) this.drop(name);
   }
 
-  #letGo(name: ObjectName): void {
+  #letGo(name: string): void {
     const bound = this.#bound.get(name);
     this.#bound.delete(name);
     bound?.timer.cancel();

@@ -234,7 +234,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     await alice.ask(200, "POST", "/v1/threads/w10/uploads", { body: form("only-here.txt", "a") });
     const made = homesOf().find((one) => existsSync(join(one, "user-data/uploads/only-here.txt")));
     const folder = join(made ?? "", "user-data/outputs");
-    const { draftName } = await import("../../src/host/workspaces/drafts.ts");
+    const { draftName } = await import("../../src/world/drafts.ts");
     const world = systemWorld();
     const [mine, theirs] = [draftName(world), draftName({ ...world, identity: { ...world.identity, pid: 4_194_303 } })];
     const foreign = draftName({ ...world, identity: { ...world.identity, bootId: "another" } });

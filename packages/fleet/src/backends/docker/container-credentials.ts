@@ -6,7 +6,7 @@
  */
 
 import type { Credentials } from "../../backend/backend.ts";
-import type { Layout, ObjectName } from "../../host/layout.ts";
+import { type Layout, type ObjectName, socketPath } from "../../host/layout.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import type { DaemonTarget } from "../../sandboxd/index.ts";
@@ -43,7 +43,10 @@ export class ContainerCredentials extends KnownCredentials {
   readonly #ending = new Set<ObjectName>();
 
   constructor(parts: CredentialParts) {
-    super(parts.layout, parts.workspaces);
+    super({
+      address: (name) => ({ path: socketPath(parts.layout, name) }),
+      given: (sandboxId) => parts.workspaces.markers(sandboxId),
+    });
     this.#parts = parts;
   }
 

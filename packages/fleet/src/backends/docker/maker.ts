@@ -17,9 +17,9 @@ import { type Binding, checkMounts, misplaced, mountPointsOf } from "../../host/
 import { RuntimeKeeper, runtimeBindings } from "../../host/runtime/runtime-directory.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { placeOf } from "../../host/workspaces/layout.ts";
+import { BASE_ENVIRONMENT } from "../../sandboxd/inner-account.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { BASE_ENVIRONMENT } from "../local/bubblewrap/arguments.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { ANNOUNCE_FD } from "./container/announcement.ts";

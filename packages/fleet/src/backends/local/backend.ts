@@ -30,13 +30,12 @@ import type {
 } from "../../backend/backend.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import type { Refusal } from "../../host/egress/index.ts";
-import { makeLayout } from "../../host/layout.ts";
+import { makeLayout, socketPath } from "../../host/layout.ts";
 import { type Limits, openLimits, ProjectQuotas } from "../../host/limits/index.ts";
 import { lazyLimits } from "../../host/limits/lazy-limits.ts";
 import { machineId } from "../../host/process-table.ts";
 import { closingProblem } from "../../host/runtime/runtime-directory.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
-import { QuotaWorkspaces } from "../../host/workspaces/quota-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import { KnownCredentials } from "../../sandboxd/credentials.ts";
 import { DaemonAttachment, readActivity } from "../../sandboxd/index.ts";
@@ -52,6 +51,7 @@ import { Maker } from "./maker.ts";
 import { notOurs, type ParsedRef, parseRef } from "./objects/engine-ref.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
+import { QuotaWorkspaces } from "./quota-workspaces.ts";
 import { Remover } from "./remover.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
 import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
@@ -114,7 +114,10 @@ class LocalBackend implements Backend {
     this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
-    this.#credentials = new KnownCredentials(layout, this.workspaces);
+    this.#credentials = new KnownCredentials({
+      address: (name) => ({ path: socketPath(layout, name) }),
+      given: (sandboxId) => this.workspaces.markers(sandboxId),
+    });
     this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
     const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>

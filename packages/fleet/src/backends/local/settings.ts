@@ -6,8 +6,6 @@ import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
 import type { Settings } from "../../config/settings.ts";
 import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
 
-export type { Account } from "../../host/accounts/index.ts";
-
 /** The part of a fleet's settings that this backend looks at. */
 export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "local" | "skillsPath" | "orphanTimeoutMs"> &
   Partial<Pick<Settings, "blueprints" | "accountIds">>;
@@ -31,9 +29,6 @@ export interface LocalSettings extends Required<ConfiguredSettings> {
   /** How long a sandbox may take to be ready. */
   readonly readyTimeoutMs: number;
 }
-
-/** The account inside, whatever the host's is. */
-export const INNER_ACCOUNT = { name: "sandbox", uid: 1000, gid: 1000, home: "/home/sandbox" } as const;
 
 /** Many times what a start takes on a busy machine; longer hides that something is wrong. */
 const READY_TIMEOUT_MS = 30_000;

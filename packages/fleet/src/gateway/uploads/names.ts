@@ -1,6 +1,6 @@
 /** Names of uploaded files. Pure. */
 
-import { isDraft } from "../../host/workspaces/drafts.ts";
+import { isDraft } from "../../world/drafts.ts";
 import { STAGED_PREFIX, STAGED_SUFFIX } from "../workspace-access.ts";
 
 const NAME_MAX_BYTES = 255;

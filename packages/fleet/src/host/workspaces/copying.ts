@@ -11,8 +11,8 @@ import { chmod, chown, copyFile, type FileHandle, lstat, mkdir, open, opendir } 
 import { join } from "node:path";
 import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { errnoOf, isMissing } from "../../world/disk-trouble.ts";
-import { fdPath, OPEN_ANY, OPEN_DIRECTORY, OPEN_READ } from "./descriptors.ts";
-import { isDraft } from "./drafts.ts";
+import { isDraft } from "../../world/drafts.ts";
+import { fdPath, OPEN_ANY, OPEN_DIRECTORY, OPEN_READ } from "../descriptors.ts";
 import type { Account } from "./tree.ts";
 
 export interface CopyOutcome {

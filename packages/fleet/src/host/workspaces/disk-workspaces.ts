@@ -22,10 +22,10 @@ import {
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
 import { noRoomInOurWords } from "../../world/disk-trouble.ts";
+import { draftName } from "../../world/drafts.ts";
 import { sleep } from "../../world/waiting.ts";
+import { OPEN_DIRECTORY } from "../descriptors.ts";
 import type { CopyLimits, CopyOutcome } from "./copying.ts";
-import { OPEN_DIRECTORY } from "./descriptors.ts";
-import { draftName } from "./drafts.ts";
 import { TENANT } from "./fence.ts";
 import { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";

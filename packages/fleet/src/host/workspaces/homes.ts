@@ -25,8 +25,8 @@ import {
 } from "@sandlot/contract";
 import { z } from "zod";
 import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
-import { OPEN_DIRECTORY } from "./descriptors.ts";
-import { type DraftWorld, isAbandoned, isDraft } from "./drafts.ts";
+import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
+import { OPEN_DIRECTORY } from "../descriptors.ts";
 import { FENCE, TENANT, type Use } from "./fence.ts";
 import { GIVING, type Layout } from "./layout.ts";
 import { fillAhead, makeAhead } from "./made-ahead.ts";

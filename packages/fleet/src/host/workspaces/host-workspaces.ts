@@ -15,10 +15,10 @@ import {
 import type { WriteBudget } from "../../backend/backend.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../backend/host-workspaces.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
+import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
 import { type Grow, metered } from "../limits/disk/budget.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";
-import { draftName } from "./drafts.ts";
 import type { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
 import type { WorkspaceFiles as DiskFiles } from "./workspace-files.ts";

@@ -25,7 +25,7 @@ import {
 import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
-import { fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
+import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { TENANT, type Tenant } from "./fence.ts";
 import { ACP_LINK, ACP_TARGET, type Layout, parseSlotName, USER_DATA } from "./layout.ts";
 

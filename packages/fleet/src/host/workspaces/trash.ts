@@ -15,7 +15,7 @@ import { chmod, type FileHandle, lstat, open, opendir, readdir, rename, rmdir, u
 import { join } from "node:path";
 import { errnoOf, inOurWords, isMissing, unlessMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
-import { fdBytePath, fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
+import { fdBytePath, fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { moveTree } from "./tree.ts";
 
 /** How many names are removed at once. More would only queue up behind Node's few file threads. */

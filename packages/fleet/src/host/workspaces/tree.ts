@@ -11,7 +11,7 @@ import { chown, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { errnoOf, statIfThere } from "../../world/disk-trouble.ts";
-import { fdPath, OPEN_DIRECTORY } from "./descriptors.ts";
+import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { ACP_DIRECTORY } from "./layout.ts";
 
 /** Whom workspaces belong to; `null` when sandboxes run as the fleet's own account. */

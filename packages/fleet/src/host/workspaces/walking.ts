@@ -6,7 +6,7 @@ import type { BigIntStats } from "node:fs";
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { type FileStat, SandlotError } from "@sandlot/contract";
 import { errnoOf, inOurWords } from "../../world/disk-trouble.ts";
-import { fdPath, OPEN_ANY, OPEN_DIRECTORY } from "./descriptors.ts";
+import { fdPath, OPEN_ANY, OPEN_DIRECTORY } from "../descriptors.ts";
 import { type Account, ownBy } from "./tree.ts";
 
 const NAME_MAX_BYTES = 255;

@@ -11,8 +11,8 @@
 import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
 import { type FileListing, type FileStat, isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { inOurWords, isMissing } from "../../world/disk-trouble.ts";
-import { fdPath, OPEN_READ } from "./descriptors.ts";
-import { type DraftWorld, draftName, isAbandoned, isDraft } from "./drafts.ts";
+import { type DraftWorld, draftName, isAbandoned, isDraft } from "../../world/drafts.ts";
+import { fdPath, OPEN_READ } from "../descriptors.ts";
 import { type ByteRange, OpenedFile } from "./opened-file.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, moveTree } from "./tree.ts";

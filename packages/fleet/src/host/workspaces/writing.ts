@@ -9,7 +9,7 @@ import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/prom
 import { checkFileMode, FILE_MODE_BITS, type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
 import { errnoOf, inOurWords, isMissing } from "../../world/disk-trouble.ts";
 import { giveBack } from "../../world/given-bytes.ts";
-import { fdPath, OPEN_NEW } from "./descriptors.ts";
+import { fdPath, OPEN_NEW } from "../descriptors.ts";
 import { type Account, ownBy } from "./tree.ts";
 import { checkPlain, describe } from "./walking.ts";
 

@@ -17,7 +17,7 @@ import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type IdRange, SandboxAccounts } from "../../../src/host/accounts/index.ts";
-import { draftName } from "../../../src/host/workspaces/drafts.ts";
+import { draftName } from "../../../src/world/drafts.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import type { World } from "../../../src/world/world.ts";
 

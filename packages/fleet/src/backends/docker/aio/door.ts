@@ -10,10 +10,10 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import { z } from "zod";
 import { NoAnswer } from "../../../compat/aio/wire/wire.ts";
+import type { Account } from "../../../host/accounts/index.ts";
 import { enterNamespace } from "../../../host/egress/namespace/commands.ts";
 import { programFile } from "../../../package-files.ts";
 import type { World } from "../../../world/world.ts";
-import type { Account } from "../../local/settings.ts";
 
 export interface DoorOptions {
   /** A process in the container's network namespace. */

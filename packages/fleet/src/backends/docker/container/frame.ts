@@ -8,9 +8,10 @@
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { Account } from "../../../host/accounts/index.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 import type { MountPoint } from "../../../host/workspaces/slots.ts";
-import { type Account, INNER_ACCOUNT } from "../../local/settings.ts";
+import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 
 /** The directory to mount at `/mnt`: one for all sandboxes with the same mounts. */
 export function makeFrame(parent: string, points: readonly MountPoint[]): string {

@@ -14,7 +14,7 @@ import type { Blueprint } from "../../../backend/blueprint.ts";
 import { cpuShares, memoryFileSystemBytes } from "../../../host/limits/index.ts";
 import { PROC_MASKED } from "../../../host/mounts/masked-proc.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
-import { INNER_ACCOUNT } from "../../local/settings.ts";
+import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 import type { ContainerRequest, EngineFacts, SocketRelay } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";
 import { outsideBindings } from "./host-paths.ts";

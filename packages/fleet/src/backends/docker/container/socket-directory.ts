@@ -17,9 +17,9 @@ import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import type { DaemonConfig } from "@sandlot/contract";
 import { configText } from "@sandlot/sandboxd";
+import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, type ObjectName, socketPath, unfinishedSocketPath } from "../../../host/layout.ts";
 import { readReadyLine } from "../../../sandboxd/index.ts";
-import type { Account } from "../../local/settings.ts";
 
 export function socketDirectory(layout: Layout, name: ObjectName): string {
   return `${socketPath(layout, name)}.d`;

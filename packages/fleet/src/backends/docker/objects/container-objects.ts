@@ -19,8 +19,8 @@ import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../../host/layout.ts";
+import { type KeptLimits, keptLimitsSchema } from "../../../host/limits/kept-limits.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
-import { limitsSchema } from "../../local/objects/object-store.ts";
 import type { Transport } from "../container/transport.ts";
 import { formatRef } from "./labels.ts";
 
@@ -35,7 +35,7 @@ export interface ObjectRecord {
   /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
   readonly account: Account | null;
   /** What it was made with; `null` where an earlier release has not kept them. */
-  readonly limits: Readonly<z.infer<typeof limitsSchema>> | null;
+  readonly limits: KeptLimits | null;
   /** The process that makes it. */
   readonly maker: ProcessIdentity;
 }
@@ -71,7 +71,7 @@ const fileSchema = z.object({
     transport: z.enum(["socket", "port"]).default("socket"),
     // What an earlier release has made has none.
     account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
-    limits: limitsSchema.nullable().default(null),
+    limits: keptLimitsSchema.nullable().default(null),
     maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
   }),
   container: z

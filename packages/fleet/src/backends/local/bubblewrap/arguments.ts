@@ -8,9 +8,8 @@
  * - The argument list holds nothing secret: every process of the host can read it.
  */
 
-import { DEFAULT_CWD } from "@sandlot/contract";
 import type { Binding } from "../../../host/mounts/mounts.ts";
-import { INNER_ACCOUNT } from "../settings.ts";
+import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 import type { BubblewrapFeatures } from "./features.ts";
 import { HOSTNAME } from "./system-files.ts";
 
@@ -80,21 +79,3 @@ function fileSystem(shape: SandboxShape): string[] {
     ...["--remount-ro", "/"],
   ];
 }
-
-/** What an account that owns nothing but its home installs goes there, as in the image of Docker's sandboxes. */
-const OWN_PREFIX = `${INNER_ACCOUNT.home}/.local`;
-
-/** What the environment of every command begins with. */
-export const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
-  PATH: `${OWN_PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
-  PIP_BREAK_SYSTEM_PACKAGES: "1",
-  NPM_CONFIG_PREFIX: OWN_PREFIX,
-  NPM_CONFIG_UPDATE_NOTIFIER: "false",
-  HOME: INNER_ACCOUNT.home,
-  USER: INNER_ACCOUNT.name,
-  LOGNAME: INNER_ACCOUNT.name,
-  SHELL: "/bin/sh",
-  LANG: "C.UTF-8",
-  TMPDIR: "/tmp",
-  PWD: DEFAULT_CWD,
-};

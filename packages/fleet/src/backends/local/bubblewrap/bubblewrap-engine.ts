@@ -10,12 +10,13 @@ import { type Layout, objectDirectory } from "../../../host/layout.ts";
 import { memoryFileSystemBytes } from "../../../host/limits/index.ts";
 import { ownedPaths } from "../../../host/mounts/owned-mounts.ts";
 import { type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
+import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
 import type { World } from "../../../world/world.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import type { LocalSettings } from "../settings.ts";
-import { BASE_ENVIRONMENT, bubblewrapArguments } from "./arguments.ts";
+import { bubblewrapArguments } from "./arguments.ts";
 import { Bubblewrap } from "./bubblewrap.ts";
 import { stage, stagePrefix } from "./stage.ts";
 

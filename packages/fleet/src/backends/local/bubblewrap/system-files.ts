@@ -5,7 +5,7 @@
 
 import { lstatSync, readlinkSync } from "node:fs";
 import { PROC_MASKED } from "../../../host/mounts/masked-proc.ts";
-import { INNER_ACCOUNT } from "../settings.ts";
+import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 
 /** Directories of programs at the top. On most systems they are links into `/usr`. */
 const PROGRAM_DIRECTORIES = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];

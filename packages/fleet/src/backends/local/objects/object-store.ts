@@ -17,6 +17,7 @@ import type { Credentials, Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, type ObjectName, objectDirectory, PIPES } from "../../../host/layout.ts";
+import { type KeptLimits, keptLimitsSchema } from "../../../host/limits/kept-limits.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 import { livenessOf, type ProcessId } from "../../../host/process-table.ts";
 import type { ProcessIdentity } from "../../../world/world.ts";
@@ -30,7 +31,7 @@ export interface ObjectRecord {
   /** What the daemon was started with. A blank that was bound has others, which its markers know. */
   readonly credentials: Credentials;
   /** The disk budget, which others who attach have to keep as well, and what they have to tell of. */
-  readonly limits: Readonly<z.infer<typeof limitsSchema>>;
+  readonly limits: KeptLimits;
   readonly isolation: "bubblewrap" | "unsafe-process";
   /** What is configured to be seen inside. Where nothing isolates, whoever attaches maps these paths. */
   readonly mounts: readonly Binding[];
@@ -57,13 +58,6 @@ export interface LocalObject {
   readonly isRemains: boolean;
 }
 
-/** What others who attach have to keep, or to tell of. */
-export const limitsSchema = z.object({
-  diskBytes: z.number().optional(),
-  filesMax: z.number().optional(),
-  memoryBytes: z.number().optional(),
-  pidsMax: z.number().optional(),
-});
 const processIdSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
 const processSchema = z.object({ init: processIdSchema, monitor: processIdSchema.nullable() });
 const objectSchema = z.object({
@@ -76,7 +70,7 @@ const objectSchema = z.object({
   }),
   place: z.string().regex(/^(home$|slot:)/),
   credentials: z.object({ generation: z.int(), token: z.string() }),
-  limits: limitsSchema,
+  limits: keptLimitsSchema,
   isolation: z.enum(["bubblewrap", "unsafe-process"]),
   mounts: z.array(z.object({ from: z.string(), to: z.string(), readOnly: z.boolean() })),
   // What an earlier release has made has none.

@@ -10,7 +10,8 @@ import { createHash } from "node:crypto";
 import { chmodSync, copyFileSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { nativeParts } from "@sandlot/sandboxd";
-import type { Account, LocalSettings } from "../settings.ts";
+import type { Account } from "../../../host/accounts/index.ts";
+import type { LocalSettings } from "../settings.ts";
 import { closedDirectory } from "./open-way.ts";
 
 /** What is run: Node, and the daemon's file. Native parts lie beside that. */

@@ -7,7 +7,7 @@
 import { chmodSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { SandlotError } from "@sandlot/contract";
-import type { Account } from "../settings.ts";
+import type { Account } from "../../../host/accounts/index.ts";
 
 const OTHERS_MAY_PASS = 0o001;
 

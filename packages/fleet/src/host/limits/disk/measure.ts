@@ -12,7 +12,7 @@
 
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir, readdir, readFile, readlink, stat } from "node:fs/promises";
-import { fdBytePath, fdPath } from "../../workspaces/descriptors.ts";
+import { fdBytePath, fdPath } from "../../descriptors.ts";
 
 export interface DiskUsage {
   readonly bytes: number;

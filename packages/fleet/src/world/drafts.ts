@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { DRAFT_PREFIX } from "@sandlot/contract";
-import type { ProcessIdentity, World } from "../../world/world.ts";
+import type { ProcessIdentity, World } from "./world.ts";
 
 export type DraftWorld = Pick<World, "randomHex" | "identity" | "processLiveness" | "wallMs">;
 
