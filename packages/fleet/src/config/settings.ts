@@ -5,7 +5,12 @@
 
 import type { BlueprintHash, FleetId } from "@sandlot/contract";
 import type { Blueprint } from "../backend/blueprint.ts";
-import type { IdRange } from "../host/accounts/index.ts";
+
+/** `count` ids from `first` on, two for each sandbox. */
+export interface IdRange {
+  readonly first: number;
+  readonly count: number;
+}
 
 export interface Settings {
   /** All state of this fleet on this machine. */

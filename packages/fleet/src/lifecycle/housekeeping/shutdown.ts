@@ -9,7 +9,6 @@ import type { Backend } from "../../backend/backend.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { CloseOptions } from "../../fleet.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import type { Provider } from "../../provider.ts";
 import { isBlank, isParked } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { sleep, type UnderWay, within } from "../../world/waiting.ts";
@@ -33,7 +32,7 @@ export interface ShutdownParts {
   /** Every loop but the renewer, which must outlive the draining. */
   readonly loops: readonly Loop[];
   readonly renewer: Loop;
-  readonly provider: Provider;
+  readonly provider: { close(): Promise<void> };
   readonly underWay: UnderWay;
   /** From here on nobody needs the engine's answers, and nobody is to begin anything because of its events. */
   readonly end: () => void;
