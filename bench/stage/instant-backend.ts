@@ -75,6 +75,9 @@ class InstantAttachment implements Attachment {
 }
 
 class NoWorkspaces implements Workspaces {
+  async latestGeneration(): Promise<number> {
+    return 0;
+  }
   async look(): Promise<WorkspaceSight> {
     return { home: true, slot: false, stale: false };
   }

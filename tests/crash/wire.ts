@@ -52,6 +52,7 @@ export interface EngineCalls {
   destroy(ref: EngineRef): void;
   list(options: ListOptions): readonly EngineObject[];
   activity(ref: EngineRef): Activity;
+  latestGeneration(): number;
   look(spot: WorkspaceSpot): WorkspaceSight;
   moveIn(spot: WorkspaceSpot): void;
   makeIn(spot: WorkspaceSpot): void;

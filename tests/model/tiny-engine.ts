@@ -92,6 +92,7 @@ export class TinyEngine implements Backend {
 
   /** Nothing is ever bound late here, so a workspace is always at home. */
   readonly workspaces: Workspaces = {
+    latestGeneration: async () => 0,
     look: async () => ({ home: true, slot: false, stale: false }),
     moveIn: async () => undefined,
     makeIn: async () => undefined,

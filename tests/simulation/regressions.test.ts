@@ -52,6 +52,8 @@ const FOUND: readonly (readonly [seed: number, what: string])[] = [
   [7, "a registration took effect unheard, and what was held was put back an hour older"],
   [278, "a registration took effect unheard, and what was held was put back an hour younger"],
   [57, "opening a fleet on an engine that does not answer failed with an error without a name"],
+  [757, "a closed fleet still unmade a blank whose maker had missed its deadline"],
+  [932, "a store that counted from too low promised a purge that the workspace refused"],
 ];
 
 describe("seeds that once found something", () => {

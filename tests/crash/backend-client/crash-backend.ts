@@ -41,6 +41,7 @@ export class CrashBackend implements Backend {
     this.#listeners = listeners;
     this.#closings = closings;
     this.workspaces = {
+      latestGeneration: () => engine.ask("latestGeneration", []),
       look: (spot) => engine.ask("look", [spot]),
       moveIn: (spot) => engine.ask("moveIn", [spot]),
       makeIn: (spot) => engine.ask("makeIn", [spot]),

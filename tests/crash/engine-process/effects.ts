@@ -103,6 +103,7 @@ export function effectsOf(engine: Engine): Effects {
       const runningExecs = isYoung && engine.random.chance(BUSY_SHARE) ? 1 : 0;
       return { runningExecs, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
     },
+    latestGeneration: () => ledger.latestGeneration(),
     look: (_, spot) => ledger.look(spot),
     moveIn: (_, spot) => ledger.moveIn(spot),
     makeIn: (_, spot) => ledger.makeIn(spot),

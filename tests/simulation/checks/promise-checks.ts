@@ -27,19 +27,8 @@ export class PromiseChecks {
   answered(asked: Asked, outcome: string, purge: boolean): void {
     if (outcome !== "stopping" || asked.owner === null) return;
     const { acknowledged } = this.#truth.thread(asked.owner);
-    const kept = purge && !this.#isLeftBehind(asked.owner);
-    const tokens = kept ? [...acknowledged].filter(([, at]) => at < asked.at).map(([token]) => token) : [];
+    const tokens = purge ? [...acknowledged].filter(([, at]) => at < asked.at).map(([token]) => token) : [];
     this.#promises.push({ asked, purge, tokens });
-  }
-
-  /**
-   * Known gap (seed 932): a store that was lost while the wall clock was set back counts from too low. What it has for the
-   * thread is older than the workspace, which refuses to be purged by it.
-   */
-  #isLeftBehind(owner: string): boolean {
-    const { tables, ledger } = this.#truth;
-    const generation = tables.records().find((record) => ownerOf(record) === owner)?.generation;
-    return generation !== undefined && (ledger.fences.get(owner) ?? 0) > generation;
   }
 
   /** No faults any more, and time has passed. */

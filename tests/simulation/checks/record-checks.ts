@@ -84,6 +84,8 @@ export class RecordChecks {
       if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)
         this.#given = Math.max(this.#given, generation, labels.generation);
     }
+    for (const [owner, generation] of ledger.fences)
+      if ((ledger.fencedAt.get(owner) ?? 0) < sentAt - SEEN_MS) this.#given = Math.max(this.#given, generation);
   }
 
   /** A store that begins anew may take it to be another time: what holders put back has to have its age on that clock. */

@@ -83,6 +83,8 @@ export class EngineLedger {
   readonly departed = new Map<EngineRef, Departed>();
   /** The latest generation that has used a thread's workspace. */
   readonly fences = new Map<string, Generation>();
+  /** When it did. */
+  readonly fencedAt = new Map<string, number>();
   /** By which sandbox, in that generation. */
   readonly #fencedBy = new Map<string, SandboxId>();
   /** Destroyed objects that wait for their workspace to leave. */
@@ -214,6 +216,11 @@ export class EngineLedger {
   #use(owner: string, { sandboxId, generation }: Pick<WorkspaceSpot, "sandboxId" | "generation">): void {
     this.fences.set(owner, generation);
     this.#fencedBy.set(owner, sandboxId);
+    this.fencedAt.set(owner, this.#now());
+  }
+
+  latestGeneration(): number {
+    return Math.max(0, ...this.fences.values());
   }
 
   look(spot: WorkspaceSpot): WorkspaceSight {

@@ -15,6 +15,10 @@ export class SimWorkspaces implements Workspaces {
     this.#parts = parts;
   }
 
+  latestGeneration(): Promise<number> {
+    return this.#step("latestGeneration", () => this.#parts.ledger.latestGeneration());
+  }
+
   look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
     return this.#step("look", () => this.#parts.ledger.look(spot));
   }

@@ -214,6 +214,8 @@ export interface Workspaces {
    * backend cannot tell, and only threads with a sandbox are known.
    */
   owners?(): Promise<readonly { readonly user: UserId; readonly thread: ThreadId }[]>;
+  /** The latest generation that has used any workspace; 0: none has. A store that begins anew counts on from there. */
+  latestGeneration(): Promise<number>;
   look(spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
   moveIn(spot: WorkspaceSpot): Promise<void>;

@@ -126,6 +126,7 @@ function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {
   };
   return {
     owners: () => engine.workspaceOwners(fleetId),
+    latestGeneration: () => engine.latestGeneration(fleetId),
     look: (spot) => engine.workspace(fleetId, "look", spot),
     moveIn: step("moveIn"),
     makeIn: step("makeIn"),

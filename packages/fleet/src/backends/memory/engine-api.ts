@@ -70,6 +70,7 @@ export interface EngineApi {
   workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Every thread that has a workspace. */
   workspaceOwners(fleet: FleetId): Promise<readonly Pick<WorkspaceSpot, "user" | "thread">[]>;
+  latestGeneration(fleet: FleetId): Promise<number>;
   writeMarker(fleet: FleetId, marker: Marker): Promise<void>;
   markers(fleet: FleetId, sandboxId: SandboxId): Promise<readonly Marker[]>;
   dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): Promise<void>;

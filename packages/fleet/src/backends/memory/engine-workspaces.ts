@@ -113,6 +113,13 @@ export class EngineWorkspaces {
     });
   }
 
+  latestGeneration(fleet: FleetId): number {
+    let latest = 0;
+    for (const [key, { generation }] of this.#stamps)
+      if (key.split("\n")[0] === fleet) latest = Math.max(latest, generation);
+    return latest;
+  }
+
   isOccupied(fleet: FleetId, place: Place): boolean {
     return this.#inSlot(fleet, place) !== undefined;
   }

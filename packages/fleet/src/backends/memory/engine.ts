@@ -183,6 +183,10 @@ export class MemoryEngine implements EngineApi {
     return this.#workspaces.owners(fleet);
   }
 
+  async latestGeneration(fleet: FleetId): Promise<number> {
+    return this.#workspaces.latestGeneration(fleet);
+  }
+
   async writeMarker(fleet: FleetId, marker: Marker): Promise<void> {
     // It lies beside the sandbox. Where that is gone there is no place for it, and nobody who would remove it.
     if (this.#objectsOf(fleet, marker.sandboxId).length === 0) {

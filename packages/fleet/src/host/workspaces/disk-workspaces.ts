@@ -23,7 +23,6 @@ import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../bac
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
 import { noRoomInOurWords } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
-import { sleep } from "../../world/waiting.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
 import type { CopyLimits, CopyOutcome } from "./copying.ts";
 import { TENANT } from "./fence.ts";
@@ -36,12 +35,11 @@ import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
 import type { SlotInfo, SlotTenant } from "./slot-info.ts";
 import type { MountPoint } from "./slots.ts";
+import { latestGenerationOf, ownersOf } from "./survey.ts";
 import { type Account, moveTree } from "./tree.ts";
 
 /** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
-/** Some milliseconds' worth of small files. */
-const OWNERS_AT_ONCE = 100;
 const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 
 export class DiskWorkspaces implements Workspaces {
@@ -54,16 +52,12 @@ export class DiskWorkspaces implements Workspaces {
     this.#moves = new Moves(this.#parts);
   }
 
-  async owners(): Promise<readonly Owner[]> {
-    const { homes, world } = this.#parts;
-    const found: Owner[] = [];
-    for (const [count, thread] of homes.threads().entries()) {
-      // Files are read one after the other, and others of this process have their turn in between.
-      if (count % OWNERS_AT_ONCE === OWNERS_AT_ONCE - 1) await sleep(world, 0);
-      const owner = homes.has(thread) || homes.slotOf(thread) !== null ? homes.owner(thread) : null;
-      if (owner !== null) found.push(owner);
-    }
-    return found;
+  owners(): Promise<readonly Owner[]> {
+    return ownersOf(this.#parts);
+  }
+
+  latestGeneration(): Promise<number> {
+    return latestGenerationOf(this.#parts);
   }
 
   look(spot: WorkspaceSpot): Promise<WorkspaceSight> {

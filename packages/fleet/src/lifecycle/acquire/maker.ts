@@ -22,7 +22,7 @@ import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { SandboxRecord } from "../../store/record.ts";
 import type { Limits, ReserveAnswer, Store } from "../../store/store.ts";
-import { abortable } from "../../world/waiting.ts";
+import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Ask, Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
@@ -36,6 +36,7 @@ export interface MakerParts {
   readonly membership: Membership;
   readonly retirement: Retirement;
   readonly bus: EventBus;
+  readonly underWay: UnderWay;
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
@@ -103,8 +104,20 @@ export class Maker {
     );
   }
 
-  /** Makes a sandbox from a reservation. `hold` is the hold to take with it; `null` leaves it parked, or blank. */
-  async make(
+  /**
+   * Makes a sandbox from a reservation. `hold` is the hold to take with it; `null` leaves it parked, or blank. A fleet
+   * that closes waits for it, also where its caller has given up: what it made is then unmade.
+   */
+  make(
+    record: SandboxRecord,
+    blueprint: NamedBlueprint,
+    hold: Ask | null,
+    signal: AbortSignal,
+  ): Promise<SandboxRecord | null> {
+    return this.#parts.underWay.add(this.#make(record, blueprint, hold, signal));
+  }
+
+  async #make(
     record: SandboxRecord,
     blueprint: NamedBlueprint,
     hold: Ask | null,

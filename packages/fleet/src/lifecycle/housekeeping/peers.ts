@@ -99,14 +99,16 @@ export class Peers {
    * shows is taken in. Where it has nothing of this fleet there is nothing to wait for: so a new fleet starts at once.
    */
   async #endRecovery(): Promise<void> {
-    const { world, store, membership, reconciler, lifetimeMs } = this.#parts;
+    const { world, store, backend, membership, reconciler, lifetimeMs } = this.#parts;
     const { epoch } = membership;
     if (!membership.recovering || epoch === null || !membership.trusted()) return;
     const seen = this.#recoveries.observe([["recovery", epoch]], world.monotonicMs(), membership.sightSince());
     const waited = (seen.get("recovery") ?? 0) >= lifetimeMs;
     if (waited ? !(await reconciler.recover()) : !(await this.#engineIsEmpty())) return;
+    membership.sawGeneration(await backend.workspaces.latestGeneration());
     if (!membership.trusted() || membership.epoch !== epoch) return;
-    // Nothing new is given before the store's counter is past every generation that the engine shows.
+    // Nothing new is given before the store's counter is past every generation that a sandbox or a workspace shows: a
+    // workspace refuses what is older than its last use, also a purge. The wall clock may have been set back since.
     await membership.renew();
     if (!membership.trusted() || membership.epoch !== epoch) return;
     await store.endRecovery(epoch);

@@ -221,6 +221,7 @@ export class Destroyer {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
     const generation = await store.nextGeneration();
+    membership.sawGeneration(generation);
     signal.throwIfAborted();
     const record = await store.condemn({
       ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation },

@@ -274,3 +274,50 @@ test("a destroy whose look is answered when a lost store has recovered looks aga
   expect(await stage.until(destroying.promise)).toBe("stopped");
   expect(stage.objects()).toEqual([]);
 });
+
+/** A thread whose files lie at home, a store lost while the wall clock was set back, and an instance that knew neither. */
+async function afterALossInThePast() {
+  const stage = newStage({ sessionLifetimeMs: LIFETIME_MS });
+  const before = await stage.open();
+  // The first store has counted from an hour later than the second will.
+  const meta = stage.tables.meta();
+  stage.tables.putMeta({ ...meta, generation: meta.generation + 3_600_000 });
+  const lease = await stage.until(before.fleet.acquire({ thread: "t1" }));
+  const used = lease.generation;
+  await lease.sandbox.files.write("/mnt/user-data/workspace/kept", "kept");
+  await lease.release();
+  expect(await stage.until(before.fleet.destroy({ thread: "t1" }))).toBe("stopped");
+  await stage.until(before.fleet.close());
+  await stage.loseStore();
+  expect(stage.tables.meta().generation).toBeLessThan(used);
+  return { stage, used, after: await stage.open() };
+}
+
+describe("a store that was lost while the wall clock was set back", () => {
+  test("gives no generation that a workspace has left behind", async () => {
+    const { stage, used, after } = await afterALossInThePast();
+    await using lease = await stage.until(after.fleet.acquire({ thread: "t2" }));
+    expect(lease.generation).toBeGreaterThan(used);
+  });
+
+  test("keeps the promise of a forced purge of what is just being made", async () => {
+    const { stage, after } = await afterALossInThePast();
+    const creating = after.backend.hang("create");
+    const acquiring = watched(after.fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    expect(await stage.until(after.fleet.destroy({ thread: "t1" }, { force: true, purge: true, timeoutMs: 100 }))).toBe(
+      "stopping",
+    );
+    creating.open();
+    await using lease = await stage.until(acquiring.promise);
+    expect(lease.recovery.kind).toBe("empty");
+    await stage.refusal("file_not_found", lease.sandbox.files.readText("/mnt/user-data/workspace/kept"));
+  });
+
+  test("purges the files of a thread that has no sandbox", async () => {
+    const { stage, after } = await afterALossInThePast();
+    expect(await stage.until(after.fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("stopped");
+    await using lease = await stage.until(after.fleet.acquire({ thread: "t1" }));
+    expect(lease.recovery.kind).toBe("empty");
+  });
+});

@@ -1,0 +1,30 @@
+/**
+ * The latest generation that has used any workspace: what a store that begins anew counts on from.
+ */
+
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { Ground } from "./ground.ts";
+
+let ground: Ground;
+beforeEach(() => {
+  ground = Ground.fast();
+});
+afterEach(() => ground.dispose());
+
+it("is 0 where no workspace was ever used", async () => {
+  await ground.slotFor(ground.newKey());
+  expect(await ground.workspaces.latestGeneration()).toBe(0);
+});
+
+it("is the highest, of workspaces at home, in a slot and purged, and is read from the disk", async () => {
+  for (let count = 0; count < 150; count++) await ground.homeWith(ground.newKey(), "mine");
+  const home = await ground.workspaces.latestGeneration();
+  expect(home).toBeGreaterThan(0);
+  const { spot } = await ground.boundWith(ground.newKey(), "mine");
+  expect(await ground.workspaces.latestGeneration()).toBe(spot.generation);
+  const key = ground.newKey();
+  await ground.homeWith(key, "mine");
+  const generation = ground.nextGeneration();
+  await ground.workspaces.purge({ ...key, sandboxId: ground.marker(key).sandboxId, generation, place: "home" });
+  expect(await ground.peer().latestGeneration()).toBe(generation);
+});
