@@ -6,7 +6,7 @@ import type { InstanceId, SandboxId } from "@sandlot/contract";
 import { isAnonymous, isHeld, type SandboxRecord } from "../record.ts";
 import type { StopAnswer, StopRequest, TakeOverRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { change, hasSession } from "./rows.ts";
+import { change, erase, hasSession } from "./rows.ts";
 
 /** An anonymous thread can never be asked for again, so its workspace always goes with its sandbox. */
 export function stop(tables: Tables, request: StopRequest): StopAnswer {
@@ -66,7 +66,7 @@ export function remove(
   if (record === null || record.state !== "stopping" || record.revision !== request.revision) return false;
   if (record.actor !== request.actor || record.reason === null) return false;
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
-  tables.deleteRecord(sandboxId);
+  erase(tables, record);
   // What ended it first is why: only remains of it can be ended once more.
   if (tables.obituary(sandboxId) !== null) return true;
   tables.putObituary({

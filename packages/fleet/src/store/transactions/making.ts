@@ -19,7 +19,7 @@ import type {
   UnholdRequest,
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { change, dropHold, hasSession, refuseIfFull } from "./rows.ts";
+import { change, dropHold, hasSession, insert, refuseIfFull } from "./rows.ts";
 
 /** Who may make or take something new at all. */
 function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclude<Refusal, { kind: "full" }> | null {
@@ -66,8 +66,7 @@ export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer 
     generation: nextGeneration(tables),
     state: "creating",
   });
-  tables.putRecord(record);
-  return { kind: "reserved", record };
+  return { kind: "reserved", record: insert(tables, record) };
 }
 
 export function nextGeneration(tables: Tables): Generation {

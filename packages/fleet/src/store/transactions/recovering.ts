@@ -8,7 +8,7 @@ import { isAnonymous, type RemoteLease, type SandboxRecord } from "../record.ts"
 import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord } from "./making.ts";
-import { hasSession, raiseGeneration, refuseIfFull } from "./rows.ts";
+import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   const { record: remembered, instance, seq } = request;
@@ -31,8 +31,7 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     leases: renewed(remembered.leases),
     revision: remembered.revision + 1,
   };
-  tables.putRecord(record);
-  return { kind: "held", record };
+  return { kind: "held", record: insert(tables, record) };
 }
 
 /** Renewals may have been lost with the store: a beat that nobody has seen yet makes every observer count anew. */
@@ -54,7 +53,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   if (refuseIfFull(tables, limits, user) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });
-  tables.putRecord({ ...record, ref, place, parkedAt: tables.now() });
+  insert(tables, { ...record, ref, place, parkedAt: tables.now() });
   return true;
 }
 
@@ -78,8 +77,7 @@ export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord 
     ...firstRecord(tables, { ...request, user, thread, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };
-  tables.putRecord(record);
-  return record;
+  return insert(tables, record);
 }
 
 export function endRecovery(tables: Tables, epoch: Epoch): void {

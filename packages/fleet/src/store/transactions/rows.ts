@@ -1,20 +1,41 @@
 /**
- * What the transactions share: the one way to change a record, and the counts that admission is decided by.
+ * What the transactions share: the only ways to write a record, and the counts that admission is decided by.
+ *
+ *   insert   absent → a state           change   within a state, or to another           erase   a state → absent
+ *
+ * Each asks the table of moves (`record.ts`), so a move that is not in it stops before a row is written.
  */
 
 import type { InstanceId, UserId } from "@sandlot/contract";
-import { isHeld, MOVES, type SandboxRecord } from "../record.ts";
+import { isHeld, MOVES, type SandboxRecord, type State } from "../record.ts";
 import type { Limits, Refusal } from "../store.ts";
 import type { Tables } from "../tables.ts";
 
-/** Writes a changed record. This is where `revision` grows, and where a move that is not in the table stops. */
+/** Writes the first record of a sandbox. */
+export function insert(tables: Tables, record: SandboxRecord): SandboxRecord {
+  const before = tables.record(record.sandboxId);
+  if (before !== null) throw new Error(`Sandbox ${record.sandboxId} is ${before.state}, so it has a record already.`);
+  requireMove("absent", record.state);
+  tables.putRecord(record);
+  return record;
+}
+
+/** Writes a changed record. This is where `revision` grows. */
 export function change(tables: Tables, record: SandboxRecord, changes: Partial<SandboxRecord>): SandboxRecord {
   const next: SandboxRecord = { ...record, ...changes, revision: record.revision + 1 };
-  if (next.state !== record.state && !MOVES[record.state].includes(next.state)) {
-    throw new Error(`A sandbox cannot move from ${record.state} to ${next.state}.`);
-  }
+  if (next.state !== record.state) requireMove(record.state, next.state);
   tables.putRecord(next);
   return next;
+}
+
+/** Removes the record of a sandbox of which nothing is left. */
+export function erase(tables: Tables, record: SandboxRecord): void {
+  requireMove(record.state, "absent");
+  tables.deleteRecord(record.sandboxId);
+}
+
+function requireMove(from: State | "absent", to: State | "absent"): void {
+  if (!MOVES[from].includes(to)) throw new Error(`A sandbox cannot move from ${from} to ${to}.`);
 }
 
 /**
