@@ -51,7 +51,7 @@ import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
 import type { Changes } from "./store/changes.ts";
-import { anonymousThread, isParked, type SandboxRecord } from "./store/record.ts";
+import { anonymousThread, type CreatingRecord, isParked, type StoppingRecord } from "./store/record.ts";
 import { atMost, type UnderWay, within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
 
@@ -222,7 +222,7 @@ export class Provider implements LeaseHome {
   }
 
   /** The thread's sandbox is not ready: somebody makes it, or ends it. */
-  async #openLater(record: SandboxRecord, key: string, signal: AbortSignal): Promise<null> {
+  async #openLater(record: CreatingRecord | StoppingRecord, key: string, signal: AbortSignal): Promise<null> {
     const { retirement, changes } = this.#parts;
     this.#stages.set(key, record.state === "creating" ? "waiting for another create" : "waiting for a stop");
     if (await retirement.help(record, signal)) changes.hint();

@@ -8,7 +8,8 @@
  *
  * Invariants (the store keeps them inside its transactions; the simulation checks them at every event)
  * - Every write raises `revision`, also one to `holders` or `leases`.
- * - `actor` is set exactly in `creating` and `stopping`: the instance that creates or stops.
+ * - A state has its own fields (`CreatingRecord`, `ReadyRecord`, `StoppingRecord`): what means nothing in it is null or
+ *   empty. So `actor`, the instance that creates or stops, is set exactly in `creating` and `stopping`.
  * - `(user, thread)` is unique among all records that have a thread.
  * - A holder belongs to a session that exists: whoever ends a session removes its holds in the same transaction.
  * - A record leaves `stopping` only when the engine has confirmed that nothing is left.
@@ -42,34 +43,71 @@ export const MOVES: Readonly<Record<State | "absent", readonly (State | "absent"
 /** A sandbox that is new to its thread: with the old workspace, or with an empty one. */
 export type Arrival = "restored" | "empty";
 
-export interface SandboxRecord {
+export type SandboxRecord = CreatingRecord | ReadyRecord | StoppingRecord;
+
+/** What a record has in every state. */
+interface AnyRecord {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
   readonly thread: ThreadId | null;
   readonly revision: number;
   readonly generation: Generation;
   readonly token: Token;
-  readonly state: State;
-  readonly actor: InstanceId | null;
   readonly backend: string;
-  readonly ref: EngineRef | null;
   readonly blueprint: string;
   readonly blueprintHash: BlueprintHash;
+  readonly place: Place;
+  readonly createdAt: number;
+}
+
+/** Only what is ready can be held. */
+interface Unheld {
+  readonly holders: Readonly<Record<InstanceId, never>>;
+  readonly leases: Readonly<Record<LeaseId, never>>;
+  readonly parkedAt: null;
+}
+
+export interface CreatingRecord extends AnyRecord, Unheld {
+  readonly state: "creating";
+  readonly actor: InstanceId;
+  /** What the engine makes is known when it is made. */
+  readonly ref: null;
+  readonly arrival: null;
+  readonly boundFrom: null;
+  /** Its workspace is to go with it. */
+  readonly purge: boolean;
+  /** Why it is to end as soon as it is made; `null`: it is not. */
+  readonly reason: StopReason | null;
+}
+
+export interface ReadyRecord extends AnyRecord {
+  readonly state: "ready";
+  readonly actor: null;
+  readonly ref: EngineRef;
   readonly holders: Readonly<Record<InstanceId, Hold>>;
   /** Leases handed to remote callers. They count as holders until they end. */
   readonly leases: Readonly<Record<LeaseId, RemoteLease>>;
-  readonly place: Place;
-  /** What its first lease must be told of the thread's state; `null` once somebody has used it. */
+  /** What its first lease must be told of the thread's state; `null` once it was used. */
   readonly arrival: Arrival | null;
   /** After a bind: what the daemon was made with, until it has been told its new generation and token. */
   readonly boundFrom: Credentials | null;
-  readonly createdAt: number;
   /** When the last holder left; for one that died, when it was last heard of. `null` while held. */
   readonly parkedAt: number | null;
+  readonly purge: false;
+  readonly reason: null;
+}
+
+export interface StoppingRecord extends AnyRecord, Unheld {
+  readonly state: "stopping";
+  readonly actor: InstanceId;
+  /** `null`: the create was never confirmed, so only the engine knows what it made. */
+  readonly ref: EngineRef | null;
+  /** As they were when it was stopped. */
+  readonly arrival: Arrival | null;
+  readonly boundFrom: Credentials | null;
   /** The workspace goes with the sandbox. */
   readonly purge: boolean;
-  /** Why it is stopping; in `creating`, why it is to end as soon as it is made. */
-  readonly reason: StopReason | null;
+  readonly reason: StopReason;
 }
 
 /** An instance's hold. It carries its generation, so that a late release of an old one cannot touch a new one. */

@@ -43,7 +43,15 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
-import type { Arrival, Obituary, RemoteLease, SandboxRecord } from "./record.ts";
+import type {
+  Arrival,
+  CreatingRecord,
+  Obituary,
+  ReadyRecord,
+  RemoteLease,
+  SandboxRecord,
+  StoppingRecord,
+} from "./record.ts";
 
 export interface Store {
   readonly kind: string;
@@ -72,7 +80,7 @@ export interface Store {
   /** Claims the thread's key, counts against the limits and writes the intent, all before the engine is asked. */
   reserve(request: ReserveRequest): Promise<ReserveAnswer>;
   /** creating → ready, by the actor that still is one. `null`: it no longer is. */
-  publish(request: PublishRequest): Promise<SandboxRecord | null>;
+  publish(request: PublishRequest): Promise<ReadyRecord | null>;
 
   // ready: holding
   /** Finds the thread's sandbox and, where it is ready, becomes a holder of it: one step for what happens most. */
@@ -90,7 +98,7 @@ export interface Store {
   // → stopping → absent
   stop(request: StopRequest): Promise<StopAnswer>;
   /** Becomes the actor of a record whose actor's session is gone; a record in `creating` moves to `stopping`. */
-  takeOver(request: TakeOverRequest): Promise<SandboxRecord | null>;
+  takeOver(request: TakeOverRequest): Promise<StoppingRecord | null>;
   /** stopping → absent: the engine has confirmed that nothing is left. False: it is no longer ours to remove. */
   remove(request: { sandboxId: SandboxId; revision: number; actor: InstanceId }): Promise<boolean>;
 
@@ -99,7 +107,7 @@ export interface Store {
   renewLease(leaseId: LeaseId): Promise<RemoteLeaseView | null>;
   findLease(leaseId: LeaseId): Promise<RemoteLeaseView | null>;
   /** The record the lease was on, or `null` when there was no such lease. */
-  releaseLease(leaseId: LeaseId): Promise<SandboxRecord | null>;
+  releaseLease(leaseId: LeaseId): Promise<ReadyRecord | null>;
   /** Ends a lease if it is still as it was when it was judged over. */
   expireLease(leaseId: LeaseId, seen: LeaseSeen): Promise<boolean>;
 
@@ -115,7 +123,7 @@ export interface Store {
    * Writes a `stopping` record for something no record knows, so that only one ends it and nobody adopts it meanwhile.
    * With `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
    */
-  condemn(request: CondemnRequest): Promise<SandboxRecord | null>;
+  condemn(request: CondemnRequest): Promise<StoppingRecord | null>;
   /** Ends recovery if the store's epoch is still this one. */
   endRecovery(epoch: Epoch): Promise<void>;
 
@@ -220,7 +228,7 @@ export type Refusal =
   | { readonly kind: "unknown-session" };
 
 export type ReserveAnswer =
-  | { readonly kind: "reserved"; readonly record: SandboxRecord }
+  | { readonly kind: "reserved"; readonly record: CreatingRecord }
   | { readonly kind: "exists"; readonly record: SandboxRecord }
   | Refusal;
 
@@ -249,7 +257,7 @@ export interface UnholdRequest extends HoldRequest {
 }
 
 export type HoldAnswer =
-  | { readonly kind: "held"; readonly record: SandboxRecord }
+  | { readonly kind: "held"; readonly record: ReadyRecord }
   /** Not `ready` in this generation any more; the record as it is now. */
   | { readonly kind: "gone"; readonly record: SandboxRecord | null }
   | Exclude<Refusal, { kind: "full" }>;
@@ -262,9 +270,9 @@ export interface TakeRequest {
 }
 
 export type TakeAnswer =
-  | { readonly kind: "held"; readonly record: SandboxRecord }
+  | { readonly kind: "held"; readonly record: ReadyRecord }
   /** The thread has no sandbox, or one that is not ready. */
-  | { readonly kind: "other"; readonly record: SandboxRecord | null }
+  | { readonly kind: "other"; readonly record: CreatingRecord | StoppingRecord | null }
   | Exclude<Refusal, { kind: "full" }>;
 
 export interface BindRequest {
@@ -281,7 +289,7 @@ export interface BindRequest {
 }
 
 export type BindAnswer =
-  | { readonly kind: "bound"; readonly record: SandboxRecord }
+  | { readonly kind: "bound"; readonly record: ReadyRecord }
   /** Somebody else took the blank, or the thread has had a later generation than the one asked for. */
   | { readonly kind: "taken" }
   /** The thread has a sandbox by now. */
@@ -312,10 +320,10 @@ export interface StopRequest {
 }
 
 export type StopAnswer =
-  | { readonly kind: "stopping"; readonly record: SandboxRecord }
+  | { readonly kind: "stopping"; readonly record: StoppingRecord }
   /** Still being made; it ends when its maker, or whoever takes over from it, gets there. */
-  | { readonly kind: "noted"; readonly record: SandboxRecord }
-  | { readonly kind: "held"; readonly record: SandboxRecord }
+  | { readonly kind: "noted"; readonly record: CreatingRecord }
+  | { readonly kind: "held"; readonly record: ReadyRecord }
   /** Changed since, another generation, stopping already, or absent. */
   | { readonly kind: "lost"; readonly record: SandboxRecord | null }
   | { readonly kind: "unknown-session" };
@@ -342,12 +350,12 @@ export interface RemoteLeaseView {
   readonly leaseId: LeaseId;
   readonly beat: number;
   readonly ttlMs: number;
-  readonly record: SandboxRecord;
+  readonly record: ReadyRecord;
 }
 
 export interface RestoreRequest {
   /** As this instance remembers it. */
-  readonly record: SandboxRecord;
+  readonly record: ReadyRecord;
   readonly instance: InstanceId;
   readonly seq: number;
 }

@@ -6,7 +6,7 @@
  */
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import type { Obituary, SandboxRecord } from "./record.ts";
+import type { Obituary, ReadyRecord, SandboxRecord } from "./record.ts";
 import type { Census, ListFilter, ObituaryFilter, Session } from "./store.ts";
 
 export interface MetaRow {
@@ -33,9 +33,9 @@ export interface Tables {
   recordOf(user: UserId, thread: ThreadId): SandboxRecord | null;
   records(filter?: ListFilter): readonly SandboxRecord[];
   /** Records that `instance` is a holder of. */
-  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[];
+  recordsHeldBy(instance: InstanceId): readonly ReadyRecord[];
   /** The record that has this remote lease. */
-  recordWithLease(leaseId: string): SandboxRecord | null;
+  recordWithLease(leaseId: string): ReadyRecord | null;
   countAll(): number;
   /** Of everything, or of one user's. */
   census(user: UserId | null): Census;

@@ -4,12 +4,12 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { BlueprintHash, Generation, InstanceId, SandboxId, Token } from "@sandlot/contract";
+import type { BlueprintHash, EngineRef, Generation, InstanceId, SandboxId, Token } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
 import { newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import { MOVES, type SandboxRecord, type State } from "../../src/store/record.ts";
 import { firstRecord } from "../../src/store/transactions/making.ts";
-import { change, erase, insert } from "../../src/store/transactions/rows.ts";
+import { erase, insert, move } from "../../src/store/transactions/rows.ts";
 import { VirtualTime } from "../support/virtual-time.ts";
 
 const STATES = ["creating", "ready", "stopping"] as const;
@@ -17,13 +17,16 @@ const store = join(import.meta.dirname, "../../src/store");
 
 function setting() {
   const tables = newMemoryTables(new VirtualTime().newWorld());
-  const recordIn = (state: State): SandboxRecord => ({
-    ...firstRecord(tables, {
-      ...{ sandboxId: "s1" as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
-      ...{ blueprintHash: "hash" as BlueprintHash, user: null, thread: null, generation: 1 as Generation, state },
-      actor: state === "ready" ? null : ("a" as InstanceId),
-    }),
-  });
+  const first = {
+    ...{ sandboxId: "s1" as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
+    ...{ blueprintHash: "hash" as BlueprintHash, user: null, thread: null, generation: 1 as Generation },
+  };
+  const actor = "a" as InstanceId;
+  const recordIn = (state: State): SandboxRecord => {
+    if (state === "creating") return firstRecord(tables, { ...first, state, actor });
+    if (state === "stopping") return { ...firstRecord(tables, { ...first, state, actor }), reason: "idle" };
+    return { ...firstRecord(tables, { ...first, state, actor: null }), ref: "ref" as EngineRef };
+  };
   return { tables, recordIn };
 }
 
@@ -46,7 +49,7 @@ describe("a planted wrong move is stopped", () => {
       )) {
         const { tables, recordIn } = setting();
         const first = insert(tables, recordIn(from));
-        expect(() => change(tables, first, { state: to })).toThrow(`cannot move from ${from} to ${to}`);
+        expect(() => move(tables, first, recordIn(to))).toThrow(`cannot move from ${from} to ${to}`);
         expect(tables.record(first.sandboxId)).toEqual(first);
       }
     }

@@ -93,6 +93,41 @@ describe("a file that cannot be used", () => {
     db.close();
   });
 
+  it("with a record whose fields do not fit its state is store_corrupt when it is read", async () => {
+    const { store } = await openWithRecord();
+    const db = new DatabaseSync(here.path);
+    const creating = await store.find(USER, THREAD);
+    const hold = { generation: 1, seq: 1, since: 1 };
+    const wrong: readonly object[] = [
+      { actor: null },
+      { ref: "ref" },
+      { parkedAt: 1 },
+      { holders: { a: hold } },
+      { state: "gone" },
+      { state: "stopping" },
+      { state: "ready" },
+      { state: "ready", actor: null },
+      { state: "ready", actor: null, ref: "ref", reason: "idle" },
+      { state: "ready", actor: null, ref: "ref", purge: true },
+      { state: "stopping", reason: "idle", holders: { a: hold } },
+    ];
+    for (const changes of wrong) {
+      db.prepare("UPDATE records SET body = ?").run(JSON.stringify({ ...creating, ...changes }));
+      await expect(store.find(USER, THREAD), JSON.stringify(changes)).rejects.toMatchObject(corrupt);
+    }
+    const right: readonly object[] = [
+      {},
+      { reason: "destroyed", purge: true },
+      { state: "ready", actor: null, ref: "ref", holders: { a: hold } },
+      { state: "stopping", reason: "idle", ref: "ref", arrival: "empty" },
+    ];
+    for (const changes of right) {
+      db.prepare("UPDATE records SET body = ?").run(JSON.stringify({ ...creating, ...changes }));
+      expect(await store.find(USER, THREAD)).toMatchObject(changes);
+    }
+    db.close();
+  });
+
   it("cut down to nothing while it is open is store_corrupt", async () => {
     const { store } = await openWithRecord();
     truncateSync(here.path, 0);

@@ -37,7 +37,7 @@ export function recordWith(given: Loose = {}): SandboxRecord {
     purge: false,
     reason: null,
   };
-  return { ...record, ...(given as Partial<SandboxRecord>) };
+  return { ...record, ...given } as SandboxRecord;
 }
 
 export const HELD = { holders: { i: { generation: 1, seq: 1, since: 0 } }, parkedAt: null } as const;

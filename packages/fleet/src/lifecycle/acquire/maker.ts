@@ -20,7 +20,7 @@ import { hasHome } from "../../backend/workspace-binding.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import type { SandboxRecord } from "../../store/record.ts";
+import type { CreatingRecord, ReadyRecord } from "../../store/record.ts";
 import type { Limits, ReserveAnswer, Store } from "../../store/store.ts";
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -68,7 +68,7 @@ export class Maker {
       await this.#requireFiles(key);
       return answer;
     } catch (error) {
-      await this.#parts.retirement.unmake({ ...answer.record, ref: null });
+      await this.#parts.retirement.unmake(answer.record);
       throw error;
     }
   }
@@ -109,20 +109,20 @@ export class Maker {
    * that closes waits for it, also where its caller has given up: what it made is then unmade.
    */
   make(
-    record: SandboxRecord,
+    record: CreatingRecord,
     blueprint: NamedBlueprint,
     hold: Ask | null,
     signal: AbortSignal,
-  ): Promise<SandboxRecord | null> {
+  ): Promise<ReadyRecord | null> {
     return this.#parts.underWay.add(this.#make(record, blueprint, hold, signal));
   }
 
   async #make(
-    record: SandboxRecord,
+    record: CreatingRecord,
     blueprint: NamedBlueprint,
     hold: Ask | null,
     signal: AbortSignal,
-  ): Promise<SandboxRecord | null> {
+  ): Promise<ReadyRecord | null> {
     const { store, world, membership, retirement, bus } = this.#parts;
     const { sandboxId, revision } = record;
     const startedAt = world.monotonicMs();
@@ -151,7 +151,7 @@ export class Maker {
       });
       return published;
     } catch (error) {
-      await retirement.unmake({ ...record, ref: null });
+      await retirement.unmake(record);
       // The engine knows a later generation of the thread: this create was overtaken, so look again.
       if (!isSandlotError(error, "stale_generation")) throw error;
       await this.#learn(error.details.current);
@@ -166,7 +166,7 @@ export class Maker {
   }
 
   /** `null`: the reservation is no longer ours, so the engine must not be asked. */
-  async #askEngine(record: SandboxRecord, named: NamedBlueprint, signal: AbortSignal): Promise<Created | null> {
+  async #askEngine(record: CreatingRecord, named: NamedBlueprint, signal: AbortSignal): Promise<Created | null> {
     const { backend, retirement } = this.#parts;
     if (!(await this.#isStillOurs(record))) return null;
     signal.throwIfAborted();
@@ -185,7 +185,7 @@ export class Maker {
   }
 
   /** Whoever was paused may have been buried and its intent taken over: then the store is asked, never memory. */
-  async #isStillOurs(record: SandboxRecord): Promise<boolean> {
+  async #isStillOurs(record: CreatingRecord): Promise<boolean> {
     const { store, membership, retirement } = this.#parts;
     let term = retirement.termOf(record.sandboxId);
     while (!membership.trusted() || membership.term !== term) {
@@ -198,7 +198,7 @@ export class Maker {
     return true;
   }
 
-  #specOf(record: SandboxRecord, { name, hash, blueprint }: NamedBlueprint): CreateSpec {
+  #specOf(record: CreatingRecord, { name, hash, blueprint }: NamedBlueprint): CreateSpec {
     const { sandboxId, generation, token, user, thread } = record;
     const labels = { fleet: this.#parts.settings.fleetId, sandboxId, generation, blueprintHash: hash };
     if (user === null || thread === null) {

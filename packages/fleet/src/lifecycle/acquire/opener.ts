@@ -20,7 +20,15 @@ import { BindingInDoubt, ensureBound } from "../../backend/workspace-binding.ts"
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf, quietly } from "../../observe/event-bus.ts";
-import { type Arrival, isAnonymous, isParked, type SandboxRecord } from "../../store/record.ts";
+import {
+  type Arrival,
+  type CreatingRecord,
+  isAnonymous,
+  isParked,
+  type ReadyRecord,
+  type SandboxRecord,
+  type StoppingRecord,
+} from "../../store/record.ts";
 import type { Refusal, Store } from "../../store/store.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -48,11 +56,11 @@ export interface OpenerParts {
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
-type Kept = SandboxRecord & Key;
+type Kept = ReadyRecord & Key;
 /** `slot: null` means that it was lost to somebody, or is dead: look again. `record` is one that is not ready. */
 export type Taken =
   | { readonly kind: "slot"; readonly slot: Slot | null }
-  | { readonly kind: "record"; readonly record: SandboxRecord | null };
+  | { readonly kind: "record"; readonly record: CreatingRecord | StoppingRecord | null };
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
 /** A later generation has used its workspace; or our hold of it may be gone, so nothing was moved. */
 type Unreached = "overtaken" | "in doubt";
@@ -77,7 +85,7 @@ export class Opener {
   /** Becomes a holder of the thread's sandbox, where it is ready, and connects to it. */
   async take({ user, thread }: Key, signal: AbortSignal): Promise<Taken> {
     const { store, membership } = this.#parts;
-    let other: SandboxRecord | null | undefined;
+    let other: CreatingRecord | StoppingRecord | null | undefined;
     const slot = await this.#asking(async (ask) => {
       const answer = await store.take({ user, thread, instance: membership.instance, seq: ask.seq });
       if (answer.kind === "held") return this.#attach(answer.record, ask, signal);
@@ -89,7 +97,7 @@ export class Opener {
   }
 
   /** A sandbox past its lifetime takes no new leases: with nobody else there it ends now, and the thread gets another. */
-  async #attach(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Slot | null> {
+  async #attach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Slot | null> {
     const { membership, settings, retirement } = this.#parts;
     const { maxLifetimeMs } = settings;
     if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
@@ -161,7 +169,7 @@ export class Opener {
   }
 
   /** Makes a sandbox from a reservation, and holds it. */
-  async create(record: SandboxRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
+  async create(record: CreatingRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
     return this.#asking(async (ask) => {
       const made = await this.#parts.maker.make(record, blueprint, ask, signal);
       if (made === null) return null;
@@ -181,7 +189,7 @@ export class Opener {
   }
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
-  async #connect(record: SandboxRecord, ask: Ask, origin: Slot["origin"], signal: AbortSignal): Promise<Slot | null> {
+  async #connect(record: ReadyRecord, ask: Ask, origin: Slot["origin"], signal: AbortSignal): Promise<Slot | null> {
     const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     membership.given(ask, record);
@@ -210,14 +218,14 @@ export class Opener {
   }
 
   /** The thread has had a later generation since this one was given: nobody can use the sandbox under it. */
-  async #giveUp(record: SandboxRecord, ask: Ask): Promise<null> {
+  async #giveUp(record: ReadyRecord, ask: Ask): Promise<null> {
     const parked = await this.#letGo(record, ask, null);
     if (parked !== null) await this.#parts.retirement.stopUnheld(parked, "create-abandoned");
     return null;
   }
 
   #establish(
-    record: SandboxRecord,
+    record: ReadyRecord,
     { seq, epoch }: Ask,
     opening: Reached & Pick<Slot, "origin">,
     startedAt: number,
@@ -258,7 +266,7 @@ export class Opener {
   }
 
   /** Binds what is bound only in the record, then attaches. `null`: it has ended meanwhile, or is dead and being stopped. */
-  async #reach(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Reached | null | Unreached> {
+  async #reach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Reached | null | Unreached> {
     const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
@@ -279,7 +287,7 @@ export class Opener {
   }
 
   /** Every step may have been done before by somebody who then died; each of them can be done again. */
-  async #ensureBound(record: SandboxRecord, ask: Ask, signal: AbortSignal): Promise<Arrival | null> {
+  async #ensureBound(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Arrival | null> {
     const { backend, store, membership } = this.#parts;
     const isOurs = () => !signal.aborted && membership.stillHolds(ask);
     const { sandboxId, generation, boundFrom } = record;
@@ -344,20 +352,17 @@ export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Setting
   return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
 }
 
-function targetOf(record: SandboxRecord): Target {
-  const { sandboxId, generation, token, ref } = record;
-  if (ref === null)
-    throw new SandlotError("internal", { problem: `sandbox ${sandboxId} is ready without an engine reference` });
+function targetOf({ sandboxId, generation, token, ref }: ReadyRecord): Target {
   return { sandboxId, generation, token, ref };
 }
 
 /** Somebody else is at work in it, so it is not new to its thread. */
-function isShared({ holders, leases }: SandboxRecord): boolean {
+function isShared({ holders, leases }: ReadyRecord): boolean {
   return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }
 
 /** Narrows a record to one that belongs to a thread. */
-function kept(record: SandboxRecord): Kept {
+function kept(record: ReadyRecord): Kept {
   const { user, thread } = record;
   if (user === null || thread === null)
     throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });

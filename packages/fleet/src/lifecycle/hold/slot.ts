@@ -24,7 +24,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Attachment } from "../../backend/backend.ts";
-import type { SandboxRecord } from "../../store/record.ts";
+import type { ReadyRecord } from "../../store/record.ts";
 import type { LeaseHandle } from "./lease.ts";
 
 type SlotState = "open" | "closing" | "lost";
@@ -50,12 +50,12 @@ export class Slot {
   #state: SlotState = "open";
   #loss: Promise<LossReason> | null = null;
   #epoch: Epoch | null;
-  #record: SandboxRecord;
+  #record: ReadyRecord;
   #seq: number;
   #attachment: Attachment;
 
   constructor(parts: {
-    record: SandboxRecord & { user: UserId; thread: ThreadId };
+    record: ReadyRecord & { user: UserId; thread: ThreadId };
     seq: number;
     attachment: Attachment;
     recovery: Recovery;
@@ -81,7 +81,7 @@ export class Slot {
   }
 
   /** As the store had it when the hold was last confirmed. */
-  get record(): SandboxRecord {
+  get record(): ReadyRecord {
     return this.#record;
   }
 
@@ -117,7 +117,7 @@ export class Slot {
     return this.#epoch;
   }
 
-  heldAs(seq: number, record: SandboxRecord, epoch: Epoch | null): void {
+  heldAs(seq: number, record: ReadyRecord, epoch: Epoch | null): void {
     // Another holder may have put the record back first: its age is what the store says.
     this.expiresAt += record.createdAt - this.#record.createdAt;
     this.#seq = seq;

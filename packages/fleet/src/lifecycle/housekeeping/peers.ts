@@ -83,14 +83,14 @@ export class Peers {
     const alive = new Set((await store.sessions()).map(({ instance }) => instance));
     for (const record of acting) {
       const { sandboxId, revision, actor } = record;
-      if (actor === null || !membership.trusted()) continue;
+      if (record.state === "ready" || actor === null || !membership.trusted()) continue;
       if (actor !== membership.instance) {
         const taken = alive.has(actor)
           ? null
           : await store.takeOver({ sandboxId, revision, actor: membership.instance });
         if (taken !== null) void retirement.drive(taken);
       } else if (record.state === "stopping") void retirement.drive(record);
-      else if (!retirement.isMaking(sandboxId)) void retirement.unmake({ ...record, ref: null });
+      else if (!retirement.isMaking(sandboxId)) void retirement.unmake(record);
     }
   }
 

@@ -23,7 +23,7 @@ import type { Backend, WorkspaceSpot } from "../../backend/backend.ts";
 import { settleWorkspace } from "../../backend/workspace-binding.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import type { SandboxRecord } from "../../store/record.ts";
+import type { CreatingRecord, SandboxRecord, StoppingRecord } from "../../store/record.ts";
 import type { StopAnswer, StopRequest, Store } from "../../store/store.ts";
 import { abortable, type UnderWay, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -110,7 +110,7 @@ export class Retirement {
     const answer = await store.stop({ ...request, actor: membership.instance });
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind === "stopping") {
-      const reason = answer.record.reason ?? request.reason;
+      const { reason } = answer.record;
       membership.ended(answer.record, lossBy(reason));
       bus.emit({ type: "sandbox-stopping", reason, ...aboutRecord(answer.record) });
       void this.drive(answer.record);
@@ -136,7 +136,7 @@ export class Retirement {
   }
 
   /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
-  drive(record: SandboxRecord): Promise<boolean> {
+  drive(record: StoppingRecord): Promise<boolean> {
     const { sandboxId } = record;
     const driving = this.#driving.get(sandboxId);
     if (driving !== undefined) return driving;
@@ -149,16 +149,19 @@ export class Retirement {
    * Moves on a record in `creating` or `stopping` that a caller waits for: ours is driven, one of a dead instance is
    * taken over. False when there is nothing to do but wait for whoever is at it.
    */
-  async help(record: SandboxRecord, signal: AbortSignal): Promise<boolean> {
+  async help(record: CreatingRecord | StoppingRecord, signal: AbortSignal): Promise<boolean> {
     const { store, membership } = this.#parts;
-    const { sandboxId, revision, actor, state } = record;
+    const { sandboxId, revision, actor } = record;
     const ours = actor === membership.instance;
-    if (ours && state === "creating" && this.isMaking(sandboxId)) return false;
-    if (ours && state === "creating") {
-      await abortable(this.unmake({ ...record, ref: null }), signal);
+    if (ours && record.state === "creating") {
+      if (this.isMaking(sandboxId)) return false;
+      await abortable(this.unmake(record), signal);
       return true;
     }
-    const stopping = ours ? record : await store.takeOver({ sandboxId, revision, actor: membership.instance });
+    const stopping =
+      ours && record.state === "stopping"
+        ? record
+        : await store.takeOver({ sandboxId, revision, actor: membership.instance });
     if (stopping === null) return false;
     if (await abortable(this.drive(stopping), signal)) return true;
     const error = this.#failures.get(sandboxId)?.error;
@@ -191,7 +194,7 @@ export class Retirement {
     });
   }
 
-  async #drive(first: SandboxRecord): Promise<boolean> {
+  async #drive(first: StoppingRecord): Promise<boolean> {
     const { world, store, membership, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     try {
@@ -205,7 +208,7 @@ export class Retirement {
         if (!(await store.remove({ sandboxId, revision, actor }))) continue;
         this.#failures.delete(sandboxId);
         const durationMs = world.monotonicMs() - startedAt;
-        bus.emit({ type: "sandbox-stopped", reason: reason ?? "destroyed", durationMs, ...aboutRecord(record) });
+        bus.emit({ type: "sandbox-stopped", reason, durationMs, ...aboutRecord(record) });
         return true;
       }
       return false;
@@ -218,7 +221,7 @@ export class Retirement {
   }
 
   /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
-  async #clear(record: SandboxRecord, term: number): Promise<void> {
+  async #clear(record: StoppingRecord, term: number): Promise<void> {
     const { backend } = this.#parts;
     const { sandboxId } = record;
     const refs = new Set<EngineRef>(record.ref === null ? [] : [record.ref]);

@@ -3,7 +3,7 @@
  */
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import { isBlank, isParked, type Obituary, type SandboxRecord } from "../record.ts";
+import { isBlank, isParked, type Obituary, type ReadyRecord, type SandboxRecord } from "../record.ts";
 import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
@@ -99,14 +99,15 @@ export class MemoryTables implements Tables {
     return all.filter((record) => record.state !== "ready");
   }
 
-  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
+  recordsHeldBy(instance: InstanceId): readonly ReadyRecord[] {
     return [...(this.#heldBy.get(instance) ?? [])]
       .map((id) => this.#records.get(id))
-      .filter((record) => record !== undefined);
+      .filter((record) => record?.state === "ready");
   }
 
-  recordWithLease(leaseId: string): SandboxRecord | null {
-    for (const record of this.#records.values()) if (leaseId in record.leases) return record;
+  recordWithLease(leaseId: string): ReadyRecord | null {
+    for (const record of this.#records.values())
+      if (record.state === "ready" && leaseId in record.leases) return record;
     return null;
   }
 

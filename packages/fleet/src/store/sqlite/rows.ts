@@ -89,22 +89,48 @@ function isRecord(value: unknown): value is SandboxRecord {
     isNumber(value.revision) &&
     isNumber(value.generation) &&
     isText(value.token) &&
-    (value.state === "ready" || value.state === "creating" || value.state === "stopping") &&
-    isTextOrNull(value.actor) &&
     isText(value.backend) &&
-    isTextOrNull(value.ref) &&
     isText(value.blueprint) &&
     isText(value.blueprintHash) &&
-    isMapOf(value.holders, isHold) &&
-    isMapOf(value.leases, isLease) &&
     isText(value.place) &&
     isTextOrNull(value.arrival) &&
     (value.boundFrom === null || isCredentials(value.boundFrom)) &&
     isNumber(value.createdAt) &&
-    (value.parkedAt === null || isNumber(value.parkedAt)) &&
     typeof value.purge === "boolean" &&
-    isTextOrNull(value.reason)
+    (value.state === "ready" ? isReady(value) : isActing(value))
   );
+}
+
+/** The fields that only a ready record has (`record.ts`). */
+function isReady(value: Row): boolean {
+  return (
+    value.actor === null &&
+    isText(value.ref) &&
+    isMapOf(value.holders, isHold) &&
+    isMapOf(value.leases, isLease) &&
+    (value.parkedAt === null || isNumber(value.parkedAt)) &&
+    value.purge === false &&
+    value.reason === null
+  );
+}
+
+/** An instance is at it, and no caller holds it. */
+function isActing(value: Row): boolean {
+  const isOfItsState =
+    value.state === "creating"
+      ? value.ref === null && value.arrival === null && value.boundFrom === null && isTextOrNull(value.reason)
+      : value.state === "stopping" && isTextOrNull(value.ref) && isText(value.reason);
+  return (
+    isOfItsState &&
+    isText(value.actor) &&
+    isMapOf(value.holders, never) &&
+    isMapOf(value.leases, never) &&
+    value.parkedAt === null
+  );
+}
+
+function never(): boolean {
+  return false;
 }
 
 function isHold(value: unknown): boolean {

@@ -9,7 +9,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import { isHeld, type Obituary, type SandboxRecord } from "../record.ts";
+import { isHeld, type Obituary, type ReadyRecord, type SandboxRecord } from "../record.ts";
 import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
@@ -88,8 +88,9 @@ export class SqliteTables implements Tables {
     return row?.record ?? null;
   }
 
-  recordWithLease(leaseId: string): SandboxRecord | null {
-    return this.#remember(this.#sql.recordWithLease.get(leaseId))?.record ?? null;
+  recordWithLease(leaseId: string): ReadyRecord | null {
+    const record = this.#remember(this.#sql.recordWithLease.get(leaseId))?.record;
+    return record?.state === "ready" ? record : null;
   }
 
   records(filter?: ListFilter): readonly SandboxRecord[] {
@@ -104,8 +105,9 @@ export class SqliteTables implements Tables {
     return "leased" in filter ? this.#sql.recordsLeased.all() : this.#sql.recordsActing.all();
   }
 
-  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
-    return this.#sql.recordsHeldBy.all(instance).map(toRecord);
+  recordsHeldBy(instance: InstanceId): readonly ReadyRecord[] {
+    const records = this.#sql.recordsHeldBy.all(instance).map(toRecord);
+    return records.filter((record) => record.state === "ready");
   }
 
   countAll(): number {
@@ -141,7 +143,7 @@ export class SqliteTables implements Tables {
     this.#cache.putRecord({ rowid, record, fixed });
   }
 
-  #putLeases({ sandboxId, leases }: SandboxRecord, old: SandboxRecord["leases"]): void {
+  #putLeases({ sandboxId, leases }: Pick<SandboxRecord, "sandboxId" | "leases">, old: SandboxRecord["leases"]): void {
     for (const leaseId in old) if (!(leaseId in leases)) this.#sql.deleteLease.run(leaseId, sandboxId);
     for (const leaseId in leases) if (!(leaseId in old)) this.#sql.insertLease.run(leaseId, sandboxId);
   }
@@ -150,7 +152,7 @@ export class SqliteTables implements Tables {
     const old = this.record(sandboxId);
     if (old === null) return;
     this.changeCount += 1;
-    this.#putLeases({ ...old, leases: {} }, old.leases);
+    this.#putLeases({ sandboxId, leases: {} }, old.leases);
     this.#sql.deleteRecord.run(sandboxId);
     this.#cache.deleteRecord(sandboxId);
   }

@@ -3,10 +3,10 @@
  */
 
 import type { InstanceId, SandboxId } from "@sandlot/contract";
-import { isAnonymous, isHeld, type SandboxRecord } from "../record.ts";
+import { isAnonymous, isHeld, type StoppingRecord } from "../record.ts";
 import type { StopAnswer, StopRequest, TakeOverRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { change, erase, hasSession } from "./rows.ts";
+import { change, erase, hasSession, move } from "./rows.ts";
 
 /** An anonymous thread can never be asked for again, so its workspace always goes with its sandbox. */
 export function stop(tables: Tables, request: StopRequest): StopAnswer {
@@ -33,7 +33,8 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
     if (mode.kind === "unheld" && tables.meta().recovering) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
-  return { kind: "stopping", record: change(tables, record, { ...ENDED, state: "stopping", actor, reason, purge }) };
+  const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, purge };
+  return { kind: "stopping", record: move(tables, record, stopping) };
 }
 
 /** Nobody holds what is stopping. */
@@ -43,19 +44,19 @@ const ENDED = { holders: {}, leases: {}, parkedAt: null } as const;
  * The workspace is to go too: whoever stops it finds out, because its removal no longer has the right revision. What
  * belongs to no thread has no workspace, so a purge of it would promise what nobody does.
  */
-function addPurge(tables: Tables, record: SandboxRecord, purge: boolean): SandboxRecord {
+function addPurge(tables: Tables, record: StoppingRecord, purge: boolean): StoppingRecord {
   return purge && !record.purge && record.thread !== null ? change(tables, record, { purge: true }) : record;
 }
 
-export function takeOver(tables: Tables, request: TakeOverRequest): SandboxRecord | null {
+export function takeOver(tables: Tables, request: TakeOverRequest): StoppingRecord | null {
   const record = tables.record(request.sandboxId);
-  if (record === null || record.revision !== request.revision || record.actor === null) return null;
+  if (record === null || record.revision !== request.revision || record.state === "ready") return null;
   if (hasSession(tables, record.actor) || !hasSession(tables, request.actor)) return null;
   const { actor } = request;
   if (record.state === "stopping") return change(tables, record, { actor });
   const purge = record.purge || isAnonymous(record.thread);
   const reason = record.reason ?? "create-abandoned";
-  return change(tables, record, { ...ENDED, state: "stopping", actor, reason, purge });
+  return move<StoppingRecord>(tables, record, { ...record, state: "stopping", actor, reason, purge });
 }
 
 export function remove(
@@ -64,7 +65,7 @@ export function remove(
 ): boolean {
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "stopping" || record.revision !== request.revision) return false;
-  if (record.actor !== request.actor || record.reason === null) return false;
+  if (record.actor !== request.actor) return false;
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
   erase(tables, record);
   // What ended it first is why: only remains of it can be ended once more.

@@ -2,8 +2,16 @@
  * absent → creating → ready, holding what is ready, and binding a blank (rules 1, 2, 4, 5, 13).
  */
 
-import type { Generation, SandboxId } from "@sandlot/contract";
-import { type Arrival, isBlank, isHeld, type SandboxRecord } from "../record.ts";
+import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
+import {
+  type Arrival,
+  type CreatingRecord,
+  isBlank,
+  isHeld,
+  type ReadyRecord,
+  type SandboxRecord,
+  type State,
+} from "../record.ts";
 import type {
   BindAnswer,
   BindRequest,
@@ -19,7 +27,7 @@ import type {
   UnholdRequest,
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { change, dropHold, hasSession, insert, refuseIfFull } from "./rows.ts";
+import { change, dropHold, hasSession, insert, move, refuseIfFull } from "./rows.ts";
 
 /** Who may make or take something new at all. */
 function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclude<Refusal, { kind: "full" }> | null {
@@ -28,11 +36,12 @@ function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclud
   return recovering ? { kind: "recovering", epoch } : null;
 }
 
-/** A record as it first is; every field that a request does not decide has its first value here. */
-export function firstRecord(
+/** A record as it first is; every field that neither a request nor its state decides has its first value here. */
+export function firstRecord<S extends State, Actor extends InstanceId | null>(
   tables: Tables,
-  request: NewRecord & Pick<SandboxRecord, "user" | "thread" | "generation" | "state" | "actor">,
-): SandboxRecord {
+  request: NewRecord &
+    Pick<SandboxRecord, "user" | "thread" | "generation"> & { readonly state: S; readonly actor: Actor },
+) {
   const { sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor } = request;
   return {
     ...{ sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor },
@@ -47,7 +56,7 @@ export function firstRecord(
     parkedAt: null,
     purge: false,
     reason: null,
-  };
+  } as const;
 }
 
 export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer {
@@ -59,13 +68,8 @@ export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer 
   if (existing !== null) return { kind: "exists", record: existing };
   const full = refuseIfFull(tables, request.limits, user);
   if (full !== null) return full;
-  const record = firstRecord(tables, {
-    ...request,
-    user,
-    thread,
-    generation: nextGeneration(tables),
-    state: "creating",
-  });
+  const generation = nextGeneration(tables);
+  const record: CreatingRecord = firstRecord(tables, { ...request, user, thread, generation, state: "creating" });
   return { kind: "reserved", record: insert(tables, record) };
 }
 
@@ -76,22 +80,16 @@ export function nextGeneration(tables: Tables): Generation {
   return generation as Generation;
 }
 
-export function publish(tables: Tables, request: PublishRequest): SandboxRecord | null {
+export function publish(tables: Tables, request: PublishRequest): ReadyRecord | null {
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "creating" || record.revision !== request.revision) return null;
   if (record.actor !== request.actor || !hasSession(tables, request.actor)) return null;
   const now = tables.now();
   const { ref, place, arrival, actor, hold } = request;
   const holders = hold === null ? {} : { [actor]: { generation: record.generation, seq: hold, since: now } };
-  return change(tables, record, {
-    state: "ready",
-    actor: null,
-    ref,
-    place,
-    arrival,
-    holders,
-    parkedAt: hold === null ? now : null,
-  });
+  const parkedAt = hold === null ? now : null;
+  const ready = { ...{ ref, place, arrival, holders, leases: {}, parkedAt }, purge: false, reason: null } as const;
+  return move<ReadyRecord>(tables, record, { ...record, ...ready, state: "ready", actor: null });
 }
 
 export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
@@ -113,7 +111,7 @@ export function take(tables: Tables, request: TakeRequest): TakeAnswer {
   return { kind: "held", record: addHold(tables, record, { sandboxId, generation, instance, seq }) };
 }
 
-export function addHold(tables: Tables, record: SandboxRecord, request: HoldRequest): SandboxRecord {
+export function addHold(tables: Tables, record: ReadyRecord, request: HoldRequest): ReadyRecord {
   const { instance, generation } = request;
   const before = record.holders[instance];
   // A request that was overtaken by a later one of the same instance must not make that one look older.
@@ -128,7 +126,7 @@ export function addHold(tables: Tables, record: SandboxRecord, request: HoldRequ
 export function unhold(tables: Tables, request: UnholdRequest): SandboxRecord | null {
   const record = tables.record(request.sandboxId);
   const held = record?.holders[request.instance];
-  if (record === null || held === undefined) return record;
+  if (record?.state !== "ready" || held === undefined) return record;
   if (held.generation !== request.generation || held.seq > request.seq) return record;
   return dropHold(tables, record, request.instance, tables.now(), request.used);
 }
@@ -140,7 +138,8 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
   const existing = tables.recordOf(user, thread);
   if (existing !== null) return { kind: "exists", record: existing };
   const blank = tables.record(sandboxId);
-  if (blank === null || blank.revision !== revision || !isBlank(blank) || isHeld(blank)) return { kind: "taken" };
+  if (blank?.state !== "ready" || blank.revision !== revision || !isBlank(blank) || isHeld(blank))
+    return { kind: "taken" };
   // The generation was given before this transaction: the thread may have had, and lost, a later one since.
   if ((tables.obituaryOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
   const full = refuseIfFull(tables, { max: null, maxPerUser }, user);
@@ -153,6 +152,6 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
 
 export function confirmBound(tables: Tables, sandboxId: SandboxId, generation: Generation, arrival: Arrival): void {
   const record = tables.record(sandboxId);
-  if (record === null || record.generation !== generation || record.boundFrom === null) return;
+  if (record?.state !== "ready" || record.generation !== generation || record.boundFrom === null) return;
   change(tables, record, { boundFrom: null, arrival });
 }

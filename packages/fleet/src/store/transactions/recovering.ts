@@ -4,7 +4,7 @@
  */
 
 import type { Epoch } from "@sandlot/contract";
-import { isAnonymous, type RemoteLease, type SandboxRecord } from "../record.ts";
+import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
 import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord } from "./making.ts";
@@ -25,17 +25,13 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   if (claimed !== null) return { kind: "gone", record: claimed };
   raiseGeneration(tables, generation);
   const holders = { [instance]: { generation, seq, since: tables.now() } };
-  const record: SandboxRecord = {
-    ...remembered,
-    ...{ holders, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
-    leases: renewed(remembered.leases),
-    revision: remembered.revision + 1,
-  };
+  const leases = renewed(remembered.leases);
+  const record: ReadyRecord = { ...remembered, holders, leases, parkedAt: null, revision: remembered.revision + 1 };
   return { kind: "held", record: insert(tables, record) };
 }
 
 /** Renewals may have been lost with the store: a beat that nobody has seen yet makes every observer count anew. */
-function renewed(leases: SandboxRecord["leases"]): SandboxRecord["leases"] {
+function renewed(leases: ReadyRecord["leases"]): ReadyRecord["leases"] {
   const rows = Object.entries<RemoteLease>(leases);
   return Object.fromEntries(rows.map(([leaseId, lease]) => [leaseId, { ...lease, beat: lease.beat + LOST_BEATS }]));
 }
@@ -57,7 +53,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   return true;
 }
 
-export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord | null {
+export function condemn(tables: Tables, request: CondemnRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, generation, superseded, purge = false } = request;
@@ -73,7 +69,7 @@ export function condemn(tables: Tables, request: CondemnRequest): SandboxRecord 
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;
   raiseGeneration(tables, generation);
-  const record: SandboxRecord = {
+  const record: StoppingRecord = {
     ...firstRecord(tables, { ...request, user, thread, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };

@@ -4,7 +4,7 @@
  */
 
 import type { LeaseId } from "@sandlot/contract";
-import type { RemoteLease, SandboxRecord } from "../record.ts";
+import type { ReadyRecord, RemoteLease } from "../record.ts";
 import type { GrantLeaseRequest, LeaseSeen, RemoteLeaseView } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { change, parkingOf } from "./rows.ts";
@@ -38,7 +38,7 @@ export function findLease(tables: Tables, leaseId: LeaseId): RemoteLeaseView | n
   return { leaseId, beat: lease.beat, ttlMs: lease.ttlMs, record };
 }
 
-export function releaseLease(tables: Tables, leaseId: LeaseId): SandboxRecord | null {
+export function releaseLease(tables: Tables, leaseId: LeaseId): ReadyRecord | null {
   const record = tables.recordWithLease(leaseId);
   return record === null ? null : dropLease(tables, record, leaseId);
 }
@@ -52,7 +52,7 @@ export function expireLease(tables: Tables, leaseId: LeaseId, seen: LeaseSeen): 
   return true;
 }
 
-function dropLease(tables: Tables, record: SandboxRecord, leaseId: LeaseId): SandboxRecord {
+function dropLease(tables: Tables, record: ReadyRecord, leaseId: LeaseId): ReadyRecord {
   const { [leaseId]: _, ...leases } = record.leases;
   return change(tables, record, { leases, ...parkingOf({ ...record, leases }, tables.now()) });
 }

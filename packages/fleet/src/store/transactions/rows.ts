@@ -1,18 +1,21 @@
 /**
  * What the transactions share: the only ways to write a record, and the counts that admission is decided by.
  *
- *   insert   absent → a state           change   within a state, or to another           erase   a state → absent
+ *   insert   absent → a state
+ *   change   within a state
+ *   move     from a state to another
+ *   erase    a state → absent
  *
- * Each asks the table of moves (`record.ts`), so a move that is not in it stops before a row is written.
+ * What moves asks the table of moves (`record.ts`), so a move that is not in it stops before a row is written.
  */
 
 import type { InstanceId, UserId } from "@sandlot/contract";
-import { isHeld, MOVES, type SandboxRecord, type State } from "../record.ts";
+import { isHeld, MOVES, type ReadyRecord, type SandboxRecord, type State } from "../record.ts";
 import type { Limits, Refusal } from "../store.ts";
 import type { Tables } from "../tables.ts";
 
 /** Writes the first record of a sandbox. */
-export function insert(tables: Tables, record: SandboxRecord): SandboxRecord {
+export function insert<R extends SandboxRecord>(tables: Tables, record: R): R {
   const before = tables.record(record.sandboxId);
   if (before !== null) throw new Error(`Sandbox ${record.sandboxId} is ${before.state}, so it has a record already.`);
   requireMove("absent", record.state);
@@ -20,10 +23,20 @@ export function insert(tables: Tables, record: SandboxRecord): SandboxRecord {
   return record;
 }
 
-/** Writes a changed record. This is where `revision` grows. */
-export function change(tables: Tables, record: SandboxRecord, changes: Partial<SandboxRecord>): SandboxRecord {
-  const next: SandboxRecord = { ...record, ...changes, revision: record.revision + 1 };
-  if (next.state !== record.state) requireMove(record.state, next.state);
+/** Writes a changed record of the same state. Every write after the first raises `revision`: here, and in `move`. */
+export function change<R extends SandboxRecord>(tables: Tables, record: R, changes: Changes<R>): R {
+  const next: R = { ...record, ...changes, revision: record.revision + 1 };
+  tables.putRecord(next);
+  return next;
+}
+
+/** What can change within a state. */
+type Changes<R extends SandboxRecord> = Partial<Omit<R, "sandboxId" | "revision" | "state">>;
+
+/** Writes a record that has moved to another state. */
+export function move<R extends SandboxRecord>(tables: Tables, record: SandboxRecord, moved: R): R {
+  requireMove(record.state, moved.state);
+  const next: R = { ...moved, revision: record.revision + 1 };
   tables.putRecord(next);
   return next;
 }
@@ -44,19 +57,19 @@ function requireMove(from: State | "absent", to: State | "absent"): void {
  */
 export function dropHold(
   tables: Tables,
-  record: SandboxRecord,
+  record: ReadyRecord,
   instance: InstanceId,
   parkedAt: number,
   used = true,
-): SandboxRecord {
+): ReadyRecord {
   const { [instance]: _, ...holders } = record.holders;
   const arrival = used ? null : record.arrival;
   return change(tables, record, { holders, arrival, ...parkingOf({ ...record, holders }, parkedAt) });
 }
 
 /** What changes besides the holders when some of them left. */
-export function parkingOf(record: SandboxRecord, parkedAt: number): Partial<SandboxRecord> {
-  return record.state === "ready" && !isHeld(record) ? { parkedAt } : {};
+export function parkingOf(record: ReadyRecord, parkedAt: number): { parkedAt?: number } {
+  return isHeld(record) ? {} : { parkedAt };
 }
 
 export function hasSession(tables: Tables, instance: InstanceId): boolean {

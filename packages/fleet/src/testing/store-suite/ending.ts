@@ -1,7 +1,7 @@
 /** → stopping → absent, and taking over from the dead (rules 1, 3, 10, 11). */
 
 import type { EngineRef } from "@sandlot/contract";
-import { anonymousThread } from "../../store/record.ts";
+import { anonymousThread, type SandboxRecord } from "../../store/record.ts";
 import { later, type StoreCase, stopOf, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
 export const endingCases: readonly StoreCase[] = [
@@ -223,8 +223,7 @@ export const endingCases: readonly StoreCase[] = [
       const creating = await stage.creating(a, "creating");
       const stopping = await stage.stopping(a, "stopping");
       const parked = await stage.ready(a, "parked");
-      const ask = ({ sandboxId, revision }: typeof creating, actor = b) =>
-        store.takeOver({ sandboxId, revision, actor });
+      const ask = ({ sandboxId, revision }: SandboxRecord, actor = b) => store.takeOver({ sandboxId, revision, actor });
       expect(await ask(creating)).toBe(null);
       expect(await ask(stopping)).toBe(null);
       await stage.bury(a);

@@ -80,7 +80,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const b = await stage.join("b");
       const both = await stage.hold(await stage.ready(a, "t", 1), b, 1);
       const leaseId = await stage.lease(both, "lease");
-      const remembered = await stage.now(both.sandboxId);
+      const remembered = await stage.readyNow(both.sandboxId);
       await stage.empty();
       for (const name of ["a", "b"]) await stage.beat(name, 2, { register: true });
 
@@ -113,11 +113,8 @@ export const recoveryCases: readonly StoreCase[] = [
       const parked = await stage.ready(a, "t");
       await stage.empty();
       await stage.beat("a", 2, { register: true });
-      const answer = await store.restore({ record: { ...parked, purge: true, reason: "idle" }, instance: a, seq: 1 });
-      expect(answer).toMatchObject({
-        kind: "held",
-        record: { state: "ready", parkedAt: null, purge: false, reason: null },
-      });
+      const answer = await store.restore({ record: parked, instance: a, seq: 1 });
+      expect(answer).toMatchObject({ kind: "held", record: { state: "ready", parkedAt: null } });
       const stopping = await stage.stop(await stage.now(parked.sandboxId), a, { mode: { kind: "force" } });
       expect(await store.restore({ record: parked, instance: a, seq: 2 })).toEqual({ kind: "gone", record: stopping });
     },

@@ -14,7 +14,7 @@ import type {
   Token,
   UserId,
 } from "@sandlot/contract";
-import type { SandboxRecord } from "../../store/record.ts";
+import type { CreatingRecord, ReadyRecord, SandboxRecord, StoppingRecord } from "../../store/record.ts";
 import type {
   BeatAnswer,
   BeatRequest,
@@ -156,7 +156,11 @@ export class Stage {
     return store.reserve({ ...this.newRecord(), key, actor, limits: NO_LIMITS, ...more });
   }
 
-  async creating(actor: InstanceId, thread: string | null, more: Partial<ReserveRequest> = {}): Promise<SandboxRecord> {
+  async creating(
+    actor: InstanceId,
+    thread: string | null,
+    more: Partial<ReserveRequest> = {},
+  ): Promise<CreatingRecord> {
     const answer = await this.tryReserve(actor, thread, more);
     this.expect(answer.kind).toBe("reserved");
     if (answer.kind !== "reserved") throw new Error(`reserve answered ${answer.kind}`);
@@ -169,7 +173,7 @@ export class Stage {
     thread: string | null,
     hold: number | null = null,
     more: Partial<ReserveRequest> = {},
-  ): Promise<SandboxRecord> {
+  ): Promise<ReadyRecord> {
     const { sandboxId, revision } = await this.creating(actor, thread, more);
     const ref = `ref-of-${sandboxId}` as EngineRef;
     const place = thread === null ? (`slot:${sandboxId}` as const) : "home";
@@ -177,26 +181,25 @@ export class Stage {
     return this.some(await this.store.publish({ sandboxId, revision, actor, ref, place, arrival, hold }));
   }
 
-  async stopping(actor: InstanceId, thread: string | null): Promise<SandboxRecord> {
-    const { sandboxId } = await this.stop(await this.ready(actor, thread), actor, { mode: { kind: "force" } });
-    return this.now(sandboxId);
+  async stopping(actor: InstanceId, thread: string | null): Promise<StoppingRecord> {
+    return this.stop(await this.ready(actor, thread), actor, { mode: { kind: "force" } });
   }
 
-  async stop(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): Promise<SandboxRecord> {
+  async stop(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): Promise<StoppingRecord> {
     const answer = await this.store.stop(stopOf(record, actor, more));
     this.expect(answer.kind).toBe("stopping");
     if (answer.kind !== "stopping") throw new Error(`stop answered ${answer.kind}`);
     return answer.record;
   }
 
-  async hold(record: SandboxRecord, instance: InstanceId, seq: number): Promise<SandboxRecord> {
+  async hold(record: SandboxRecord, instance: InstanceId, seq: number): Promise<ReadyRecord> {
     const answer = await this.store.hold(holdOf(record, instance, seq));
     this.expect(answer.kind).toBe("held");
     if (answer.kind !== "held") throw new Error(`hold answered ${answer.kind}`);
     return answer.record;
   }
 
-  async take(thread: string, instance: InstanceId, seq: number, store = this.store): Promise<SandboxRecord> {
+  async take(thread: string, instance: InstanceId, seq: number, store = this.store): Promise<ReadyRecord> {
     const answer = await store.take(takeOf(thread, instance, seq));
     this.expect(answer.kind).toBe("held");
     if (answer.kind !== "held") throw new Error(`take answered ${answer.kind}`);
@@ -220,6 +223,13 @@ export class Stage {
 
   async now(sandboxId: SandboxId): Promise<SandboxRecord> {
     return this.some(await this.store.get(sandboxId));
+  }
+
+  async readyNow(sandboxId: SandboxId): Promise<ReadyRecord> {
+    const record = await this.now(sandboxId);
+    this.expect(record.state).toBe("ready");
+    if (record.state !== "ready") throw new Error(`${sandboxId} is ${record.state}`);
+    return record;
   }
 
   some<T>(value: T | null): T {
