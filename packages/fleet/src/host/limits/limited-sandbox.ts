@@ -7,12 +7,15 @@ import {
   isSandlotError,
   type ResourceUsage,
   type Sandbox,
+  type SandboxExecs,
   type SandboxFiles,
+  type SandboxSessions,
   SandlotError,
   WORKSPACE_ROOT,
   type WriteOptions,
 } from "@sandlot/contract";
 import { outputSoFar } from "../../backend/output-so-far.ts";
+import { overridden, SANDBOX_SHAPE } from "../../backend/sandbox-shape.ts";
 import { systemTimer } from "../../world/system-world.ts";
 import { type DiskBudget, type Grow, metered } from "./disk/budget.ts";
 import type { DiskKeeper } from "./disk/keeper.ts";
@@ -30,7 +33,7 @@ export function limitedSandbox(
   const reports = new LimitReports(group, guard, listener);
   const { execs, sessions } = inner;
   const follow: typeof execs.follow = (execId, options) => reports.follow(execs, execId, options);
-  return overridden(inner, {
+  return overridden<Sandbox>(SANDBOX_SHAPE, inner, {
     exec: (command, options) => reports.told(() => inner.exec(command, options)),
     spawn: async (command, options) => {
       const before = reports.mark();
@@ -38,12 +41,12 @@ export function limitedSandbox(
       reports.began(spawned.execId, before);
       return spawned;
     },
-    execs: overridden(execs, {
+    execs: overridden<SandboxExecs>(SANDBOX_SHAPE.execs, execs, {
       follow,
       output: (execId, options) =>
         outputSoFar({ list: () => execs.list(), follow }, { timer: systemTimer }, execId, options),
     }),
-    sessions: overridden(sessions, {
+    sessions: overridden<SandboxSessions>(SANDBOX_SHAPE.sessions, sessions, {
       exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
     }),
     files: guard === null ? inner.files : keptFiles(inner.files, guard, listener),
@@ -60,16 +63,6 @@ function counted(inside: ResourceUsage, outside: ResourceUsage): ResourceUsage {
     processMax: outside.processMax ?? inside.processMax,
     cpuMs: outside.cpuMs ?? inside.cpuMs,
   };
-}
-
-/** Everything that is not overridden is the target's own, called on the target itself. */
-function overridden<T extends object>(target: T, overrides: Partial<T>): T {
-  return new Proxy(target, {
-    get(_, key) {
-      const value: unknown = Reflect.get(key in overrides ? overrides : target, key);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
 }
 
 /** What fits into the buffers on the way is answered in any case. */
@@ -102,7 +95,7 @@ function refusableFiles(inner: SandboxFiles, keeper: DiskKeeper, onRefused: () =
       throw error;
     }
   };
-  return overridden(inner, {
+  return overridden<SandboxFiles>(SANDBOX_SHAPE.files, inner, {
     write: (path, content, options) =>
       tried(path, Buffer.byteLength(content), () => inner.write(path, content, options)),
     append: (path, content) => tried(path, Buffer.byteLength(content), () => inner.append(path, content)),
@@ -118,7 +111,7 @@ function isInWorkspace(path: string): boolean {
 function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {
   const within = <T>(path: string, bytes: number, files: number, write: (grow: Grow) => Promise<T>): Promise<T> =>
     isInWorkspace(path) ? budget.admit(path, bytes, files, write) : write(async () => {});
-  return overridden(inner, {
+  return overridden<SandboxFiles>(SANDBOX_SHAPE.files, inner, {
     write: (path, content, options) =>
       within(path, Buffer.byteLength(content), 1, () => inner.write(path, content, options)),
     append: (path, content) => within(path, Buffer.byteLength(content), 0, () => inner.append(path, content)),

@@ -10,13 +10,13 @@ import type { Settings } from "../../config/settings.ts";
 import type { Lease } from "../../fleet.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import { sandboxLost } from "../../slot/leased-sandbox.ts";
 import type { Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import { SAME } from "../acquire/opener.ts";
 import type { Wish } from "../acquire/wish.ts";
 import type { Membership } from "../session/membership.ts";
 import { LeaseHandle, type LeaseHome } from "./lease.ts";
-import { sandboxLost } from "./leased-sandbox.ts";
 import type { Slot } from "./slot.ts";
 
 export interface LeasesParts {

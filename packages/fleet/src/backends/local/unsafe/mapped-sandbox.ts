@@ -18,6 +18,7 @@ import {
   type SandboxTerminals,
   SandlotError,
 } from "@sandlot/contract";
+import { overridden, SANDBOX_SHAPE } from "../../../backend/sandbox-shape.ts";
 import type { Access, PathMap } from "./path-map.ts";
 
 type Command = string | readonly string[];
@@ -28,21 +29,16 @@ export function mappedSandbox(inner: Sandbox, map: PathMap): Sandbox {
     typeof given === "string" ? map.textToHost(given) : given.map((part) => map.textToHost(part));
   const options = <Options extends Pick<ExecOptions, "cwd">>(given: Options | undefined): Options | undefined =>
     given?.cwd === undefined ? given : { ...given, cwd: map.toHost(given.cwd) };
-  return {
-    id: inner.id,
-    generation: inner.generation,
+  return overridden<Sandbox>(SANDBOX_SHAPE, inner, {
     exec: async (given, more) => resultOf(map, await back(() => inner.exec(command(given), options(more)))),
     spawn: (given, more) => back(() => inner.spawn(command(given), options(more))),
-    execs: inner.execs,
     files: mappedFiles(inner.files, map),
     sessions: mappedSessions(inner.sessions, map),
     terminals: mappedTerminals(inner.terminals, map),
-    ports: inner.ports,
-    processes: () => inner.processes(),
-    usage: () => inner.usage(),
-  };
+  });
 }
 
+/** Every method is listed here: one that was passed on as it is would use the host's paths. */
 function mappedFiles(inner: SandboxFiles, map: PathMap): SandboxFiles {
   const back = backwards(map);
   /** The call with its path on the host, and its answer and error with the path that was given. */
