@@ -39,17 +39,17 @@ import {
 } from "./lifecycle/acquire/wish.ts";
 import type { Admission } from "./lifecycle/admission/admission.ts";
 import { Flights, type Patience } from "./lifecycle/hold/flights.ts";
+import { heldSandbox } from "./lifecycle/hold/held-sandbox.ts";
 import { reasonNotToKeep } from "./lifecycle/hold/keeping.ts";
-import type { LeaseHandle, LeaseHome } from "./lifecycle/hold/lease.ts";
+import type { LeaseController, LeaseHandle } from "./lifecycle/hold/lease.ts";
 import type { Leases, Order } from "./lifecycle/hold/leases.ts";
 import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
-import type { Slot } from "./lifecycle/hold/slot.ts";
+import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
 import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
-import { HeldSandbox, sandboxLost } from "./slot/leased-sandbox.ts";
 import type { Changes } from "./store/changes.ts";
 import { anonymousThread, type CreatingRecord, isParked, type StoppingRecord } from "./store/record.ts";
 import { atMost, type UnderWay, within } from "./world/waiting.ts";
@@ -76,7 +76,7 @@ export interface ProviderParts {
 const CLOSE_PATIENCE_MS = 1_000;
 const RELEASE_PATIENCE_MS = 5_000;
 
-export class Provider implements LeaseHome {
+export class Provider implements LeaseController {
   readonly #parts: ProviderParts;
   readonly #flights: Flights;
   /** What each opening is at, for the error of a caller that could not wait longer. */
@@ -115,7 +115,7 @@ export class Provider implements LeaseHome {
 
   get(sandboxId: SandboxId): Sandbox | undefined {
     const slot = this.#parts.slots.byId(sandboxId);
-    return slot && new HeldSandbox(slot, () => this.#parts.slots.byThread(slot.user, slot.thread));
+    return slot && heldSandbox(slot, () => this.#parts.slots.byThread(slot.user, slot.thread));
   }
 
   /** No new work from here on. Resolves when the openings under way have been given up and cleaned up. */

@@ -1,30 +1,58 @@
 /**
  * A lease: one caller's right to use a sandbox.
  *
+ *   held ──▶ granting ──▶ granted     only with a `ttlMs`: the row of the lease is being written, or is in the store
+ *     └─────────┴────────────┴──────▶ ended
+ *
  * Invariants
  * - A release ends this lease and no other, once, whatever state the sandbox or the store is in.
  * - A lease belongs to one slot at a time. When that slot is lost and the fleet restarts, the lease moves to the slot
- *   of the next generation, and `generation` and `recovery` say so.
+ *   of the next generation, and `generation` and `recovery` say so. It is then `held`: its row is written anew.
  * - `sandbox` is an object of one generation. After a restart it is another object, and the old one is stale.
  */
 
 import type { Duplex } from "node:stream";
 import { inspect } from "node:util";
-import type { Generation, LeaseId, LossReason, Recovery, Sandbox } from "@sandlot/contract";
+import {
+  type Generation,
+  isSandlotError,
+  type LeaseId,
+  type LossReason,
+  type Recovery,
+  type Sandbox,
+  SandlotError,
+} from "@sandlot/contract";
 import type { Lease } from "../../fleet.ts";
-import { LeasedSandbox } from "./leased-sandbox.ts";
-import type { Slot } from "./slot.ts";
+import { type Gate, guarded } from "./guarded-sandbox.ts";
+import { type Slot, sandboxLost, staleGeneration } from "./slot.ts";
 
+type LeaseState = "held" | "granting" | "granted" | "ended";
 type Loss = { readonly reason: LossReason; readonly generation: Generation };
 
-/** What a lease asks of the provider. */
-export interface LeaseHome {
+/** What a lease needs from the provider. */
+export interface LeaseController {
   release(lease: LeaseHandle): Promise<void>;
   /** The slot of the next generation, or a rejection that says why there is none. */
   restart(lease: LeaseHandle): Promise<Slot>;
   /** A use failed in a way that may mean the sandbox is gone. */
   suspect(slot: Slot, error: unknown): void;
   monotonicMs(): number;
+}
+
+interface LeaseParts {
+  readonly id: LeaseId;
+  readonly purpose: string;
+  /** On the wall clock. */
+  readonly acquiredAt: number;
+  /** Since when it is held, on the monotonic clock. */
+  readonly since: number;
+  /** Where the acquire came from; only when stacks are captured. */
+  readonly stack: { readonly stack?: string } | null;
+  /** Set for a lease that is a row in the store. */
+  readonly ttlMs: number | null;
+  readonly slot: Slot;
+  readonly recovery: Recovery;
+  readonly controller: LeaseController;
 }
 
 const NOTHING_LEFT: Recovery = {
@@ -37,49 +65,33 @@ export class LeaseHandle implements Lease {
   readonly id: LeaseId;
   readonly purpose: string;
   readonly acquiredAt: number;
-  /** Where the acquire came from; only when stacks are captured. */
-  readonly stack: { readonly stack?: string } | null;
-  /** Set for a lease that is a row in the store. */
-  readonly ttlMs: number | null;
-  readonly home: LeaseHome;
-  /** Since when it is held, on the monotonic clock. */
   readonly since: number;
-  /** On the monotonic clock. */
-  lastUsedAt: number;
-  leakReported = false;
-  /** Its row is in the store. */
-  granted = false;
-  /** Its row is being written. */
-  granting = false;
+  readonly stack: LeaseParts["stack"];
+  readonly ttlMs: number | null;
+  readonly controller: LeaseController;
+  #state: LeaseState = "held";
   #slot: Slot;
   #recovery: Recovery;
-  #sandbox: LeasedSandbox | null = null;
-  #released: Promise<void> | null = null;
+  #gate: LeaseGate | null = null;
+  #release: Promise<void> | null = null;
   #usesUnderWay = 0;
+  /** On the monotonic clock. */
+  #lastUsedAt: number;
+  /** The `#lastUsedAt` for which a leak was reported. */
+  #leakReportedFor: number | null = null;
   #listeners: Set<(loss: Loss) => void> | null = null;
 
-  constructor(parts: {
-    id: LeaseId;
-    purpose: string;
-    acquiredAt: number;
-    since: number;
-    lastUsedAt: number;
-    stack: { readonly stack?: string } | null;
-    ttlMs: number | null;
-    slot: Slot;
-    recovery: Recovery;
-    home: LeaseHome;
-  }) {
+  constructor(parts: LeaseParts) {
     this.id = parts.id;
     this.purpose = parts.purpose;
     this.acquiredAt = parts.acquiredAt;
     this.since = parts.since;
-    this.lastUsedAt = parts.lastUsedAt;
     this.stack = parts.stack;
     this.ttlMs = parts.ttlMs;
-    this.home = parts.home;
+    this.controller = parts.controller;
     this.#slot = parts.slot;
     this.#recovery = parts.recovery;
+    this.#lastUsedAt = parts.since;
   }
 
   /** What `console.log` shows: whose right to what, and nothing of how it is kept. */
@@ -90,17 +102,16 @@ export class LeaseHandle implements Lease {
   }
 
   get sandbox(): Sandbox {
-    return this.#leased;
+    return this.#guard.sandbox;
   }
 
   connect(port: number, options: { readonly signal?: AbortSignal } = {}): Promise<Duplex> {
-    return this.#leased.connect(port, options.signal);
+    return this.#guard.connect(port, options.signal);
   }
 
-  get #leased(): LeasedSandbox {
-    if (this.#sandbox === null || this.#sandbox.slot !== this.#slot)
-      this.#sandbox = new LeasedSandbox(this, this.#slot);
-    return this.#sandbox;
+  get #guard(): LeaseGate {
+    this.#gate ??= new LeaseGate(this, this.#slot);
+    return this.#gate;
   }
 
   get slot(): Slot {
@@ -119,33 +130,74 @@ export class LeaseHandle implements Lease {
     return this.#recovery;
   }
 
-  isReleased(): boolean {
-    return this.#released !== null;
+  onLost(listener: (loss: Loss) => void): () => void {
+    this.#listeners ??= new Set();
+    this.#listeners.add(listener);
+    return () => this.#listeners?.delete(listener);
   }
 
-  /** In use now, or how long not, in milliseconds. */
-  unusedMs(now: number): number {
-    return this.#usesUnderWay > 0 ? 0 : now - this.lastUsedAt;
-  }
+  // ── Its end ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   release(): Promise<void> {
-    this.#released ??= this.home.release(this);
-    return this.#released;
-  }
-
-  /** It ended by itself: its time ran out without a renewal. */
-  expire(): void {
-    this.#released ??= Promise.resolve();
+    if (this.#state !== "ended") {
+      this.#state = "ended";
+      this.#release = this.controller.release(this);
+    }
+    return this.#release ?? Promise.resolve();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
   }
 
-  onLost(listener: (loss: Loss) => void): () => void {
-    this.#listeners ??= new Set();
-    this.#listeners.add(listener);
-    return () => this.#listeners?.delete(listener);
+  /** It ended by itself: its time ran out without a renewal. */
+  expire(): void {
+    this.#state = "ended";
+  }
+
+  isReleased(): boolean {
+    return this.#state === "ended";
+  }
+
+  // ── Its row in the store ───────────────────────────────────────────────────────────────────────────────────────
+
+  /** Writes the row for the present slot. Answers whether the store took it. */
+  async grant(write: () => Promise<boolean>): Promise<boolean> {
+    const slot = this.#slot;
+    let granted = false;
+    this.#move("granting");
+    try {
+      granted = await write();
+    } finally {
+      // A lease that moved meanwhile needs the row of its next slot.
+      if (this.#slot === slot) this.#move(granted ? "granted" : "held");
+    }
+    return granted;
+  }
+
+  isGranting(): boolean {
+    return this.#state === "granting";
+  }
+
+  isGranted(): boolean {
+    return this.#state === "granted";
+  }
+
+  /** The store has the row: perhaps its answer to the grant was lost. */
+  sawRow(): void {
+    if (this.#state === "held") this.#state = "granted";
+  }
+
+  // ── Its slot ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  moveTo(slot: Slot): void {
+    this.#slot.leases.delete(this);
+    this.#slot = slot;
+    this.#gate = null;
+    // This lease had a workspace before: where the next generation begins with none, it was lost too.
+    this.#recovery = slot.recovery.kind === "empty" ? NOTHING_LEFT : slot.recovery;
+    slot.leases.add(this);
+    this.#move("held");
   }
 
   /** Called by the slot. A listener that throws disturbs neither the fleet nor the other listeners. */
@@ -161,22 +213,133 @@ export class LeaseHandle implements Lease {
     }
   }
 
-  moveTo(slot: Slot): void {
-    this.#slot.leases.delete(this);
-    this.#slot = slot;
-    // This lease had a workspace before: where the next generation begins with none, it was lost too.
-    this.#recovery = slot.recovery.kind === "empty" ? NOTHING_LEFT : slot.recovery;
-    slot.leases.add(this);
+  // ── Its uses ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  useBegins(): void {
+    this.#usesUnderWay += 1;
   }
 
-  async used<T>(use: () => Promise<T>): Promise<T> {
-    this.#usesUnderWay += 1;
+  useEnds(): void {
+    this.#usesUnderWay -= 1;
+    this.#lastUsedAt = this.controller.monotonicMs();
+  }
+
+  /** In use now, or how long not, in milliseconds. */
+  unusedMs(now: number): number {
+    return this.#usesUnderWay > 0 ? 0 : now - this.#lastUsedAt;
+  }
+
+  /** Whether it is unused for so long, asked for the first time since its last use. */
+  isNewLeak(now: number, afterMs: number): boolean {
+    if (this.unusedMs(now) < afterMs || this.#leakReportedFor === this.#lastUsedAt) return false;
+    this.#leakReportedFor = this.#lastUsedAt;
+    return true;
+  }
+
+  #move(state: LeaseState): void {
+    if (this.#state !== "ended") this.#state = state;
+  }
+}
+
+/**
+ * What a lease's sandbox of one generation asks before every use:
+ *
+ *   released            → lease_released
+ *   lease moved on      → stale_generation      (take `lease.sandbox` again)
+ *   slot lost           → restart, then the use runs in the next generation; or sandbox_lost without autoRestart
+ *   otherwise           → the backend's sandbox, whose daemon checks generation and token once more
+ */
+class LeaseGate implements Gate {
+  readonly #lease: LeaseHandle;
+  readonly #slot: Slot;
+  #sandbox: Sandbox | null = null;
+
+  constructor(lease: LeaseHandle, slot: Slot) {
+    this.#lease = lease;
+    this.#slot = slot;
+  }
+
+  get sandbox(): Sandbox {
+    this.#sandbox ??= guarded(this.#slot.sandboxId, this.#slot.generation, this);
+    return this.#sandbox;
+  }
+
+  /** A connection to what listens on a port inside. */
+  connect(port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.#use(({ attachment, record }) => {
+      if (attachment.connect !== undefined) return attachment.connect(port, signal);
+      const { backend } = record;
+      throw new SandlotError("capability_missing", {
+        backend,
+        capability: "preview",
+        neededBy: "connecting to a port",
+      });
+    });
+  }
+
+  use<T>(use: (sandbox: Sandbox) => Promise<T>): Promise<T> {
+    return this.#use(({ sandbox }) => use(sandbox));
+  }
+
+  async *stream<T>(open: (sandbox: Sandbox) => AsyncIterable<T>): AsyncGenerator<T> {
+    const lease = this.#lease;
+    const { slot, pieces } = await this.#use(async (slot) => ({
+      slot,
+      pieces: open(slot.sandbox)[Symbol.asyncIterator](),
+    }));
     try {
-      return await use();
+      for (;;) {
+        const next = await this.#useOf(slot, () => pieces.next());
+        if (next.done === true) return;
+        if (lease.isReleased()) throw released(lease);
+        yield next.value;
+      }
     } finally {
-      this.#usesUnderWay -= 1;
-      this.lastUsedAt = this.home.monotonicMs();
-      this.leakReported = false;
+      await pieces.return?.();
     }
   }
+
+  check(): void {
+    const lease = this.#lease;
+    if (lease.isReleased()) throw released(lease);
+    if (lease.slot !== this.#slot) throw staleGeneration(this.#slot, lease.slot.generation);
+  }
+
+  /** A use in the present slot. Where that was lost, the lease is moved to the next one first. */
+  async #use<T>(use: (slot: Slot) => Promise<T>): Promise<T> {
+    this.check();
+    let slot = this.#slot;
+    // The next one may be lost, too, between being found and this turn.
+    while (!slot.isOpen()) slot = await this.#restart();
+    return this.#useOf(slot, use);
+  }
+
+  async #restart(): Promise<Slot> {
+    const lease = this.#lease;
+    lease.useBegins();
+    try {
+      return await lease.controller.restart(lease);
+    } finally {
+      lease.useEnds();
+    }
+  }
+
+  async #useOf<T>(slot: Slot, use: (slot: Slot) => Promise<T>): Promise<T> {
+    const lease = this.#lease;
+    lease.useBegins();
+    try {
+      return await use(slot);
+    } catch (error) {
+      // What was running is lost, even where the next use will find a new sandbox.
+      lease.controller.suspect(slot, error);
+      const loss = isSandlotError(error, "sandbox_unreachable") ? slot.loss : null;
+      throw loss === null ? error : sandboxLost(slot, await loss);
+    } finally {
+      lease.useEnds();
+    }
+  }
+}
+
+function released({ id }: LeaseHandle): SandlotError {
+  return new SandlotError("lease_released", { leaseId: id });
 }

@@ -10,14 +10,13 @@ import type { Settings } from "../../config/settings.ts";
 import type { Lease } from "../../fleet.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import { sandboxLost } from "../../slot/leased-sandbox.ts";
 import type { Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import { SAME } from "../acquire/opener.ts";
 import type { Wish } from "../acquire/wish.ts";
 import type { Membership } from "../session/membership.ts";
-import { LeaseHandle, type LeaseHome } from "./lease.ts";
-import type { Slot } from "./slot.ts";
+import { type LeaseController, LeaseHandle } from "./lease.ts";
+import { type Slot, sandboxLost } from "./slot.ts";
 
 export interface LeasesParts {
   readonly settings: Settings;
@@ -61,7 +60,12 @@ export class Leases {
   }
 
   /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
-  begin(slot: Slot, { purpose, ttlMs, startedAt, stack }: Order, home: LeaseHome, path: AcquirePath): LeaseHandle {
+  begin(
+    slot: Slot,
+    { purpose, ttlMs, startedAt, stack }: Order,
+    controller: LeaseController,
+    path: AcquirePath,
+  ): LeaseHandle {
     const { world, bus } = this.#parts;
     const now = world.monotonicMs();
     const lease = new LeaseHandle({
@@ -69,13 +73,12 @@ export class Leases {
       purpose: purpose ?? "unnamed",
       acquiredAt: world.wallMs(),
       since: now,
-      lastUsedAt: now,
       stack,
       ttlMs,
       slot,
       // Who joins somebody finds everything as it was a moment ago.
       recovery: path === "held" ? SAME : slot.recovery,
-      home,
+      controller,
     });
     slot.leases.add(lease);
     slot.used = true;
@@ -97,7 +100,6 @@ export class Leases {
   move(lease: LeaseHandle, next: Slot): Slot {
     if (lease.isReleased()) throw new SandlotError("lease_released", { leaseId: lease.id });
     lease.moveTo(next);
-    lease.granted = false;
     next.used = true;
     return next;
   }
@@ -130,13 +132,7 @@ export class Leases {
       holder: this.#parts.membership.instance,
       ttlMs,
     };
-    lease.granting = true;
-    try {
-      lease.granted = await this.#parts.store.grantLease(request);
-    } finally {
-      lease.granting = false;
-    }
-    if (lease.granted) return this.#parts.onGranted();
+    if (await lease.grant(() => this.#parts.store.grantLease(request))) return this.#parts.onGranted();
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 
@@ -186,12 +182,10 @@ export class Leases {
     if (afterMs === 0) return;
     const now = world.monotonicMs();
     for (const lease of this.#leases) {
-      const unusedMs = lease.unusedMs(now);
-      if (unusedMs < afterMs || lease.leakReported) continue;
-      lease.leakReported = true;
+      if (!lease.isNewLeak(now, afterMs)) continue;
       bus.emit({
         type: "lease-leaked",
-        unusedMs,
+        unusedMs: lease.unusedMs(now),
         stack: lease.stack?.stack ?? null,
         leaseId: lease.id,
         purpose: lease.purpose,

@@ -12,16 +12,17 @@
  * - `lose` happens at most once, removes the slot from every index at once, and tells every lease.
  */
 
-import type {
-  AcquirePath,
-  Epoch,
-  Generation,
-  LossReason,
-  Recovery,
-  Sandbox,
-  SandboxId,
-  ThreadId,
-  UserId,
+import {
+  type AcquirePath,
+  type Epoch,
+  type Generation,
+  type LossReason,
+  type Recovery,
+  type Sandbox,
+  type SandboxId,
+  SandlotError,
+  type ThreadId,
+  type UserId,
 } from "@sandlot/contract";
 import type { Attachment } from "../../backend/backend.ts";
 import type { ReadyRecord } from "../../store/record.ts";
@@ -151,4 +152,12 @@ export class Slot {
       return certain;
     });
   }
+}
+
+export function sandboxLost({ sandboxId, generation }: Slot, reason: LossReason): SandlotError {
+  return new SandlotError("sandbox_lost", { sandboxId, generation, reason });
+}
+
+export function staleGeneration({ sandboxId, generation }: Slot, current: Generation | null): SandlotError {
+  return new SandlotError("stale_generation", { sandboxId, generation, current });
 }

@@ -122,14 +122,14 @@ export class LeaseExpiry {
     const { world, leases, membership, parkIfUnused } = this.#parts;
     const remote = [...leases.all()].filter(({ ttlMs }) => ttlMs !== null);
     // A grant that took effect without our hearing of it.
-    for (const lease of remote) if (present.get(lease.id) === lease.generation && !lease.granting) lease.granted = true;
+    for (const lease of remote) if (present.get(lease.id) === lease.generation) lease.sawRow();
     const missing = remote.flatMap(({ id }) => (present.has(id) ? [] : [[id, true] as const]));
     const missingFor = this.#missing.observe(missing, world.monotonicMs(), membership.sightSince());
     for (const lease of remote) {
       const ttlMs = lease.ttlMs ?? 0;
-      const hasRow = () => lease.granted && !lease.slot.isLost();
+      const hasRow = () => lease.isGranted() && !lease.slot.isLost();
       const isUnheardOf = () => Math.min(missingFor.get(lease.id) ?? 0, lease.unusedMs(world.monotonicMs())) >= ttlMs;
-      const isForgotten = () => !hasRow() && !lease.granting && isUnheardOf();
+      const isForgotten = () => !hasRow() && !lease.isGranting() && isUnheardOf();
       const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
       // Asked again, because it may have been released, lost or restarted while the store was asked.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));
