@@ -13,10 +13,10 @@ import { explain } from "./inspect/explain.ts";
 import { sandboxAbout } from "./inspect/sandbox-about.ts";
 import { summarize } from "./inspect/summary.ts";
 import { findThread, listThreads } from "./inspect/threads.ts";
-import { Maker } from "./lifecycle/acquire/maker.ts";
+import { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { Opener } from "./lifecycle/acquire/opener.ts";
-import { parseUser } from "./lifecycle/acquire/wish.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
+import { parseUser } from "./lifecycle/call-options.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
 import { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { RemoteLeaseDesk } from "./lifecycle/hold/remote-lease-desk.ts";
@@ -104,9 +104,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
     },
   });
-  const retirement = new Retirement({ ...base, membership, stopTimeoutMs: settings.stopTimeoutMs });
+  const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
+  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
-  const maker = new Maker({ ...base, membership, retirement });
+  const maker = new SandboxMaker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
     onLost: (slot, reason) => underWay.add(provider.lost(slot, reason)),
@@ -124,9 +125,13 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     evict: async (record) =>
       membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
     idleAmong: (records) => reaper.idleAmong(records),
-    giveBack: (record) => retirement.unmake({ ...record, ref: null }),
+    giveBack: (record) => maker.giveBack(record),
   });
-  const liveness = new LivenessWatch({ ...base, opener, retirement, patienceMs: settings.stopTimeoutMs });
+  const liveness = new LivenessWatch({
+    ...{ ...base, patienceMs: settings.stopTimeoutMs },
+    reattach: (slot, signal) => opener.reattach(slot, signal),
+    stopDead: (record) => retirement.stopDead(record),
+  });
   const provider: Provider = new Provider({
     ...base,
     membership,
@@ -143,9 +148,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     limits: (user) => admission.limits(user),
     patienceMs: settings.stopTimeoutMs,
   });
-  const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs });
+  const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
-  const destroyer = new Destroyer({ ...base, membership, retirement, peers });
+  const destroyer = new Destroyer({ ...base, membership, retirement, endDeadSessions: () => peers.buryTheDead() });
   const desk = new RemoteLeaseDesk({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>

@@ -25,18 +25,12 @@ import {
   type SandboxId,
   SandlotError,
 } from "@sandlot/contract";
+import { blueprintNamed } from "./config/blueprint-named.ts";
 import type { Settings } from "./config/settings.ts";
 import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
-import type { Maker } from "./lifecycle/acquire/maker.ts";
-import { expired, type Opener, throwIfRecovering } from "./lifecycle/acquire/opener.ts";
-import {
-  blueprintNamed,
-  lookAgainUnless,
-  parseWish,
-  refuseMismatch,
-  type Wish,
-  wishAgain,
-} from "./lifecycle/acquire/wish.ts";
+import type { SandboxMaker } from "./lifecycle/acquire/maker.ts";
+import { expired, type Opener } from "./lifecycle/acquire/opener.ts";
+import { lookAgainUnless, parseWish, refuseMismatch, type Wish, wishAgain } from "./lifecycle/acquire/wish.ts";
 import type { Admission } from "./lifecycle/admission/admission.ts";
 import { Flights, type Patience } from "./lifecycle/hold/flights.ts";
 import { heldSandbox } from "./lifecycle/hold/held-sandbox.ts";
@@ -47,6 +41,7 @@ import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
+import { throwIfRecovering } from "./lifecycle/session/recovering.ts";
 import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
@@ -63,7 +58,7 @@ export interface ProviderParts {
   readonly slots: Slots;
   readonly leases: Leases;
   readonly opener: Opener;
-  readonly maker: Maker;
+  readonly maker: SandboxMaker;
   readonly liveness: LivenessWatch;
   readonly admission: Admission;
   readonly retirement: Retirement;
@@ -155,10 +150,6 @@ export class Provider implements LeaseController {
 
   suspect(slot: Slot, error: unknown): void {
     this.#parts.liveness.suspect(slot, error);
-  }
-
-  monotonicMs(): number {
-    return this.#parts.world.monotonicMs();
   }
 
   /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */

@@ -6,7 +6,7 @@ import { type InstanceId, parseThreadId, type SandboxId, SandlotError, type User
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
-import { parseUser } from "../lifecycle/acquire/wish.ts";
+import { parseUser } from "../lifecycle/call-options.ts";
 import type { Slots } from "../lifecycle/hold/slots.ts";
 import type { EventBus } from "../observe/event-bus.ts";
 import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";

@@ -2,8 +2,8 @@
 
 import { existsSync } from "node:fs";
 import type { SandboxAbout } from "@sandlot/contract";
+import { blueprintNamed } from "../config/blueprint-named.ts";
 import type { Settings } from "../config/settings.ts";
-import { blueprintNamed } from "../lifecycle/acquire/wish.ts";
 
 /** Programs that agents ask for, in the order in which they are told. */
 const PROGRAMS = "python3 pip node npm git curl jq rg gcc make go cargo java ruby perl sqlite3 ffmpeg".split(" ");

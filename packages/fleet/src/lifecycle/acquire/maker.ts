@@ -7,6 +7,7 @@
  */
 
 import {
+  type EngineRef,
   isSandlotError,
   type SandboxId,
   SandlotError,
@@ -44,11 +45,22 @@ type Key = { readonly user: UserId; readonly thread: ThreadId };
 /** What the first lease is told of a thread whose workspace was found so. */
 const ARRIVALS = { existing: "restored", new: "empty", none: null } as const;
 
-export class Maker {
+export class SandboxMaker {
   readonly #parts: MakerParts;
+  /** Creates under way, each with the life of our session in which its intent was written. */
+  readonly #making = new Map<SandboxId, number>();
 
   constructor(parts: MakerParts) {
     this.#parts = parts;
+  }
+
+  isMaking(sandboxId: SandboxId): boolean {
+    return this.#making.has(sandboxId);
+  }
+
+  /** Gives back a reservation that is not used. */
+  giveBack(record: CreatingRecord): Promise<void> {
+    return this.#unmake(record, null);
   }
 
   /**
@@ -68,7 +80,7 @@ export class Maker {
       await this.#requireFiles(key);
       return answer;
     } catch (error) {
-      await this.#parts.retirement.unmake(answer.record);
+      await this.giveBack(answer.record);
       throw error;
     }
   }
@@ -80,7 +92,7 @@ export class Maker {
 
   /** The id is counted as being made from before the store is asked. */
   #reserve(key: Key | null, blueprint: NamedBlueprint, limits: Limits): Promise<ReserveAnswer> {
-    const { store, world, backend, membership, retirement } = this.#parts;
+    const { store, world, backend, membership } = this.#parts;
     const sandboxId = world.randomHex(10) as SandboxId;
     const request = {
       sandboxId,
@@ -89,16 +101,16 @@ export class Maker {
       blueprint: blueprint.name,
       blueprintHash: blueprint.hash,
     };
-    retirement.making(sandboxId, membership.term);
+    this.#making.set(sandboxId, membership.term);
     const claim = key === null ? null : { user: key.user, thread: key.thread };
     return store.reserve({ ...request, key: claim, actor: membership.instance, limits }).then(
       (answer) => {
-        if (answer.kind !== "reserved") retirement.made(sandboxId);
+        if (answer.kind !== "reserved") this.#making.delete(sandboxId);
         return answer;
       },
       (error: unknown) => {
         // It may have happened nevertheless; from now on housekeeping takes the record for what it is.
-        retirement.made(sandboxId);
+        this.#making.delete(sandboxId);
         throw error;
       },
     );
@@ -123,14 +135,14 @@ export class Maker {
     hold: Ask | null,
     signal: AbortSignal,
   ): Promise<ReadyRecord | null> {
-    const { store, world, membership, retirement, bus } = this.#parts;
+    const { store, world, membership, bus } = this.#parts;
     const { sandboxId, revision } = record;
     const startedAt = world.monotonicMs();
     membership.sawGeneration(record.generation);
     try {
       const created = await this.#askEngine(record, blueprint, signal);
       if (created === null) {
-        retirement.made(sandboxId);
+        this.#making.delete(sandboxId);
         return null;
       }
       const { ref, place, workspace } = created;
@@ -139,10 +151,10 @@ export class Maker {
       const ready = { sandboxId, revision, actor: membership.instance, ref, place, arrival, hold: hold?.seq ?? null };
       const published = await store.publish(ready);
       if (published === null) {
-        await retirement.unmake({ ...record, ref });
+        await this.#unmake(record, ref);
         return null;
       }
-      retirement.made(sandboxId);
+      this.#making.delete(sandboxId);
       bus.emit({
         type: "sandbox-created",
         blank: record.thread === null,
@@ -151,7 +163,7 @@ export class Maker {
       });
       return published;
     } catch (error) {
-      await retirement.unmake(record);
+      await this.#unmake(record, null);
       // The engine knows a later generation of the thread: this create was overtaken, so look again.
       if (!isSandlotError(error, "stale_generation")) throw error;
       await this.#learn(error.details.current);
@@ -167,7 +179,7 @@ export class Maker {
 
   /** `null`: the reservation is no longer ours, so the engine must not be asked. */
   async #askEngine(record: CreatingRecord, named: NamedBlueprint, signal: AbortSignal): Promise<Created | null> {
-    const { backend, retirement } = this.#parts;
+    const { backend } = this.#parts;
     if (!(await this.#isStillOurs(record))) return null;
     signal.throwIfAborted();
     const creating = backend.create(this.#specOf(record, named), signal);
@@ -176,7 +188,7 @@ export class Maker {
     } catch (error) {
       // Given up on, but the engine may still finish it: then it is unmade as soon as it is known.
       creating.then(
-        ({ ref }) => retirement.unmake({ ...record, ref }),
+        ({ ref }) => this.#unmake(record, ref),
         () => undefined,
       );
       if (signal.aborted || error instanceof SandlotError) throw error;
@@ -184,10 +196,16 @@ export class Maker {
     }
   }
 
+  /** From here on the record is a leftover, and no longer a create under way. */
+  #unmake(record: CreatingRecord, ref: EngineRef | null): Promise<void> {
+    this.#making.delete(record.sandboxId);
+    return this.#parts.retirement.unmake({ ...record, ref });
+  }
+
   /** Whoever was paused may have been buried and its intent taken over: then the store is asked, never memory. */
   async #isStillOurs(record: CreatingRecord): Promise<boolean> {
-    const { store, membership, retirement } = this.#parts;
-    let term = retirement.termOf(record.sandboxId);
+    const { store, membership } = this.#parts;
+    let term = this.#making.get(record.sandboxId);
     while (!membership.trusted() || membership.term !== term) {
       await membership.validate();
       term = membership.term;

@@ -34,11 +34,13 @@ import { abortable } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/keeping.ts";
+import { SAME } from "../hold/recoveries.ts";
 import { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Ask, Membership } from "../session/membership.ts";
+import { throwIfRecovering } from "../session/recovering.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
-import { type Maker, newToken } from "./maker.ts";
+import { newToken, type SandboxMaker } from "./maker.ts";
 
 export interface OpenerParts {
   readonly settings: Settings;
@@ -47,7 +49,7 @@ export interface OpenerParts {
   readonly backend: Backend;
   readonly membership: Membership;
   readonly retirement: Retirement;
-  readonly maker: Maker;
+  readonly maker: SandboxMaker;
   readonly slots: Slots;
   readonly bus: EventBus;
   readonly onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
@@ -65,11 +67,6 @@ type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
 /** A later generation has used its workspace; or our hold of it may be gone, so nothing was moved. */
 type Unreached = "overtaken" | "in doubt";
 
-export const SAME: Recovery = {
-  kind: "same",
-  lost: [],
-  survived: ["processes", "temporary files", "installed packages", "workspace"],
-};
 const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
 const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };
 
@@ -322,12 +319,6 @@ export class Opener {
     throwIfRecovering(answer, this.#parts.settings.sessionLifetimeMs);
     await this.#parts.membership.renew();
     return null;
-  }
-}
-
-export function throwIfRecovering(answer: { kind: string; epoch?: string }, lifetimeMs: number): void {
-  if (answer.kind === "recovering" && answer.epoch !== undefined) {
-    throw new SandlotError("store_recovering", { epoch: answer.epoch, retryAfterMs: lifetimeMs });
   }
 }
 

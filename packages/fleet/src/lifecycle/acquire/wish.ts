@@ -3,18 +3,18 @@
  */
 
 import {
-  DEFAULT_USER,
   isSandlotError,
   parseThreadId,
-  parseUserId,
   refuseUnknownOptions,
   SandlotError,
   type ThreadId,
   type UserId,
 } from "@sandlot/contract";
+import { blueprintNamed } from "../../config/blueprint-named.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { AcquireRequest } from "../../fleet.ts";
 import type { SandboxRecord } from "../../store/record.ts";
+import { parseDelay, parseUser } from "../call-options.ts";
 import type { Slot } from "../hold/slot.ts";
 
 export interface Wish {
@@ -27,13 +27,6 @@ export interface Wish {
   readonly timeoutMs: number;
   /** Set for a lease of a remote caller. */
   readonly ttlMs: number | null;
-}
-
-/** The longest delay a timer can have; more would fire at once. */
-const DELAY_MAX_MS = 2_147_483_647;
-
-export function parseUser(user: string | undefined): UserId {
-  return user === undefined ? DEFAULT_USER : parseUserId(user);
 }
 
 const REQUEST_KEYS = ["user", "thread", "existing", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
@@ -64,18 +57,4 @@ export function lookAgainUnless(existing: boolean, error: unknown): null {
 export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
   if (blueprint === null || blueprint.hash === record.blueprintHash) return;
   throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
-}
-
-export function parseDelay(field: string, value: number): number {
-  if (Number.isFinite(value) && value > 0 && value <= DELAY_MAX_MS) return value;
-  throw new SandlotError("invalid_request", {
-    field,
-    problem: `must be a number of milliseconds from 1 to ${DELAY_MAX_MS}, not ${value}`,
-  });
-}
-
-export function blueprintNamed(settings: Settings, name: string): NamedBlueprint {
-  const blueprint = Object.hasOwn(settings.blueprints, name) ? settings.blueprints[name] : undefined;
-  if (blueprint !== undefined) return blueprint;
-  throw new SandlotError("blueprint_unknown", { blueprint: name, known: Object.keys(settings.blueprints) });
 }

@@ -23,7 +23,9 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import type { Lease } from "../../fleet.ts";
+import type { World } from "../../world/world.ts";
 import { type Gate, guarded } from "./guarded-sandbox.ts";
+import { NOTHING_LEFT } from "./recoveries.ts";
 import { type Slot, sandboxLost, staleGeneration } from "./slot.ts";
 
 type LeaseState = "held" | "granting" | "granted" | "ended";
@@ -36,7 +38,6 @@ export interface LeaseController {
   restart(lease: LeaseHandle): Promise<Slot>;
   /** A use failed in a way that may mean the sandbox is gone. */
   suspect(slot: Slot, error: unknown): void;
-  monotonicMs(): number;
 }
 
 interface LeaseParts {
@@ -53,13 +54,8 @@ interface LeaseParts {
   readonly slot: Slot;
   readonly recovery: Recovery;
   readonly controller: LeaseController;
+  readonly clock: Pick<World, "monotonicMs">;
 }
-
-const NOTHING_LEFT: Recovery = {
-  kind: "empty",
-  lost: ["processes", "temporary files", "installed packages", "workspace"],
-  survived: [],
-};
 
 export class LeaseHandle implements Lease {
   readonly id: LeaseId;
@@ -69,6 +65,7 @@ export class LeaseHandle implements Lease {
   readonly stack: LeaseParts["stack"];
   readonly ttlMs: number | null;
   readonly controller: LeaseController;
+  readonly #clock: LeaseParts["clock"];
   #state: LeaseState = "held";
   #slot: Slot;
   #recovery: Recovery;
@@ -89,6 +86,7 @@ export class LeaseHandle implements Lease {
     this.stack = parts.stack;
     this.ttlMs = parts.ttlMs;
     this.controller = parts.controller;
+    this.#clock = parts.clock;
     this.#slot = parts.slot;
     this.#recovery = parts.recovery;
     this.#lastUsedAt = parts.since;
@@ -221,7 +219,7 @@ export class LeaseHandle implements Lease {
 
   useEnds(): void {
     this.#usesUnderWay -= 1;
-    this.#lastUsedAt = this.controller.monotonicMs();
+    this.#lastUsedAt = this.#clock.monotonicMs();
   }
 
   /** In use now, or how long not, in milliseconds. */

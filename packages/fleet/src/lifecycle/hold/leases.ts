@@ -5,17 +5,15 @@
  * until it is released or not renewed for that long, at whichever instance.
  */
 
-import { type AcquirePath, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
+import { type AcquirePath, type InstanceId, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../../config/settings.ts";
 import type { Lease } from "../../fleet.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
-import { SAME } from "../acquire/opener.ts";
-import type { Wish } from "../acquire/wish.ts";
-import type { Membership } from "../session/membership.ts";
 import { type LeaseController, LeaseHandle } from "./lease.ts";
+import { SAME } from "./recoveries.ts";
 import { type Slot, sandboxLost } from "./slot.ts";
 
 export interface LeasesParts {
@@ -23,14 +21,17 @@ export interface LeasesParts {
   readonly world: World;
   readonly store: Store;
   readonly bus: EventBus;
-  readonly membership: Membership;
+  /** This instance's session. */
+  readonly membership: { readonly instance: InstanceId; validate(): Promise<void> };
   /** A row was written. */
   readonly onGranted: () => void;
 }
 
 /** What a lease is made from, and since when it was wanted. */
-export interface Order extends Pick<Wish, "ttlMs"> {
+export interface Order {
   readonly purpose: string | undefined;
+  /** Set for a lease of a remote caller. */
+  readonly ttlMs: number | null;
   readonly startedAt: number;
   readonly stack: LeaseHandle["stack"];
 }
@@ -79,6 +80,7 @@ export class Leases {
       // Who joins somebody finds everything as it was a moment ago.
       recovery: path === "held" ? SAME : slot.recovery,
       controller,
+      clock: world,
     });
     slot.leases.add(lease);
     slot.used = true;

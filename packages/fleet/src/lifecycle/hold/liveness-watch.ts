@@ -7,11 +7,10 @@
 import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Attachment, Backend } from "../../backend/backend.ts";
 import { type EventBus, problemOf, quietly } from "../../observe/event-bus.ts";
+import type { SandboxRecord } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { type UnderWay, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Opener } from "../acquire/opener.ts";
-import type { Retirement } from "../stop/retirement.ts";
 import type { Slot } from "./slot.ts";
 import type { Slots } from "./slots.ts";
 
@@ -20,8 +19,10 @@ export interface LivenessWatchParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly slots: Slots;
-  readonly opener: Opener;
-  readonly retirement: Retirement;
+  /** Connects a slot again whose sandbox is alive. */
+  readonly reattach: (slot: Slot, signal: AbortSignal) => Promise<void>;
+  /** Stops the record of a sandbox that is dead. */
+  readonly stopDead: (record: SandboxRecord) => Promise<unknown>;
   readonly bus: EventBus;
   /** How long the engine may take to answer. */
   readonly patienceMs: number;
@@ -57,7 +58,7 @@ export class LivenessWatch {
   }
 
   async #examine(slot: Slot): Promise<void> {
-    const { backend, opener, bus, ending } = this.#parts;
+    const { backend, reattach, bus, ending } = this.#parts;
     const { ref } = slot.record;
     if (!slot.isOpen() || ref === null) return;
     try {
@@ -65,7 +66,7 @@ export class LivenessWatch {
       if (liveness === "dead") slot.lose("crashed");
       // A connection that stands is everybody's: a call that failed on it is no reason to close it under the others.
       else if (liveness === "alive" && slot.isOpen() && slot.disconnected)
-        await this.#ask(slot, (signal) => opener.reattach(slot, signal));
+        await this.#ask(slot, (signal) => reattach(slot, signal));
     } catch (error) {
       if (isSandlotError(error, "sandbox_lost")) slot.lose("crashed");
       else if (!ending.aborted) bus.emit({ type: "housekeeping-failed", task: "examine", problem: problemOf(error) });
@@ -97,9 +98,9 @@ export class LivenessWatch {
   }
 
   async #stopIfReady(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
-    const { store, retirement } = this.#parts;
+    const { store, stopDead } = this.#parts;
     const record = await store.get(sandboxId);
-    if (record?.state === "ready" && record.ref === ref) await retirement.stopDead(record);
+    if (record?.state === "ready" && record.ref === ref) await stopDead(record);
   }
 
   #ask<T>({ sandboxId }: Slot, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {

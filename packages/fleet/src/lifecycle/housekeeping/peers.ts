@@ -8,6 +8,7 @@
  * - Taking over needs no judgement: the store does it only if the actor has no session.
  */
 
+import type { SandboxId } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
 import type { EventBus } from "../../observe/event-bus.ts";
 import type { Store } from "../../store/store.ts";
@@ -27,6 +28,8 @@ export interface PeersParts {
   readonly retirement: Retirement;
   readonly bus: EventBus;
   readonly reconciler: Reconciler;
+  /** Whether a create of ours is under way. */
+  readonly isMaking: (sandboxId: SandboxId) => boolean;
   readonly lifetimeMs: number;
 }
 
@@ -75,7 +78,7 @@ export class Peers {
 
   /** Goes on with what a dead instance, or an answer that got lost, has left in `creating` or `stopping`. */
   async #takeOver(): Promise<void> {
-    const { store, membership, retirement } = this.#parts;
+    const { store, membership, retirement, isMaking } = this.#parts;
     if (!membership.trusted()) return;
     const acting = await store.list({ acting: true });
     retirement.stillActing(new Set(acting.map(({ sandboxId }) => sandboxId)));
@@ -90,7 +93,7 @@ export class Peers {
           : await store.takeOver({ sandboxId, revision, actor: membership.instance });
         if (taken !== null) void retirement.drive(taken);
       } else if (record.state === "stopping") void retirement.drive(record);
-      else if (!retirement.isMaking(sandboxId)) void retirement.unmake(record);
+      else if (!isMaking(sandboxId)) void retirement.unmake(record);
     }
   }
 

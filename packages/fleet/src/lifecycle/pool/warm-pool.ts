@@ -4,13 +4,13 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
+import { blueprintNamed } from "../../config/blueprint-named.ts";
 import type { Settings } from "../../config/settings.ts";
 import { isBlank } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Maker } from "../acquire/maker.ts";
-import { blueprintNamed } from "../acquire/wish.ts";
+import type { SandboxMaker } from "../acquire/maker.ts";
 import type { Admission } from "../admission/admission.ts";
 import { planPool } from "../housekeeping/plans.ts";
 import { Sightings } from "../housekeeping/sightings.ts";
@@ -24,7 +24,7 @@ export interface WarmPoolParts {
   readonly backend: Backend;
   readonly membership: Membership;
   readonly admission: Admission;
-  readonly maker: Maker;
+  readonly maker: SandboxMaker;
   readonly retirement: Retirement;
 }
 

@@ -14,6 +14,7 @@ import {
 } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
 import { hasHome } from "../../backend/workspace-binding.ts";
+import { blueprintNamed } from "../../config/blueprint-named.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../../fleet.ts";
 import type { Changes } from "../../store/changes.ts";
@@ -21,10 +22,9 @@ import type { SandboxRecord } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { throwIfRecovering } from "../acquire/opener.ts";
-import { blueprintNamed, parseDelay, parseUser } from "../acquire/wish.ts";
-import type { Peers } from "../housekeeping/peers.ts";
+import { parseDelay, parseUser } from "../call-options.ts";
 import type { Membership } from "../session/membership.ts";
+import { throwIfRecovering } from "../session/recovering.ts";
 import type { Retirement } from "./retirement.ts";
 
 export interface DestroyerParts {
@@ -35,7 +35,8 @@ export interface DestroyerParts {
   readonly membership: Membership;
   readonly backend: Backend;
   readonly retirement: Retirement;
-  readonly peers: Peers;
+  /** Ends the sessions of dead instances. Answers whether there were any. */
+  readonly endDeadSessions: () => Promise<boolean>;
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
@@ -191,13 +192,13 @@ export class Destroyer {
 
   /** False when the record changed meanwhile. */
   async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
-    const { retirement, peers, changes } = this.#parts;
+    const { retirement, endDeadSessions, changes } = this.#parts;
     const { sandboxId, generation, revision } = record;
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
     const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
     if (answer.kind === "held") {
       // Who was killed a moment ago holds nothing, and nobody may have looked since.
-      if (!(await peers.buryTheDead())) throw inUse(answer.record);
+      if (!(await endDeadSessions())) throw inUse(answer.record);
       changes.hint();
     }
     return answer.kind === "stopping";

@@ -36,6 +36,8 @@ export interface RetirementParts {
   readonly membership: Membership;
   readonly bus: EventBus;
   readonly underWay: UnderWay;
+  /** Whether a create of ours is under way: then its `creating` record is no leftover. */
+  readonly isMaking: (sandboxId: SandboxId) => boolean;
   /** How long one step in the engine may take before the drive gives up until next time. */
   readonly stopTimeoutMs: number;
 }
@@ -54,8 +56,6 @@ export class Retirement {
   readonly #driving = new Map<SandboxId, Promise<boolean>>();
   /** What went wrong last time, and how often. */
   readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
-  /** Creates under way: their `creating` records are ours although nobody drives them. */
-  readonly #making = new Map<SandboxId, number>();
   readonly #leftovers = new Map<SandboxId, Leftover>();
   readonly #unmaking = new Map<SandboxId, Promise<void>>();
 
@@ -65,23 +65,6 @@ export class Retirement {
 
   isDriving(sandboxId: SandboxId): boolean {
     return this.#driving.has(sandboxId);
-  }
-
-  isMaking(sandboxId: SandboxId): boolean {
-    return this.#making.has(sandboxId);
-  }
-
-  /** `term` is the life of our session in which the intent was written. */
-  making(sandboxId: SandboxId, term: number): void {
-    this.#making.set(sandboxId, term);
-  }
-
-  termOf(sandboxId: SandboxId): number | undefined {
-    return this.#making.get(sandboxId);
-  }
-
-  made(sandboxId: SandboxId): void {
-    this.#making.delete(sandboxId);
   }
 
   /** Only these are still being made or stopped, by whomever: what went wrong with others is over. */
@@ -154,7 +137,7 @@ export class Retirement {
     const { sandboxId, revision, actor } = record;
     const ours = actor === membership.instance;
     if (ours && record.state === "creating") {
-      if (this.isMaking(sandboxId)) return false;
+      if (this.#parts.isMaking(sandboxId)) return false;
       await abortable(this.unmake(record), signal);
       return true;
     }
@@ -173,7 +156,6 @@ export class Retirement {
   /** Unmakes exactly what a create of ours may have made. Tried again by housekeeping until it is certain. */
   async unmake(leftover: Leftover): Promise<void> {
     this.#leftovers.set(leftover.sandboxId, leftover);
-    this.#making.delete(leftover.sandboxId);
     await this.#unmakeInTurn(leftover);
   }
 

@@ -120,12 +120,13 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   const isCurrent = async () => true;
   const membership = new Membership({ ...base, instance, slots: new Slots(), lifetimeMs: 60_000, isCurrent });
   await membership.renew();
-  const retirement = new Retirement({ ...base, membership, underWay: new UnderWay(), stopTimeoutMs: 1_000 });
+  const isMaking = () => false;
+  const retirement = new Retirement({ ...base, membership, isMaking, underWay: new UnderWay(), stopTimeoutMs: 1_000 });
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs: 60_000, patienceMs: 1_000 },
     limits: () => ({ max: null, maxPerUser: null }),
   });
-  const peers = new Peers({ ...base, membership, retirement, reconciler, lifetimeMs: 60_000 });
+  const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs: 60_000 });
   const generation = await store.proxy.nextGeneration();
   const place = { place: "home", ref: "gone", key: null, backend: "memory", blueprint: "default" } as const;
   const names = { sandboxId: "s1" as SandboxId, token: "token", blueprintHash: "hash" };

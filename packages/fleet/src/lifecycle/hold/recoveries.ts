@@ -1,0 +1,17 @@
+/** What a lease is told of the sandbox that it got, where that is the same for every sandbox. */
+
+import type { Recovery } from "@sandlot/contract";
+
+/** The lease joined a sandbox that was alive. */
+export const SAME: Recovery = {
+  kind: "same",
+  lost: [],
+  survived: ["processes", "temporary files", "installed packages", "workspace"],
+};
+
+/** The lease had a sandbox, and the next generation begins without files. */
+export const NOTHING_LEFT: Recovery = {
+  kind: "empty",
+  lost: ["processes", "temporary files", "installed packages", "workspace"],
+  survived: [],
+};
