@@ -17,7 +17,7 @@ import { type CapacityCounts, SandlotError, type ThreadId, type UserId } from "@
 import type { LimitSettings } from "../../config/settings.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { Changes } from "../../store/changes.ts";
-import type { SandboxRecord } from "../../store/record.ts";
+import type { CreatingRecord, SandboxRecord } from "../../store/record.ts";
 import type { Limits, Refusal, ReserveAnswer, Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import { planEviction } from "./eviction.ts";
@@ -39,7 +39,7 @@ export interface AdmissionParts {
   /** Which of these have nothing going on inside, as far as can be told quickly. */
   readonly idleAmong: (records: readonly SandboxRecord[]) => Promise<ReadonlySet<SandboxRecord>>;
   /** Gives back a reservation whose caller has gone. */
-  readonly giveBack: (record: SandboxRecord) => Promise<void>;
+  readonly giveBack: (record: CreatingRecord) => Promise<void>;
 }
 
 interface Ticket {
