@@ -16,6 +16,7 @@ import type {
   WorkspaceSight,
   Workspaces,
 } from "../../packages/fleet/src/backend/backend.ts";
+import type { Markers } from "../../packages/fleet/src/backend/markers.ts";
 import { partialSandbox } from "../../packages/fleet/src/testing/partial-sandbox.ts";
 import type { Liveness } from "../../packages/fleet/src/world/world.ts";
 
@@ -23,6 +24,7 @@ export class InstantBackend implements Backend {
   readonly name = "instant";
   readonly capabilities: Backend["capabilities"] = new Set();
   readonly workspaces: Workspaces = new NoWorkspaces();
+  readonly markers: Markers = { write: async () => {}, list: async () => [], drop: async () => {} };
   #made = 0;
 
   async create(): Promise<Created> {
@@ -86,9 +88,4 @@ class NoWorkspaces implements Workspaces {
   async moveHome(): Promise<void> {}
   async quarantine(): Promise<void> {}
   async purge(): Promise<void> {}
-  async writeMarker(): Promise<void> {}
-  async markers(): Promise<readonly never[]> {
-    return [];
-  }
-  async dropMarker(): Promise<void> {}
 }

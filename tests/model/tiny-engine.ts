@@ -13,6 +13,7 @@ import type {
   Target,
   Workspaces,
 } from "../../packages/fleet/src/backend/backend.ts";
+import type { Markers } from "../../packages/fleet/src/backend/markers.ts";
 import { partialSandbox } from "../../packages/fleet/src/testing/partial-sandbox.ts";
 
 interface Box {
@@ -99,10 +100,9 @@ export class TinyEngine implements Backend {
     moveHome: async () => undefined,
     quarantine: async () => undefined,
     purge: async () => undefined,
-    writeMarker: async () => undefined,
-    markers: async () => [],
-    dropMarker: async () => undefined,
   };
+
+  readonly markers: Markers = { write: async () => undefined, list: async () => [], drop: async () => undefined };
 
   async close(): Promise<void> {
     this.#listeners.clear();

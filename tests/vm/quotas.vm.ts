@@ -216,7 +216,7 @@ async function bound(stage: BackendStage, key: Key, step: "moveIn" | "makeIn") {
   const blank = await stage.make(null, { blueprint: { ...blueprint, limits: LIMITS } });
   const generation = stage.nextGeneration();
   const spot = stage.spot(blank, key, generation);
-  await stage.backend.workspaces.writeMarker(stage.marker(blank, key, generation));
+  await stage.backend.markers.write(stage.marker(blank, key, generation));
   await stage.backend.workspaces[step](spot);
   const target = { ...blank.target, generation, token: stage.newToken() };
   await stage.backend.rebind(target, blank.spec, stage.signal);

@@ -18,6 +18,7 @@ import type {
   Target,
   Workspaces,
 } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 import { BACKEND } from "../settings.ts";
 import type { Push } from "../wire.ts";
@@ -28,6 +29,7 @@ export class CrashBackend implements Backend {
   readonly name = BACKEND;
   readonly capabilities: ReadonlySet<Capability> = new Set<Capability>(["late-binding"]);
   readonly workspaces: Workspaces;
+  readonly markers: Markers;
   readonly engine: EngineConnection;
   readonly #listeners: Set<(event: EngineEvent) => void>;
   readonly #closings: Map<number, () => void>;
@@ -48,9 +50,11 @@ export class CrashBackend implements Backend {
       moveHome: (spot) => engine.ask("moveHome", [spot]),
       quarantine: (spot) => engine.ask("quarantine", [spot]),
       purge: (spot) => engine.ask("purge", [spot]),
-      writeMarker: (marker) => engine.ask("writeMarker", [marker]),
-      markers: (sandboxId) => engine.ask("markers", [sandboxId]),
-      dropMarker: (sandboxId, generation) => engine.ask("dropMarker", [sandboxId, generation]),
+    };
+    this.markers = {
+      write: (marker) => engine.ask("writeMarker", [marker]),
+      list: (sandboxId) => engine.ask("markers", [sandboxId]),
+      drop: (sandboxId, generation) => engine.ask("dropMarker", [sandboxId, generation]),
     };
   }
 

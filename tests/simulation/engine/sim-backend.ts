@@ -18,6 +18,7 @@ import type {
   Target,
   Workspaces,
 } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 import type { FaultKind, Faults } from "../faults.ts";
 import type { Plan } from "../process/calls.ts";
@@ -52,6 +53,7 @@ export class SimBackend implements Backend {
   readonly name = "simulated";
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: Workspaces;
+  readonly markers: Markers;
   readonly #instance: Instance;
   readonly #parts: EngineParts;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
@@ -60,7 +62,9 @@ export class SimBackend implements Backend {
     this.#instance = instance;
     this.#parts = parts;
     this.capabilities = new Set<Capability>(parts.lateBinding ? ["late-binding"] : []);
-    this.workspaces = new SimWorkspaces(instance, parts);
+    const workspaces = new SimWorkspaces(instance, parts);
+    this.workspaces = workspaces;
+    this.markers = workspaces.markers;
     parts.ledger.onDied((object) => this.#tellDeath(object));
   }
 

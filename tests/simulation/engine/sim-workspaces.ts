@@ -1,8 +1,8 @@
 /** One instance's workspaces: single steps on the ledger, each of which may fail before or after it took effect. */
 
-import { type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
+import { SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../packages/fleet/src/backend/backend.ts";
-import type { Marker } from "../../../packages/fleet/src/backend/labels.ts";
+import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Instance } from "../process/instance.ts";
 import type { EngineParts } from "./sim-backend.ts";
 
@@ -48,17 +48,13 @@ export class SimWorkspaces implements Workspaces {
     });
   }
 
-  writeMarker(marker: Marker): Promise<void> {
-    return this.#step("writeMarker", () => this.#parts.ledger.writeMarker(marker));
-  }
-
-  markers(sandboxId: SandboxId): Promise<readonly Marker[]> {
-    return this.#step("markers", () => this.#parts.ledger.markersOf(sandboxId));
-  }
-
-  dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void> {
-    return this.#step("dropMarker", () => this.#parts.ledger.dropMarker(sandboxId, generation));
-  }
+  /** They lie where the workspaces do, and fail as those do. */
+  readonly markers: Markers = {
+    write: (marker) => this.#step("writeMarker", () => this.#parts.ledger.writeMarker(marker)),
+    list: (sandboxId) => this.#step("markers", () => this.#parts.ledger.markersOf(sandboxId)),
+    drop: (sandboxId, generation) =>
+      this.#step("dropMarker", () => this.#parts.ledger.dropMarker(sandboxId, generation)),
+  };
 
   #change(step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot, effect: () => void): Promise<void> {
     const { audit } = this.#parts;

@@ -8,7 +8,7 @@
  *
  *   create ──▶ attach ──▶ (Sandbox is used) ──▶ close of the attachment ──▶ destroy ──▶ workspaces.moveHome
  *      │                                                                      ▲
- *      └── blank: create ──▶ writeMarker ──▶ moveIn ──▶ rebind ──▶ attach ────┘
+ *      └── blank: create ──▶ markers.write ──▶ moveIn ──▶ rebind ──▶ attach ────┘
  *
  * Rules for every implementation (each is a test of `testing/backend-suite.ts`)
  * - What is made carries its labels from the first moment, so that it can be found again when everything else was lost.
@@ -38,6 +38,7 @@ import type {
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { Labels, Marker } from "./labels.ts";
+import type { Markers } from "./markers.ts";
 
 /** What a backend may declare. Asking for what is not declared is `capability_missing`. */
 export type Capability =
@@ -74,6 +75,7 @@ export interface Backend {
   /** What is going on inside; must not itself count as activity. */
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
   readonly workspaces: Workspaces;
+  readonly markers: Markers;
   /**
    * The disk budget of the thread's sandbox, for writes past it into its workspace. `null` where this process does not hold
    * it: then only the sandbox can write. Absent where workspaces are out of the host's reach.
@@ -227,12 +229,4 @@ export interface Workspaces {
   quarantine(spot: WorkspaceSpot): Promise<void>;
   /** Removes the workspace wherever it is, unless a later generation has used it. */
   purge(spot: WorkspaceSpot): Promise<void>;
-  /**
-   * A marker is never written over: `file_exists` where the sandbox has another of that generation. After the store was
-   * lost generations may come twice, and the first marker may be the proof of whose workspace is inside.
-   */
-  writeMarker(marker: Marker): Promise<void>;
-  /** Every marker written beside the sandbox: one per generation that somebody tried to give it. */
-  markers(sandboxId: SandboxId): Promise<readonly Marker[]>;
-  dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void>;
 }

@@ -59,7 +59,7 @@ export async function bind(
 ): Promise<Made> {
   const generation = stage.nextGeneration();
   const marker = stage.marker(blank, key, generation);
-  await backend.workspaces.writeMarker(marker);
+  await backend.markers.write(marker);
   await backend.workspaces[how](stage.spot(blank, key, generation));
   const target = { ...blank.target, generation, token: marker.token };
   await backend.rebind(target, blank.target, stage.signal);

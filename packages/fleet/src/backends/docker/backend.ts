@@ -28,6 +28,7 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
+import type { Markers } from "../../backend/markers.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
@@ -92,6 +93,7 @@ class DockerBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
+  readonly markers: Markers;
   readonly #engine: Engine;
   readonly #settings: DockerSettings;
   readonly #objects: ContainerObjects;
@@ -118,6 +120,7 @@ class DockerBackend implements Backend {
     this.#engine = engine;
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
+    this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world.identity);
     this.#liveness = new ContainerLiveness(engine, this.#objects, accountIds, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };

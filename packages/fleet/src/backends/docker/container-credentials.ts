@@ -45,7 +45,7 @@ export class ContainerCredentials extends KnownCredentials {
   constructor(parts: CredentialParts) {
     super({
       address: (name) => ({ path: socketPath(parts.layout, name) }),
-      given: (sandboxId) => parts.workspaces.markers(sandboxId),
+      given: (sandboxId) => parts.workspaces.markers.list(sandboxId),
     });
     this.#parts = parts;
   }

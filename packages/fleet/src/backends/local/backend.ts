@@ -28,6 +28,7 @@ import type {
   Target,
   WriteBudget,
 } from "../../backend/backend.ts";
+import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { makeLayout, socketPath } from "../../host/layout.ts";
@@ -76,6 +77,7 @@ class LocalBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
+  readonly markers: Markers;
   readonly #world: World;
   readonly #objects: ObjectStore;
   readonly #liveness: ObjectLiveness;
@@ -112,11 +114,12 @@ class LocalBackend implements Backend {
     this.#quotas = quotas;
     const isUnsafe = settings.local.isolation === "unsafe-process";
     this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
+    this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
     this.#credentials = new KnownCredentials({
       address: (name) => ({ path: socketPath(layout, name) }),
-      given: (sandboxId) => this.workspaces.markers(sandboxId),
+      given: (sandboxId) => this.markers.list(sandboxId),
     });
     this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
     const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };

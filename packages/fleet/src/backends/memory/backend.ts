@@ -24,6 +24,7 @@ import type {
   Workspaces,
 } from "../../backend/backend.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Markers } from "../../backend/markers.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { MemoryAttachment } from "./attachment.ts";
@@ -45,6 +46,7 @@ class MemoryBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability> = new Set(["late-binding"]);
   readonly workspaces: Workspaces;
+  readonly markers: Markers;
   readonly #engine: EngineApi;
   readonly #fleetId: FleetId;
   readonly #world: World;
@@ -57,6 +59,7 @@ class MemoryBackend implements Backend {
     this.#fleetId = fleetId;
     this.#world = world;
     this.workspaces = workspacesOf(engine, fleetId);
+    this.markers = markersOf(engine, fleetId);
   }
 
   async create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -133,9 +136,14 @@ function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {
     moveHome: step("moveHome"),
     quarantine: step("quarantine"),
     purge: step("purge"),
-    writeMarker: (marker) => engine.writeMarker(fleetId, marker),
-    markers: (sandboxId) => engine.markers(fleetId, sandboxId),
-    dropMarker: (sandboxId, generation) => engine.dropMarker(fleetId, sandboxId, generation),
+  };
+}
+
+function markersOf(engine: EngineApi, fleetId: FleetId): Markers {
+  return {
+    write: (marker) => engine.writeMarker(fleetId, marker),
+    list: (sandboxId) => engine.markers(fleetId, sandboxId),
+    drop: (sandboxId, generation) => engine.dropMarker(fleetId, sandboxId, generation),
   };
 }
 

@@ -21,6 +21,7 @@ import {
 } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
+import type { Markers } from "../../backend/markers.ts";
 import { noRoomInOurWords } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
@@ -30,6 +31,7 @@ import { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
 import { type LateBinding, probeLateBinding, sweepProbes } from "./late-binding.ts";
 import { parseSlotName, type SlotPlace, slotNameOf, slotPlace } from "./layout.ts";
+import { markersIn } from "./markers.ts";
 import { Moves, trashOwner } from "./moves.ts";
 import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
@@ -43,6 +45,8 @@ const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
 const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 
 export class DiskWorkspaces implements Workspaces {
+  /** Beside the workspaces, outside every mount. */
+  readonly markers: Markers;
   readonly #parts: DiskParts;
   readonly #moves: Moves;
 
@@ -50,6 +54,7 @@ export class DiskWorkspaces implements Workspaces {
   constructor(options: DiskOptions) {
     this.#parts = new DiskParts(options);
     this.#moves = new Moves(this.#parts);
+    this.markers = markersIn(this.#parts.markers);
   }
 
   owners(): Promise<readonly Owner[]> {
@@ -146,18 +151,6 @@ export class DiskWorkspaces implements Workspaces {
     await trash.empty(gone.thread);
     if (gone.slot !== null) await trash.empty(trashOwner(gone.slot));
     await homes.sync(gone.thread);
-  }
-
-  async writeMarker(marker: Marker): Promise<void> {
-    this.#parts.markers.write(marker);
-  }
-
-  async markers(sandboxId: SandboxId): Promise<readonly Marker[]> {
-    return this.#parts.markers.read(sandboxId);
-  }
-
-  async dropMarker(sandboxId: SandboxId, generation: Generation): Promise<void> {
-    this.#parts.markers.drop(sandboxId, generation);
   }
 
   /** A sandbox is gone that had its workspace mounted from home: its markers go with it. */

@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { type Generation, type SandboxId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { Marker } from "../../backend/labels.ts";
+import type { Markers } from "../../backend/markers.ts";
 import { errnoOf, isMissing, unlessMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout } from "./layout.ts";
@@ -32,7 +33,7 @@ const schema = z.strictObject({
   blueprintHash: z.string(),
 });
 
-export class Markers {
+export class MarkerFiles {
   readonly #layout: Layout;
   readonly #world: Pick<World, "randomHex">;
 
@@ -128,6 +129,15 @@ export class Markers {
   #draftOf(directory: string, generation: Generation): string {
     return join(directory, `.${generation}.${this.#world.randomHex(4)}`);
   }
+}
+
+/** The same as a backend gives them out. */
+export function markersIn(files: MarkerFiles): Markers {
+  return {
+    write: async (marker) => files.write(marker),
+    list: async (sandboxId) => files.read(sandboxId),
+    drop: async (sandboxId, generation) => files.drop(sandboxId, generation),
+  };
 }
 
 function fileOf(directory: string, generation: Generation): string {

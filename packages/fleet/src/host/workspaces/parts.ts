@@ -7,7 +7,7 @@ import type { World } from "../../world/world.ts";
 import { Homes } from "./homes.ts";
 import { Layout } from "./layout.ts";
 import { DiskLocks } from "./locks.ts";
-import { Markers } from "./markers.ts";
+import { MarkerFiles } from "./markers.ts";
 import { Owners } from "./owners.ts";
 import { Quarantine } from "./quarantine.ts";
 import { Slots } from "./slots.ts";
@@ -39,7 +39,7 @@ export class DiskParts {
   readonly homes: Homes;
   readonly slots: Slots;
   readonly owners: Owners;
-  readonly markers: Markers;
+  readonly markers: MarkerFiles;
   readonly quarantine: Quarantine;
 
   constructor({ root, account, world, isPassable = false, lockPatienceMs }: DiskOptions) {
@@ -58,7 +58,7 @@ export class DiskParts {
     this.homes = new Homes(layout, this.trash, account, passable);
     this.slots = new Slots(layout, passable);
     this.owners = new Owners(this);
-    this.markers = new Markers(layout, world);
+    this.markers = new MarkerFiles(layout, world);
     this.quarantine = new Quarantine(layout, this.trash, world);
   }
 }

@@ -136,7 +136,7 @@ export class Opener {
     const generation = await store.nextGeneration();
     const token = newToken(world);
     const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
-    const written = await quietly(bus, "marker", () => backend.workspaces.writeMarker(marker).then(() => true));
+    const written = await quietly(bus, "marker", () => backend.markers.write(marker).then(() => true));
     // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
     if (written === null) return "taken";
     signal.throwIfAborted();
@@ -156,7 +156,7 @@ export class Opener {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
         return this.#connect(answer.record, ask, "blank", signal);
       }
-      await quietly(this.#parts.bus, "marker", () => backend.workspaces.dropMarker(sandboxId, to.generation));
+      await quietly(this.#parts.bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
       // A full answer is for admission to deal with: it knows whom to evict and how to wait.
       taken = answer.kind === "taken";
       if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;

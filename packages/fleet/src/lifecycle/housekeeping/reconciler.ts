@@ -78,7 +78,7 @@ export class Reconciler {
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
     for (const object of plan.superseded) {
       // Without a marker the store cannot look the thread up again; then what the records said has to do.
-      const [marker] = await backend.workspaces.markers(object.labels.sandboxId);
+      const [marker] = await backend.markers.list(object.labels.sandboxId);
       if (judgement.stands()) await this.#condemn(object, null, judgement, marker);
     }
     await this.#sort(
@@ -120,10 +120,9 @@ export class Reconciler {
    */
   async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
     const { membership, backend } = this.#parts;
-    const { workspaces } = backend;
     const claims: Claim[] = [];
     await sideBySide(objects, PARALLEL_MAX, async (object) => {
-      const markers = [...(await workspaces.markers(object.labels.sandboxId))].sort(
+      const markers = [...(await backend.markers.list(object.labels.sandboxId))].sort(
         (a, b) => b.generation - a.generation,
       );
       const generation = markers[0]?.generation ?? object.labels.generation;

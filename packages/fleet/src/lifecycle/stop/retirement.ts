@@ -277,7 +277,7 @@ export class Retirement {
     const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
     if (object === undefined) return;
     // Bound since: then it was published after all, and is its thread's and not a leftover of ours.
-    const markers = await backend.workspaces.markers(sandboxId);
+    const markers = await backend.markers.list(sandboxId);
     if (markers.some((marker) => marker.generation > leftover.generation)) return;
     const { ref, place } = object;
     const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });

@@ -44,7 +44,7 @@ export const lifecycleCases: readonly BackendCase[] = [
       const made = await stage.make();
       const { backend, fleetId } = await stage.stranger();
       stage.expect(await stage.refs(backend)).toEqual([]);
-      stage.expect(await backend.workspaces.markers(made.target.sandboxId)).toEqual([]);
+      stage.expect(await backend.markers.list(made.target.sandboxId)).toEqual([]);
       const other = await stage.make(stage.newKey(), { fleetId }, backend);
       stage.expect(await stage.refs()).toEqual([made.created.ref]);
       await stage.destroy(other, backend);
@@ -77,8 +77,8 @@ export const lifecycleCases: readonly BackendCase[] = [
       stage.expect(await stage.refs()).toEqual([kept.created.ref]);
       stage.expect(await stage.backend.probe(gone.created.ref, stage.signal)).toBe("dead");
       stage.expect(await stage.backend.probe(kept.created.ref, stage.signal)).toBe("alive");
-      stage.expect(await stage.backend.workspaces.markers(gone.target.sandboxId)).toEqual([]);
-      stage.expect((await stage.backend.workspaces.markers(kept.target.sandboxId)).length).toBe(1);
+      stage.expect(await stage.backend.markers.list(gone.target.sandboxId)).toEqual([]);
+      stage.expect((await stage.backend.markers.list(kept.target.sandboxId)).length).toBe(1);
     },
   },
   {
@@ -104,7 +104,7 @@ export const lifecycleCases: readonly BackendCase[] = [
       stage.expect(shown.filter((liveness) => liveness !== "dead")).toEqual([]);
       await stage.destroy(made);
       stage.expect(await stage.refs()).toEqual([]);
-      stage.expect(await stage.backend.workspaces.markers(made.target.sandboxId)).toEqual([]);
+      stage.expect(await stage.backend.markers.list(made.target.sandboxId)).toEqual([]);
     },
   },
   {

@@ -127,11 +127,13 @@ export const workspaceCases: readonly BackendCase[] = [
       const { ref, place } = bound.created;
       const listed = await stage.backend.list({ consistent: true }, stage.signal);
       stage.expect(listed).toEqual([{ ref, labels: bound.spec.labels, liveness: "dead", place }]);
-      stage.expect((await workspaces.markers(spot.sandboxId)).map(({ thread }) => thread)).toEqual([key.thread]);
+      stage
+        .expect((await stage.backend.markers.list(spot.sandboxId)).map(({ thread }) => thread))
+        .toEqual([key.thread]);
       await stage.rejects(stage.attach(bound.target), "sandbox_lost");
       await workspaces.moveHome(spot);
       stage.expect(await workspaces.look(spot)).toEqual(seen(true, false));
-      stage.expect([await stage.refs(), await workspaces.markers(spot.sandboxId)]).toEqual([[], []]);
+      stage.expect([await stage.refs(), await stage.backend.markers.list(spot.sandboxId)]).toEqual([[], []]);
       const next = await stage.make(key);
       stage.expect(next.created.workspace).toBe("existing");
       stage.expect(await (await stage.attach(next.target)).sandbox.files.readText(NOTE)).toBe("from the slot");
@@ -172,7 +174,7 @@ export const workspaceCases: readonly BackendCase[] = [
       await stage.destroy(bound);
       await settleWorkspace(workspaces, spot, false);
       stage.expect(await workspaces.look(spot)).toEqual(seen(true, false, "stale"));
-      stage.expect([await stage.refs(), await workspaces.markers(spot.sandboxId)]).toEqual([[], []]);
+      stage.expect([await stage.refs(), await stage.backend.markers.list(spot.sandboxId)]).toEqual([[], []]);
       await workspaces.quarantine(spot);
       await settleWorkspace(workspaces, spot, true);
       stage.expect(await (await stage.sandbox(key)).files.readText(NOTE)).toBe("of a later generation");
@@ -253,47 +255,47 @@ export const workspaceCases: readonly BackendCase[] = [
     name: "a thread's sandbox has its marker from the first moment",
     run: async (stage) => {
       const made = await stage.make();
-      stage.expect(await stage.backend.workspaces.markers(made.target.sandboxId)).toEqual([made.spec.marker]);
+      stage.expect(await stage.backend.markers.list(made.target.sandboxId)).toEqual([made.spec.marker]);
       const blank = await stage.make(null);
-      stage.expect(await stage.backend.workspaces.markers(blank.target.sandboxId)).toEqual([]);
+      stage.expect(await stage.backend.markers.list(blank.target.sandboxId)).toEqual([]);
     },
   },
   {
     name: "markers are kept per generation and dropped one by one",
     run: async (stage) => {
-      const { workspaces } = stage.backend;
+      const { markers } = stage.backend;
       const blank = await stage.make(null);
       const { sandboxId } = blank.target;
       const [first, second] = [stage.nextGeneration(), stage.nextGeneration()].map((generation) =>
         stage.marker(blank, stage.newKey(), generation),
       );
       if (first === undefined || second === undefined) return;
-      await workspaces.writeMarker(second);
-      await workspaces.writeMarker(first);
-      await workspaces.writeMarker(first);
-      const byGeneration = [...(await (await stage.peer()).workspaces.markers(sandboxId))].sort(
+      await markers.write(second);
+      await markers.write(first);
+      await markers.write(first);
+      const byGeneration = [...(await (await stage.peer()).markers.list(sandboxId))].sort(
         (a, b) => a.generation - b.generation,
       );
       stage.expect(byGeneration).toEqual([first, second]);
-      await workspaces.dropMarker(sandboxId, first.generation);
-      await workspaces.dropMarker(sandboxId, first.generation);
-      stage.expect(await workspaces.markers(sandboxId)).toEqual([second]);
+      await markers.drop(sandboxId, first.generation);
+      await markers.drop(sandboxId, first.generation);
+      stage.expect(await markers.list(sandboxId)).toEqual([second]);
       await stage.destroy(blank);
-      stage.expect(await workspaces.markers(sandboxId)).toEqual([]);
+      stage.expect(await markers.list(sandboxId)).toEqual([]);
       // There is no place for one beside what is gone, and nobody who would remove it.
-      await stage.rejects(workspaces.writeMarker(first), "file_not_found");
+      await stage.rejects(markers.write(first), "file_not_found");
     },
   },
   {
     name: "a marker is never written over by another of its generation",
     run: async (stage) => {
-      const { workspaces } = stage.backend;
+      const { markers } = stage.backend;
       const blank = await stage.make(null);
       const marker = stage.marker(blank, stage.newKey(), stage.nextGeneration());
-      await workspaces.writeMarker(marker);
+      await markers.write(marker);
       const peer = await stage.peer();
-      await stage.rejects(peer.workspaces.writeMarker({ ...marker, token: stage.newToken() }), "file_exists");
-      stage.expect(await workspaces.markers(blank.target.sandboxId)).toEqual([marker]);
+      await stage.rejects(peer.markers.write({ ...marker, token: stage.newToken() }), "file_exists");
+      stage.expect(await markers.list(blank.target.sandboxId)).toEqual([marker]);
     },
   },
   {
@@ -337,7 +339,7 @@ async function bind(
   const generation = stage.nextGeneration();
   const token = stage.newToken();
   const spot = stage.spot(blank, key, generation);
-  await stage.backend.workspaces.writeMarker(stage.marker(blank, key, generation, token));
+  await stage.backend.markers.write(stage.marker(blank, key, generation, token));
   await stage.backend.workspaces[step](spot);
   const target = { ...blank.target, generation, token };
   await stage.backend.rebind(target, blank.spec, stage.signal);

@@ -53,6 +53,7 @@ export function createDiskBackend(
     name: "disk",
     capabilities: new Set(["late-binding"]),
     workspaces,
+    markers: workspaces.markers,
     async create({ labels, marker, generation, token }) {
       const ref = world.randomHex(8) as EngineRef;
       const privateDirectory = join(scratch, ref);

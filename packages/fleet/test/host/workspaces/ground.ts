@@ -90,7 +90,7 @@ export class Ground {
     const sandboxId = world.randomHex(10) as SandboxId;
     const { place, mntPath } = await this.workspaces.prepareSlot(sandboxId, this.nextGeneration());
     const spot = { ...key, sandboxId, generation: this.nextGeneration(), place };
-    await this.workspaces.writeMarker(this.marker(key, spot.generation, sandboxId));
+    await this.workspaces.markers.write(this.marker(key, spot.generation, sandboxId));
     return { spot, mntPath };
   }
 

@@ -40,7 +40,7 @@ async function blank() {
   const directory = ground.layout.markersOf(sandboxId);
   const write = async () => {
     const marker = ground.marker(ground.newKey(), ground.nextGeneration(), sandboxId);
-    await ground.workspaces.writeMarker(marker);
+    await ground.workspaces.markers.write(marker);
     return marker;
   };
   return { sandboxId, place, directory, ahead: join(directory, ".ahead"), write };
@@ -53,13 +53,13 @@ describe("a marker", () => {
   it("is the file that was made ahead the first time, and a new one afterwards", async () => {
     const { sandboxId, directory, ahead, write } = await blank();
     const { ino } = lstatSync(ahead);
-    expect(await ground.workspaces.markers(sandboxId)).toEqual([]);
+    expect(await ground.workspaces.markers.list(sandboxId)).toEqual([]);
     const first = await write();
     expect(lstatSync(fileOf(directory, first))).toMatchObject({ ino, mode: 0o100600 });
     expect(hidden(directory)).toEqual([]);
     const second = await write();
     expect(lstatSync(fileOf(directory, second)).ino).not.toBe(ino);
-    expect(await ground.workspaces.markers(sandboxId)).toEqual([first, second]);
+    expect(await ground.workspaces.markers.list(sandboxId)).toEqual([first, second]);
   });
 
   it.each<[string, (path: string) => unknown]>([
@@ -76,7 +76,7 @@ describe("a marker", () => {
     plant(ahead);
     const { ino } = lstatSync(ahead);
     const marker = await write();
-    expect(await ground.workspaces.markers(sandboxId)).toEqual([marker]);
+    expect(await ground.workspaces.markers.list(sandboxId)).toEqual([marker]);
     expect(lstatSync(fileOf(directory, marker))).toMatchObject({ mode: 0o100600 });
     expect(lstatSync(fileOf(directory, marker)).ino).not.toBe(ino);
     expect(readFileSync(elsewhere, "utf8")).toBe("");
@@ -96,12 +96,12 @@ describe("a marker", () => {
         point.remove();
       }
       expect(died.every((error) => error instanceof Died)).toBe(true);
-      const whole = await ground.workspaces.markers(sandboxId);
+      const whole = await ground.workspaces.markers.list(sandboxId);
       const there = readdirSync(directory).filter((name) => name.endsWith(".json"));
       expect(there, `after call ${call}`).toHaveLength(whole.length);
       if (isOver) expect(whole).toHaveLength(1);
       const next = await write();
-      expect((await ground.workspaces.markers(sandboxId)).at(-1), `after call ${call}`).toEqual(next);
+      expect((await ground.workspaces.markers.list(sandboxId)).at(-1), `after call ${call}`).toEqual(next);
       await ground.workspaces.dropSlot(place);
       expect(ground.names("markers"), `after call ${call}`).toEqual([]);
       if (!isOver) expect(died, `at call ${call}`).toHaveLength(1);
@@ -127,7 +127,7 @@ it("two who write markers at once write two, wherever one comes in between the o
     if (isOver) others.push(write());
     const [theirs] = await Promise.all(others);
     const all = [mine, theirs].sort((a, b) => (a?.generation ?? 0) - (b?.generation ?? 0));
-    expect(await ground.workspaces.markers(sandboxId), `before call ${call}`).toEqual(all);
+    expect(await ground.workspaces.markers.list(sandboxId), `before call ${call}`).toEqual(all);
     expect(hidden(directory), `before call ${call}`).toEqual([]);
     expect(call).toBeLessThan(20);
   }
