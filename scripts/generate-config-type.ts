@@ -8,7 +8,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { describeWritten } from "../packages/fleet/src/config/amounts.ts";
+import { describeWritten } from "../packages/fleet/src/backend/config/amounts.ts";
 import { fleetConfigSchema } from "../packages/fleet/src/config/schema.ts";
 import { ROOT } from "./runtime.mjs";
 

@@ -22,6 +22,7 @@ import type { Liveness } from "../../packages/fleet/src/world/world.ts";
 
 export class InstantBackend implements Backend {
   readonly name = "instant";
+  readonly engineId = "instant";
   readonly capabilities: Backend["capabilities"] = new Set();
   readonly workspaces: Workspaces = new NoWorkspaces();
   readonly markers: Markers = { write: async () => {}, list: async () => [], drop: async () => {} };

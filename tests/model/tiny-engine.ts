@@ -24,6 +24,7 @@ interface Box {
 }
 
 export class TinyEngine implements Backend {
+  readonly engineId = "tiny";
   readonly name = "tiny";
   readonly capabilities = new Set<never>();
   readonly boxes = new Map<EngineRef, Box>();

@@ -221,7 +221,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     remoteLeases: desk,
     acquire: (request) => (isTracing() ? tracedAcquire(provider, request) : provider.acquire(request)),
     warm: (request) => provider.warm(request),
-    about: (blueprint = "default") => sandboxAbout(settings, blueprint),
+    about: (blueprint = "default") => sandboxAbout(settings, backend, blueprint),
     get: (sandboxId) => provider.get(sandboxId as SandboxId),
     async destroy(key, options) {
       open("destroy");

@@ -1,17 +1,17 @@
 /**
- * Opening a fleet: from what a user configured to a fleet on the real machine. Stores and backends are imported when
- * they are used, so that nobody pays for, or needs to install, what they did not configure.
+ * Opening a fleet: from what a user configured to a fleet on the real machine. Stores and backends are opened through the
+ * registry, which imports one when it is used: a fleet neither loads nor needs what it is not configured for.
  */
 
-import type { ThreadKey } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
+import { NO_OTHERS, type OtherBackends } from "./backend/entry.ts";
 import type { HostWorkspaces } from "./backend/host-workspaces.ts";
 import type { FleetConfig } from "./config/fleet-config.ts";
+import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./config/registry.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet } from "./fleet.ts";
-import type { Store } from "./store/store.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
 
@@ -30,13 +30,13 @@ export interface FleetAndHost {
 }
 
 /** The same with what a gateway beside it uses. */
-export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetAndHost> {
-  const settings = resolveSettings(config, process.env);
+export async function openFleetAndHost(config: FleetConfig = {}, registry: Registry = REGISTRY): Promise<FleetAndHost> {
+  const settings = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();
-  const store = await openStore(settings, world);
+  const store = await storeEntry(registry, settings.store).open(settings.store, world);
   try {
-    const backend = await openBackend(settings, world);
-    const hostWorkspaces = settings.backend === "memory" ? null : await workspacesOnDisk(backend, settings, world);
+    const backend = await openBackend(settings, world, registry);
+    const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     return { fleet: await assembleFleet({ settings, world, store, backend }), settings, hostWorkspaces };
   } catch (error) {
     await store.close();
@@ -44,42 +44,27 @@ export async function openFleetAndHost(config: FleetConfig = {}): Promise<FleetA
   }
 }
 
-async function workspacesOnDisk(
-  backend: Backend,
-  { blueprints }: Settings,
-  world: World,
-): Promise<HostWorkspaces | null> {
-  const { DiskWorkspaces } = await import("./host/workspaces/disk-workspaces.ts");
-  const { workspaces } = backend;
-  if (!(workspaces instanceof DiskWorkspaces)) return null;
-  const { hostWorkspaces } = await import("./host/workspaces/host-workspaces.ts");
-  const budgeted = Object.values(blueprints).some(
-    ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
-  );
-  const budgetOf = (thread: ThreadKey) => backend.budgetOf?.(thread) ?? null;
-  return hostWorkspaces(workspaces, world, budgeted ? { budgetOf } : {});
+/** The backend that the settings name. */
+export function openBackend(settings: Settings, world: World, registry: Registry = REGISTRY): Promise<Backend> {
+  const entry = backendEntry(registry, settings.backend);
+  const others = otherBackends(settings, world, registry);
+  return entry.open({ fleet: settings, section: sectionOf(settings, entry), world, others });
 }
 
-async function openStore({ store }: Settings, world: World): Promise<Store> {
-  if (store.type === "sqlite") {
-    const { openSqliteStore } = await import("./store/sqlite/sqlite-store.ts");
-    return openSqliteStore({ path: store.path, world });
-  }
-  const { MemoryStore, newMemoryTables } = await import("./store/memory/memory-store.ts");
-  return new MemoryStore(newMemoryTables(world));
-}
-
-async function openBackend(settings: Settings, world: World): Promise<Backend> {
-  const { fleetId, home, backend } = settings;
-  if (backend === "local") {
-    const { createLocalBackend } = await import("./backends/local/backend.ts");
-    return createLocalBackend({ settings, world });
-  }
-  if (backend === "docker") {
-    const { openDockerBackend } = await import("./backends/docker/backend.ts");
-    return openDockerBackend({ settings, world });
-  }
-  const { createMemoryBackend } = await import("./backends/memory/backend.ts");
-  const { MemoryEngine } = await import("./backends/memory/engine.ts");
-  return createMemoryBackend({ fleetId, engine: MemoryEngine.shared(home), world });
+function otherBackends(settings: Settings, world: World, { backends }: Registry): OtherBackends {
+  const others = Object.values(backends).filter(({ name }) => name !== settings.backend);
+  return {
+    madeBy: (ref) => others.find((entry) => entry.owns?.(ref) === true)?.name ?? null,
+    async use(ref, call) {
+      const entry = others.find((one) => one.owns?.(ref) === true);
+      if (entry === undefined) return NO_OTHERS.use(ref, call);
+      const fleet = { ...settings, blueprints: {}, skillsPath: null, orphanTimeoutMs: 0 };
+      const backend = await entry.open({ fleet, section: sectionOf(settings, entry), world, others: NO_OTHERS });
+      try {
+        return await call(backend);
+      } finally {
+        await backend.close();
+      }
+    },
+  };
 }

@@ -27,6 +27,7 @@ import { journalSandbox } from "./journal-sandbox.ts";
 
 export class CrashBackend implements Backend {
   readonly name = BACKEND;
+  readonly engineId = BACKEND;
   readonly capabilities: ReadonlySet<Capability> = new Set<Capability>(["late-binding"]);
   readonly workspaces: Workspaces;
   readonly markers: Markers;

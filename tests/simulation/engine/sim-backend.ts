@@ -51,6 +51,7 @@ const SNAPSHOTS_MAX = 6;
 
 export class SimBackend implements Backend {
   readonly name = "simulated";
+  readonly engineId = "simulated";
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: Workspaces;
   readonly markers: Markers;

@@ -24,19 +24,10 @@
  */
 
 import type { Duplex } from "node:stream";
-import type {
-  EngineRef,
-  Generation,
-  LimitKind,
-  Sandbox,
-  SandboxId,
-  ThreadId,
-  ThreadKey,
-  Token,
-  UserId,
-} from "@sandlot/contract";
+import type { EngineRef, Generation, LimitKind, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
+import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
 
@@ -59,6 +50,11 @@ export type Capability =
 
 export interface Backend {
   readonly name: string;
+  /**
+   * Names the engine: the same for every process and after every restart, and never the same for two engines. A sandbox can be
+   * reached only through the engine that has it.
+   */
+  readonly engineId: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** Makes a sandbox and resolves when its daemon has answered with this token and generation. */
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created>;
@@ -76,11 +72,12 @@ export interface Backend {
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
   readonly workspaces: Workspaces;
   readonly markers: Markers;
-  /**
-   * The disk budget of the thread's sandbox, for writes past it into its workspace. `null` where this process does not hold
-   * it: then only the sandbox can write. Absent where workspaces are out of the host's reach.
-   */
-  budgetOf?(thread: ThreadKey): WriteBudget | null;
+  /** The workspaces as files of this host, for uploads and artifacts. Absent where they are out of the host's reach. */
+  hostWorkspaces?(): Promise<HostWorkspaces>;
+  /** A sandbox ends by itself when no process of the fleet has renewed it for `orphanTimeoutMs`. */
+  readonly endsUnrenewed?: boolean;
+  /** Where the programs of every sandbox lie on this host. Absent: they are known when a sandbox runs. */
+  readonly programFolders?: readonly string[];
   /** Lets go of the engine. Sandboxes stay. */
   close(): Promise<void>;
 }

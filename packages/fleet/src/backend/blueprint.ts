@@ -31,6 +31,13 @@ export interface Blueprint {
   };
 }
 
+/** A blueprint as a fleet's settings have it. */
+export interface NamedBlueprint {
+  readonly name: string;
+  readonly hash: BlueprintHash;
+  readonly blueprint: Blueprint;
+}
+
 /**
  * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. A secret's value is
  * not in it: the sandbox cannot tell one value from another, and a hash of it would be somewhere to guess it from.

@@ -8,6 +8,7 @@ import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { resolveGatewaySettings } from "../config/gateway-settings.ts";
 import { CONFIG_FILE_NAME } from "../config/load-config.ts";
+import { backendEntry, REGISTRY, sectionOf, storeEntry } from "../config/registry.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { fleetConfigJsonSchema } from "../config/schema.ts";
 import type { LimitSettings, Settings } from "../config/settings.ts";
@@ -84,7 +85,7 @@ function summary(settings: Settings, listens: string): string {
     ["home", home],
     ["fleet", fleetId],
     ["backend", backend],
-    ["store", store.type === "sqlite" ? `sqlite at ${store.path}` : "memory"],
+    ["store", storeEntry(REGISTRY, store).describe(store)],
     ...Object.values(blueprints).map(({ name, blueprint }) => [`blueprint ${name}`, blueprintText(blueprint)] as const),
     ["kept ready", blanks.join(", ") || "none"],
     [
@@ -102,7 +103,9 @@ function summary(settings: Settings, listens: string): string {
       ? []
       : [`  warning: sandboxes of blueprint ${name} may take the machine: no limit on ${unlimited}\n`];
   });
-  return [...lines.map(([name, value]) => `  ${name.padEnd(width)}${value}\n`), ...warnings].join("");
+  const entry = backendEntry(REGISTRY, backend);
+  const experimental = entry.experimental(sectionOf(settings, entry)).map((text) => `  experimental: ${text}\n`);
+  return [...lines.map(([name, value]) => `  ${name.padEnd(width)}${value}\n`), ...warnings, ...experimental].join("");
 }
 
 function withoutValues(settings: Settings): unknown {

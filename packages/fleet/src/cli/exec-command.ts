@@ -5,7 +5,7 @@
 
 import { constants } from "node:os";
 import { type ExecResult, type FollowEnd, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
-import { showDuration } from "../config/units.ts";
+import { showDuration } from "../world/units.ts";
 import { Interruption } from "./interruption.ts";
 import { withPullProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";

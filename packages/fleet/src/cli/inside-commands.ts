@@ -4,7 +4,7 @@
 
 import { createServer, type Server } from "node:net";
 import { AIO_TUNNEL_PORT, type ExecInfo, type ResourceUsage, type Sandbox, SandlotError } from "@sandlot/contract";
-import { showDuration, showSize } from "../config/units.ts";
+import { showDuration, showSize } from "../world/units.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { namedThread } from "./named-thread.ts";
 import { withProgress } from "./progress.ts";

@@ -3,7 +3,7 @@
  * it is over. Only on a terminal: a log file or a program wants results and errors, and nothing else.
  */
 
-import { showSize } from "../config/units.ts";
+import { showSize } from "../world/units.ts";
 import type { ImagePull, Target } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 

@@ -1,5 +1,5 @@
 /**
- * A list of sandboxes from the store and the directory of objects, without a fleet: opening one takes most of the time of a
+ * A list of sandboxes from the store and what the backend shows without being opened, without a fleet: opening one takes most of the time of a
  * command that only looks.
  *
  * Invariant: the list is given only where a fleet would give the same and would have nothing to do: every session is of a
@@ -7,11 +7,11 @@
  * answer is `null`, and the command opens a fleet, which clears up what it finds.
  */
 
-import { existsSync } from "node:fs";
 import type { SandboxSummary } from "@sandlot/contract";
-import type { Capability } from "../backend/backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { neededCapabilities } from "../config/capabilities.ts";
 import type { FleetConfig } from "../config/fleet-config.ts";
+import { backendEntry, REGISTRY, sectionOf, storeEntry } from "../config/registry.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment } from "../config/variables.ts";
@@ -21,22 +21,21 @@ import type { Store } from "../store/store.ts";
 import { systemWorld } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
 
-/** What bubblewrap's sandboxes have on every machine. */
-const ALWAYS: ReadonlySet<Capability> = new Set(["limits", "mounts", "network"]);
-
 export async function quickLook(
   config: FleetConfig,
   environment: Environment,
 ): Promise<readonly SandboxSummary[] | null> {
   const settings = resolveSettings({ ...config, pool: {} }, environment);
-  if (!isPlain(settings) || settings.store.type !== "sqlite" || !existsSync(settings.store.path)) return null;
+  const storing = storeEntry(REGISTRY, settings.store);
+  if (!storing.exists(settings.store)) return null;
   const world = systemWorld();
-  const { openSqliteStore } = await import("../store/sqlite/sqlite-store.ts");
-  const { lookAtObjects } = await import("../backends/local/look.ts");
-  const store = await openSqliteStore({ path: settings.store.path, world });
+  const entry = backendEntry(REGISTRY, settings.backend);
+  const backend = await entry.look?.({ fleet: settings, section: sectionOf(settings, entry), world });
+  if (backend == null || !suffices(backend.capabilities, settings)) return null;
+  const store = await storing.open(settings.store, world);
   try {
     if (!(await isSettled(store, world))) return null;
-    const findings = await auditFleet({ store, backend: lookAtObjects(settings, world) }, new AbortController().signal);
+    const findings = await auditFleet({ store, backend }, new AbortController().signal);
     return findings.length === 0 ? (await store.list()).map(summarize) : null;
   } finally {
     await store.close();
@@ -44,10 +43,9 @@ export async function quickLook(
 }
 
 /** Whether a fleet with these settings could be opened at all, seen from the settings alone. */
-function isPlain({ backend, local, blueprints }: Settings): boolean {
-  if (backend !== "local" || local.isolation === "unsafe-process") return false;
+function suffices(capabilities: Backend["capabilities"], { blueprints }: Settings): boolean {
   return Object.values(blueprints).every(({ blueprint }) =>
-    neededCapabilities(blueprint).every((capability) => ALWAYS.has(capability)),
+    neededCapabilities(blueprint).every((capability) => capabilities.has(capability)),
   );
 }
 

@@ -1,53 +1,15 @@
 /**
- * Every default, in one table, each with what it trades. Nothing else in the fleet has a default of its own for
- * something that can be configured; `sandlot config schema` shows these values.
+ * Every default of the fleet, in one table, each with what it trades. Backends and stores have theirs in the `config.ts` of
+ * their own folder. Nothing else has a default for something that can be configured; `sandlot config schema` shows all of them.
  */
 
 export const DEFAULTS = {
   /** Real commands, really isolated, with nothing but bubblewrap. What has no isolation has to be asked for. */
   backend: "local",
 
-  local: {
-    isolation: "bubblewrap",
-    /** Not `nobody`, which other software shares. No account of this number needs to exist. */
-    uid: 59_999,
-    gid: 59_999,
-    /** Both are memory that only what is written uses. Larger lets one sandbox take more of the host's. */
-    tmpBytes: 1_073_741_824,
-    homeBytes: 1_073_741_824,
-  },
-
-  docker: {
-    /** Docker's API is what most engines speak. */
-    engine: "docker",
-    /** Made from `images/sandbox`; small, with what agents commonly use. */
-    image: "sandlot/sandbox:1",
-    /** A shared socket needs no network at all; a port is what is left where none can be shared. */
-    transport: "auto",
-    /** Only this machine reaches a daemon's port, which a token guards as well. Wider is a decision. */
-    publishBind: "127.0.0.1",
-    publishHost: "127.0.0.1",
-    uid: 59_999,
-    gid: 59_999,
-    tmpBytes: 1_073_741_824,
-    homeBytes: 1_073_741_824,
-    /** What an image needs written outside /tmp, home and the workspace says so. */
-    readOnlyRoot: true,
-    /** An idle daemon costs next to nothing, and the engine takes many times as long to let one go on as a lease takes. */
-    pauseParked: false,
-    /** Asking a registry is the engine's usual behaviour, and only for what it does not have. */
-    pull: "missing",
-    /** Some gigabytes over a slow line. It does not count against `acquireTimeoutMs` of those who come later. */
-    pullTimeoutMs: 600_000,
-  },
-
   store: {
     /** Two processes on one host must not kill each other's sandboxes. Costs a file; `memory` is for a single process. */
     type: "sqlite",
-    /** Below `home`, so that a fleet is moved, backed up or deleted as one directory. */
-    fileName: "fleet.db",
-    /** What the memory backend has made is gone with its process: a real backend must never find a record of it. */
-    memoryFileName: "fleet-memory.db",
   },
 
   limits: {

@@ -62,8 +62,9 @@ export interface FleetConfig {
 /** The local backend. */
 interface FleetConfigLocal {
   /**
-   * `bubblewrap`: namespaces, seccomp, no capabilities. `unsafe-process`: plain processes of this machine that can see
-   * everything their account can; no security boundary, for machines without namespaces. Default: `"bubblewrap"`.
+   * `bubblewrap`: namespaces, seccomp, no capabilities. `unsafe-process` (experimental): plain processes of this
+   * machine that can see everything their account can; no security boundary, for machines without namespaces. Default:
+   * `"bubblewrap"`.
    */
   readonly isolation?: "bubblewrap" | "unsafe-process" | undefined;
   /**
@@ -82,9 +83,9 @@ interface FleetConfigLocal {
 /** The docker backend. */
 interface FleetConfigDocker {
   /**
-   * `docker`: whatever speaks Docker's API, Podman included. `apple-container`: Apple's `container` program on macOS,
-   * which runs every sandbox in a virtual machine of its own; `host`, `network` and published ports mean nothing to
-   * it. Default: `"docker"`.
+   * `docker`: whatever speaks Docker's API, Podman included. `apple-container` (experimental): Apple's `container`
+   * program on macOS, which runs every sandbox in a virtual machine of its own; `host`, `network` and published ports
+   * mean nothing to it. Default: `"docker"`.
    */
   readonly engine?: "docker" | "apple-container" | undefined;
   /**
@@ -95,9 +96,9 @@ interface FleetConfigDocker {
   /** The image of blueprints that name none. Any that has /bin/sh. Default: `"sandlot/sandbox:1"`. */
   readonly image?: string | undefined;
   /**
-   * A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own. `aio`:
-   * the engine's own, and images that have a server of their own which speaks the AIO HTTP API, instead of Sandlot's
-   * daemon.
+   * A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own. `aio`
+   * (experimental): the engine's own, and images that have a server of their own which speaks the AIO HTTP API,
+   * instead of Sandlot's daemon.
    */
   readonly runtime?: string | undefined;
   /**
@@ -162,8 +163,8 @@ interface FleetConfigSkills {
 /** Where the fleet records which sandboxes exist and who holds them. */
 interface FleetConfigStore {
   /**
-   * `sqlite` is shared by the processes of one host. `memory` belongs to one process and ends with it. Default:
-   * `"sqlite"`.
+   * `memory`: records in this process, which end with it. `sqlite`: a file that the processes of one host share.
+   * Default: `"sqlite"`.
    */
   readonly type?: "memory" | "sqlite" | undefined;
   /** The SQLite file. Default: fleet.db in `home` (fleet-memory.db with the memory backend). */

@@ -9,7 +9,7 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { durationOverZero, size } from "./amounts.ts";
+import { durationOverZero, size } from "../backend/config/amounts.ts";
 import { problemsOf, refuse } from "./problems.ts";
 
 const MEBIBYTE = 1024 * 1024;

@@ -10,11 +10,12 @@
 
 import { createHash } from "node:crypto";
 import { realpathSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
-import { DEFAULTS } from "./defaults.ts";
-import { look, pathProblem, resolveHome } from "./home.ts";
+import type { StoreContext } from "../store/entry.ts";
+import { pathProblem, resolveHome } from "./home.ts";
 import type { Problem } from "./problems.ts";
+import { backendEntry, type Registry, storeEntry } from "./registry.ts";
 import type { CompletedConfig } from "./schema.ts";
 import type { Settings } from "./settings.ts";
 import type { Environment } from "./variables.ts";
@@ -26,45 +27,39 @@ export interface Places {
 }
 
 /** Problems are added to `problems`; then what is returned is not to be used. */
-export function resolvePlaces(config: CompletedConfig, environment: Environment, problems: Problem[]): Places {
+export function resolvePlaces(
+  config: CompletedConfig,
+  environment: Environment,
+  problems: Problem[],
+  registry: Registry,
+): Places {
   const home = resolveHome(config.home, environment, problems);
   return {
     home,
     fleetId: resolveFleetId(config.fleetId, home),
-    store: resolveStore(config, home, environment, problems),
+    store: resolveStore(config, home, environment, problems, registry),
   };
 }
 
 function resolveStore(
-  { store: { type, path }, backend }: CompletedConfig,
+  { store, backend }: CompletedConfig,
   home: string,
   environment: Environment,
   problems: Problem[],
+  registry: Registry,
 ): Settings["store"] {
-  const tell = (problem: Omit<Problem, "path">) => problems.push({ ...problem, path: "store.path" });
-  if (type === "memory") {
-    if (path !== undefined)
-      tell({ problem: "means nothing with the store type memory; remove it, or set store.type to sqlite" });
-    return { type };
+  const { type, ...given } = store;
+  const entry = storeEntry(registry, store);
+  const tell: StoreContext["tell"] = (key, problem) => problems.push({ ...problem, path: `store.${key}` });
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined || Object.hasOwn(entry.keys, key)) continue;
+    const owners = Object.values(registry.stores).filter(({ keys }) => Object.hasOwn(keys, key));
+    const types = owners.map(({ name }) => name).join(" or ");
+    tell(key, { problem: `means nothing with the store type ${type}; remove it, or set store.type to ${types}` });
   }
-  if (path === undefined) {
-    const { fileName, memoryFileName } = DEFAULTS.store;
-    return { type, path: checkedFile(join(home, backend === "memory" ? memoryFileName : fileName), home, tell) };
-  }
-  if (path === ":memory:") tell({ problem: "must be a file; for a store in memory set store.type to memory" });
-  else {
-    const wrong = pathProblem(path, environment);
-    if (wrong !== undefined) tell(wrong);
-    else checkedFile(path, home, tell);
-  }
-  return { type, path: resolve(path) };
-}
-
-function checkedFile(path: string, home: string, tell: (problem: Omit<Problem, "path">) => void): string {
-  if (/[\\/]$/.test(path) || resolve(path) === home || look(path)?.isDirectory() === true) {
-    tell({ problem: `must be a file, but ${path} is a directory`, suggestion: join(path, DEFAULTS.store.fileName) });
-  }
-  return path;
+  const checkPath = (text: string) => pathProblem(text, environment);
+  // The entry of this type: its settings are among those of all stores.
+  return entry.resolve(given, { home, backend: backendEntry(registry, backend), checkPath, tell }) as Settings["store"];
 }
 
 function resolveFleetId(configured: string | undefined, home: string): FleetId {

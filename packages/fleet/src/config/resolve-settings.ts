@@ -14,9 +14,10 @@ import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { pathProblem } from "./home.ts";
 import { resolvePlaces } from "./places.ts";
 import { type Problem, problemsOf, refuse, showPath } from "./problems.ts";
+import { backendEntry, REGISTRY, type Registry, type Sections, sectionOf } from "./registry.ts";
 import { relationProblems } from "./relations.ts";
-import { type CompletedBlueprint, type CompletedConfig, fleetConfigSchema } from "./schema.ts";
-import type { DockerSettings, NamedBlueprint, Settings } from "./settings.ts";
+import { type CompletedBlueprint, type CompletedConfig, configSchemaOf, fleetConfigSchema } from "./schema.ts";
+import type { NamedBlueprint, Settings } from "./settings.ts";
 import { type Environment, expandVariables } from "./variables.ts";
 
 /** `environment` is where `$NAME` and the default home come from; `process.env` outside tests, as `machineAt` is this machine. */
@@ -24,69 +25,53 @@ export function resolveSettings(
   config: unknown,
   environment: Environment,
   machineAt: (home: string) => Machine = thisMachine,
+  registry: Registry = REGISTRY,
 ): Settings {
-  const completed = completeConfig(config);
+  const completed = completeConfig(config, registry);
   const problems: Problem[] = [];
-  const places = resolvePlaces(completed, environment, problems);
-  const machine = canLimit(completed) ? machineAt(places.home) : null;
-  const blueprints = resolveBlueprints(completed, machine, environment, problems);
+  const places = resolvePlaces(completed, environment, problems, registry);
+  const sections = resolveSections(completed, registry);
+  const backend = backendEntry(registry, completed.backend);
+  const section = sectionOf(sections, backend);
+  const machine = backend.canLimit(section) ? machineAt(places.home) : null;
+  const blueprints = resolveBlueprints(completed, backend.blueprintKey(section), machine, environment, problems);
   const skillsPath = completed.skills?.hostPath ?? null;
   const wrongSkills = skillsPath === null ? undefined : pathProblem(skillsPath, environment);
   if (wrongSkills !== undefined) problems.push({ ...wrongSkills, path: "skills.hostPath" });
   problems.push(...relationProblems(completed));
   refuse(problems);
-  // Named, not spread: a key that settings do not have would otherwise get through unnoticed.
-  return deepFreeze({
+  const { skills: _, accountIds = null, pool, ...unchanged } = completed;
+  const resolved = {
     ...places,
-    backend: completed.backend,
-    local: completed.local,
-    docker: dockerSettings(completed),
-    accountIds: completed.accountIds ?? null,
+    ...sections,
+    accountIds,
     skillsPath,
     blueprints,
-    pool: dictionary(Object.entries(completed.pool)),
-    limits: completed.limits,
-    idleTimeoutMs: completed.idleTimeoutMs,
-    maxLifetimeMs: completed.maxLifetimeMs,
-    orphanTimeoutMs: completed.orphanTimeoutMs,
-    acquireTimeoutMs: completed.acquireTimeoutMs,
-    sessionLifetimeMs: completed.sessionLifetimeMs,
-    stopTimeoutMs: completed.stopTimeoutMs,
-    housekeepingIntervalMs: completed.housekeepingIntervalMs,
-    autoRestart: completed.autoRestart,
-    leakDetection: completed.leakDetection,
-    activity: completed.activity,
-  });
+    pool: dictionary(Object.entries(pool)),
+  };
+  return deepFreeze({ ...unchanged, ...resolved });
 }
 
-function dockerSettings({ docker }: CompletedConfig): DockerSettings {
-  const { host = null, runtime = null, network = null } = docker;
-  return { ...docker, host, runtime, network };
+/** Every backend's section, also of those that are not used: what another one made may have to be ended. */
+function resolveSections(completed: CompletedConfig, { backends }: Registry): Sections {
+  const sections = Object.values(backends)
+    .filter(({ configSchema }) => configSchema !== null)
+    .map((entry) => [entry.name, entry.settings(sectionOf(completed, entry))]);
+  return Object.fromEntries(sections) as Sections;
 }
 
-/** What a sandbox is on: also what it could tell apart of the engine's settings. */
-function engineOf({ backend, docker }: CompletedConfig): string {
-  if (backend !== "docker") return backend;
-  const { engine, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities } = docker;
-  const kind = engine === "docker" ? [] : [engine];
-  return JSON.stringify([backend, ...kind, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities]);
-}
-
-function completeConfig(config: unknown): CompletedConfig {
+function completeConfig(config: unknown, registry: Registry): CompletedConfig {
+  const schema = registry === REGISTRY ? fleetConfigSchema : configSchemaOf(registry);
   const input = config === undefined ? {} : config;
-  const parsed = fleetConfigSchema.safeParse(input);
+  const parsed = schema.safeParse(input);
   if (parsed.success) return parsed.data;
-  refuse(problemsOf(parsed.error.issues, fleetConfigSchema, input));
+  refuse(problemsOf(parsed.error.issues, schema, input));
   throw parsed.error; // A failed parse has at least one issue.
-}
-
-/** Whether sandboxes of this backend can be limited at all. */
-function canLimit({ backend, local }: CompletedConfig): boolean {
-  return backend === "docker" || (backend === "local" && local.isolation === "bubblewrap");
 }
 
 function resolveBlueprints(
   completed: CompletedConfig,
+  engine: string,
   machine: Machine | null,
   environment: Environment,
   problems: Problem[],
@@ -95,7 +80,6 @@ function resolveBlueprints(
     [DEFAULT_BLUEPRINT]: BARE_BLUEPRINT,
     ...completed.blueprints,
   };
-  const engine = engineOf(completed);
   return dictionary(
     Object.entries(configured).map(([name, given]) => {
       for (const [index, { hostPath }] of given.mounts.entries()) {

@@ -12,11 +12,19 @@
 
 import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
-import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "./amounts.ts";
-import { accountIdsSchema, dockerSchema, localSchema } from "./backend-schemas.ts";
+import { accountIdsSchema } from "../backend/config/account-ids.ts";
+import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
+import {
+  type BackendName,
+  REGISTRY,
+  type Registry,
+  type SectionSchemas,
+  type StoreKeys,
+  type StoreSettings,
+} from "./registry.ts";
 
 /** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
 export const FLEET_ID_PATTERN = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
@@ -183,121 +191,135 @@ const blueprintName = z
   .string()
   .regex(BLUEPRINT_NAME_PATTERN, "the name of a blueprint has 1 to 64 letters, digits, dots, underscores or hyphens");
 
-export const fleetConfigSchema = z
-  .strictObject({
-    home: z
-      .string()
-      .optional()
-      .describe(
-        "All state of this fleet on this machine. Default: $SANDLOT_HOME, else sandlot in the XDG state directory.",
-      ),
-    fleetId: z
-      .string()
-      .regex(FLEET_ID_PATTERN, "must be 1 to 40 lower-case letters, digits or hyphens, with no hyphen at either end")
-      .optional()
-      .describe("Two fleets on one engine never touch each other's sandboxes. Default: a hash of `home`."),
-    backend: z
-      .enum(["local", "docker", "memory"])
-      .default(DEFAULTS.backend)
-      .describe(
-        "The engine that sandboxes live on. `local`: this machine, with Linux namespaces. `docker`: a Docker or Podman engine. " +
-          "`memory`: inside this process, without isolation, for tests.",
-      ),
-    local: localSchema,
-    docker: dockerSchema,
-    skills: z
-      .strictObject({
-        hostPath: z.string().min(1, "must not be empty").describe("A directory on the host, mounted read-only."),
-      })
-      .optional()
-      .describe("What every sandbox sees, read-only, at /mnt/skills."),
-    store: z
-      .strictObject({
-        type: z
-          .enum(["memory", "sqlite"])
-          .default(DEFAULTS.store.type)
-          .describe(
-            "`sqlite` is shared by the processes of one host. `memory` belongs to one process and ends with it.",
-          ),
-        path: z
-          .string()
-          .optional()
-          .describe("The SQLite file. Default: fleet.db in `home` (fleet-memory.db with the memory backend)."),
-      })
-      .prefault({})
-      .describe("Where the fleet records which sandboxes exist and who holds them."),
-    blueprints: z
-      .record(blueprintName, blueprintSchema)
-      .default({})
-      .describe(
-        "What sandboxes are made from, by name. An acquire that names none uses `default`, which always exists.",
-      ),
-    pool: z
-      .record(blueprintName, count.min(0, "must not be negative; 0 keeps none ready"))
-      .default({})
-      .describe("How many blank sandboxes to keep ready, by blueprint."),
-    limits: limitsSchema,
-    accountIds: accountIdsSchema.optional(),
-    idleTimeoutMs: durationOrOff("never")
-      .default(DEFAULTS.idleTimeoutMs)
-      .describe("A sandbox that nobody has leased and that does no work ends after this long. 0: never."),
-    maxLifetimeMs: durationOrOff("no limit")
-      .default(DEFAULTS.maxLifetimeMs)
-      .describe("A sandbox takes no new leases after this long, and ends with its last one. 0: no limit."),
-    orphanTimeoutMs: durationOverZero("what a peer has just made would be taken for left over")
-      .default(DEFAULTS.orphanTimeoutMs)
-      .describe("How long something may stay in the engine that no record knows."),
-    acquireTimeoutMs: durationOverZero(
-      "an acquire that may not take any time always fails, and one without a limit can hang",
-    )
-      .default(DEFAULTS.acquireTimeoutMs)
-      .describe("How long an acquire may take, all steps together."),
-    sessionLifetimeMs: durationOverZero("every process would be taken for dead")
-      .default(DEFAULTS.sessionLifetimeMs)
-      .describe(
-        "A process that has not renewed its session for this long is dead, and others take over what it held. " +
-          "One that is known to run on the same host is given four times as long.",
-      ),
-    stopTimeoutMs: durationOverZero("no engine confirms a stop in no time")
-      .default(DEFAULTS.stopTimeoutMs)
-      .describe("How long the engine may take to confirm a stop before it is asked again."),
-    housekeepingIntervalMs: durationOverZero("housekeeping would never rest")
-      .default(DEFAULTS.housekeepingIntervalMs)
-      .describe(
-        "How often each housekeeping task looks. At most a third of `sessionLifetimeMs`; sessions are renewed by themselves.",
-      ),
-    autoRestart: z
-      .boolean()
-      .default(DEFAULTS.autoRestart)
-      .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
-    leakDetection: z
-      .strictObject({
-        afterMs: durationOrOff("off")
-          .default(DEFAULTS.leakDetection.afterMs)
-          .describe("Report a lease that was not used for this long. 0: off."),
-        captureStacks: z
-          .boolean()
-          .default(DEFAULTS.leakDetection.captureStacks)
-          .describe("Keep the stack of each acquire for that report. Costs several times the acquire itself."),
-      })
-      .prefault({})
-      .describe("Finding leases that somebody forgot to release."),
-    activity: z
-      .strictObject({
-        cpuShareMin: z
-          .number()
-          .positive("must be more than 0: every sandbox uses at least that, so none would ever be idle")
-          .max(COUNT_MAX, `must be at most ${COUNT_MAX}`)
-          .default(DEFAULTS.activity.cpuShareMin)
-          .describe("A sandbox that uses at least this share of one processor is at work."),
-        previewQuietMs: durationOrOff("that preview traffic does not count")
-          .default(DEFAULTS.activity.previewQuietMs)
-          .describe("A preview request counts as work for this long. 0: not at all."),
-      })
-      .prefault({})
-      .describe("What counts as work going on inside a sandbox that nobody has leased."),
-  })
-  .describe("Configuration of a Sandlot fleet. Every key is optional.");
+/** The schema for what is registered. Its type is that of the fleet's own registry; another registry is for tests. */
+export function configSchemaOf({ backends, stores }: Registry) {
+  return z
+    .strictObject({
+      home: z
+        .string()
+        .optional()
+        .describe(
+          "All state of this fleet on this machine. Default: $SANDLOT_HOME, else sandlot in the XDG state directory.",
+        ),
+      fleetId: z
+        .string()
+        .regex(FLEET_ID_PATTERN, "must be 1 to 40 lower-case letters, digits or hyphens, with no hyphen at either end")
+        .optional()
+        .describe("Two fleets on one engine never touch each other's sandboxes. Default: a hash of `home`."),
+      backend: z
+        .enum(namesOf<BackendName>(backends))
+        .default(DEFAULTS.backend)
+        .describe(`The engine that sandboxes live on. ${aboutAll(backends)}`),
+      ...sectionSchemas(backends),
+      skills: z
+        .strictObject({
+          hostPath: z.string().min(1, "must not be empty").describe("A directory on the host, mounted read-only."),
+        })
+        .optional()
+        .describe("What every sandbox sees, read-only, at /mnt/skills."),
+      store: z
+        .strictObject({
+          type: z.enum(namesOf<StoreSettings["type"]>(stores)).default(DEFAULTS.store.type).describe(aboutAll(stores)),
+          ...storeKeys(stores),
+        })
+        .prefault({})
+        .describe("Where the fleet records which sandboxes exist and who holds them."),
+      blueprints: z
+        .record(blueprintName, blueprintSchema)
+        .default({})
+        .describe(
+          "What sandboxes are made from, by name. An acquire that names none uses `default`, which always exists.",
+        ),
+      pool: z
+        .record(blueprintName, count.min(0, "must not be negative; 0 keeps none ready"))
+        .default({})
+        .describe("How many blank sandboxes to keep ready, by blueprint."),
+      limits: limitsSchema,
+      accountIds: accountIdsSchema.optional(),
+      idleTimeoutMs: durationOrOff("never")
+        .default(DEFAULTS.idleTimeoutMs)
+        .describe("A sandbox that nobody has leased and that does no work ends after this long. 0: never."),
+      maxLifetimeMs: durationOrOff("no limit")
+        .default(DEFAULTS.maxLifetimeMs)
+        .describe("A sandbox takes no new leases after this long, and ends with its last one. 0: no limit."),
+      orphanTimeoutMs: durationOverZero("what a peer has just made would be taken for left over")
+        .default(DEFAULTS.orphanTimeoutMs)
+        .describe("How long something may stay in the engine that no record knows."),
+      acquireTimeoutMs: durationOverZero(
+        "an acquire that may not take any time always fails, and one without a limit can hang",
+      )
+        .default(DEFAULTS.acquireTimeoutMs)
+        .describe("How long an acquire may take, all steps together."),
+      sessionLifetimeMs: durationOverZero("every process would be taken for dead")
+        .default(DEFAULTS.sessionLifetimeMs)
+        .describe(
+          "A process that has not renewed its session for this long is dead, and others take over what it held. " +
+            "One that is known to run on the same host is given four times as long.",
+        ),
+      stopTimeoutMs: durationOverZero("no engine confirms a stop in no time")
+        .default(DEFAULTS.stopTimeoutMs)
+        .describe("How long the engine may take to confirm a stop before it is asked again."),
+      housekeepingIntervalMs: durationOverZero("housekeeping would never rest")
+        .default(DEFAULTS.housekeepingIntervalMs)
+        .describe(
+          "How often each housekeeping task looks. At most a third of `sessionLifetimeMs`; sessions are renewed by themselves.",
+        ),
+      autoRestart: z
+        .boolean()
+        .default(DEFAULTS.autoRestart)
+        .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
+      leakDetection: z
+        .strictObject({
+          afterMs: durationOrOff("off")
+            .default(DEFAULTS.leakDetection.afterMs)
+            .describe("Report a lease that was not used for this long. 0: off."),
+          captureStacks: z
+            .boolean()
+            .default(DEFAULTS.leakDetection.captureStacks)
+            .describe("Keep the stack of each acquire for that report. Costs several times the acquire itself."),
+        })
+        .prefault({})
+        .describe("Finding leases that somebody forgot to release."),
+      activity: z
+        .strictObject({
+          cpuShareMin: z
+            .number()
+            .positive("must be more than 0: every sandbox uses at least that, so none would ever be idle")
+            .max(COUNT_MAX, `must be at most ${COUNT_MAX}`)
+            .default(DEFAULTS.activity.cpuShareMin)
+            .describe("A sandbox that uses at least this share of one processor is at work."),
+          previewQuietMs: durationOrOff("that preview traffic does not count")
+            .default(DEFAULTS.activity.previewQuietMs)
+            .describe("A preview request counts as work for this long. 0: not at all."),
+        })
+        .prefault({})
+        .describe("What counts as work going on inside a sandbox that nobody has leased."),
+    })
+    .describe("Configuration of a Sandlot fleet. Every key is optional.");
+}
+
+export const fleetConfigSchema = configSchemaOf(REGISTRY);
+
+function sectionSchemas(backends: Registry["backends"]): SectionSchemas {
+  const sections = Object.values(backends).flatMap(({ name, configSchema }) =>
+    configSchema === null ? [] : [[name, configSchema]],
+  );
+  return Object.fromEntries(sections) as SectionSchemas;
+}
+
+function storeKeys(stores: Registry["stores"]): StoreKeys {
+  return Object.assign({}, ...Object.values(stores).map(({ keys }) => keys)) as StoreKeys;
+}
+
+function namesOf<Name extends string>(entries: Readonly<Record<string, { readonly name: string }>>): readonly Name[] {
+  return Object.values(entries).map(({ name }) => name) as readonly string[] as readonly Name[];
+}
+
+function aboutAll(entries: Readonly<Record<string, { readonly name: string; readonly about: string }>>): string {
+  return Object.values(entries)
+    .map(({ name, about }) => `\`${name}\`: ${about}.`)
+    .join(" ");
+}
 
 /** What a user writes, with defaults filled in, before relations are checked and places are resolved. */
 export type CompletedConfig = z.output<typeof fleetConfigSchema>;

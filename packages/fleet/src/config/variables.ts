@@ -6,7 +6,9 @@
  *   $ otherwise      refused, because a shell would have done something else with it
  */
 
-export type Environment = Readonly<Record<string, string | undefined>>;
+import type { Environment } from "../backend/entry.ts";
+
+export type { Environment } from "../backend/entry.ts";
 
 export type Expansion =
   | { readonly ok: true; readonly value: string }

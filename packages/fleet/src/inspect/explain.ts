@@ -118,11 +118,9 @@ async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: Sandb
 }
 
 /** When a sandbox ends that no process of the fleet looks after from now on; `null` where another process does. */
-async function orphanedAt({ settings, store, world, instance }: ExplainParts): Promise<number | null> {
-  const { backend, docker, orphanTimeoutMs } = settings;
-  const watchesItself =
-    backend === "local" || (backend === "docker" && docker.runtime !== "aio" && !docker.pauseParked);
-  if (!watchesItself) return null;
+async function orphanedAt({ settings, store, world, instance, backend }: ExplainParts): Promise<number | null> {
+  const { orphanTimeoutMs } = settings;
+  if (backend.endsUnrenewed !== true) return null;
   const others = (await store.sessions()).filter((session) => session.instance !== instance);
   return others.length === 0 ? world.wallMs() + orphanTimeoutMs : null;
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import { describeWritten } from "../../src/config/amounts.ts";
+import { describeWritten } from "../../src/backend/config/amounts.ts";
 import type { FleetConfig } from "../../src/config/fleet-config.ts";
 import { fleetConfigSchema } from "../../src/config/schema.ts";
 

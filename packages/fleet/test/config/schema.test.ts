@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { DURATION_MAX_MS } from "../../src/config/amounts.ts";
+import { DURATION_MAX_MS } from "../../src/backend/config/amounts.ts";
 import { DEFAULTS } from "../../src/config/defaults.ts";
 import type { FleetConfig } from "../../src/config/fleet-config.ts";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";

@@ -28,6 +28,8 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
+import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
+import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -62,6 +64,7 @@ import { Watcher } from "./watcher.ts";
 export interface DockerBackendOptions {
   readonly settings: ConfiguredSettings;
   readonly world: World;
+  readonly others?: OtherBackends;
   /** What the installation would otherwise decide, for tests. */
   readonly installation?: Partial<DockerSettings>;
 }
@@ -69,6 +72,7 @@ export interface DockerBackendOptions {
 const NAME = "docker";
 /** One that takes longer to tell whether it is idle is not. */
 const IDLE_ANSWER_MS = 2_000;
+const RETRY_AFTER_MS = 5_000;
 const NO_ACTIVITY: Activity = { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
 
 /** Finds the engine. Rejects with `engine_unavailable` and what was tried. */
@@ -94,6 +98,8 @@ class DockerBackend implements Backend {
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
   readonly markers: Markers;
+  readonly #world: World;
+  readonly #others: OtherBackends;
   readonly #engine: Engine;
   readonly #settings: DockerSettings;
   readonly #objects: ContainerObjects;
@@ -114,15 +120,17 @@ class DockerBackend implements Backend {
   readonly #closing = new AbortController();
   readonly #sweeping: Promise<unknown>;
 
-  constructor(engine: Engine, settings: DockerSettings, { world }: DockerBackendOptions) {
-    const { fleetId, home, account, accountIds = null, ownsAccount, docker } = settings;
+  constructor(engine: Engine, settings: DockerSettings, { world, others = NO_OTHERS }: DockerBackendOptions) {
+    this.#world = world;
+    this.#others = others;
+    const { fleetId, home, account, ownsAccount, docker } = settings;
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world.identity);
-    this.#liveness = new ContainerLiveness(engine, this.#objects, accountIds, world);
+    this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
     const { publishHost } = docker;
@@ -137,7 +145,7 @@ class DockerBackend implements Backend {
     const onTrouble = (what: string, problem: string) => this.#watcher.tell({ type: "trouble", what, problem });
     const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onTrouble });
     this.#accounts = accounts;
-    const removing = { egresses, accounts, accountIds, fleetId, liveness: this.#liveness, aioRecords };
+    const removing = { egresses, accounts, fleetId, liveness: this.#liveness, aioRecords };
     this.#remover = new Remover({ ...shared, ...removing });
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
@@ -203,19 +211,24 @@ class DockerBackend implements Backend {
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
-    return this.#ask("attach", signal, () => this.#reaching.attach(this.#parse(target.ref), target, signal));
+    return this.#ask("attach", signal, () => this.#reaching.attach(this.#parseOwn(target), target, signal));
   }
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
-    return this.#ask("rebind", signal, () => this.#reaching.rebind(this.#parse(target.ref), target, from, signal));
+    return this.#ask("rebind", signal, () => this.#reaching.rebind(this.#parseOwn(target), target, from, signal));
   }
 
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
-    return this.#ask("probe", signal, () => this.#liveness.probe(ref));
+    return this.#ask("probe", signal, () =>
+      this.#others.madeBy(ref) === null
+        ? this.#liveness.probe(ref)
+        : this.#others.use(ref, (maker) => maker.probe(ref, signal)),
+    );
   }
 
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
     return this.#ask("destroy", signal, async () => {
+      if (this.#others.madeBy(ref) !== null) return this.#others.use(ref, (maker) => maker.destroy(ref, signal));
       const { name } = this.#parse(ref);
       await this.#credentials.whileEnding(name, () => this.#remover.destroy(ref, signal));
       this.#credentials.forget(name);
@@ -239,6 +252,22 @@ class DockerBackend implements Backend {
       const listed = await Promise.all(all.map((name) => this.#listed(name, containers.get(name))));
       return listed.filter((object) => object !== null);
     });
+  }
+
+  /** Docker's own id of the engine; Podman's host name and storage; the host and folder of Apple's services. */
+  get engineId(): string {
+    return this.#engine.facts.id;
+  }
+
+  /** A server of the image's own does not end itself, and what is paused cannot. */
+  get endsUnrenewed(): boolean {
+    return this.#aio === null && !this.#settings.docker.pauseParked;
+  }
+
+  async hostWorkspaces(): Promise<HostWorkspaces> {
+    const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
+    // Only the sandbox holds writes to its budget.
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {
@@ -357,6 +386,19 @@ class DockerBackend implements Backend {
     const parsed = parseRef(ref);
     if (parsed === null) throw new SandlotError("sandbox_not_found", { id: ref });
     return parsed;
+  }
+
+  /**
+   * A sandbox that another backend made, before the fleet was configured for an engine, can be probed and ended but not used: its
+   * limits and its way out would be missing. The next acquire after its end makes one here, with the thread's workspace.
+   */
+  #parseOwn({ ref, sandboxId }: Target): ParsedRef {
+    const maker = this.#others.madeBy(ref);
+    if (maker === null) return this.#parse(ref);
+    const problem =
+      `the ${maker} backend has made it, and this fleet is configured for ${NAME} now; end it with \`sandlot rm\`, which keeps the ` +
+      `thread's workspace, or set \`backend\` to ${maker} again`;
+    throw new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: RETRY_AFTER_MS });
   }
 
   #check({ blueprint }: CreateSpec): void {

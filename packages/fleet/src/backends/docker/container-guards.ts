@@ -14,7 +14,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { LimitKind, Sandbox, SandboxId } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
-import type { Settings } from "../../config/settings.ts";
+import type { FleetFacts } from "../../backend/entry.ts";
 import type { Layout, ObjectName } from "../../host/layout.ts";
 import { DiskGuard, DiskWatcher, type LimitGroup, LimitWatch, limitedSandbox } from "../../host/limits/index.ts";
 import { explainHit } from "../../host/limits/limits.ts";
@@ -28,7 +28,7 @@ export interface ContainerGuardsParts {
   readonly world: World;
   readonly engine: Engine;
   readonly layout: Layout;
-  readonly blueprints: Settings["blueprints"];
+  readonly blueprints: FleetFacts["blueprints"];
   readonly onHit: (sandboxId: SandboxId, limit: LimitKind, because: string) => void;
   readonly onProblem: (error: unknown) => void;
 }

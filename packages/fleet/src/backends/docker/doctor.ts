@@ -3,35 +3,33 @@
  * `docker.runtime: aio` everything hangs on the server in the image, so one sandbox is tried; nothing is left of it.
  */
 
-import { mkdtempSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
-import { join } from "node:path";
-import { type FleetId, isSandlotError, type SandlotError } from "@sandlot/contract";
-import { assembleFleet } from "../../assemble-fleet.ts";
+import { isSandlotError, type SandlotError } from "@sandlot/contract";
 import type { Finding } from "../../backend/doctor/finding.ts";
 import { closedDaemonFinding, remapFinding } from "../../backend/doctor/isolation-findings.ts";
-import { nearestExisting } from "../../cli/doctor/host-findings.ts";
-import type { Settings } from "../../config/settings.ts";
-import type { Environment } from "../../config/variables.ts";
-import { MemoryStore, newMemoryTables } from "../../store/memory/memory-store.ts";
+import type { Environment, Trial } from "../../backend/entry.ts";
 import { systemWorld } from "../../world/system-world.ts";
-import type { World } from "../../world/world.ts";
 import { connectAppleEngine } from "./apple/apple-engine.ts";
-import { openDockerBackend } from "./backend.ts";
+import type { DockerConfig } from "./config.ts";
 import { closingProblemWith } from "./container/isolation.ts";
 import { sharedAccountReason } from "./container-accounts.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine } from "./engine/docker-engine.ts";
 import type { Engine } from "./engine/engine.ts";
-import { dockerSettings } from "./settings.ts";
+import { type ConfiguredSettings, dockerSettings } from "./settings.ts";
 
 const TRIAL_TIMEOUT_MS = 30_000;
 
-/** `containerProgram` is Apple's `container`, as it is run. */
+export interface DoctorParts {
+  readonly environment: Environment;
+  readonly trial: Trial;
+  /** Apple's `container`, as it is run. */
+  readonly containerProgram?: string;
+}
+
 export async function dockerFindings(
-  settings: Settings,
-  environment: Environment,
-  containerProgram = "container",
+  settings: ConfiguredSettings,
+  { environment, trial, containerProgram = "container" }: DoctorParts,
 ): Promise<readonly Finding[]> {
   const { docker } = settings;
   const isApple = docker.engine === "apple-container";
@@ -53,8 +51,8 @@ export async function dockerFindings(
     const account = accountFinding(sharedAccountReason(own, facts), own.account.uid);
     const isolation = [seccompFinding(engine), account, closed, ...remapFinding(facts.remapsUsers)];
     const image = await imageFinding(engine, docker, "docker pull");
-    const trial = own.speaksAio && image.status === "ok" ? [await trialFinding(settings)] : [];
-    return [engineFinding(engine), ...isolation, image, ...trial];
+    const tried = own.speaksAio && image.status === "ok" ? [await trialFinding(trial)] : [];
+    return [engineFinding(engine), ...isolation, image, ...tried];
   } finally {
     engine.close();
   }
@@ -89,37 +87,18 @@ export function accountFinding(shared: string | null, uid: number): Finding {
   return { name, status: "warn", detail, fix };
 }
 
-/** A sandbox of the default blueprint in a home of its own, so that a running fleet does not see it. */
-async function trialFinding(settings: Settings): Promise<Finding> {
+async function trialFinding(trial: Trial): Promise<Finding> {
   const name = "trial sandbox";
-  const world = systemWorld();
   try {
-    const home = mkdtempSync(join(nearestExisting(settings.home), ".sandlot-doctor-"));
-    try {
-      const fleetId = `doctor-${world.randomHex(4)}` as FleetId;
-      const trial = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0 };
-      await tryOne(trial, world);
-    } finally {
-      rmSync(home, { recursive: true, force: true });
-    }
+    await trial(async (sandbox) => {
+      const { exitCode } = await sandbox.exec("exit 7", { timeoutMs: TRIAL_TIMEOUT_MS });
+      if (exitCode !== 7) throw new Error(`a command that ends with 7 ended with ${exitCode}`);
+    });
     return { name, status: "ok", detail: "its server answered, asked for its key, and ran a command" };
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
     const fix = isSandlotError(error) ? fixOf(error) : "see docs/backends/docker.md, Images with a server of their own";
     return { name, status: "fail", detail, fix };
-  }
-}
-
-async function tryOne(settings: Settings, world: World): Promise<void> {
-  const backend = await openDockerBackend({ settings, world });
-  const store = new MemoryStore(newMemoryTables(world));
-  const fleet = await assembleFleet({ settings, world, store, backend });
-  try {
-    await using lease = await fleet.acquire({ purpose: "sandlot doctor" });
-    const { exitCode } = await lease.sandbox.exec("exit 7", { timeoutMs: TRIAL_TIMEOUT_MS });
-    if (exitCode !== 7) throw new Error(`a command that ends with 7 ended with ${exitCode}`);
-  } finally {
-    await fleet.close({ destroy: true });
   }
 }
 
@@ -143,7 +122,7 @@ function seccompFinding({ facts: { hasSeccomp } }: Engine): Finding {
   return { name: "seccomp", status: "warn", detail, fix: "run an engine and a kernel with seccomp" };
 }
 
-async function imageFinding(engine: Engine, { image, pull }: Settings["docker"], command: string): Promise<Finding> {
+async function imageFinding(engine: Engine, { image, pull }: DockerConfig, command: string): Promise<Finding> {
   if ((await engine.image(image)) !== null) return { name: "image", status: "ok", detail: image };
   const fix = `${command} ${image}`;
   if (pull === "missing")

@@ -3,14 +3,10 @@
  */
 
 import { type EngineRef, isSandlotError } from "@sandlot/contract";
-import type { Settings } from "../../config/settings.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { ContainerObject, ContainerObjects } from "./objects/container-objects.ts";
 import { parseRef } from "./objects/labels.ts";
-import { localName, withLocal } from "./other-backend.ts";
-
-const NEVER = new AbortController().signal;
 
 /** `created` is neither: whoever makes it may be about to start it. */
 const ALIVE: ReadonlySet<string> = new Set(["running", "paused", "restarting"]);
@@ -18,21 +14,17 @@ const ALIVE: ReadonlySet<string> = new Set(["running", "paused", "restarting"]);
 export class ContainerLiveness {
   readonly #engine: Engine;
   readonly #objects: ContainerObjects;
-  readonly #accountIds: Settings["accountIds"];
   readonly #world: World;
 
-  constructor(engine: Engine, objects: ContainerObjects, accountIds: Settings["accountIds"], world: World) {
+  constructor(engine: Engine, objects: ContainerObjects, world: World) {
     this.#engine = engine;
     this.#objects = objects;
-    this.#accountIds = accountIds;
     this.#world = world;
   }
 
   async probe(ref: EngineRef): Promise<Liveness> {
     const parsed = parseRef(ref);
     if (parsed === null) return "unknown";
-    if (localName(ref) !== null)
-      return withLocal(this.#objects, this.#accountIds, this.#world, (local) => local.probe(ref, NEVER));
     const object = await this.#objects.get(parsed.name);
     if (object?.isRemains === true) return "dead";
     const containerId = parsed.containerId ?? object?.container?.containerId;

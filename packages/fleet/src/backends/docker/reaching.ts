@@ -25,7 +25,6 @@ import type { Egresses } from "./egress.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
 import type { ParsedRef } from "./objects/labels.ts";
-import { localName, madeByLocal } from "./other-backend.ts";
 import type { Pausing } from "./pausing.ts";
 
 export interface ReachingParts {
@@ -59,7 +58,6 @@ export class Reaching {
 
   async attach({ name, containerId }: ParsedRef, target: Target, signal: AbortSignal): Promise<Attachment> {
     const { credentials, pausing } = this.#parts;
-    refuseLocal(target);
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
@@ -87,7 +85,6 @@ export class Reaching {
     signal: AbortSignal,
   ): Promise<void> {
     const { credentials, pausing, aio } = this.#parts;
-    refuseLocal(target);
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
@@ -180,8 +177,4 @@ function lostError(
   cause: unknown,
 ): SandlotError {
   return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause });
-}
-
-function refuseLocal({ ref, sandboxId }: Target): void {
-  if (localName(ref) !== null) throw madeByLocal(sandboxId);
 }

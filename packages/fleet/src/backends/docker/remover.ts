@@ -5,7 +5,6 @@
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
-import type { Settings } from "../../config/settings.ts";
 import type { Account } from "../../host/accounts/index.ts";
 import type { Layout, ObjectName } from "../../host/layout.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -20,14 +19,12 @@ import { unavailable } from "./engine/trouble.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects, ObjectRecord } from "./objects/container-objects.ts";
 import { fleetFilter, parseLabels, parseRef, partsOf } from "./objects/labels.ts";
-import { localName, withLocal } from "./other-backend.ts";
 
 export interface RemoverParts {
   readonly world: World;
   readonly engine: Engine;
   readonly fleetId: FleetId;
   readonly layout: Layout;
-  readonly accountIds: Settings["accountIds"];
   readonly objects: ContainerObjects;
   readonly liveness: ContainerLiveness;
   readonly workspaces: DiskWorkspaces;
@@ -52,8 +49,7 @@ export class Remover {
     const parsed = parseRef(ref);
     if (parsed === null)
       throw new SandlotError("internal", { problem: `${ref} is no reference of the docker backend` });
-    const { objects, liveness, engine, layout, accountIds, world } = this.#parts;
-    if (localName(ref) !== null) return withLocal(layout, accountIds, world, (local) => local.destroy(ref, signal));
+    const { objects, liveness, engine } = this.#parts;
     const object = await objects.get(parsed.name);
     if (!liveness.isOurEngine(object))
       throw unavailable("another engine answers than the one that has the container", [engine.facts.address]);

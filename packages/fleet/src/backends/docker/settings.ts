@@ -4,13 +4,14 @@
 
 import { homedir } from "node:os";
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
-import type { Settings } from "../../config/settings.ts";
+import type { FleetFacts } from "../../backend/entry.ts";
 import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
+import { AIO_RUNTIME, type DockerConfig } from "./config.ts";
 import type { Environment } from "./engine/discovery.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
-export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "docker" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<Settings, "blueprints" | "accountIds">>;
+export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
+  Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly docker: DockerConfig };
 
 export interface DockerSettings extends ConfiguredSettings {
   /** Images have servers of their own that speak AIO (`docker.runtime: aio`); the engine's runtime is then its usual one. */
@@ -33,13 +34,11 @@ export interface DockerSettings extends ConfiguredSettings {
   readonly runtimeDirectory: string | null;
   /** How long a container may take to be ready, once its image is there. */
   readonly readyTimeoutMs: number;
-  readonly blueprints: Settings["blueprints"];
+  readonly blueprints: FleetFacts["blueprints"];
   readonly environment: Environment;
   readonly userHome: string;
 }
 
-/** In place of the name of a runtime. */
-const AIO_RUNTIME = "aio";
 /** Many times what a start takes on a busy engine; longer hides that something is wrong. */
 const READY_TIMEOUT_MS = 60_000;
 

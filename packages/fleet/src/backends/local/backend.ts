@@ -26,11 +26,12 @@ import type {
   EngineObject,
   ListOptions,
   Target,
-  WriteBudget,
 } from "../../backend/backend.ts";
+import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import type { Refusal } from "../../host/egress/index.ts";
+import { homeEngineId } from "../../host/engine-id.ts";
 import { makeLayout, socketPath } from "../../host/layout.ts";
 import { type Limits, openLimits, ProjectQuotas } from "../../host/limits/index.ts";
 import { lazyLimits } from "../../host/limits/lazy-limits.ts";
@@ -75,6 +76,10 @@ export function createLocalBackend(options: LocalBackendOptions): Backend {
 
 class LocalBackend implements Backend {
   readonly name = NAME;
+  readonly engineId: string;
+  readonly endsUnrenewed = true;
+  /** A sandbox has the host's own `/usr`. */
+  readonly programFolders = ["/usr/local/bin", "/usr/bin", "/bin"];
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
   readonly markers: Markers;
@@ -98,6 +103,7 @@ class LocalBackend implements Backend {
   readonly #sweeping: Promise<void>;
   readonly #accounts: SandboxAccounts | null;
   readonly #mapping: IdMapping;
+  readonly #blueprints: LocalSettings["blueprints"];
 
   constructor({ settings: configured, world, installation = {} }: LocalBackendOptions) {
     const settings = { ...localSettings(configured), ...installation };
@@ -107,6 +113,9 @@ class LocalBackend implements Backend {
     this.#maps = new PathMaps(layout);
     this.#standby = new Standby(world);
     const id = machineId();
+    this.#blueprints = settings.blueprints;
+    // The layout has made the home.
+    this.engineId = homeEngineId(NAME, id, home);
     this.#world = world;
     const onLimitProblem = (error: unknown) =>
       this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
@@ -221,8 +230,10 @@ class LocalBackend implements Backend {
     });
   }
 
-  budgetOf(thread: ThreadKey): WriteBudget | null {
-    return this.#guards.budgetOf(thread);
+  async hostWorkspaces(): Promise<HostWorkspaces> {
+    const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
+    const budgetOf = (thread: ThreadKey) => this.#guards.budgetOf(thread);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#blueprints, budgetOf);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import type { Finding } from "../../backend/doctor/finding.ts";
 import { processListFinding } from "../../backend/doctor/isolation-findings.ts";
-import type { Environment } from "../../config/variables.ts";
+import type { Environment } from "../../backend/entry.ts";
 
 /** Programs that a network policy other than `none` needs, and the Debian package that has each. */
 const NETWORK_PROGRAMS = { ip: "iproute2", unshare: "util-linux", nsenter: "util-linux" } as const;

@@ -5,21 +5,25 @@
 
 import { tmpdir } from "node:os";
 import type { Backend } from "../../backend/backend.ts";
-import type { Settings } from "../../config/settings.ts";
+import type { FleetFacts } from "../../backend/entry.ts";
 import { makeLayout } from "../../host/layout.ts";
 import { machineId } from "../../host/process-table.ts";
 import type { World } from "../../world/world.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { ObjectStore } from "./objects/object-store.ts";
 
+/** What bubblewrap's sandboxes have on every machine. */
+const ALWAYS: Backend["capabilities"] = new Set(["limits", "mounts", "network"]);
+
 export function lookAtObjects(
-  { home, fleetId }: Pick<Settings, "home" | "fleetId">,
+  { home, fleetId }: Pick<FleetFacts, "home" | "fleetId">,
   world: World,
-): Pick<Backend, "list"> {
+): Pick<Backend, "list" | "capabilities"> {
   const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
   const objects = new ObjectStore(layout, world.identity);
   const liveness = new ObjectLiveness(layout, world, machineId());
   return {
+    capabilities: ALWAYS,
     async list() {
       const found = await Promise.all((await objects.names()).map((name) => objects.get(name)));
       return found

@@ -3,12 +3,13 @@
  */
 
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
-import type { Settings } from "../../config/settings.ts";
+import type { FleetFacts } from "../../backend/entry.ts";
 import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
+import type { LocalConfig } from "./config.ts";
 
 /** The part of a fleet's settings that this backend looks at. */
-export type ConfiguredSettings = Pick<Settings, "home" | "fleetId" | "local" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<Settings, "blueprints" | "accountIds">>;
+export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
+  Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly local: LocalConfig };
 
 export interface LocalSettings extends Required<ConfiguredSettings> {
   /**

@@ -44,6 +44,9 @@ export function createMemoryBackend(options: MemoryBackendOptions): Backend {
 
 class MemoryBackend implements Backend {
   readonly name = NAME;
+  /** An engine lives in one process, and its name with it. */
+  readonly engineId: string;
+  readonly programFolders = [];
   readonly capabilities: ReadonlySet<Capability> = new Set(["late-binding"]);
   readonly workspaces: Workspaces;
   readonly markers: Markers;
@@ -58,6 +61,7 @@ class MemoryBackend implements Backend {
     this.#engine = engine;
     this.#fleetId = fleetId;
     this.#world = world;
+    this.engineId = engineIdOf(engine, world);
     this.workspaces = workspacesOf(engine, fleetId);
     this.markers = markersOf(engine, fleetId);
   }
@@ -121,6 +125,18 @@ class MemoryBackend implements Backend {
     signal.throwIfAborted();
     return abortable(call(), signal);
   }
+}
+
+const engineIds = new WeakMap<EngineApi, string>();
+let enginesNamed = 0;
+
+function engineIdOf(engine: EngineApi, { identity: { bootId, pid, startTime } }: World): string {
+  const known = engineIds.get(engine);
+  if (known !== undefined) return known;
+  enginesNamed += 1;
+  const id = `${NAME}-${bootId}-${pid}-${startTime}-${enginesNamed}`;
+  engineIds.set(engine, id);
+  return id;
 }
 
 function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {

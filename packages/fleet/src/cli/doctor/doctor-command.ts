@@ -4,6 +4,8 @@
 
 import { isSandlotError } from "@sandlot/contract";
 import type { Finding } from "../../backend/doctor/finding.ts";
+import type { Trial } from "../../backend/entry.ts";
+import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "../../config/registry.ts";
 import { resolveSettings } from "../../config/resolve-settings.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { Environment } from "../../config/variables.ts";
@@ -30,8 +32,7 @@ async function allFindings(terminal: Terminal, options: TargetOptions): Promise<
     if (!isSandlotError(error)) throw error;
     return [{ name: "configuration", status: "fail", detail: error.message, fix: error.remedy }];
   }
-  const blueprints = Object.values(settings.blueprints).map(blueprintFinding);
-  return [...hostFindings(settings), ...blueprints, ...(await backendFindings(settings, terminal.environment))];
+  return findingsOf(settings, terminal.environment);
 }
 
 /** What is in force, where the finding of a limit says only how it would be held. */
@@ -43,17 +44,25 @@ export function blueprintFinding({ name, blueprint }: NamedBlueprint): Finding {
   return { name: `blueprint ${name}`, status: "warn", detail: `a sandbox may take the machine: ${detail}`, fix };
 }
 
-async function backendFindings(settings: Settings, environment: Environment): Promise<readonly Finding[]> {
-  if (settings.backend === "local") {
-    const { localFindings } = await import("../../backends/local/doctor.ts");
-    const { localHostFindings } = await import("../../backends/local/host-findings.ts");
-    return [...(await localFindings(settings)), ...localHostFindings(environment)];
-  }
-  if (settings.backend === "docker") {
-    const { dockerFindings } = await import("../../backends/docker/doctor.ts");
-    return dockerFindings(settings, environment);
-  }
-  return [{ name: "backend", status: "warn", detail: "the memory backend isolates nothing; it is for tests" }];
+/** What the store, the machine, the blueprints and the backend of these settings say. */
+export async function findingsOf(
+  settings: Settings,
+  environment: Environment,
+  registry: Registry = REGISTRY,
+): Promise<readonly Finding[]> {
+  const store = await storeEntry(registry, settings.store).doctor(settings.store);
+  const blueprints = Object.values(settings.blueprints).map(blueprintFinding);
+  const entry = backendEntry(registry, settings.backend);
+  const section = sectionOf(settings, entry);
+  // A fleet is loaded only for a backend that tries one.
+  const trial: Trial = async (use) => (await import("./trial.ts")).trialOf(settings, registry)(use);
+  const backend = await entry.doctor({ fleet: settings, section, environment, trial });
+  const experimental = entry.experimental(section).map(experimentalFinding);
+  return [...hostFindings(settings.home, store), ...blueprints, ...backend, ...experimental];
+}
+
+function experimentalFinding(sentence: string): Finding {
+  return { name: "experimental", status: "warn", detail: sentence };
 }
 
 const SIGNS = { ok: "ok  ", warn: "warn", fail: "FAIL" } as const;

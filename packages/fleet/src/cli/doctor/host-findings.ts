@@ -5,8 +5,6 @@
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, statfsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Finding } from "../../backend/doctor/finding.ts";
-import type { Settings } from "../../config/settings.ts";
-import { sharedFileSystem } from "../../store/sqlite/file-system.ts";
 import { errnoOf } from "../../world/disk-trouble.ts";
 
 /** Below this a few builds inside sandboxes fill the disk. */
@@ -20,10 +18,11 @@ const INOTIFY_WATCHES_WANTED = 65_536;
 /** A clock before this has not been set; generations begin at the present time. */
 const CLOCK_FLOOR_MS = Date.UTC(2026, 0, 1);
 
-export function hostFindings({ home, store }: Settings): readonly Finding[] {
+/** `store` is what the store says of itself. */
+export function hostFindings(home: string, store: readonly Finding[]): readonly Finding[] {
   const findings: readonly (Finding | null)[] = [
     { name: "node", status: "ok", detail: `${process.version} on ${process.platform} ${process.arch}` },
-    storeFinding(store),
+    ...store,
     homeFinding(home),
     diskFinding(home),
     inotifyFinding("max_user_instances", INOTIFY_INSTANCES_WANTED),
@@ -31,15 +30,6 @@ export function hostFindings({ home, store }: Settings): readonly Finding[] {
     clockFinding(),
   ];
   return findings.filter((finding) => finding !== null);
-}
-
-export function storeFinding(store: Settings["store"], fileSystemOf?: (path: string) => number): Finding {
-  if (store.type !== "sqlite") return { name: "store", status: "ok", detail: "memory" };
-  const detail = `sqlite at ${store.path}`;
-  const shared = sharedFileSystem(nearestExisting(dirname(store.path)), fileSystemOf);
-  if (shared === null) return { name: "store", status: "ok", detail };
-  const fix = "set store.path to a local disk; a store on a file system of several hosts is refused";
-  return { name: "store", status: "warn", detail: `${detail}, which is on ${shared}`, fix };
 }
 
 /** Tried, not asked: root may write everywhere by the rules of access, and still not in /proc or on a read-only disk. */

@@ -1,7 +1,7 @@
 /** What the commands of the program share: what is around each of them, and how their options are read. */
 
 import { type Command, InvalidArgumentError } from "commander";
-import { parseDuration } from "../../config/units.ts";
+import { parseDuration } from "../../world/units.ts";
 import type { Terminal } from "../terminal.ts";
 
 /** What a command that has an exit code of its own leaves behind. */

@@ -1,6 +1,6 @@
 /** What becomes of each key of DeerFlow's `sandbox`, `skills` and `uploads`. One rule per key, in DeerFlow's order. */
 
-import { DURATION_MAX_MS } from "../../config/amounts.ts";
+import { DURATION_MAX_MS } from "../../backend/config/amounts.ts";
 import { DEFAULTS } from "../../config/defaults.ts";
 import type { ImportNote } from "./import-config.ts";
 

@@ -14,9 +14,14 @@ import { dirname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import type { IdRange } from "../../config/settings.ts";
 import { openDatabase, troubleOf } from "../../world/sqlite-driver.ts";
 import { runningIds } from "./running-ids.ts";
+
+/** `count` ids from `first` on, two for each sandbox. */
+export interface IdRange {
+  readonly first: number;
+  readonly count: number;
+}
 
 /** Ids that no distribution, container engine or directory service gives to anybody (systemd's "UIDS-GIDS" calls them unused). */
 export const AUTOMATIC_IDS = { first: 1_900_000_000, count: 100_000_000 } as const;

@@ -33,11 +33,10 @@ import {
 import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import type { IdRange } from "../../config/settings.ts";
 import { draftName, isAbandoned, isDraft } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
 import { homeNumber } from "./home-number.ts";
-import { AUTOMATIC_IDS, reserveRange } from "./id-range.ts";
+import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
 import { runningIds } from "./running-ids.ts";
 
 export interface Account {

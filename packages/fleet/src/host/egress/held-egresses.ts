@@ -9,9 +9,8 @@
 import { existsSync } from "node:fs";
 import { mkdir, rm, rmdir } from "node:fs/promises";
 import { type BlueprintHash, type SandboxId, SandlotError } from "@sandlot/contract";
-import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Blueprint, NamedBlueprint } from "../../backend/blueprint.ts";
 import type { Labels } from "../../backend/labels.ts";
-import type { NamedBlueprint } from "../../config/settings.ts";
 import type { World } from "../../world/world.ts";
 import { type Account, egressAccountOf } from "../accounts/index.ts";
 import { egressPath, type Layout, type ObjectName } from "../layout.ts";

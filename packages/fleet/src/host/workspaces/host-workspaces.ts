@@ -13,6 +13,7 @@ import {
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
 import type { WriteBudget } from "../../backend/backend.ts";
+import type { NamedBlueprint } from "../../backend/blueprint.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../backend/host-workspaces.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
 import { draftName } from "../../world/drafts.ts";
@@ -29,6 +30,19 @@ export interface HostOptions {
    * can hold them. Absent where no sandbox has such a limit.
    */
   readonly budgetOf?: (thread: ThreadKey) => WriteBudget | null;
+}
+
+/** The same for a backend with these blueprints: its writes are held to budgets where one of them has a limit. */
+export function hostWorkspacesOf(
+  disk: DiskWorkspaces,
+  world: World,
+  blueprints: Readonly<Record<string, NamedBlueprint>>,
+  budgetOf: (thread: ThreadKey) => WriteBudget | null,
+): HostWorkspaces {
+  const isBudgeted = Object.values(blueprints).some(
+    ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
+  );
+  return hostWorkspaces(disk, world, isBudgeted ? { budgetOf } : {});
 }
 
 export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {

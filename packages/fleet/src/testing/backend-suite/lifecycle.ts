@@ -8,6 +8,14 @@ import type { BackendCase } from "./stage.ts";
 
 export const lifecycleCases: readonly BackendCase[] = [
   {
+    name: "names its engine alike in every process",
+    run: async (stage) => {
+      const { engineId } = stage.backend;
+      stage.expect(engineId.length > 0).toBe(true);
+      stage.expect((await stage.peer()).engineId).toBe(engineId);
+    },
+  },
+  {
     name: "what is made is listed at once, with its labels and its place",
     run: async (stage) => {
       const thread = await stage.make();

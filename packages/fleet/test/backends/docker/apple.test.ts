@@ -10,9 +10,9 @@ import { inspectedImage, listed } from "../../../src/backends/docker/apple/answe
 import { connectAppleEngine } from "../../../src/backends/docker/apple/apple-engine.ts";
 import { createArguments } from "../../../src/backends/docker/apple/arguments.ts";
 import { polledOutput } from "../../../src/backends/docker/apple/watching.ts";
+import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
 import { containerOptions } from "../../../src/backends/docker/container/options.ts";
 import { dockerFindings } from "../../../src/backends/docker/doctor.ts";
-import { DEFAULTS } from "../../../src/config/defaults.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { makeStandIn, onAppleStage, openAppleHarness, STATUS, standInProblem } from "./apple/apple-harness.ts";
@@ -35,7 +35,7 @@ function requestOf(more: Partial<Blueprint> = {}) {
     ...{ bringsNode: false, says: true, transport: "socket", relay },
     settings: {
       account: { uid: 501, gid: 20 },
-      docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
+      docker: { ...DOCKER_DEFAULTS, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
     },
     facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null, defaultRuntime: "apple" },
   });
@@ -124,8 +124,12 @@ describe("what a container of Apple's says", () => {
 describe("`sandlot doctor` with Apple's container", () => {
   const settings = (image: string) =>
     resolveSettings({ home: "/tmp", backend: "docker", docker: { image, engine: "apple-container" } }, {});
-  const findings = (program: string, image: string = DEFAULTS.docker.image) =>
-    dockerFindings(settings(image), {}, program);
+  const findings = (program: string, image: string = DOCKER_DEFAULTS.image) =>
+    dockerFindings(settings(image), {
+      environment: {},
+      trial: () => Promise.reject(new Error("no trial")),
+      containerProgram: program,
+    });
 
   it("finds it, says what keeps sandboxes apart, and whether the image is there", async () => {
     const standIn = makeStandIn();
@@ -202,7 +206,7 @@ if (reason !== null) {
         const making = told().map((command) => command.slice(0, 4).join(" "));
         expect(making).toEqual([
           "system status --format json",
-          `image inspect ${DEFAULTS.docker.image}`,
+          `image inspect ${DOCKER_DEFAULTS.image}`,
           `create --name ${id} --label`,
           `start ${id}`,
         ]);

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } from "../../../../../images/build.mjs";
-import { DEFAULTS } from "../../../src/config/defaults.ts";
+import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
 import { expectClosed, LOOK } from "../closed-daemon.ts";
 import { claimedUid } from "../own-accounts.ts";
 import { startServed } from "./aio-served.ts";
@@ -54,7 +54,7 @@ describe("the default image's recipe", () => {
 });
 
 usingEngine("the default image", await testEngine(), (engine) => {
-  const { image } = DEFAULTS.docker;
+  const { image } = DOCKER_DEFAULTS;
 
   describe("the default image", () => {
     beforeAll(() => {

@@ -15,9 +15,9 @@ import { bundle } from "../../../../sandboxd/bundle.mjs";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { openDockerBackend } from "../../../src/backends/docker/backend.ts";
+import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
 import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
 import type { ConfiguredSettings, DockerSettings } from "../../../src/backends/docker/settings.ts";
-import { DEFAULTS } from "../../../src/config/defaults.ts";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
 import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
@@ -81,7 +81,7 @@ export function settingsIn(
 ): ConfiguredSettings {
   const nothing = { runtime: null, network: null, hostPaths: {}, capabilities: [] };
   const small = { tmpBytes: 64 * MIB, homeBytes: 64 * MIB };
-  const docker = { ...DEFAULTS.docker, ...nothing, ...small, host, image, ...different };
+  const docker = { ...DOCKER_DEFAULTS, ...nothing, ...small, host, image, ...different };
   return { home, fleetId, skillsPath: null, orphanTimeoutMs: 120_000, docker };
 }
 

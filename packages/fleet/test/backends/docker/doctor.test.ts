@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { sharedAccountReason } from "../../../src/backends/docker/container-accounts.ts";
 import { accountFinding, dockerFindings } from "../../../src/backends/docker/doctor.ts";
 import { dockerSettings } from "../../../src/backends/docker/settings.ts";
+import { trialOf } from "../../../src/cli/doctor/trial.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { sharingProblem } from "../../../src/host/accounts/index.ts";
@@ -32,7 +33,8 @@ usingEngine("doctor", await testEngine(), (engine) => {
       ...{ home, backend: "docker", blueprints },
       docker: { host: engine.host, image: engine.image, pull: "never", ...docker },
     };
-    const found = await dockerFindings(resolveSettings(config, {}), {});
+    const settings = resolveSettings(config, {});
+    const found = await dockerFindings(settings, { environment: {}, trial: trialOf(settings) });
     return Object.fromEntries(found.map((finding) => [finding.name, finding]));
   };
   const containers = async () => (await engine.docker.listContainers({ all: true })).map(({ Labels }) => Labels);

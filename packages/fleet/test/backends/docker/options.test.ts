@@ -4,11 +4,11 @@
 
 import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
 import { firstCommand, NO_RUNTIME } from "../../../src/backends/docker/container/inside.ts";
 import { type ContainerShape, containerOptions } from "../../../src/backends/docker/container/options.ts";
 import { explainCreate, explainExit } from "../../../src/backends/docker/container/start-problem.ts";
 import { EngineRefusal } from "../../../src/backends/docker/engine/trouble.ts";
-import { DEFAULTS } from "../../../src/config/defaults.ts";
 
 const GIB = 1024 ** 3;
 const blueprint: Blueprint = {
@@ -35,7 +35,7 @@ function shape(more: Partial<ContainerShape> = {}): ContainerShape {
     relay: null,
     settings: {
       account: { uid: 59_999, gid: 59_998 },
-      docker: { ...DEFAULTS.docker, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
+      docker: { ...DOCKER_DEFAULTS, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
     },
     facts: { isRootless: false, remapsUsers: false, isPodman: false, ceilings: null, defaultRuntime: "runc" },
     ...more,

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandlotError } from "@sandlot/contract";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { IdRange } from "../../../src/config/settings.ts";
+import type { IdRange } from "../../../src/host/accounts/id-range.ts";
 import { reserveRange } from "../../../src/host/accounts/id-range.ts";
 import { sharingProblem } from "../../../src/host/accounts/index.ts";
 

@@ -16,7 +16,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { IdRange } from "../../../src/config/settings.ts";
+import type { IdRange } from "../../../src/host/accounts/id-range.ts";
 import { SandboxAccounts } from "../../../src/host/accounts/index.ts";
 import { draftName } from "../../../src/world/drafts.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";

@@ -51,6 +51,7 @@ export function createDiskBackend(
   };
   return {
     name: "disk",
+    engineId: "disk",
     capabilities: new Set(["late-binding"]),
     workspaces,
     markers: workspaces.markers,

@@ -4,8 +4,8 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import type { DockerSettings } from "../../../config/settings.ts";
 import { closingProblem } from "../../../host/runtime/runtime-directory.ts";
+import type { DockerConfig } from "../config.ts";
 import type { Engine, EngineFacts } from "../engine/engine.ts";
 import { mayHideSockets, mayReadPrograms } from "./transport.ts";
 
@@ -32,7 +32,7 @@ export function checkFilter(facts: Pick<EngineFacts, "hasSeccomp" | "defaultRunt
 
 /** Why the daemon of a container is not closed to its commands; `null` where it is. */
 export function closingProblemWith(
-  { runtime, capabilities }: Pick<DockerSettings, "runtime" | "capabilities">,
+  { runtime, capabilities }: Pick<DockerConfig, "runtime" | "capabilities">,
   facts: Pick<EngineFacts, "defaultRuntime">,
 ): string | null {
   if (mayReadPrograms(runtime, facts))

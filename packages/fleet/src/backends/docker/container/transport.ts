@@ -14,7 +14,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type { Blueprint } from "../../../backend/blueprint.ts";
-import type { DockerSettings as ConfiguredDocker } from "../../../config/settings.ts";
+import type { DockerConfig as ConfiguredDocker } from "../config.ts";
 import type { EngineFacts } from "../engine/engine.ts";
 
 export type Transport = "socket" | "port";

@@ -7,7 +7,6 @@ import { z } from "zod";
 import type { Place } from "../../../backend/backend.ts";
 import type { Labels } from "../../../backend/labels.ts";
 import type { ObjectName } from "../../../host/layout.ts";
-import { localName } from "../other-backend.ts";
 
 const FLEET = "sandlot.fleet";
 const SANDBOX = "sandlot.sandbox";
@@ -88,11 +87,11 @@ export function formatRef({ containerId, name }: ParsedRef): EngineRef {
   return `${containerId ?? NONE}/${name}` as EngineRef;
 }
 
-/** Also of what the local backend has made, which has no container. `null` for what no backend has. */
+/** `null` for what no engine has. */
 export function parseRef(ref: EngineRef): ParsedRef | null {
-  const [, id, name = localName(ref)] = REF_PATTERN.exec(ref) ?? [];
-  if (name === null) return null;
-  return { containerId: id === undefined || id === NONE ? null : id, name };
+  const [, id, name] = REF_PATTERN.exec(ref) ?? [];
+  if (id === undefined || name === undefined) return null;
+  return { containerId: id === NONE ? null : id, name };
 }
 
 /** `<sandboxId>-<generation>`, taken apart. */

@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import type { FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import { openDockerBackend } from "../../../../src/backends/docker/backend.ts";
+import { DOCKER_DEFAULTS } from "../../../../src/backends/docker/config.ts";
 import type { ConfiguredSettings } from "../../../../src/backends/docker/settings.ts";
-import { DEFAULTS } from "../../../../src/config/defaults.ts";
 import type { BackendStage } from "../../../../src/testing/backend-suite/stage.ts";
 import type { BackendHarness } from "../../../../src/testing/backend-suite.ts";
 import { onHarness } from "../../on-harness.ts";
@@ -39,7 +39,7 @@ export interface StandIn {
   remove(): void;
 }
 
-export function makeStandIn(status: object = STATUS, images: readonly string[] = [DEFAULTS.docker.image]): StandIn {
+export function makeStandIn(status: object = STATUS, images: readonly string[] = [DOCKER_DEFAULTS.image]): StandIn {
   const place = mkdtempSync(join(tmpdir(), "sl-apple-"));
   chmodSync(place, 0o755);
   const program = join(place, "container");
@@ -71,7 +71,7 @@ export async function openAppleHarness(different: Partial<ConfiguredSettings["do
   const [fleetId, otherId] = [`fleet-${world.randomHex(3)}` as FleetId, `other-${world.randomHex(3)}` as FleetId];
   const daemon = await daemonFiles();
   const nothing = { host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] };
-  const docker = { ...DEFAULTS.docker, ...nothing, engine: "apple-container" as const, ...different };
+  const docker = { ...DOCKER_DEFAULTS, ...nothing, engine: "apple-container" as const, ...different };
   const backends: Awaited<ReturnType<typeof openDockerBackend>>[] = [];
   const open = async (fleet: FleetId) => {
     const settings = { home, fleetId: fleet, skillsPath: null, orphanTimeoutMs: 120_000, docker };

@@ -4,7 +4,7 @@
  */
 
 import { z } from "zod";
-import { DURATION_PATTERN, parseDuration, parseSize, SIZE_PATTERN } from "./units.ts";
+import { DURATION_PATTERN, parseDuration, parseSize, SIZE_PATTERN } from "../../world/units.ts";
 
 /** The longest a Node timer can wait (24.8 days). A longer one would fire at once. */
 export const DURATION_MAX_MS = 2_147_483_647;

@@ -1,61 +1,35 @@
-/**
- * What each backend can be told in a configuration, beside what all of them understand.
- */
+/** The section `docker` of a configuration. */
 
 import { z } from "zod";
-import { durationOverZero, size } from "./amounts.ts";
-import { DEFAULTS } from "./defaults.ts";
+import { accountId, DEFAULT_ACCOUNT_ID } from "../../backend/config/account-ids.ts";
+import { durationOverZero, size } from "../../backend/config/amounts.ts";
 
-const accountId = z
-  .int()
-  .min(1, "must not be 0: a sandbox never runs as the host's root")
-  .max(4_294_967_294, "must be the number of an account");
+export const DOCKER_DEFAULTS = {
+  /** Docker's API is what most engines speak. */
+  engine: "docker",
+  /** Made from `images/sandbox`; small, with what agents commonly use. */
+  image: "sandlot/sandbox:1",
+  /** A shared socket needs no network at all; a port is what is left where none can be shared. */
+  transport: "auto",
+  /** Only this machine reaches a daemon's port, which a token guards as well. Wider is a decision. */
+  publishBind: "127.0.0.1",
+  publishHost: "127.0.0.1",
+  uid: DEFAULT_ACCOUNT_ID,
+  gid: DEFAULT_ACCOUNT_ID,
+  tmpBytes: 1_073_741_824,
+  homeBytes: 1_073_741_824,
+  /** What an image needs written outside /tmp, home and the workspace says so. */
+  readOnlyRoot: true,
+  /** An idle daemon costs next to nothing, and the engine takes many times as long to let one go on as a lease takes. */
+  pauseParked: false,
+  /** Asking a registry is the engine's usual behaviour, and only for what it does not have. */
+  pull: "missing",
+  /** Some gigabytes over a slow line. It does not count against `acquireTimeoutMs` of those who come later. */
+  pullTimeoutMs: 600_000,
+} as const;
 
-/** Small enough that nothing takes an id for a negative number. */
-const ID_MAX = 2_147_483_646;
-
-export const accountIdsSchema = z
-  .strictObject({
-    first: z
-      .int()
-      .min(1, "must not be 0: a sandbox never runs as the host's root")
-      .max(ID_MAX, "must be below 2147483647")
-      .describe("The first id."),
-    count: z
-      .int()
-      .min(2, "must be at least 2: a sandbox takes two ids")
-      .max(ID_MAX, "must be below 2147483647")
-      .describe("How many ids there are from `first` on."),
-  })
-  .refine(({ first, count }) => first + count - 1 <= ID_MAX, "must end below 2147483647")
-  .describe(
-    "The ids that sandboxes of a root fleet run as, two for each: one for what runs inside, one for what carries its network. " +
-      "All fleets of one home share them, and no other home may have any of them. Default: a range that no other home has.",
-  );
-
-export const localSchema = z
-  .strictObject({
-    isolation: z
-      .enum(["bubblewrap", "unsafe-process"])
-      .default(DEFAULTS.local.isolation)
-      .describe(
-        "`bubblewrap`: namespaces, seccomp, no capabilities. `unsafe-process`: plain processes of this machine that can see " +
-          "everything their account can; no security boundary, for machines without namespaces.",
-      ),
-    uid: accountId
-      .default(DEFAULTS.local.uid)
-      .describe(
-        "The account that workspaces of a root fleet belong to on disk. Sandboxes run as accounts of `accountIds` and see them as " +
-          "their own. An ordinary user's fleet runs sandboxes as itself.",
-      ),
-    gid: accountId.default(DEFAULTS.local.gid).describe("The group that goes with `uid`."),
-    tmpBytes: size.default(DEFAULTS.local.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
-    homeBytes: size
-      .default(DEFAULTS.local.homeBytes)
-      .describe("Size of a sandbox's private /home, which is in memory."),
-  })
-  .prefault({})
-  .describe("The local backend.");
+/** In place of the name of a runtime: images with servers of their own. */
+export const AIO_RUNTIME = "aio";
 
 const absolutePath = z.string().regex(/^\/[^\0]*$/, "must be an absolute path");
 
@@ -63,10 +37,10 @@ export const dockerSchema = z
   .strictObject({
     engine: z
       .enum(["docker", "apple-container"])
-      .default(DEFAULTS.docker.engine)
+      .default(DOCKER_DEFAULTS.engine)
       .describe(
-        "`docker`: whatever speaks Docker's API, Podman included. `apple-container`: Apple's `container` program on macOS, which runs " +
-          "every sandbox in a virtual machine of its own; `host`, `network` and published ports mean nothing to it.",
+        "`docker`: whatever speaks Docker's API, Podman included. `apple-container` (experimental): Apple's `container` program on macOS, which " +
+          "runs every sandbox in a virtual machine of its own; `host`, `network` and published ports mean nothing to it.",
       ),
     host: z
       .string()
@@ -79,19 +53,19 @@ export const dockerSchema = z
     image: z
       .string()
       .min(1, "must not be empty")
-      .default(DEFAULTS.docker.image)
+      .default(DOCKER_DEFAULTS.image)
       .describe("The image of blueprints that name none. Any that has /bin/sh."),
     runtime: z
       .string()
       .min(1, "must not be empty")
       .optional()
       .describe(
-        "A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own. `aio`: the engine's own, " +
+        "A runtime that the engine knows by this name, such as runsc (gVisor) or kata. Default: the engine's own. `aio` (experimental): the engine's own, " +
           "and images that have a server of their own which speaks the AIO HTTP API, instead of Sandlot's daemon.",
       ),
     transport: z
       .enum(["auto", "socket", "port"])
-      .default(DEFAULTS.docker.transport)
+      .default(DOCKER_DEFAULTS.transport)
       .describe(
         "How daemons are reached. `socket`: through a directory that the engine's containers share with this process. `port`: through a " +
           "port that the engine publishes. `auto`: a socket where the engine can share one, otherwise a port.",
@@ -107,12 +81,12 @@ export const dockerSchema = z
     publishBind: z
       .string()
       .min(1, "must not be empty")
-      .default(DEFAULTS.docker.publishBind)
+      .default(DOCKER_DEFAULTS.publishBind)
       .describe("The address of the engine's host that ports are published on."),
     publishHost: z
       .string()
       .min(1, "must not be empty")
-      .default(DEFAULTS.docker.publishHost)
+      .default(DOCKER_DEFAULTS.publishHost)
       .describe(
         "Where this process reaches published ports; another than `publishBind` when it runs in a container itself.",
       ),
@@ -124,19 +98,19 @@ export const dockerSchema = z
           "machine that shares them. When there are any, only what lies in them can be mounted.",
       ),
     uid: accountId
-      .default(DEFAULTS.docker.uid)
+      .default(DOCKER_DEFAULTS.uid)
       .describe(
         "The account that workspaces of a root fleet belong to on disk. Sandboxes run as accounts of `accountIds`, or as this one " +
           "where the engine maps users itself. An ordinary user's fleet runs sandboxes as itself.",
       ),
-    gid: accountId.default(DEFAULTS.docker.gid).describe("The group that goes with `uid`."),
-    tmpBytes: size.default(DEFAULTS.docker.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
+    gid: accountId.default(DOCKER_DEFAULTS.gid).describe("The group that goes with `uid`."),
+    tmpBytes: size.default(DOCKER_DEFAULTS.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
     homeBytes: size
-      .default(DEFAULTS.docker.homeBytes)
+      .default(DOCKER_DEFAULTS.homeBytes)
       .describe("Size of a sandbox's private /home, which is in memory."),
     readOnlyRoot: z
       .boolean()
-      .default(DEFAULTS.docker.readOnlyRoot)
+      .default(DOCKER_DEFAULTS.readOnlyRoot)
       .describe("Whether the image's own files cannot be changed. `false` for an image that does not work otherwise."),
     capabilities: z
       .array(z.string().regex(/^[A-Z_]+$/, "must be the name of a capability, such as NET_BIND_SERVICE"))
@@ -144,17 +118,35 @@ export const dockerSchema = z
       .describe("Linux capabilities that the image cannot do without. A sandbox has no others."),
     pauseParked: z
       .boolean()
-      .default(DEFAULTS.docker.pauseParked)
+      .default(DOCKER_DEFAULTS.pauseParked)
       .describe(
         "Whether a sandbox that nobody has leased, and in which nothing runs, is paused. It then costs no processor; the next lease waits for the engine.",
       ),
     pull: z
       .enum(["missing", "never"])
-      .default(DEFAULTS.docker.pull)
+      .default(DOCKER_DEFAULTS.pull)
       .describe("Whether the engine may fetch an image that it does not have."),
     pullTimeoutMs: durationOverZero("no image is fetched in no time")
-      .default(DEFAULTS.docker.pullTimeoutMs)
+      .default(DOCKER_DEFAULTS.pullTimeoutMs)
       .describe("How long fetching an image may take."),
   })
   .prefault({})
   .describe("The docker backend.");
+
+type Completed = z.output<typeof dockerSchema>;
+
+/** The section after it was checked: `null` stands for what is found out or left to the engine. */
+export type DockerConfig = Readonly<Omit<Completed, "host" | "runtime" | "network" | "hostPaths" | "capabilities">> & {
+  readonly host: string | null;
+  /** A runtime of the engine's by name. */
+  readonly runtime: string | null;
+  /** The engine's network that sandboxes with a published port join; `null`: nothing is published. */
+  readonly network: string | null;
+  readonly hostPaths: Readonly<Record<string, string>>;
+  readonly capabilities: readonly string[];
+};
+
+export function dockerConfig(completed: Completed): DockerConfig {
+  const { host = null, runtime = null, network = null } = completed;
+  return { ...completed, host, runtime, network };
+}

@@ -1,0 +1,41 @@
+/**
+ * An entry of the registry of stores (`store/registry.ts`): all that the fleet, the configuration and the command line know of a
+ * store. A new store is its folder, its entry and its documents.
+ *
+ * Rules for every entry
+ * - An entry is cheap to load. What is heavy, such as the client of a database, is imported inside a method.
+ * - Its keys stand in the section `store` beside `type`. Each is optional; a key of another store is refused.
+ * - Two stores may share a key, such as an address. Then both have the same schema object.
+ */
+
+import type { ConfigProblem } from "@sandlot/contract";
+import type { z } from "zod";
+import type { Finding } from "../backend/doctor/finding.ts";
+import type { World } from "../world/world.ts";
+import type { Store } from "./store.ts";
+
+export interface StoreEntry<Given = unknown, Settings extends { readonly type: string } = { readonly type: string }> {
+  /** What the key `store.type` is set to. */
+  readonly name: string;
+  /** What it is, for the description of the key `store.type`. */
+  readonly about: string;
+  readonly keys: Readonly<Record<string, z.ZodType>>;
+  /** From the keys that were given to what the store is opened with. Tells what is wrong with them. */
+  resolve(given: Given, context: StoreContext): Settings;
+  /** In a few words, without secrets. */
+  describe(settings: Settings): string;
+  /** Rejects with `store_unavailable` or `store_corrupt`. */
+  open(settings: Settings, world: World): Promise<Store>;
+  /** Whether the store is there already, so that a look does not make one. */
+  exists(settings: Settings): boolean;
+  doctor(settings: Settings): Promise<readonly Finding[]>;
+}
+
+export interface StoreContext {
+  readonly home: string;
+  readonly backend: { readonly name: string; readonly endsWithProcess: boolean };
+  /** What is wrong with a path by itself. */
+  checkPath(text: string): Omit<ConfigProblem, "path"> | undefined;
+  /** `key` is one of the store's. */
+  tell(key: string, problem: Omit<ConfigProblem, "path">): void;
+}

@@ -1,0 +1,9 @@
+/**
+ * Every store, by name. `config/` makes the section `store` of a configuration from this table, `open-fleet.ts` opens stores by it,
+ * and `sandlot doctor` asks it.
+ */
+
+import { MEMORY_STORE } from "./memory/entry.ts";
+import { SQLITE_STORE } from "./sqlite/entry.ts";
+
+export const STORES = { memory: MEMORY_STORE, sqlite: SQLITE_STORE } as const;
