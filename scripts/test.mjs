@@ -40,6 +40,7 @@ const SUITES = {
     { name: "config-type-is-current", run: () => script("docs:config", "--check") },
     { name: "pins", run: () => script("check:pins") },
     { name: "repo", run: () => script("check:repo") },
+    { name: "walls", run: () => script("check:walls") },
     { name: "vitest", run: () => vitest("vitest", repositoryNode(), "--project", "test") },
     { name: "vitest-node-floor", run: vitestOnNodeFloor },
     { name: "publint", run: () => script("check:publint") },
