@@ -1,86 +1,28 @@
 /**
- * `sandlot logs`, `stats`, `port` and `aio`: what goes on inside sandboxes. Only `aio` makes one, when it is used.
+ * `sandlot stats`, `port` and `aio`: what goes on inside sandboxes. Only `aio` makes one, when it is used.
  */
 
 import { createServer, type Server } from "node:net";
-import { AIO_TUNNEL_PORT, type ExecInfo, type ResourceUsage, type Sandbox, SandlotError } from "@sandlot/contract";
+import { AIO_TUNNEL_PORT, type ResourceUsage, SandlotError } from "@sandlot/contract";
 import { showDuration, showSize } from "../world/units.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { namedThread } from "./named-thread.ts";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
-import { requireThread, type Target, type TargetLease, type TargetOptions, withTarget } from "./target.ts";
-import { EXIT_CODES, printJson, type Terminal } from "./terminal.ts";
+import {
+  existingLease,
+  requireThread,
+  type Target,
+  type TargetLease,
+  type TargetOptions,
+  withTarget,
+} from "./target.ts";
+import { printJson, type Terminal } from "./terminal.ts";
 
 interface InsideOptions extends TargetOptions {
   readonly thread?: string;
   readonly user?: string;
   readonly json: boolean;
-}
-
-export interface LogsCommandOptions extends InsideOptions {
-  readonly follow?: boolean;
-  readonly list?: boolean;
-}
-
-/** What a command printed, as far as it is still held; without an id, the one that was started last. */
-export async function logsCommand(
-  terminal: Terminal,
-  execId: string | undefined,
-  options: LogsCommandOptions,
-  signal: AbortSignal,
-): Promise<number> {
-  return withTarget(terminal, options, async (target) => {
-    await using lease = await existing(target, options, "sandlot logs", signal);
-    const { execs } = lease.sandbox;
-    const known = [...(await execs.list())].sort((a, b) => a.startedAt - b.startedAt);
-    if (options.list === true || (options.json && execId === undefined))
-      return listExecs(terminal, known, options.json);
-    const found = execId === undefined ? known.at(-1) : known.find((exec) => exec.execId === execId);
-    if (found === undefined) throw new SandlotError("exec_not_found", { execId: execId ?? "(none has run)" });
-    await printOutput(terminal, lease.sandbox, found, options.follow === true, signal);
-    return EXIT_CODES.ok;
-  });
-}
-
-function listExecs(terminal: Terminal, execs: readonly ExecInfo[], json: boolean): number {
-  if (json) printJson(terminal, { execs });
-  else {
-    const rows = execs.map(({ execId, status, exitCode, startedAt, stdoutBytes, stderrBytes, command }) => [
-      ...[execId, status, String(exitCode ?? "-"), new Date(startedAt).toISOString()],
-      ...[
-        showSize(stdoutBytes + stderrBytes),
-        (typeof command === "string" ? command : command.join(" ")).slice(0, 60),
-      ],
-    ]);
-    printTable(terminal, ["EXEC", "STATUS", "EXIT", "STARTED", "OUTPUT", "COMMAND"], rows);
-  }
-  return EXIT_CODES.ok;
-}
-
-/** Without `follow` it stops where the output was when it began. */
-async function printOutput(
-  terminal: Terminal,
-  { execs }: Sandbox,
-  { execId, status, stdoutBytes, stderrBytes }: ExecInfo,
-  follow: boolean,
-  signal: AbortSignal,
-): Promise<void> {
-  const left = { stdout: stdoutBytes, stderr: stderrBytes };
-  const isOver = () => !follow && status === "running" && left.stdout <= 0 && left.stderr <= 0;
-  if (isOver()) return;
-  for await (const event of execs.follow(execId, { signal })) {
-    if (event.type === "end") return;
-    if (event.type === "gap") {
-      const count = event.toOffset - event.fromOffset;
-      left[event.stream] -= count;
-      terminal.error(`[the first ${count} bytes of ${event.stream} are no longer held]\n`);
-    } else {
-      left[event.stream] -= event.bytes.byteLength;
-      if (!(await terminal.write(event.stream, event.bytes))) return;
-    }
-    if (isOver()) return;
-  }
 }
 
 /** What each sandbox uses. Looking counts as a use: an idle sandbox is kept for another while. */
@@ -134,7 +76,7 @@ export async function portCommand(
     const thread = namedThread(options);
     const { user, ttl } = options;
     if (port === undefined) {
-      await using lease = await existing(target, options, "sandlot port", signal);
+      await using lease = await existingLease(target, { thread, user }, "sandlot port", signal);
       const ports = await lease.sandbox.ports.list();
       if (options.json) return printJson(terminal, { ports });
       if (ports.length === 0) return terminal.error(`Nothing listens in the sandbox of thread ${thread}.\n`);
@@ -144,7 +86,7 @@ export async function portCommand(
     await requireThread(target, { thread, user });
     const link = await target.linkPort({ thread, user }, port, ttl);
     if (link === null) {
-      await using lease = await existing(target, options, "sandlot port", signal);
+      await using lease = await existingLease(target, { thread, user }, "sandlot port", signal);
       return await forward(terminal, lease, port, options, signal);
     }
     if (options.json) return printJson(terminal, link);
@@ -230,18 +172,4 @@ function listening(server: Server, port: number): Promise<number> {
       resolve(typeof address === "object" && address !== null ? address.port : port);
     });
   });
-}
-
-/** A lease on a sandbox that is there. A thread without one is told as such, and gets none. */
-async function existing(
-  target: Target,
-  options: InsideOptions,
-  purpose: string,
-  signal: AbortSignal,
-): Promise<TargetLease> {
-  const name = { thread: namedThread(options), user: options.user };
-  const { sandbox } = await requireThread(target, name);
-  if (sandbox === null || sandbox.state === "stopping")
-    throw new SandlotError("sandbox_not_found", { id: `of thread ${name.thread}` });
-  return target.acquire(name, purpose, signal);
 }

@@ -137,6 +137,19 @@ export async function requireThread(target: Target, name: ThreadName): Promise<T
   return found;
 }
 
+/** A lease on the sandbox that the thread has. A thread without one is an error, and gets none. */
+export async function existingLease(
+  target: Target,
+  name: ThreadName,
+  purpose: string,
+  signal: AbortSignal,
+): Promise<TargetLease> {
+  const { sandbox } = await requireThread(target, name);
+  if (sandbox === null || sandbox.state === "stopping")
+    throw new SandlotError("sandbox_not_found", { id: `of thread ${name.thread}` });
+  return target.acquire(name, purpose, signal);
+}
+
 /** The gateway that is to be asked, with a key where there is one; `null` when a fleet of one's own is meant. */
 export async function findGateway(
   terminal: Terminal,

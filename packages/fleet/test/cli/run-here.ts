@@ -3,11 +3,12 @@
 import { run } from "../../src/cli/program.ts";
 import type { Ended } from "./run-cli.ts";
 
-/** Interrupted as soon as what it has printed matches `until`. */
+/** Interrupted as soon as what it has printed matches `until`. Each write of bytes takes as long as `slow` does. */
 export async function runHere(
   args: readonly string[],
   environment: Readonly<Record<string, string>>,
   until?: RegExp,
+  slow?: () => Promise<void>,
 ): Promise<Omit<Ended, "signal">> {
   const stop = new AbortController();
   let [stdout, stderr] = ["", ""];
@@ -23,6 +24,7 @@ export async function runHere(
       if (stream === "stdout") stdout += Buffer.from(bytes).toString("utf8");
       else stderr += Buffer.from(bytes).toString("utf8");
       if (until?.test(stdout) === true) stop.abort();
+      await slow?.();
       return true;
     },
     isWatched: false,

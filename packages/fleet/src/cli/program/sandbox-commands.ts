@@ -3,7 +3,8 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { ExecCommandOptions } from "../exec-command.ts";
 import type { RemoveCommandOptions } from "../fleet-commands.ts";
-import type { AioCommandOptions, LogsCommandOptions, PortCommandOptions } from "../inside-commands.ts";
+import type { AioCommandOptions, PortCommandOptions } from "../inside-commands.ts";
+import type { LogsCommandOptions } from "../logs-command.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
@@ -110,13 +111,22 @@ export function addFileCommands(program: Command, { terminal, signal, json, endi
 /** What goes on inside sandboxes that are there. */
 export function addInsideCommands(program: Command, { terminal, signal, json, ending }: Around): void {
   threaded(targeted(program.command("logs")))
-    .description("what a command printed, as far as it is still held; without an id, the last one")
-    .argument("[exec]", "its id, as --list shows it")
-    .option("-f, --follow", "go on until it ends")
-    .option("-l, --list", "list commands instead")
-    .addHelpText("after", examples("sandlot logs -t t1", "sandlot logs -t t1 --list", "sandlot logs -t t1 -f build"))
+    .description("what a command printed, as far as it is still held; ends with 1 when output was dropped before")
+    .argument("[exec]", "its id, as --list shows it; default the last command")
+    .option("-s, --session <id>", "what the last command of this session printed")
+    .option("-f, --follow", "go on until it ends; the command does not wait for this reader")
+    .option("-l, --list", "list commands and sessions instead")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot logs -t t1",
+        "sandlot logs -t t1 --list",
+        "sandlot logs -t t1 -f build",
+        "sandlot logs -t t1 -s s1",
+      ),
+    )
     .action(async (exec: string | undefined, options: Omit<LogsCommandOptions, "json">) => {
-      const { logsCommand } = await import("../inside-commands.ts");
+      const { logsCommand } = await import("../logs-command.ts");
       ending.exitCode = await logsCommand(terminal, exec, { ...options, json }, signal);
     });
   threaded(targeted(program.command("stats")), "only this conversation")
