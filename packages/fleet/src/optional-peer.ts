@@ -1,11 +1,11 @@
 /**
  * Packages that only some fleets need: optional peers, imported when they are used. One that is missing is an error that
- * names the command that installs it, in the version that this package was tested with. In a checkout that is the one that
- * installs everything, because `npm start` leaves these packages out.
+ * names the command that installs it, in the version that this package was tested with. The command mends it from every
+ * directory: it names the place from which this package finds others.
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { IN_CHECKOUT, packageManifest } from "./package-files.ts";
+import { type Installation, installation, packageManifest } from "./package-files.ts";
 
 export type OptionalPeer = "@larksuiteoapi/node-sdk" | "dockerode" | "just-bash" | "officeparser" | "read-excel-file";
 
@@ -19,8 +19,20 @@ export async function importPeer<T>(name: OptionalPeer, neededBy: string, load: 
 }
 
 export function missingPeer(names: readonly OptionalPeer[], neededBy: string, cause?: unknown): SandlotError {
-  const install = IN_CHECKOUT ? "npm run build" : `npm install ${names.map(wanted).join(" ")}`;
+  const install = installCommand(names, installation());
   return new SandlotError("dependency_missing", { package: names.join(" and "), neededBy, install }, { cause });
+}
+
+/** In a checkout all packages are installed: `npm start` leaves these out, and a build takes what is there for complete. */
+export function installCommand(names: readonly OptionalPeer[], place: Installation): string {
+  if (place.kind === "checkout") return `npm ci --prefix ${quoted(place.directory)}`;
+  const where = place.kind === "global" ? "--global" : `--prefix ${quoted(place.directory)}`;
+  return `npm install ${names.map(wanted).join(" ")} ${where}`;
+}
+
+/** As a shell takes it for one word. */
+function quoted(path: string): string {
+  return /^[\w@%+=:,./\\-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 
 /** With the major version: `dockerode@5`. */

@@ -4,7 +4,7 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** Whether this runs from source, and not from the bundle. Programs then need the condition that leads to the others' source. */
@@ -12,8 +12,17 @@ export const FROM_SOURCE: boolean = import.meta.url.endsWith(".ts");
 
 const ROOT = packageRoot();
 
-/** Whether this package lies in a checkout of the repository: its source is not published. */
-export const IN_CHECKOUT: boolean = existsSync(join(ROOT, "src"));
+/** Where npm has put this package. What it is to find beside it has to be installed there. */
+export type Installation =
+  | { readonly kind: "checkout" | "project"; readonly directory: string }
+  | { readonly kind: "global" };
+
+export function installation(root: string = ROOT): Installation {
+  // The source is not published.
+  if (existsSync(join(root, "src"))) return { kind: "checkout", directory: join(root, "..", "..") };
+  const [project = ""] = root.split(`${sep}node_modules${sep}`, 1);
+  return existsSync(join(project, "package.json")) ? { kind: "project", directory: project } : { kind: "global" };
+}
 
 /** A program that is started as a process of its own, by its path below `src`, without an ending. */
 export function programFile(path: string): string {

@@ -59,7 +59,7 @@ describe("the shell just-bash", () => {
     const { loadJustBash } = await import("../../src/backends/memory/just-bash.ts");
     await expect(loadJustBash()).rejects.toMatchObject({
       code: "dependency_missing",
-      details: { package: "just-bash", install: "npm run build" },
+      details: { package: "just-bash", install: expect.stringMatching(/^npm ci --prefix \S/) },
     });
   });
 });
