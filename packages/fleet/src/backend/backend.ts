@@ -30,6 +30,7 @@ import type { Blueprint } from "./blueprint.ts";
 import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
+import type { WriteBudget } from "./write-budget.ts";
 
 /** What a backend may declare. Asking for what is not declared is `capability_missing`. */
 export type Capability =
@@ -80,16 +81,6 @@ export interface Backend {
   readonly programFolders?: readonly string[];
   /** Lets go of the engine. Sandboxes stay. */
   close(): Promise<void>;
-}
-
-export interface WriteBudget {
-  /** Runs a write of `bytes` in `files` new files, if they fit; otherwise `disk_limit_exceeded`. It asks for more as it grows. */
-  admit<T>(
-    path: string,
-    bytes: number,
-    files: number,
-    write: (grow: (bytes: number) => Promise<void>) => Promise<T>,
-  ): Promise<T>;
 }
 
 export interface ListOptions {

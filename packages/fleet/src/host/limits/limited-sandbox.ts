@@ -16,8 +16,9 @@ import {
 } from "@sandlot/contract";
 import { outputSoFar } from "../../backend/output-so-far.ts";
 import { overridden, SANDBOX_SHAPE } from "../../backend/sandbox-shape.ts";
+import { type Grow, metered } from "../../backend/write-budget.ts";
 import { systemTimer } from "../../world/system-world.ts";
-import { type DiskBudget, type Grow, metered } from "./disk/budget.ts";
+import type { DiskBudget } from "./disk/budget.ts";
 import type { DiskKeeper } from "./disk/keeper.ts";
 import { LimitReports, type ReportListener } from "./limit-reports.ts";
 import type { LimitGroup } from "./limits.ts";

@@ -13,6 +13,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import type { Grow } from "../../../backend/write-budget.ts";
 import { type DiskUsage, type MeasuredTree, measureTree, measureUnlinked } from "./measure.ts";
 import type { Standstill } from "./standstill.ts";
 
@@ -38,9 +39,6 @@ const ROUNDING_BYTES = 4_096;
 const IN_FLIGHT_MAX_BYTES = 4 * 1024 * 1024;
 /** How often a workspace is measured until it no longer grows by itself. Commands may go on writing for ever. */
 const SETTLING_ROUNDS_MAX = 8;
-
-/** Lets a write take more than it began with. */
-export type Grow = (bytes: number) => Promise<void>;
 
 export class DiskBudget {
   readonly #spec: DiskBudgetSpec;
@@ -249,12 +247,4 @@ export class DiskBudget {
 function add(sum: { bytes: number; files: number }, bytes: number, files: number): void {
   sum.bytes += bytes;
   sum.files += files;
-}
-
-/** Content whose bytes are asked for before they go on. */
-export async function* metered(content: AsyncIterable<Uint8Array>, grow: Grow): AsyncGenerator<Uint8Array> {
-  for await (const chunk of content) {
-    await grow(chunk.byteLength);
-    yield chunk;
-  }
 }
