@@ -6,6 +6,7 @@
 import { posix } from "node:path";
 import { isSandlotError, nearest } from "@sandlot/contract";
 import { compilePolicy } from "../backend/network/policy.ts";
+import { isWithin } from "../world/paths.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
@@ -140,8 +141,4 @@ function mountProblem(sandboxPath: string, seen: ReadonlySet<string>): string | 
   const hidden = RESERVED_PATHS.find((reserved) => isWithin(path, reserved) || isWithin(reserved, path));
   if (hidden !== undefined) return `would hide ${hidden}, which belongs to the thread; choose another place`;
   return seen.has(path) ? `is used by an earlier mount already (${path})` : undefined;
-}
-
-function isWithin(path: string, directory: string): boolean {
-  return path === directory || path.startsWith(directory === "/" ? "/" : `${directory}/`);
 }

@@ -3,6 +3,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import { startTimeOf } from "../world/system-world.ts";
 import { sleep } from "../world/waiting.ts";
 import type { Liveness, World } from "../world/world.ts";
 
@@ -23,17 +24,9 @@ export function machineId(): string {
 
 /** The process that has this pid now; `null` when there is none, or only its remains; `undefined` when it cannot be told. */
 export function identify(pid: number): ProcessId | null | undefined {
-  let stat: string;
-  try {
-    stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-  } catch (error) {
-    return isMissing(error) ? null : undefined;
-  }
-  // The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  if (fields[0] === "Z" || fields[0] === "X") return null;
-  const startTime = fields[19];
-  return startTime === undefined ? undefined : { pid, startTime };
+  const startTime = startTimeOf(pid);
+  if (startTime === undefined) return undefined;
+  return startTime === "" ? null : { pid, startTime };
 }
 
 export function livenessOf({ pid, startTime }: ProcessId): Liveness {
@@ -59,9 +52,4 @@ const LOOK_AT_MOST_MS = 25;
 export async function processEnd(id: ProcessId, world: World, signal?: AbortSignal): Promise<void> {
   for (let waitMs = LOOK_FIRST_MS; livenessOf(id) !== "dead"; waitMs = Math.min(waitMs * 2, LOOK_AT_MOST_MS))
     await sleep(world, waitMs, signal);
-}
-
-function isMissing(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  return code === "ENOENT" || code === "ESRCH";
 }

@@ -15,6 +15,7 @@
 
 import { z } from "zod";
 import { nextTurn } from "../world/system-world.ts";
+import { tryJson } from "../world/try-json.ts";
 
 /** Our answers are four deep. Writing an error out again fails where values are nested by the thousand. */
 const DEPTH_MAX = 32;
@@ -40,12 +41,12 @@ const WORD_MAX_BYTES = 64;
 /** The value, or `undefined` for what is none, or not allowed. */
 export function readJson(body: Buffer, maxValues: number): Promise<unknown> | unknown {
   if (body.length > AT_ONCE_BYTES) return readJsonInPieces(body, maxValues);
-  return isModest(body, maxValues) ? tryJson(body) : undefined;
+  return isModest(body, maxValues) ? tryJson(body.toString("utf8")) : undefined;
 }
 
 /** The same for what is short by its nature: a line, a frame. A longer one is `undefined`. */
 export function readShortJson(body: Buffer, maxValues = 256): unknown {
-  return body.length <= AT_ONCE_BYTES && isModest(body, maxValues) ? tryJson(body) : undefined;
+  return body.length <= AT_ONCE_BYTES && isModest(body, maxValues) ? tryJson(body.toString("utf8")) : undefined;
 }
 
 /** What a schema makes of a value; `undefined` when it does not fit. */
@@ -95,14 +96,6 @@ async function checkedList(element: z.ZodType, values: readonly unknown[]): Prom
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function tryJson(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }
 
 /** Whether it is nested and has values within the limits. What is no JSON may pass. */

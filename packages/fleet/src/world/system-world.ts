@@ -82,21 +82,17 @@ function readOrEmpty(read: () => string): string {
   }
 }
 
-/** `""` when there is no such process (or only its remains), `undefined` when it cannot be told. */
-function startTimeOf(pid: number): string | undefined {
+/** In clock ticks since boot. `""` when there is no such process (or only its remains), `undefined` when it cannot be told. */
+export function startTimeOf(pid: number): string | undefined {
   let stat: string;
   try {
     stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   } catch (error) {
-    return isMissing(error) ? "" : undefined;
+    const errno = error instanceof Error && "code" in error ? error.code : undefined;
+    return errno === "ENOENT" || errno === "ESRCH" ? "" : undefined;
   }
   // The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   if (fields[0] === "Z" || fields[0] === "X") return "";
   return fields[19];
-}
-
-function isMissing(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  return code === "ENOENT" || code === "ESRCH";
 }

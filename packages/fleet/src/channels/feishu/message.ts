@@ -4,6 +4,7 @@
  */
 
 import { z } from "zod";
+import { tryJson } from "../../world/try-json.ts";
 import type { FileKind } from "../channel.ts";
 import { FILE_PLACEHOLDER, withoutPlaceholders } from "../receiving.ts";
 
@@ -85,7 +86,7 @@ const elementSchema = z.object({
 const postSchema = z.object({ title: z.string().default(""), content: z.array(z.array(elementSchema)) });
 
 function contentOf(type: string, content: string, messageId: string): Content | null {
-  const json = parseJson(content);
+  const json = tryJson(content);
   if (type === "text") {
     const text = textSchema.safeParse(json);
     return text.success ? { text: withoutPlaceholders(text.data.text), files: [] } : null;
@@ -128,14 +129,4 @@ function postContent(json: unknown, messageId: string): Content | null {
       .join(""),
   );
   return { text: [withoutPlaceholders(post.title), ...paragraphs].filter((line) => line !== "").join("\n"), files };
-}
-
-/** What a text says as JSON; `null` where it says nothing. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
 }

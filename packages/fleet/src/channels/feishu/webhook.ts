@@ -9,7 +9,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { z } from "zod";
-import { parseJson } from "./message.ts";
+import { tryJson } from "../../world/try-json.ts";
 
 export interface WebhookParts {
   /** The SDK's `EventDispatcher`. */
@@ -48,7 +48,7 @@ export async function handleWebhook(
 /** The event, if it comes from the platform. */
 function opened(parts: WebhookParts, body: Buffer, headers: IncomingMessage["headers"]) {
   const { cipher, encryptKey, verificationToken } = parts;
-  const json = parseJson(body.toString("utf8"));
+  const json = tryJson(body.toString("utf8"));
   const sealed = sealedSchema.safeParse(json);
   if (encryptKey !== null && (!sealed.success || !isSigned(body, headers, encryptKey))) {
     // The platform's first question is sealed, but not signed.

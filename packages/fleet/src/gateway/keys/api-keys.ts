@@ -14,6 +14,8 @@ import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { type ApiKeyInfo, apiKeyInfoSchema, type KeyScope, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { isMissing } from "../../world/disk-trouble.ts";
+import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
 
 const KEY_PATTERN = /^slk_([0-9a-f]{12})_([0-9a-f]{48})$/;
@@ -145,7 +147,7 @@ export class ApiKeys {
       if (isMissing(error)) return null;
       throw error;
     }
-    const parsed = storedKeySchema.safeParse(parseJson(text));
+    const parsed = storedKeySchema.safeParse(tryJson(text));
     if (parsed.success) return parsed.data;
     throw new SandlotError("store_corrupt", { path: this.#path(id), problem: "it is not the record of a key" });
   }
@@ -166,16 +168,4 @@ function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
 
 function hashOf(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
-}
-
-export function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }

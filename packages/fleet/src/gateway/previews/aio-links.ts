@@ -17,8 +17,8 @@ import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
+import { isMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
-import { isMissing } from "../keys/api-keys.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
 import type { PreviewLinks } from "./links.ts";

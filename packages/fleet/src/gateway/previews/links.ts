@@ -13,8 +13,8 @@ import { link, readFile, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseThreadId, parseUserId } from "@sandlot/contract";
 import { z } from "zod";
+import { isMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
-import { isMissing } from "../keys/api-keys.ts";
 import type { ThreadKey } from "../thread-use.ts";
 import type { LinkClaims } from "./link-use.ts";
 

@@ -13,6 +13,7 @@
 import { type Terminal, terminalControlSchema } from "@sandlot/contract";
 import type { WebSocket } from "ws";
 import type { GatewaySettings } from "../../config/gateway-settings.ts";
+import { tryJson } from "../../world/try-json.ts";
 import type { Timer, World } from "../../world/world.ts";
 
 const WINDOW_BYTES = 256 * 1024;
@@ -127,7 +128,7 @@ class TerminalConnection {
       terminal.write(data);
       return;
     }
-    const control = terminalControlSchema.safeParse(parseJson(data.toString("utf8")));
+    const control = terminalControlSchema.safeParse(tryJson(data.toString("utf8")));
     if (!control.success) socket.close(CLOSE.badFrame, "a text frame is { type: resize | ack }");
     else if (control.data.type === "resize") terminal.resize(control.data.columns, control.data.rows);
     else {
@@ -159,13 +160,5 @@ class TerminalConnection {
     };
     next();
     return { cancel: () => timer.cancel() };
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
   }
 }

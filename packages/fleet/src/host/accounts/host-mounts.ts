@@ -23,6 +23,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
 import type { IdMapping, OwnedPath } from "./id-mapping.ts";
 import type { Account } from "./sandbox-accounts.ts";
@@ -92,7 +93,7 @@ export class HostMounts {
       return entriesOf(join(this.#directory, name))?.length === 0;
     }
     // Half-written: its process was killed.
-    const maker = makerSchema.safeParse(parseJson(text));
+    const maker = makerSchema.safeParse(tryJson(text));
     if (!maker.success) return true;
     const liveness = this.#world.processLiveness(maker.data);
     return liveness === "dead" || (liveness === "unknown" && this.#isOld(join(this.#directory, name, MAKER)));
@@ -117,14 +118,6 @@ function unmount(calls: SystemCalls, place: string): void {
   const stats = statSync(place, { throwIfNoEntry: false });
   if (stats?.isDirectory() === true) rmdirSync(place);
   else if (stats !== undefined) unlinkSync(place);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 function entriesOf(directory: string): readonly string[] | null {

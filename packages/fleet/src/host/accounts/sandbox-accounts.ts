@@ -34,6 +34,7 @@ import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { draftName, isAbandoned, isDraft } from "../../world/drafts.ts";
+import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
 import { homeNumber } from "./home-number.ts";
 import { AUTOMATIC_IDS, type IdRange, reserveRange } from "./id-range.ts";
@@ -201,7 +202,7 @@ export class SandboxAccounts {
   #read(uid: number, name: string): Claim | "gone" | null {
     try {
       const text = readFileSync(join(this.#place(uid), name), "utf8");
-      return claimSchema.safeParse(parseJson(text)).data ?? null;
+      return claimSchema.safeParse(tryJson(text)).data ?? null;
     } catch (error) {
       if (isGone(error)) return "gone";
       throw error;
@@ -301,14 +302,6 @@ function entriesOf(directory: string): readonly string[] {
   } catch (error) {
     if (isGone(error)) return [];
     throw error;
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
   }
 }
 

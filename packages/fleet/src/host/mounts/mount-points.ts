@@ -10,6 +10,7 @@
 
 import { lstatSync, readFileSync, readlinkSync, type Stats } from "node:fs";
 import { posix } from "node:path";
+import { isWithin } from "../../world/paths.ts";
 import type { Account } from "../accounts/index.ts";
 
 /** A host path, and where it is seen inside. */
@@ -22,11 +23,6 @@ export interface Binding {
 }
 
 const LINKS_MAX = 40;
-
-/** Whether `path` is `tree` or lies in it. */
-export function isWithin(path: string, tree: string): boolean {
-  return path === tree || path.startsWith(tree === "/" ? "/" : `${tree}/`);
-}
 
 /** The mount that a destination lies in, the nearest one; `undefined` for one that lies in none. */
 export function outerOf(inner: Binding, bindings: readonly Binding[]): Binding | undefined {

@@ -12,10 +12,11 @@ import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import { isWithin } from "../../world/paths.ts";
 import type { MountPoint } from "../workspaces/slots.ts";
-import { type Binding, isWithin, lookedUpIn, mountPointOf, mountPointProblem, outerOf } from "./mount-points.ts";
+import { type Binding, lookedUpIn, mountPointOf, mountPointProblem, outerOf } from "./mount-points.ts";
 
-export { type Binding, isWithin } from "./mount-points.ts";
+export type { Binding } from "./mount-points.ts";
 
 type Mount = Blueprint["mounts"][number];
 type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, "mounts"> }>>;

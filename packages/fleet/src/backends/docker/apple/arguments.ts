@@ -12,7 +12,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type Docker from "dockerode";
-import { isWithin } from "../../../host/mounts/mounts.ts";
+import { isWithin } from "../../../world/paths.ts";
 import type { ContainerRequest, SocketRelay } from "../engine/engine.ts";
 
 const MIB = 1024 * 1024;

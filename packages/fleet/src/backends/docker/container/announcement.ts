@@ -5,6 +5,7 @@
 
 import type { DaemonConfig, ReadyLine } from "@sandlot/contract";
 import { readyLineSchema } from "../../../sandboxd/replies.ts";
+import { readShortJson } from "../../../untrusted/json.ts";
 
 /** The descriptor that the first process makes a copy of its output under. */
 export const ANNOUNCE_FD = 4;
@@ -43,17 +44,9 @@ export async function hearReady(
 
 function readyLines(text: string): ReadyLine[] {
   return text.split("\n").flatMap((line) => {
-    const parsed = readyLineSchema.safeParse(tryJson(line));
+    const parsed = readyLineSchema.safeParse(readShortJson(Buffer.from(line)));
     return parsed.success ? [parsed.data] : [];
   });
-}
-
-function tryJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Without a terminal each piece comes with a header of eight bytes: which stream, and how long. */

@@ -8,7 +8,8 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { type Binding, isWithin } from "../../../host/mounts/mounts.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
+import { isWithin } from "../../../world/paths.ts";
 
 /** From a directory as this process sees it to the same as the engine does. */
 export type HostPaths = Readonly<Record<string, string>>;

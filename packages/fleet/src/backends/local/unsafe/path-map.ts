@@ -12,7 +12,7 @@
 import { realpathSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { SandlotError } from "@sandlot/contract";
-import { isWithin } from "../../../host/mounts/mounts.ts";
+import { isWithin } from "../../../world/paths.ts";
 
 export interface Mapping {
   /** As tool code writes it. */
