@@ -2,7 +2,7 @@
  * What the errors of system calls mean.
  */
 
-import { lstatSync, type Stats } from "node:fs";
+import { lstatSync, readdirSync, type Stats } from "node:fs";
 import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
 
@@ -28,6 +28,11 @@ export function unlessMissing<T>(call: () => T): T | undefined {
     if (isMissing(error)) return undefined;
     throw error;
   }
+}
+
+/** The names in a directory; none when there is no such directory. */
+export function namesIn(directory: string): readonly string[] {
+  return unlessMissing(() => readdirSync(directory)) ?? [];
 }
 
 /** What is at a path; `undefined` when nothing is. Making an error for that, the usual answer, takes longer than the look. */

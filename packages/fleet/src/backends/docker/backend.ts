@@ -159,6 +159,7 @@ class DockerBackend implements Backend {
       images,
       remover: this.#remover,
       aio: this.#aio,
+      onRuntimeProblem: (error) => onTrouble("runtime-directories", problemOf(error)),
     });
     this.#pausing = new Pausing({
       ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },

@@ -71,6 +71,8 @@ export interface MakerParts {
   readonly accounts: ContainerAccounts;
   /** `null` where the daemon is brought along. */
   readonly aio: AioRuntime | null;
+  /** Hears why a runtime directory that no sandbox uses could not be removed. */
+  readonly onRuntimeProblem: (error: unknown) => void;
 }
 
 /** A relayed socket appears a moment after the daemon has made its own. */
@@ -84,12 +86,12 @@ export class Maker {
 
   constructor(parts: MakerParts) {
     this.#parts = parts;
-    const { settings, layout, world } = parts;
+    const { settings, layout, world, onRuntimeProblem: onProblem } = parts;
     const { nodePath, daemon, runtimeDirectory } = settings;
     const parent = runtimeDirectory ?? join(layout.root, "frames");
     const objects = runtimeDirectory === null ? [layout.objects, join(layout.root, "objects")] : null;
     const seesNode = outsidePath(nodePath, settings.docker.hostPaths) !== null;
-    this.#runtime = new RuntimeKeeper({ parent, nodePath, daemon, seesNode, objects, world });
+    this.#runtime = new RuntimeKeeper({ parent, nodePath, daemon, seesNode, objects, world, onProblem });
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -120,6 +122,8 @@ export class Maker {
     const image = imageEnvironment(await images.ready(imageName, signal));
     const running = aio === null ? await this.#running(name, spec, signal) : null;
     if (running !== null) return running;
+    // Unused ones go now: a sandbox that is written down and has no link yet would keep them all.
+    if (aio === null) await this.#runtime.get();
     signal.throwIfAborted();
     const account = accounts.claim(name, objects.path(name));
     const record = this.#recordOf(spec, transport, account);

@@ -146,9 +146,11 @@ class LocalBackend implements Backend {
     const egresses = this.#egresses;
     const [accounts, mapping] = [this.#accounts, this.#mapping];
     this.#remover = new Remover({ ...shared, egresses, accounts, liveness: this.#liveness });
+    const onProblem = (error: unknown) =>
+      this.#watcher.tell({ type: "trouble", what: "runtime-directories", problem: problemOf(error) });
     const engine = isUnsafe
       ? new UnsafeEngine(settings, layout)
-      : new BubblewrapEngine(settings, layout, join(layout.root, "etc"), mapping, world);
+      : new BubblewrapEngine(settings, layout, join(layout.root, "etc"), mapping, { world, onProblem });
     const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
     const parts = { ...shared, quotas, egresses, settings, remover: this.#remover, engine, machineId: id };
     this.#maker = new Maker({ ...parts, strays: strayDescriptors(), accounts, mapping, onMountProblem });

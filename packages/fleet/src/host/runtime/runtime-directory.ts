@@ -75,6 +75,8 @@ export interface KeeperParts {
   /** Where sandboxes are written down, by both backends; `null` where other fleets use the directory: then none is removed. */
   readonly objects: readonly string[] | null;
   readonly world: Pick<World, "wallMs">;
+  /** Hears why a directory that no sandbox uses could not be removed. */
+  readonly onProblem: (error: unknown) => void;
 }
 
 /** Makes the directory when it is first needed, and again when it is gone; removes those that no sandbox uses any more. */
@@ -112,13 +114,14 @@ export class RuntimeKeeper {
   }
 
   #sweep(current: string, nowMs: number): void {
-    const { parent, objects } = this.#parts;
+    const { parent, objects, onProblem } = this.#parts;
     if (objects === null || nowMs - this.#sweptAt < SWEEP_INTERVAL_MS) return;
     this.#sweptAt = nowMs;
     try {
-      sweepUnused(parent, objects, current, nowMs);
-    } catch {
-      // Another process sweeps the same, or the disk refuses: it only stays until the next time.
+      sweepUnused({ parent, objects, current, nowMs, onProblem });
+    } catch (error) {
+      // No sandbox fails for it: the next sweep tries again.
+      onProblem(error);
     }
   }
 }

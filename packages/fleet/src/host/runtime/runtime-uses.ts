@@ -25,6 +25,7 @@ import {
   utimesSync,
 } from "node:fs";
 import { basename, join } from "node:path";
+import { errnoOf, namesIn, unlessMissing } from "../../world/disk-trouble.ts";
 
 /** Many times what is between beginning to use one and the link, also on a machine that does something else. */
 const UNUSED_MS = 3_600_000;
@@ -40,7 +41,7 @@ export function beginUse(path: string, nowMs: number): boolean {
     utimesSync(path, nowMs / 1_000, nowMs / 1_000);
     return true;
   } catch (error) {
-    if (isErrno(error, "ENOENT")) return false;
+    if (errnoOf(error) === "ENOENT") return false;
     throw error;
   }
 }
@@ -55,15 +56,26 @@ export function noteUse(path: string, object: string): void {
       return;
     } catch (error) {
       // Made a second time, after an answer was lost.
-      if (isErrno(error, "EEXIST")) return;
+      if (errnoOf(error) === "EEXIST") return;
       // Another process has removed the directory of links in between, because it was empty.
-      if (!isErrno(error, "ENOENT") || tries === TRIES_MAX) throw error;
+      if (errnoOf(error) !== "ENOENT" || tries === TRIES_MAX) throw error;
     }
   }
 }
 
-/** Removes every directory that is not used any more, but never `current`. `objects` are where sandboxes are written down. */
-export function sweepUnused(parent: string, objects: readonly string[], current: string, nowMs: number): void {
+export interface SweepParts {
+  readonly parent: string;
+  /** Where sandboxes are written down. */
+  readonly objects: readonly string[];
+  /** The directory in use, which stays. */
+  readonly current: string;
+  readonly nowMs: number;
+  /** Hears why a directory could not be removed. The others still go. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** Removes every directory that is not used any more. Another process may do the same at the same time. */
+export function sweepUnused({ parent, objects, current, nowMs, onProblem }: SweepParts): void {
   const names = readdirSync(parent).filter((name) => /^runtime-[0-9a-f]+$/.test(name));
   const used = new Map(names.map((name) => [name, namesIn(join(parent, name) + USES)]));
   // Afterwards: what has a link by now is written down by now.
@@ -71,8 +83,13 @@ export function sweepUnused(parent: string, objects: readonly string[], current:
   const isKnown = objects.flatMap(namesIn).every((name) => isUnfinished(name) || linked.has(name));
   for (const [name, uses] of used) {
     const path = join(parent, name);
-    const isUsed = dropLost(path + USES, uses);
-    if (path !== current && isKnown && !isUsed) removeUnused(path, nowMs);
+    try {
+      const isUsed = dropLost(path + USES, uses);
+      // What is missing by now, another process has removed.
+      if (path !== current && isKnown && !isUsed) unlessMissing(() => removeUnused(path, nowMs));
+    } catch (error) {
+      onProblem(error);
+    }
   }
 }
 
@@ -96,15 +113,8 @@ function dropLost(directory: string, uses: readonly string[]): boolean {
     rmdirSync(directory);
     return false;
   } catch (error) {
-    return !isErrno(error, "ENOENT");
-  }
-}
-
-function namesIn(directory: string): readonly string[] {
-  try {
-    return readdirSync(directory);
-  } catch (error) {
-    if (isErrno(error, "ENOENT")) return [];
+    if (errnoOf(error) === "ENOENT") return false;
+    if (errnoOf(error) === "ENOTEMPTY") return true;
     throw error;
   }
 }
@@ -112,8 +122,4 @@ function namesIn(directory: string): readonly string[] {
 /** What is about to be written down, or to go. */
 function isUnfinished(name: string): boolean {
   return name.startsWith(".") || name.endsWith("~");
-}
-
-function isErrno(error: unknown, code: string): boolean {
-  return error instanceof Error && "code" in error && error.code === code;
 }

@@ -17,10 +17,10 @@
  *   record is that file.
  */
 
-import { readdirSync, renameSync, unlinkSync } from "node:fs";
+import { renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
-import { statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
+import { namesIn, statIfThere } from "../../world/disk-trouble.ts";
 import { makeAhead } from "./made-ahead.ts";
 
 /** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
@@ -112,10 +112,6 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
       if (found !== null) unlinkSync(join(directory, found.name));
     },
   };
-}
-
-function namesIn(directory: string): readonly string[] {
-  return unlessMissing(() => readdirSync(directory)) ?? [];
 }
 
 function isThere(path: string): boolean {

@@ -1,10 +1,22 @@
 /** The directory that every sandbox mounts, as it is made. */
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import type { FleetEvent } from "@sandlot/contract";
 import { sandboxdFiles } from "@sandlot/sandboxd";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { makeRuntimeDirectory, RuntimeKeeper } from "../../../src/host/runtime/runtime-directory.ts";
 import { beginUse, noteUse } from "../../../src/host/runtime/runtime-uses.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
@@ -40,13 +52,16 @@ describe("a runtime directory", () => {
     }
     const daemon = sandboxdFiles();
     const world = systemWorld();
-    const open = () => new RuntimeKeeper({ parent, nodePath: process.execPath, daemon, objects: [objects], world });
+    const problems: unknown[] = [];
+    const parts = { parent, nodePath: process.execPath, daemon, objects: [objects], world };
+    const open = () => new RuntimeKeeper({ ...parts, onProblem: (problem) => problems.push(problem) });
     /** A sandbox that is written down, and mounts one of them. */
     const sandboxOn = (name: string, runtime: string) => {
       mkdirSync(join(objects, name));
       noteUse(join(parent, runtime), join(objects, name));
     };
-    return { open, sandboxOn, objects, left: () => readdirSync(parent).filter((name) => !name.endsWith(".uses")) };
+    const left = () => readdirSync(parent).filter((name) => !name.endsWith(".uses"));
+    return { open, sandboxOn, objects, problems, left };
   }
 
   it("of another version goes when no sandbox uses it, and stays while one does", async () => {
@@ -57,6 +72,28 @@ describe("a runtime directory", () => {
     rmSync(join(objects, "one-1"), { recursive: true });
     await open().get();
     expect(left()).toEqual([current]);
+  });
+
+  it("that cannot be removed is reported, stops neither the others nor a sandbox, and goes with a later sweep", async () => {
+    const { open, objects, problems, left } = keeperBeside("runtime-aa", "runtime-bb", "runtime-cc");
+    // Its links are no directory, which no removal of a directory gets past.
+    const odd = join(objects, "../frames/runtime-bb.uses");
+    writeFileSync(odd, "");
+    const current = basename((await open().get()).path);
+    expect(problems).toEqual([expect.objectContaining({ code: "ENOTDIR" })]);
+    expect(left().sort()).toEqual([current, "runtime-bb"].sort());
+    rmSync(odd);
+    await open().get();
+    expect(problems).toHaveLength(1);
+    expect(left()).toEqual([current]);
+  });
+
+  it("says so when no sweep is possible at all", async () => {
+    const { open, objects, problems } = keeperBeside("runtime-aa");
+    rmSync(objects, { recursive: true });
+    symlinkSync(objects, objects);
+    await open().get();
+    expect(problems).toEqual([expect.objectContaining({ code: "ELOOP" })]);
   });
 
   it("stays when a process has begun to use it, and while a sandbox of an earlier release lives", async () => {
@@ -85,6 +122,24 @@ describe("a runtime directory", () => {
     expect(statSync(made.path).mtimeMs).toBeGreaterThan(Date.now() - HOUR_MS);
   });
 });
+
+it.skipIf(!hasBubblewrap)(
+  "that cannot be removed is an event of the fleet (skipped where bubblewrap is not installed)",
+  async () => {
+    const home = mkdtempSync(join(tmpdir(), "sl-runtime-"));
+    onTestFinished(() => rmSync(home, { recursive: true, force: true }));
+    const { fleetId } = resolveSettings({ home, backend: "local" }, {});
+    const frames = join(home, fleetId, "frames");
+    mkdirSync(join(frames, "runtime-aa"), { recursive: true });
+    writeFileSync(join(frames, "runtime-aa.uses"), "");
+    await using fleet = await openFleet({ home, backend: "local" });
+    const heard: FleetEvent[] = [];
+    fleet.events.on((event) => heard.push(event), "housekeeping-failed");
+    await (await fleet.acquire({ thread: "one" })).release();
+    await fleet.destroy({ thread: "one" }, { purge: true });
+    expect(heard).toMatchObject([{ task: "runtime-directories", problem: expect.stringContaining("ENOTDIR") }]);
+  },
+);
 
 it.skipIf(!hasBubblewrap)(
   "is noted as used by every local sandbox (skipped where bubblewrap is not installed)",

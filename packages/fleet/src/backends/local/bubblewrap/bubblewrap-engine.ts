@@ -11,6 +11,7 @@ import { memoryFileSystemBytes } from "../../../host/limits/index.ts";
 import { ownedPaths } from "../../../host/mounts/owned-mounts.ts";
 import { type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
 import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
+import { type KeeperParts, type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
 import type { World } from "../../../world/world.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
@@ -30,7 +31,13 @@ export class BubblewrapEngine implements Engine {
   #runtime: RuntimeDirectory | null = null;
 
   /** `directory`, below the fleet's, keeps files that every sandbox gets a copy of. */
-  constructor(settings: LocalSettings, layout: Layout, directory: string, mapping: IdMapping, world: World) {
+  constructor(
+    settings: LocalSettings,
+    layout: Layout,
+    directory: string,
+    mapping: IdMapping,
+    { world, onProblem }: Pick<KeeperParts, "onProblem"> & { readonly world: World },
+  ) {
     const { nodePath, daemon } = settings;
     const { root } = layout;
     const objects = [layout.objects, join(root, "containers")];
@@ -39,7 +46,7 @@ export class BubblewrapEngine implements Engine {
     this.#root = root;
     this.#mapping = mapping;
     this.#bubblewrap = new Bubblewrap(settings.bubblewrapPath, directory);
-    this.#keeper = new RuntimeKeeper({ parent: join(root, "frames"), nodePath, daemon, objects, world });
+    this.#keeper = new RuntimeKeeper({ parent: join(root, "frames"), nodePath, daemon, objects, world, onProblem });
   }
 
   async ready(): Promise<void> {
