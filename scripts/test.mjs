@@ -2,16 +2,18 @@
  * The tests of this repository as named steps, one after another, in three suites:
  *
  *   npm test                   what a change has to pass; needs no engine, no browser and no network but the package registry
- *   npm run test:engines       container engines, stand-ins of other servers, browsers, chaos
+ *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds
  *   npm run test:long          big sizes; not part of continuous integration
  *
  *   npm test -- --only vitest,lint     some steps
+ *   npm test -- --changed [ref]        the static checks, and what the changes since a commit can affect (changed.ts)
  *
  * A step that fails does not stop the others; it fails the run. A step fails for making no progress in five minutes, and what it
  * was doing is named; how long it takes as a whole does not matter.
  *
  * The last line is `N passed, N failed`: every vitest test counts, and every other step counts as one. The lines above it name every
- * failure, each beginning with `FAILED`, so that the end of a long log is enough to see what failed.
+ * failure, each beginning with `FAILED`, so that the end of a long log is enough to see what failed. Above those stands a table of
+ * where the time went: each step, and the slowest test files.
  * A skipped vitest test is listed with its reason; under CI=true it is a failure, because there everything a test
  * could need is meant to be present.
  */
@@ -19,6 +21,9 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { build } from "./build.mjs";
+import { planChange, STEP_FOLDERS } from "./changed.ts";
+import { changesSince, checkoutSources } from "./changed-files.ts";
+import { durationTable } from "./duration-table.ts";
 import { floorNode } from "./floor-node.mjs";
 import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
 import { runWatched, STALL_MS } from "./watched-run.mjs";
@@ -41,19 +46,20 @@ const SUITES = {
     { name: "pins", run: () => script("check:pins") },
     { name: "repo", run: () => script("check:repo") },
     { name: "walls", run: () => script("check:walls") },
-    { name: "vitest", run: () => vitest("vitest", repositoryNode(), "--project", "test") },
-    { name: "vitest-node-floor", run: vitestOnNodeFloor },
-    { name: "publint", run: () => script("check:publint") },
-    { name: "pack", run: () => script("check:packed") },
-    { name: "sim", run: () => script("sim", "--runs", "3000") },
+    { name: "vitest", run: () => vitest("vitest", repositoryNode(), "run", "--project", "test") },
+    { name: "sim", run: () => script("sim", "--runs", "400") },
     { name: "crash", run: () => script("crash", "--cycles", "60") },
+    { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
   ],
   engines: [
     BUILD,
-    { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "--project", "engines") },
+    { name: "publint", run: () => script("check:publint") },
+    { name: "pack", run: () => script("check:packed") },
+    { name: "vitest-node-floor", run: vitestOnNodeFloor },
+    { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "run", "--project", "engines") },
+    { name: "sim-more", run: () => script("sim", "--runs", "3000") },
     // Some of the bugs that `test:long` plants, to see that planting and finding them still works.
     { name: "sim-mutants-sample", run: () => script("sim:mutants", ...MUTANTS_SAMPLE) },
-    { name: "chaos-local", run: () => script("chaos", "--backend", "local", "--quick") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
   ],
   long: [
@@ -115,11 +121,14 @@ async function main([suite, ...args]) {
 function chosenSteps(suite, args) {
   const steps = SUITES[suite];
   if (steps === undefined) {
-    console.error(`usage: node scripts/test.mjs ${Object.keys(SUITES).join("|")} [--only <step>,<step>…]`);
+    console.error(
+      `usage: node scripts/test.mjs ${Object.keys(SUITES).join("|")} [--only <step>,<step>… | --changed [ref]]`,
+    );
     return undefined;
   }
   const [option, list, ...rest] = args;
   if (option === undefined) return steps;
+  if (option === "--changed" && suite === "test" && rest.length === 0) return changedSteps(steps, list);
   const names = steps.map(({ name }) => name);
   const wanted = option === "--only" ? (list ?? "").split(",") : [];
   const unknown = wanted.filter((name) => !names.includes(name));
@@ -127,7 +136,33 @@ function chosenSteps(suite, args) {
     return steps.filter(({ name }) => wanted.includes(name));
   const command = suite === "test" ? "npm test" : `npm run test:${suite}`;
   console.error(`usage: ${command} -- --only <step>,<step>…   steps: ${names.join(", ")}`);
+  if (suite === "test") console.error(`       ${command} -- --changed [ref]`);
   return undefined;
+}
+
+/** The steps that the changes since `ref` can affect; all where that cannot be told. */
+function changedSteps(steps, ref) {
+  const changes = changesSince(ref);
+  if ("problem" in changes) {
+    // A name that git does not know is a mistake; a checkout without git is none.
+    console.log(`--changed: ${changes.problem}${ref === undefined ? "; so everything runs" : ""}`);
+    return ref === undefined ? steps : undefined;
+  }
+  console.log(`--changed: ${changes.files.length} files since ${changes.since}`);
+  const plan = planChange(changes.files, checkoutSources());
+  if (plan.kind === "everything") {
+    console.log(`--changed: everything runs: ${plan.because}`);
+    return steps;
+  }
+  for (const path of plan.engines) console.log(`--changed: ${path} is judged by npm run test:engines only`);
+  const related = () => vitest("vitest", repositoryNode(), "related", "--run", "--project", "test", ...plan.related);
+  const chosen = steps.flatMap((step) => {
+    if (step.name === "vitest") return plan.related.length === 0 ? [] : [{ ...step, run: related }];
+    return step.name in STEP_FOLDERS && !plan.steps.includes(step.name) ? [] : [step];
+  });
+  const left = steps.filter(({ name }) => !chosen.some((step) => step.name === name)).map(({ name }) => name);
+  if (left.length > 0) console.log(`--changed: cannot be affected and does not run: ${left.join(", ")}`);
+  return chosen;
 }
 
 async function runStep({ name, run: work }) {
@@ -138,25 +173,21 @@ async function runStep({ name, run: work }) {
     passed,
     failed,
     failures = [],
+    slowest = [],
   } = await withHeartbeat(HEARTBEAT_MS, tell, work).catch((error) => {
     console.error(error);
     return { passed: 0, failed: 1, failures: [{ name: "error", reason: String(error) }] };
   });
-  const seconds = ((Date.now() - startedAt) / 1000).toFixed(1);
-  console.log(`=== ${name} ${failed === 0 ? "passed" : "FAILED"} in ${seconds} s`);
-  return { name, passed, failed, failures, seconds };
+  const seconds = (Date.now() - startedAt) / 1000;
+  console.log(`=== ${name} ${failed === 0 ? "passed" : "FAILED"} in ${seconds.toFixed(1)} s`);
+  return { name, passed, failed, failures, slowest, seconds };
 }
 
 function report(results) {
   const passed = results.reduce((sum, result) => sum + result.passed, 0);
   const failed = results.reduce((sum, result) => sum + result.failed, 0) + (interrupted ? 1 : 0);
   console.log("");
-  for (const result of results) {
-    const counts = `${result.passed} passed, ${result.failed} failed`;
-    console.log(
-      `${result.failed === 0 ? "ok    " : "FAILED"} ${result.name.padEnd(22)} ${result.seconds.padStart(7)} s   ${counts}`,
-    );
-  }
+  for (const line of durationTable(results)) console.log(line);
   for (const { name, failures } of results) {
     for (const failure of failures.slice(0, NAMED_FAILURES)) {
       console.log(`FAILED in ${name}: ${failure.name}: ${oneLine(failure.reason)}`);
@@ -205,7 +236,7 @@ async function script(name, ...extra) {
   return { passed: 1, failed: 0 };
 }
 
-async function vitest(name, node, ...args) {
+async function vitest(name, node, command, ...args) {
   const [summaryFile, progressFile] = [join(CACHE, `${name}.json`), join(CACHE, `${name}.progress`)];
   for (const file of [summaryFile, progressFile]) rmSync(file, { force: true });
   const entry = join(ROOT, "node_modules", "vitest", "vitest.mjs");
@@ -213,9 +244,9 @@ async function vitest(name, node, ...args) {
   const files = { SANDLOT_TEST_SUMMARY: summaryFile, SANDLOT_TEST_PROGRESS: progressFile };
   const colour = process.stdout.isTTY || process.env.FORCE_COLOR ? { FORCE_COLOR: "1" } : { NO_COLOR: "1" };
   const env = childEnvironment({ ...COMPILED, ...files, ...colour });
-  const code = await watched(node, [entry, "run", ...reporters, ...args], { env, progressFile });
+  const code = await watched(node, [entry, command, ...reporters, ...args], { env, progressFile });
   if (!existsSync(summaryFile)) return { passed: 0, failed: 1 };
-  const { passed, failures, skipped, retried } = JSON.parse(readFileSync(summaryFile, "utf8"));
+  const { passed, failures, skipped, retried, slowest } = JSON.parse(readFileSync(summaryFile, "utf8"));
   for (const test of skipped) {
     if (IN_CI) failures.push({ name: test.name, reason: `skipped, which is a failure under CI=true: ${test.reason}` });
     else console.log(`skipped: ${test.name}: ${test.reason}`);
@@ -223,13 +254,13 @@ async function vitest(name, node, ...args) {
   for (const test of retried) console.log(`passed at the second try only: ${test.name}: ${oneLine(test.reason)}`);
   // An exit code without a failed test is a failure that belongs to no test.
   if (failures.length === 0 && code !== 0) failures.push({ name: "vitest", reason: `exit code ${code}` });
-  return { passed, failed: failures.length, failures };
+  return { passed, failed: failures.length, failures, slowest };
 }
 
 /** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */
 function wholeSuiteOnEngines() {
   process.env.SANDLOT_TEST_WHOLE_SUITE = "1";
-  return vitest("whole-suite-on-engines", repositoryNode(), "--project", "engines");
+  return vitest("whole-suite-on-engines", repositoryNode(), "run", "--project", "engines");
 }
 
 /** The packages' own tests on the lowest Node they promise to run on, fetched once from the package registry. */
@@ -239,5 +270,5 @@ async function vitestOnNodeFloor() {
     console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: there is no packaged Node for this platform`);
     return { passed: 0, failed: IN_CI ? 1 : 0 };
   }
-  return vitest("vitest-node-floor", node, "--project", "test", ...NODE_FLOOR_TESTS);
+  return vitest("vitest-node-floor", node, "run", "--project", "test", ...NODE_FLOOR_TESTS);
 }

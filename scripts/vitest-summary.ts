@@ -1,7 +1,7 @@
 /**
  * A vitest reporter that writes what `npm test` needs: counts, every failed test with its first message, every skipped test with
- * the reason it gave (`context.skip("reason")`), and every test that passed only when it was tried again.
- * The JSON reporter of vitest leaves the last two out.
+ * the reason it gave (`context.skip("reason")`), every test that passed only when it was tried again, and the slowest files.
+ * The JSON reporter of vitest leaves the skipped and the retried out.
  *
  * While tests run, their names stand in a file, one in a line: it changes with every test that begins or ends.
  */
@@ -15,7 +15,17 @@ export interface TestSummary {
   readonly skipped: readonly NamedReason[];
   /** Passed at the second try: a test that is not dependable, or a fault that shows itself now and then. */
   readonly retried: readonly NamedReason[];
+  /** Files, the slowest first. */
+  readonly slowest: readonly FileDuration[];
 }
+
+export interface FileDuration {
+  readonly path: string;
+  readonly seconds: number;
+}
+
+/** Enough to find where most of the time goes. */
+const SLOWEST_FILES = 15;
 
 interface NamedReason {
   readonly name: string;
@@ -93,5 +103,14 @@ function summarize(modules: readonly TestModule[], unhandledErrors: readonly Wit
       }
     }
   }
-  return { passed, failed: failures.length, failures, skipped, retried };
+  return { passed, failed: failures.length, failures, skipped, retried, slowest: slowestOf(modules) };
+}
+
+/** Loading a file counts: what it imports is part of what it costs. */
+function slowestOf(modules: readonly TestModule[]): readonly FileDuration[] {
+  const durations = modules.map((module) => {
+    const { duration, collectDuration } = module.diagnostic();
+    return { path: module.relativeModuleId, seconds: (duration + collectDuration) / 1000 };
+  });
+  return durations.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST_FILES);
 }
