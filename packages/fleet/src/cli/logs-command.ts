@@ -7,7 +7,7 @@
  */
 
 import { type ExecInfo, isSandlotError, type Sandbox, SandlotError, type SessionInfo } from "@sandlot/contract";
-import { showSize } from "../config/units.ts";
+import { showSize } from "../world/units.ts";
 import { namedThread } from "./named-thread.ts";
 import { printTable } from "./table.ts";
 import { existingLease, type TargetOptions, withTarget } from "./target.ts";

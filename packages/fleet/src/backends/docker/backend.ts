@@ -129,7 +129,7 @@ class DockerBackend implements Backend {
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
     this.markers = this.workspaces.markers;
-    this.#objects = new ContainerObjects(layout, world.identity);
+    this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");

@@ -12,7 +12,6 @@ import {
   type ThreadKey,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
-import type { WriteBudget } from "../../backend/backend.ts";
 import type { NamedBlueprint } from "../../backend/blueprint.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../backend/host-workspaces.ts";
 import { threadKeyOf } from "../../backend/labels.ts";

@@ -3,6 +3,7 @@
  */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -46,38 +47,51 @@ describeOnEngine("a fleet that is killed", (onEngine, engine) => {
         expect(await survivors.list({ consistent: true }, stage.signal)).toEqual([]);
         await survivors.close();
       }
-      next.stdin.end();
+      next.child.stdin.end();
+      expect(await next.ended).toMatch(/^exit code 0: /);
       rmSync(compiled, { recursive: true, force: true });
       console.log(`killed during: ${JSON.stringify(killedAt)}`);
     }),
   );
 });
 
-type Loaded = ChildProcessByStdio<Writable, Readable, null>;
+interface Loaded {
+  readonly child: ChildProcessByStdio<Writable, Readable, Readable>;
+  /** Resolves when it has ended, with how, and with the end of what it had to say. */
+  readonly ended: Promise<string>;
+}
+
+/** Enough for an error with its cause and both stacks. */
+const COMPLAINT_MAX_CHARS = 8_000;
 
 function load(args: readonly string[], compiled: string): Loaded {
-  return spawn(process.execPath, ["--conditions=sandlot-source", FLEET, ...args], {
-    stdio: ["pipe", "pipe", "inherit"],
+  const child = spawn(process.execPath, ["--conditions=sandlot-source", FLEET, ...args], {
+    stdio: ["pipe", "pipe", "pipe"],
     env: { ...process.env, NODE_COMPILE_CACHE: compiled },
   });
+  let complaint = "";
+  child.stderr.on("data", (chunk: Buffer) => {
+    complaint = (complaint + chunk.toString()).slice(-COMPLAINT_MAX_CHARS);
+  });
+  const ended = once(child, "close").then(([code, signal]) => `${signal ?? `exit code ${code}`}: ${complaint}`);
+  return { child, ended };
 }
 
 /** Lets it begin, kills it a random time after it has begun the step, and answers with the step it was at. */
-async function killSoon(child: Loaded, step: (typeof STEPS)[number]): Promise<string> {
+async function killSoon({ child, ended }: Loaded, step: (typeof STEPS)[number]): Promise<string> {
   let last = "";
-  const begun = new Promise<void>((resolve, reject) => {
+  const begun = new Promise<void>((resolve) => {
     child.stdout.on("data", (chunk: Buffer) => {
       const steps = chunk.toString().trim().split("\n");
       last = steps.at(-1) ?? last;
       if (steps.includes(step)) resolve();
     });
-    child.once("exit", (code) => reject(new Error(`it ended by itself with ${code}`)));
   });
   child.stdin.write("go\n");
-  await begun;
+  await Promise.race([begun, ended]);
   await new Promise((resolve) => setTimeout(resolve, Math.random() * LATEST_MS[step]));
-  const ended = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
-  await ended;
+  // One that ended by itself says why: nothing that it asked for may fail.
+  expect(await ended, `while it was at ${last}`).toMatch(/^SIGKILL: /);
   return last;
 }

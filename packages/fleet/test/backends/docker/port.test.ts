@@ -50,7 +50,7 @@ usingEngine("a published port", await testEngine(), (engine) => {
         engine,
         async (stage, harness) => {
           const made = await stage.make();
-          const objects = new ContainerObjects(dockerLayout(harness.home, harness.fleetId, "/tmp"), world.identity);
+          const objects = new ContainerObjects(dockerLayout(harness.home, harness.fleetId, "/tmp"), world);
           const [name = ""] = await objects.names();
           const object = await objects.get(name);
           if (object?.container == null) throw new Error("it is not written down at all");

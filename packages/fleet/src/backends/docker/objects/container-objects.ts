@@ -3,6 +3,7 @@
  * came of it.
  *
  *   containers/<sandboxId>-<generation>.json
+ *   containers/<sandboxId>-<generation>.json.<process>~     about to become the file above, by this process
  *
  * Invariants
  * - Everything that is made for a container follows from its name, so whoever finds the file can remove all of it.
@@ -20,7 +21,7 @@ import type { Labels } from "../../../backend/labels.ts";
 import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../../host/layout.ts";
 import { type KeptLimits, keptLimitsSchema } from "../../../host/limits/kept-limits.ts";
-import type { ProcessIdentity } from "../../../world/world.ts";
+import type { ProcessIdentity, World } from "../../../world/world.ts";
 import type { Transport } from "../container/transport.ts";
 import { formatRef } from "./labels.ts";
 
@@ -91,16 +92,31 @@ export function dockerLayout(home: string, fleetId: FleetId, runtimeDirectory: s
   return { ...layout, objects };
 }
 
+/** By the whole identity: another process may have the same pid, later or in another namespace. */
+function draftEnding({ pid, startTime, pidNamespace, bootId }: ProcessIdentity): string {
+  return `.${[pid, startTime, pidNamespace, bootId].join(".")}~`;
+}
+
+/** `null` for what an earlier release was about to write. */
+function writerOf(file: string): ProcessIdentity | null {
+  const [, pid, startTime = "", pidNamespace = "", bootId = ""] =
+    /\.json\.(\d+)\.(\d*)\.([^.]*)\.([^.]*)~$/.exec(file) ?? [];
+  return pid === undefined ? null : { pid: Number(pid), startTime, pidNamespace, bootId };
+}
+
 export class ContainerObjects {
   /** The fleet's directory. */
   readonly root: string;
   readonly #directory: string;
-  readonly #pid: number;
+  readonly #world: Pick<World, "identity" | "processLiveness">;
+  /** How what this process is about to write ends. */
+  readonly #ending: string;
 
-  constructor(layout: Layout, self: ProcessIdentity) {
+  constructor(layout: Layout, world: Pick<World, "identity" | "processLiveness">) {
     this.root = layout.root;
     this.#directory = layout.objects;
-    this.#pid = self.pid;
+    this.#world = world;
+    this.#ending = draftEnding(world.identity);
   }
 
   /** Writes down what is about to be made. */
@@ -151,16 +167,18 @@ export class ContainerObjects {
 
   /** Removes what another process was about to write for a sandbox: whoever made it is dead. */
   async clear(sandboxId: string): Promise<void> {
-    await this.#removeUnfinished((file) => file.startsWith(`${sandboxId}-`) && !file.endsWith(`.${this.#pid}~`));
+    await this.#removeUnfinished((file) => file.startsWith(`${sandboxId}-`) && !file.endsWith(this.#ending));
   }
 
-  /** Removes what somebody who died was about to write. */
+  /** Removes what a process was about to write that is dead, or has not written it for long. */
   async sweep(nowMs: number): Promise<void> {
     for (const file of await readdir(this.#directory)) {
       if (file.endsWith(SUFFIX)) continue;
       const path = join(this.#directory, file);
+      const writer = writerOf(file);
+      const isDead = writer !== null && this.#world.processLiveness(writer) === "dead";
       const writtenAt = (await stat(path).catch(() => null))?.mtimeMs ?? nowMs;
-      if (nowMs - writtenAt > UNFINISHED_MAX_MS) await rm(path, { force: true });
+      if (isDead || nowMs - writtenAt > UNFINISHED_MAX_MS) await rm(path, { force: true });
     }
   }
 
@@ -172,7 +190,7 @@ export class ContainerObjects {
   async #write(name: ObjectName, content: Pick<ContainerObject, "record" | "container" | "isRemains">): Promise<void> {
     const { record, container, isRemains } = content;
     const path = this.path(name);
-    const coming = `${path}.${this.#pid}~`;
+    const coming = path + this.#ending;
     try {
       await writeFile(coming, JSON.stringify({ record, container, isRemains }), { mode: 0o600 });
       await rename(coming, path);

@@ -9,9 +9,8 @@ import { modeVariables } from "../../../host/egress/sandbox-side/mode-variables.
 import { type Layout, objectDirectory } from "../../../host/layout.ts";
 import { memoryFileSystemBytes } from "../../../host/limits/index.ts";
 import { ownedPaths } from "../../../host/mounts/owned-mounts.ts";
-import { type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
-import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
 import { type KeeperParts, type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
+import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
 import type { World } from "../../../world/world.ts";
 import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";

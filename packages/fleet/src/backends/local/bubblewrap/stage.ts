@@ -10,11 +10,8 @@ import { statSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import type { Account, MountStep } from "../../../host/accounts/index.ts";
-import { type Binding, isWithin } from "../../../host/mounts/mounts.ts";
-import type { MountStep } from "../../../host/accounts/index.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 import { isWithin } from "../../../world/paths.ts";
-import type { Account } from "../settings.ts";
 
 export interface Staged {
   /** What is to be mounted in the namespace that bubblewrap is started in. Empty when everything can be reached. */
