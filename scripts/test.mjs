@@ -25,6 +25,7 @@ import { planChange, STEP_FOLDERS } from "./changed.ts";
 import { changesSince, checkoutSources } from "./changed-files.ts";
 import { durationTable } from "./duration-table.ts";
 import { floorNode } from "./floor-node.mjs";
+import { repositoryFiles } from "./repository-files.ts";
 import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
 import { runWatched, STALL_MS } from "./watched-run.mjs";
 
@@ -270,5 +271,9 @@ async function vitestOnNodeFloor() {
     console.log(`${IN_CI ? "FAILED, because skipped" : "skipped"}: there is no packaged Node for this platform`);
     return { passed: 0, failed: IN_CI ? 1 : 0 };
   }
+  // A folder that was moved would be left out without a word.
+  const files = repositoryFiles();
+  const missing = NODE_FLOOR_TESTS.filter((folder) => !files.some((path) => path.startsWith(folder)));
+  if (missing.length > 0) throw new Error(`no tests are in ${missing.join(", ")}; correct NODE_FLOOR_TESTS`);
   return vitest("vitest-node-floor", node, "run", "--project", "test", ...NODE_FLOOR_TESTS);
 }
