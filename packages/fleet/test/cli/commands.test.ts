@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { fleetConfigJsonSchema } from "../../src/config/schema.ts";
 import { runCli } from "./run-cli.ts";
+import { runHere } from "./run-here.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "sandlot-cli-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -55,7 +56,7 @@ describe("a wrong command line", () => {
     [["dmo"], "unknown command 'dmo' (Did you mean demo?)"],
     [[], "no command was given"],
   ])("%j is JSON when asked for", async (args, problem) => {
-    const { code, stdout } = await runCli([...args, "--json"]);
+    const { code, stdout } = await runHere([...args, "--json"], {});
     expect(code).toBe(2);
     expect(JSON.parse(stdout)).toMatchObject({
       error: { code: "invalid_request", details: { field: "command line", problem } },
@@ -65,7 +66,7 @@ describe("a wrong command line", () => {
 
 describe("config schema", () => {
   it("prints the JSON Schema and nothing else", async () => {
-    const { code, stdout, stderr } = await runCli(["config", "schema"]);
+    const { code, stdout, stderr } = await runHere(["config", "schema"], {});
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(JSON.parse(stdout)).toEqual(fleetConfigJsonSchema());
   });
@@ -73,7 +74,7 @@ describe("config schema", () => {
 
 describe("config check", () => {
   it("shows what the defaults come to", async () => {
-    const { code, stdout } = await runCli(["config", "check"], { SANDLOT_HOME: "/data/sandlot" });
+    const { code, stdout } = await runHere(["config", "check"], { SANDLOT_HOME: "/data/sandlot" });
     expect(code).toBe(0);
     expect(stdout).toContain("/data/sandlot/fleet.db");
     expect(stdout).toContain("50 sandboxes (hard)");
@@ -88,9 +89,9 @@ describe("config check", () => {
         blueprints: { a: { environment: { KEY: "$SECRET" } } },
       }),
     );
-    const text = await runCli(["config", "check", path], { SECRET: "hunter2" });
+    const text = await runHere(["config", "check", path], { SECRET: "hunter2" });
     expect(text).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("7 sandboxes") });
-    const json = await runCli(["config", "check", path, "--json"], { SECRET: "hunter2" });
+    const json = await runHere(["config", "check", path, "--json"], { SECRET: "hunter2" });
     expect(JSON.parse(json.stdout)).toMatchObject({
       file: path,
       settings: { limits: { max: 7 }, blueprints: { a: { environment: ["KEY"] } } },
@@ -100,7 +101,7 @@ describe("config check", () => {
 
   it("takes the file from SANDLOT_CONFIG where none is named", async () => {
     const path = file("wrong.json", '{ "idleTimeout": 5 }');
-    const { code, stderr } = await runCli(["config", "check"], { SANDLOT_CONFIG: path });
+    const { code, stderr } = await runHere(["config", "check"], { SANDLOT_CONFIG: path });
     expect(code).toBe(1);
     expect(stderr).toBe(
       `error config_invalid: Configuration at idleTimeout: this key does not exist (${path}, line 1, column 3). Did you mean idleTimeoutMs?\n` +
@@ -113,7 +114,7 @@ describe("config check", () => {
       "five.yaml",
       "backend: dockr\nlimits: { maxx: 3 }\nidleTimeoutMs: soon\npool: { default: -1 }\ngateway: { prt: 1 }\n",
     );
-    const { code, stderr } = await runCli(["config", "check", path]);
+    const { code, stderr } = await runHere(["config", "check", path], {});
     expect(code).toBe(1);
     const told = stderr.split("\n").filter((line) => line.startsWith("  - "));
     expect(told).toEqual([
@@ -123,7 +124,7 @@ describe("config check", () => {
       expect.stringMatching(/^ {2}- line 3, column 16: idleTimeoutMs must be a duration/),
       "  - line 5, column 12: gateway.prt this key does not exist; did you mean port?",
     ]);
-    const { stdout } = await runCli(["config", "check", path, "--json"]);
+    const { stdout } = await runHere(["config", "check", path, "--json"], {});
     const { error } = JSON.parse(stdout) as { error: { details: { problems: { line: number }[] } } };
     expect(error.details.problems.map(({ line }) => line)).toEqual([2, 1, 4, 3, 5]);
   });
@@ -133,7 +134,7 @@ describe("config check", () => {
       "units.yaml",
       "idleTimeoutMs: 10m\nmaxLifetimeMs: 1.5h\nlocal: { tmpBytes: 2GiB, homeBytes: 500MB }\ngateway: { drainMs: 5s }\n",
     );
-    const { stdout } = await runCli(["config", "check", path, "--json"]);
+    const { stdout } = await runHere(["config", "check", path, "--json"], {});
     expect(JSON.parse(stdout)).toMatchObject({
       settings: {
         idleTimeoutMs: 600_000,
@@ -145,19 +146,19 @@ describe("config check", () => {
 
   it("init writes a file that is right, and never over another", async () => {
     const path = join(folder, "begun.yaml");
-    expect((await runCli(["config", "init", path])).code).toBe(0);
-    expect((await runCli(["config", "check", path])).stdout).toContain("is right");
-    const again = await runCli(["config", "init", path]);
+    expect((await runHere(["config", "init", path], {})).code).toBe(0);
+    expect((await runHere(["config", "check", path], {})).stdout).toContain("is right");
+    const again = await runHere(["config", "init", path], {});
     expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("exists already and is left alone") });
     // The comments are right too.
     const lines = readFileSync(path, "utf8").split("\n").slice(3);
     const uncommented = lines.map((line) => line.replace(/^# /, "")).join("\n");
-    expect((await runCli(["config", "check", file("uncommented.yaml", uncommented)])).stderr).toBe("");
+    expect((await runHere(["config", "check", file("uncommented.yaml", uncommented)], {})).stderr).toBe("");
   });
 
   it("gives an error as JSON on stdout", async () => {
     const path = file("wrong2.json", '{ "limits": { "max": 0 } }');
-    const { code, stdout, stderr } = await runCli(["--json", "config", "check", path]);
+    const { code, stdout, stderr } = await runHere(["--json", "config", "check", path], {});
     expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
     expect(JSON.parse(stdout)).toEqual({
       error: {
@@ -181,7 +182,7 @@ describe("config check", () => {
     ["has a key twice", () => file("twice.yaml", "home: /a\nhome: /b\n"), "line 2, column 1"],
     ["is a list", () => file("list.json", "[]"), "must be an object, but is a list"],
   ])("says so when the file %s", async (_, path, message) => {
-    const { code, stdout, stderr } = await runCli(["config", "check", path()]);
+    const { code, stdout, stderr } = await runHere(["config", "check", path()], {});
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toContain(message);
     expect(stderr).not.toContain("    at ");

@@ -4,10 +4,11 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, expect, it } from "vitest";
+import { afterAll, expect, it, onTestFinished } from "vitest";
 import { PATIENCE } from "../../host/limits/stage.ts";
 import { daemonFiles, onStage, removeDaemon, settingsIn, world } from "./local-harness.ts";
 
@@ -20,9 +21,12 @@ const KILLED_WITHIN_MS = 600 * PATIENCE;
 
 it(`everything that ${KILLS} killed fleets were making is found and removed`, { timeout: 300_000 * PATIENCE }, () =>
   onStage(async (stage, harness) => {
+    const compiled = mkdtempSync(join(tmpdir(), "sl-crash-compiled-"));
+    onTestFinished(() => rmSync(compiled, { recursive: true, force: true }));
     let [listed, running] = [0, 0];
     for (let kill = 0; kill < KILLS; kill++) {
-      await killedFleet(JSON.stringify(settingsIn(harness.home, harness.fleetId)), (kill * KILLED_WITHIN_MS) / KILLS);
+      const settings = JSON.stringify(settingsIn(harness.home, harness.fleetId));
+      await killedFleet(settings, (kill * KILLED_WITHIN_MS) / KILLS, compiled);
       const next = await harness.peer();
       for (const object of await next.list({ consistent: true }, stage.signal)) {
         listed += 1;
@@ -46,9 +50,10 @@ it("what a fleet was killed over while it removed it goes at the next look of an
     expect(existsSync(going)).toBe(false);
   }));
 
-async function killedFleet(settings: string, afterMs: number): Promise<void> {
+async function killedFleet(settings: string, afterMs: number, compiled: string): Promise<void> {
   const args = ["--conditions=sandlot-source", PROGRAM, settings, JSON.stringify(await daemonFiles())];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const env = { ...process.env, NODE_COMPILE_CACHE: compiled };
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"], env });
   const exited = once(child, "exit");
   // It says when it begins; loading it takes longer than making a sandbox.
   await once(child.stdout, "data");

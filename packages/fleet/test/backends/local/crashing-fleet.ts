@@ -5,6 +5,7 @@
  *   node crashing-fleet.ts <settings as JSON> <daemon's files as JSON>
  */
 
+import { flushCompileCache } from "node:module";
 import type { SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
 import { threadKeyOf } from "../../../src/backend/labels.ts";
 import { createLocalBackend } from "../../../src/backends/local/backend.ts";
@@ -32,6 +33,8 @@ async function make(thread: string | null): Promise<void> {
   if (world.random() < 0.3) await backend.destroy(ref, signal);
 }
 
+// A process that is killed writes no cache, and the next one would have to compile everything again.
+flushCompileCache();
 process.stdout.write("begin\n");
 for (let round = 0; ; round++) {
   await Promise.all([make(`t${round}`), make(null)]);
