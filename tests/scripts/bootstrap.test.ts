@@ -1,80 +1,17 @@
 /**
- * What a fresh checkout installs and builds. `npm start` takes what it serves and nothing else: packages, and programs without
- * types and declarations. The tests take the rest later, in the same checkout, and nothing is removed again.
- *
- * The first test installs with the real npm. The others have a stand-in for it, which writes down how it was called.
+ * What a fresh checkout installs, and when. The tests take later, in the same checkout, what `npm start` leaves out, and nothing is
+ * removed again. npm is a stand-in, which writes down how it was called; `fresh-checkout.test.ts` has the real one.
  */
 
-import { execFile, spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  appendFileSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { promisify } from "node:util";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, vi } from "vitest";
+import { freshCheckout } from "./fresh-checkout.ts";
 
-const run = promisify(execFile);
-/** A real install on a busy machine. */
-const INSTALL_MS = 280_000;
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const FILES = [
-  ".npmrc",
-  "package.json",
-  "package-lock.json",
-  "tsconfig.json",
-  "tsconfig.base.json",
-  "scripts",
-  "packages",
-];
 const SERVED_ONLY = "install --no-save --omit=dev --include=optional --loglevel=error";
 const ALL = "install --no-save --include=dev --include=optional --loglevel=error";
-/** What is served may grow to this. Node itself is 189 MB of it. */
-const SERVED_MAX = { packages: 140, megabytes: 300 };
-
-/** A copy of this repository as a fresh clone has it, in a path with a space and a letter beyond ASCII. */
-function freshCheckout(): string {
-  const checkout = mkdtempSync(join(tmpdir(), "sandlot-clone é "));
-  onTestFinished(() => rmSync(checkout, { recursive: true, force: true, maxRetries: 5 }));
-  const isWanted = (path: string) => !/\/(dist|test|node_modules)$/.test(path);
-  for (const name of FILES) cpSync(join(ROOT, name), join(checkout, name), { recursive: true, filter: isWanted });
-  return checkout;
-}
-
-it("installs and builds what npm start serves, and nothing of the tests", { timeout: INSTALL_MS }, async () => {
-  const checkout = freshCheckout();
-  const has = (path: string) => existsSync(join(checkout, path));
-  const bootstrap = async () => {
-    const args = [join(checkout, "scripts/bootstrap.mjs"), "--for", "start"];
-    const env = { ...process.env, SANDLOT_NO_SYSTEM_PACKAGES: "1" };
-    return (await run(process.execPath, args, { env, timeout: INSTALL_MS })).stderr;
-  };
-  const [program, declaration] = ["fleet/dist/bundle/programs/cli/main.js", "contract/dist/index.d.ts"];
-  const said = await bootstrap();
-  expect(said).toContain("building");
-  expect(Number(/(\d+) packages installed/.exec(said)?.[1])).toBeLessThanOrEqual(SERVED_MAX.packages);
-  const size = spawnSync("du", ["-sm", join(checkout, "node_modules")], { encoding: "utf8" }).stdout;
-  expect(Number.parseInt(size, 10)).toBeLessThanOrEqual(SERVED_MAX.megabytes);
-  const ofTests = ["vitest", "typescript", "@biomejs/biome", "@mastra/core", "officeparser"];
-  expect(ofTests.filter((name) => has(`node_modules/${name}`))).toEqual([]);
-  const outputs = [`packages/sandboxd/dist/sandboxd.cjs`, `packages/${program}`, `packages/${declaration}`];
-  expect(outputs.map(has)).toEqual([true, true, false]);
-  expect(await bootstrap()).toBe("");
-  const { isBuilt } = await import(pathToFileURL(join(checkout, "scripts/build.mjs")).href);
-  expect([isBuilt({ withTypes: false }), isBuilt()]).toEqual([true, false]);
-  const launcher = join(checkout, "packages/fleet/bin/sandlot.mjs");
-  const doctor = spawnSync(process.execPath, [launcher, "--version"], { encoding: "utf8" });
-  expect([doctor.status, doctor.stderr, doctor.stdout]).toEqual([0, "", expect.stringMatching(/^\d+\.\d+\.\d+\n$/)]);
-});
 
 /**
  * Stands in for npm: logs its arguments, installs one package, and one of the tests unless they are omitted. While the file
@@ -166,7 +103,8 @@ it("installs afresh after a completing install that was interrupted, for npm sta
   await vi.waitFor(() => expect(clone.has("node_modules/half")).toBe(true), { timeout: 20_000 });
   interrupted.kill("SIGKILL");
   await once(interrupted, "exit");
-  // npm goes on by itself for as long as it likes; the next one waits for it.
+  // npm goes on by itself for as long as it likes; the next one waits for it, however old the lock is.
+  utimesSync(join(clone.root, ".cache/bootstrap.lock"), 1, 1);
   const next = clone.begin("start");
   await new Promise((later) => setTimeout(later, 500));
   expect([next.exitCode, clone.log().length]).toEqual([null, 3]);
