@@ -27,7 +27,7 @@ import { decodeBase64, encodeBase64 } from "../wire/bytes.ts";
 import { around, pause } from "../wire/clock.ts";
 import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
-import type { StreamedAnswer } from "../wire/node-calls.ts";
+import type { StreamedResponse } from "../wire/node-calls.ts";
 import { execEndData, execOutputData } from "../wire/plain-replies.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
@@ -142,7 +142,7 @@ export class RemoteExecs implements SandboxExecs {
     execId: string,
     from: { readonly stdout: number; readonly stderr: number; readonly until: string; readonly hold: boolean },
     signal: AbortSignal | undefined,
-  ): Promise<StreamedAnswer> {
+  ): Promise<StreamedResponse> {
     this.#remote.check();
     return this.#remote.transport.stream({
       method: "GET",
@@ -180,7 +180,7 @@ export async function readOutput(
   return remote.transport.json(outputSoFarSchema, call);
 }
 
-async function* eventsOf(response: StreamedAnswer): AsyncGenerator<FollowEvent> {
+async function* eventsOf(response: StreamedResponse): AsyncGenerator<FollowEvent> {
   for await (const { event, data } of serverEvents(response)) {
     if (event === "stdout" || event === "stderr") {
       const { stream, offset, base64 } = execOutputData.parse(data);

@@ -1,7 +1,7 @@
 /** Server-sent events out of an answer's body. */
 
 import { ConnectionBroken } from "./errors.ts";
-import type { StreamedAnswer } from "./node-calls.ts";
+import type { StreamedResponse } from "./node-calls.ts";
 
 export interface ServerEvent {
   readonly event: string;
@@ -10,7 +10,7 @@ export interface ServerEvent {
 }
 
 /** Ends when the server ends the stream; rejects with `ConnectionBroken` when the connection does. */
-export async function* serverEvents({ chunks }: Pick<StreamedAnswer, "chunks">): AsyncGenerator<ServerEvent> {
+export async function* serverEvents({ chunks }: Pick<StreamedResponse, "chunks">): AsyncGenerator<ServerEvent> {
   const decoder = new TextDecoder();
   let buffer = "";
   for await (const chunk of untilBroken(chunks)) {

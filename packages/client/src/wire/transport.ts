@@ -6,21 +6,13 @@
  * - the connection broke, or the gateway said `retryable`: only what may happen twice (`repeatable`).
  * Everything else is the caller's decision. Waiting grows, is jittered, and ends with the caller's signal.
  *
- * What is asked and answered in a few words takes the shortest way there is (`node-calls.ts`), events take that of `node:http`
- * in Node; the rest goes over `fetch`.
+ * In Node, JSON requests and event streams go over `node:http` (`node-calls.ts`); everything else goes over `fetch`.
  */
 
 import { GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
 import { around, pause } from "./clock.ts";
 import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
-import {
-  type Answer,
-  type AskShortly,
-  type AskStreamed,
-  nodeCalls,
-  nodeStreams,
-  type StreamedAnswer,
-} from "./node-calls.ts";
+import { type BufferedResponse, type NodeCalls, nodeCalls, type StreamedResponse } from "./node-calls.ts";
 import type { Reader } from "./plain-replies.ts";
 
 export interface TransportOptions {
@@ -58,8 +50,7 @@ export class Transport {
   readonly user: string | null;
   readonly #retriesMax: number;
   readonly #fetch: typeof fetch;
-  readonly #askShortly: AskShortly | null;
-  readonly #askStreamed: AskStreamed | null;
+  readonly #node: NodeCalls | null;
   readonly #options: TransportOptions;
   /** What every request says. */
   readonly #usual: Readonly<Record<string, string>>;
@@ -73,8 +64,7 @@ export class Transport {
     this.#retriesMax = retriesMax;
     // Called as a method of something else, a browser's fetch refuses.
     this.#fetch = given ?? ((...args) => fetch(...args));
-    this.#askShortly = given === undefined ? nodeCalls(this.url) : null;
-    this.#askStreamed = given === undefined ? nodeStreams(this.url) : null;
+    this.#node = given === undefined ? nodeCalls(this.url) : null;
     this.#usual = {
       ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
       ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
@@ -99,7 +89,7 @@ export class Transport {
   /** The whole answer. */
   text(call: Call): Promise<string> {
     return this.#repeated(call, async () => {
-      const answer = await this.#once<Answer>(() => this.#shortly(call));
+      const answer = await this.#once<BufferedResponse>(() => this.#sendBuffered(call));
       return answer.text().catch((error: unknown) => {
         throw new ConnectionBroken("the answer was cut off", { cause: rootOf(error) });
       });
@@ -112,8 +102,8 @@ export class Transport {
   }
 
   /** The same, for an answer that is read as it comes: events. */
-  stream(call: Call): Promise<StreamedAnswer> {
-    return this.#repeated(call, () => this.#once(() => this.#streamed(call)));
+  stream(call: Call): Promise<StreamedResponse> {
+    return this.#repeated(call, () => this.#once(() => this.#sendStreamed(call)));
   }
 
   async #repeated<T>(call: Call, once: () => Promise<T>): Promise<T> {
@@ -140,15 +130,14 @@ export class Transport {
     return `${this.url}${path}${text === "" ? "" : `?${text}`}`;
   }
 
-  #shortly(call: Call): Promise<Answer> {
-    const { body, path, query, repeatable = false } = call;
-    if (this.#askShortly === null || body !== undefined) return this.#fetched(call);
-    return this.#askShortly(this.address(path, query), { ...this.#plain(call), repeatable });
+  #sendBuffered(call: Call): Promise<BufferedResponse> {
+    if (this.#node === null || call.body !== undefined) return this.#fetched(call);
+    return this.#node.sendBuffered(this.address(call.path, call.query), this.#plain(call));
   }
 
-  async #streamed(call: Call): Promise<StreamedAnswer> {
-    if (this.#askStreamed !== null && call.body === undefined)
-      return this.#askStreamed(this.address(call.path, call.query), this.#plain(call));
+  async #sendStreamed(call: Call): Promise<StreamedResponse> {
+    if (this.#node !== null && call.body === undefined)
+      return this.#node.sendStreamed(this.address(call.path, call.query), this.#plain(call));
     const response = await this.#fetched(call);
     const { ok, status, headers } = response;
     return { ok, status, headers, text: () => response.text(), chunks: chunksOf(response) };
@@ -174,7 +163,7 @@ export class Transport {
     return this.#fetch(this.address(call.path, call.query), init);
   }
 
-  async #once<T extends Answer>(ask: () => Promise<T>): Promise<T> {
+  async #once<T extends BufferedResponse>(ask: () => Promise<T>): Promise<T> {
     let response: T;
     try {
       response = await ask();

@@ -1,6 +1,7 @@
-/** Which way a request takes in Node: short ones the short way, all others and all of a given `fetch` over that. */
+/** Which requests go over `node:http` in Node, and which over `fetch`. */
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { spawn } from "node:child_process";
+import http, { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { SandlotClient, type SandlotClientOptions } from "../../src/index.ts";
@@ -33,6 +34,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 });
@@ -48,7 +50,7 @@ function clientWith(options: Partial<SandlotClientOptions> = {}): SandlotClient 
 }
 
 describe("in Node", () => {
-  test("what is asked and answered in a few words takes the short way; files go over fetch", async () => {
+  test("JSON requests go over node:http; files go over fetch", async () => {
     const client = clientWith();
     handlers = [json(201, LEASE), json(200, RESULT), (_request, response) => response.writeHead(200).end("content")];
     await using lease = await client.acquire({ thread: "t" });
@@ -111,6 +113,31 @@ describe("in Node", () => {
     expect((await lease.sandbox.exec("true")).stdout).toBe("grün");
   });
 
+  test("a request that found its kept connection closed is sent again, if it is repeatable", async () => {
+    const breaking: Handler = (request) => request.socket.destroy();
+    handlers = [json(201, LEASE), json(200, RESULT), breaking, json(200, RESULT)];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    await lease.sandbox.exec("true");
+    expect((await lease.sandbox.exec("true")).stdout).toBe("grün");
+    expect(asked).toHaveLength(4);
+  });
+
+  test("a connection that the gateway closed while it was idle is replaced", async () => {
+    handlers = [json(201, LEASE), json(200, RESULT), json(200, RESULT)];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    await lease.sandbox.exec("true");
+    server.closeAllConnections();
+    expect((await lease.sandbox.exec("true")).stdout).toBe("grün");
+  });
+
+  test("a wrapper that is installed later sees every request", async () => {
+    handlers = [json(201, LEASE), json(200, RESULT)];
+    await using lease = await clientWith().acquire({ thread: "t" });
+    const wrapped = vi.spyOn(http, "request");
+    await lease.sandbox.exec("true");
+    expect(wrapped).toHaveBeenCalledTimes(1);
+  });
+
   test("nobody is followed elsewhere", async () => {
     handlers = [(_request, response) => response.writeHead(307, { location: "/elsewhere" }).end()];
     await expect(clientWith().acquire({ thread: "t" })).rejects.toMatchObject({ code: "internal" });
@@ -171,5 +198,52 @@ describe("everything goes over fetch", () => {
     } finally {
       Reflect.set(globalThis, CARRIER, own);
     }
+  });
+});
+
+describe("a process", () => {
+  /** Prints what its requests called themselves. */
+  const PROGRAM = `
+    import { createServer } from "node:http";
+    const names = [];
+    const sockets = new Set();
+    const server = createServer((request, response) => {
+      names.push(request.headers["user-agent"] ?? "no name");
+      sockets.add(request.socket);
+      response.writeHead(200, { "content-length": 2 }).end("ok");
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { Transport } = await import(process.env.TRANSPORT);
+    const transport = new Transport({ url: "http://127.0.0.1:" + server.address().port });
+    for (let count = 0; count < 2; count += 1) await transport.text({ method: "GET", path: "/", repeatable: true });
+    console.log(names.join() + " on " + sockets.size);
+    server.unref();
+    for (const socket of sockets) socket.unref();
+  `;
+
+  async function run(env: Record<string, string>): Promise<{ output: string; code: number | null }> {
+    const TRANSPORT = new URL("../../src/wire/transport.ts", import.meta.url).href;
+    const args = ["--conditions=sandlot-source", "--no-warnings", "--input-type=module", "-e", PROGRAM];
+    const child = spawn(process.execPath, args, {
+      env: { ...process.env, ...env, TRANSPORT },
+      stdio: ["ignore", "pipe", "inherit"],
+      timeout: 20_000,
+    });
+    let output = "";
+    child.stdout.on("data", (piece) => (output += piece));
+    const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+    return { output: output.trim(), code };
+  }
+
+  test("sends two requests on one connection, and ends while that is idle", async () => {
+    const began = performance.now();
+    expect(await run({})).toEqual({ output: "no name,no name on 1", code: 0 });
+    // The server would have closed it after five seconds.
+    expect(performance.now() - began).toBeLessThan(4_500);
+  });
+
+  test("whose requests Node sends through a proxy uses fetch, which knows the proxy", async () => {
+    const env = { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: "http://127.0.0.1:1", NO_PROXY: "127.0.0.1" };
+    expect(await run(env)).toEqual({ output: expect.stringMatching(/^node,node on/), code: 0 });
   });
 });
