@@ -1,45 +1,28 @@
 /**
- * Connections to one daemon, kept for whoever asks next.
+ * Connections to one daemon, kept for the next request.
  *
- *   `agent`   node:http, for answers that are read as they come
- *   `ask`     a question whose answer is taken whole, on a plain connection (`@sandlot/contract/short-calls`)
- *   `engage`  a question whose answer is a stream without an end, on a plain connection that is the asker's from then on
- *
- * Invariants
- * - A connection carries one question at a time. One on which anything unexpected has come, or whose asker has gone away,
- *   is closed and never used again.
- * - What comes from the daemon is not trusted: the head of an answer is short, and its body has a length that is announced
- *   and allowed.
+ *   `agent`       node:http, for responses that are read as they arrive
+ *   `send`        a request whose response is read whole, on a pooled connection
+ *   `openStream`  a request whose response does not end; its connection leaves the pool and belongs to the caller
  */
 
 import { Agent } from "node:http";
-import { connect } from "node:net";
 import { SandlotError } from "@sandlot/contract";
-import {
-  ConnectionLost,
-  type Engaged,
-  KeptLines,
-  type LineAddress,
-  type Question,
-  StrangeAnswer,
-} from "@sandlot/contract/short-calls";
 import { systemTimer } from "../world/system-world.ts";
 import type { World } from "../world/world.ts";
+import { ConnectionLost, ConnectionPool, type PoolAddress, type PoolRequest } from "./connection-pool.ts";
+import { type OpenStream, type PoolResponse, UnexpectedResponse } from "./response-parser.ts";
 
-export { ConnectionLost, type Engaged, type Question } from "@sandlot/contract/short-calls";
+export { ConnectionLost, type PoolRequest } from "./connection-pool.ts";
+export type { OpenStream } from "./response-parser.ts";
 
-export type DaemonAddress = LineAddress;
-
-export interface Answer {
-  readonly status: number;
-  readonly body: Buffer;
-}
+export type DaemonAddress = PoolAddress;
 
 /** Connections kept for later; each costs both sides a few kilobytes. */
 const IDLE_MAX = 16;
 
 export interface ConnectionsOptions {
-  /** With `false` each question has one of its own, and nobody has to close them. */
+  /** With `false` each request has a connection of its own, and none has to be closed. */
   readonly keep?: boolean;
   /** Of every deadline; default the machine's. */
   readonly timer?: World["timer"];
@@ -48,48 +31,47 @@ export interface ConnectionsOptions {
 export class Connections {
   readonly agent: Agent;
   readonly timer: World["timer"];
-  readonly #lines: KeptLines;
+  readonly #pool: ConnectionPool;
 
   constructor({ keep = true, timer = systemTimer }: ConnectionsOptions = {}) {
     this.timer = timer;
     this.agent = new Agent({ keepAlive: keep, maxFreeSockets: IDLE_MAX, scheduling: "lifo" });
-    this.#lines = new KeptLines({ connect, peer: "the daemon", idleMax: keep ? IDLE_MAX : 0, timer });
+    this.#pool = new ConnectionPool({ idleMax: keep ? IDLE_MAX : 0, timer });
   }
 
-  /** Whether none is left of those that were kept. */
+  /** Whether no kept connection is left. */
   get isEmpty(): boolean {
     const { freeSockets, sockets } = this.agent;
-    return this.#lines.isEmpty && Object.keys(freeSockets).length === 0 && Object.keys(sockets).length === 0;
+    return this.#pool.isEmpty && Object.keys(freeSockets).length === 0 && Object.keys(sockets).length === 0;
   }
 
-  /** Rejects with `ConnectionLost`, or with the reason of an abort. */
-  async ask(address: DaemonAddress, question: Question): Promise<Answer> {
+  /** Rejects with `ConnectionLost`, with `bad_sandbox_response`, or with the reason of an abort. */
+  async send(address: DaemonAddress, request: PoolRequest): Promise<PoolResponse> {
     try {
-      const { status, body } = await this.#lines.ask(address, question);
-      return { status, body };
+      return await this.#pool.send(address, request);
     } catch (error) {
-      throw told(error);
+      throw toContractError(error);
     }
   }
 
-  /** Likewise. What is engaged is not closed with these. */
-  async engage(address: DaemonAddress, question: Question): Promise<Answer | Engaged> {
+  /** Likewise. `destroy` does not close an open stream. */
+  async openStream(address: DaemonAddress, request: PoolRequest): Promise<PoolResponse | OpenStream> {
     try {
-      return await this.#lines.engage(address, question);
+      return await this.#pool.openStream(address, request);
     } catch (error) {
-      throw told(error);
+      throw toContractError(error);
     }
   }
 
   destroy(): void {
     this.agent.destroy();
-    this.#lines.destroy();
+    this.#pool.destroy();
   }
 }
 
-/** A daemon answers plainly. One that does not has lost its way, or somebody else is there. */
-function told(error: unknown): unknown {
-  if (!(error instanceof StrangeAnswer)) return error;
+/** An unexpected response means that the peer is not our daemon, or has lost its way. */
+function toContractError(error: unknown): unknown {
+  if (!(error instanceof UnexpectedResponse)) return error;
   if (error.isTooLong) return new SandlotError("bad_sandbox_response", { problem: error.message });
   return lost(error, { hadBegun: true });
 }

@@ -69,8 +69,8 @@ export class DaemonAttachment {
       ...(signal && { signal }),
     } as const;
     try {
-      const engaged = await new Wire(from, connections).engage(call);
-      return new DaemonAttachment(wire, await holdBy(wire, engaged, generation, signal), world);
+      const stream = await new Wire(from, connections).openStream(call);
+      return new DaemonAttachment(wire, await holdBy(wire, stream, generation, signal), world);
     } catch (error) {
       wire.close();
       throw known(to, error, signal);

@@ -7,7 +7,7 @@
 
 import { readShortJson } from "../untrusted/json.ts";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
-import { ConnectionLost, type Engaged } from "./connections.ts";
+import { ConnectionLost, type OpenStream } from "./connections.ts";
 import { badResponse, holdGreetingSchema } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
@@ -29,12 +29,12 @@ const CHATTER_MAX_BYTES = 64 * 1024;
 
 export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
   const call = { method: "GET", path: "/sandlot/hold", repeatable: true, ...(signal && { signal }) } as const;
-  return holdBy(wire, await wire.engage(call), wire.target.generation, signal);
+  return holdBy(wire, await wire.openStream(call), wire.target.generation, signal);
 }
 
-/** The hold that an answer is: it greets, and does not end. Whatever goes wrong until it has greeted ends it. */
-export async function holdBy(wire: Wire, engaged: Engaged, generation: number, signal?: AbortSignal): Promise<Hold> {
-  const { socket } = engaged;
+/** Makes a hold of an open stream: the daemon greets, and the stream does not end. A failure before the greeting closes it. */
+export async function holdBy(wire: Wire, stream: OpenStream, generation: number, signal?: AbortSignal): Promise<Hold> {
+  const { socket } = stream;
   let ended: ReturnType<Hold["ended"]> = "no";
   const closed = new Promise<void>((resolve) => {
     socket.once("close", () => {
@@ -44,7 +44,7 @@ export async function holdBy(wire: Wire, engaged: Engaged, generation: number, s
   });
   socket.on("error", () => {});
   const timer = wire.timer(STREAM_LIMITS.unitMs, () => socket.destroy());
-  const greeting = await firstLine(engaged, signal).finally(() => timer.cancel());
+  const greeting = await firstLine(stream, signal).finally(() => timer.cancel());
   const parsed = holdGreetingSchema.safeParse(greeting);
   if (!parsed.success || parsed.data.generation !== generation) {
     socket.destroy();
@@ -60,8 +60,8 @@ export async function holdBy(wire: Wire, engaged: Engaged, generation: number, s
 }
 
 /** Reads on behind it, so that the end of the stream shows. */
-function firstLine({ socket, first, headers }: Engaged, signal: AbortSignal | undefined): Promise<unknown> {
-  const chunks = headers.get("transfer-encoding")?.toLowerCase() === "chunked" ? new Chunks() : null;
+function firstLine({ socket, first, header }: OpenStream, signal: AbortSignal | undefined): Promise<unknown> {
+  const chunks = header("transfer-encoding")?.toLowerCase() === "chunked" ? new Chunks() : null;
   return new Promise((resolve, reject) => {
     let text = "";
     let hasGreeted = false;

@@ -15,7 +15,14 @@ import type { z } from "zod";
 import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { readInParts, socketInParts } from "../untrusted/small-reads.ts";
 import type { Timer } from "../world/world.ts";
-import { ConnectionLost, Connections, type DaemonAddress, type Engaged, lost, type Question } from "./connections.ts";
+import {
+  ConnectionLost,
+  Connections,
+  type DaemonAddress,
+  lost,
+  type OpenStream,
+  type PoolRequest,
+} from "./connections.ts";
 import { errorOf, parseReply } from "./replies.ts";
 
 export interface DaemonTarget {
@@ -37,7 +44,7 @@ export interface Call {
   readonly maxBytes?: number;
   /** How long the daemon was asked to wait before it answers, where `DAEMON_LIMITS` leaves that to the caller. */
   readonly waitsMs?: number;
-  /** Of `engage`. Asked twice it means the same: so it is, once, when a kept connection turns out to have ended. */
+  /** Of `openStream`. The request may be sent twice: it is, once, when a kept connection turns out to have ended. */
   readonly repeatable?: boolean;
 }
 
@@ -49,7 +56,7 @@ export class Wire {
   readonly target: DaemonTarget;
   readonly #connections: Connections;
   readonly #where: RequestOptions;
-  /** Of every question that is asked without node:http. */
+  /** Of every request that is sent without node:http. */
   readonly #head: string;
 
   /** With `connections` that are there already, or its own. */
@@ -90,22 +97,21 @@ export class Wire {
 
   /** A question whose answer is taken whole. */
   async bytes(call: Call): Promise<Buffer> {
-    const question = this.#question(call);
-    const answer = await this.#connections.ask(this.target.address, question);
-    if (answer.status === 200) return answer.body;
-    throw errorOf(answer.status, answer.body);
+    const { status, body } = await this.#connections.send(this.target.address, this.#request(call));
+    if (status === 200) return body;
+    throw errorOf(status, body);
   }
 
-  /** A question whose answer does not end. An error answer is thrown. */
-  async engage(call: Call): Promise<Engaged> {
+  /** A request whose response does not end. An error response is thrown. */
+  async openStream(call: Call): Promise<OpenStream> {
     const { address } = this.target;
-    const question = this.#question(call);
-    const answer = await this.#connections.engage(address, question).catch((error: unknown) => {
-      if (call.repeatable !== true || !(error instanceof ConnectionLost && error.metClosedLine)) throw error;
-      return this.#connections.engage(address, { ...question, onNewLine: true });
+    const request = this.#request(call);
+    const response = await this.#connections.openStream(address, request).catch((error: unknown) => {
+      if (call.repeatable !== true || !(error instanceof ConnectionLost && error.isStaleConnection)) throw error;
+      return this.#connections.openStream(address, { ...request, onNewConnection: true });
     });
-    if ("socket" in answer) return answer;
-    throw errorOf(answer.status, answer.body);
+    if ("socket" in response) return response;
+    throw errorOf(response.status, response.body);
   }
 
   /** A question whose answer is read as it comes. An error answer is thrown. */
@@ -169,15 +175,15 @@ export class Wire {
     this.#connections.destroy();
   }
 
-  #question(call: Call): Question {
+  #request(call: Call): PoolRequest {
     const { method, path, query, body, signal } = call;
     const { maxBytes, firstByteMs, bodyMs } = limitOf(call);
-    const answerMaxBytes = Math.min(maxBytes, call.maxBytes ?? maxBytes);
+    const responseMaxBytes = Math.min(maxBytes, call.maxBytes ?? maxBytes);
     const { refusalMaxBytes } = STREAM_LIMITS;
     signal?.throwIfAborted();
     const length = body === undefined ? "" : `content-length: ${body.length}${CRLF}`;
     const head = `${method} ${path}${search(query)} HTTP/1.1${CRLF}${this.#head}${length}${CRLF}`;
-    return { head, body, answerMaxBytes, refusalMaxBytes, firstByteMs, bodyMs, signal };
+    return { head, body, responseMaxBytes, refusalMaxBytes, firstByteMs, bodyMs, signal };
   }
 
   #send(call: Call): Promise<IncomingMessage> {

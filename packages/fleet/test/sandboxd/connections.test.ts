@@ -8,7 +8,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLost, Connections, type Question } from "../../src/sandboxd/connections.ts";
+import { ConnectionLost, Connections, type PoolRequest } from "../../src/sandboxd/connections.ts";
 
 let directory: string;
 let server: Server;
@@ -40,12 +40,12 @@ afterEach(async () => {
 
 const path = () => join(directory, "d");
 const ok = (body: string, more = "") => `HTTP/1.1 200 OK\r\n${more}content-length: ${body.length}\r\n\r\n${body}`;
-const ask = (question: Partial<Question> = {}) =>
-  connections.ask(
+const ask = (question: Partial<PoolRequest> = {}) =>
+  connections.send(
     { path: path() },
-    { head: "GET / HTTP/1.1\r\n\r\n", body: undefined, answerMaxBytes: 1_000, signal: undefined, ...question },
+    { head: "GET / HTTP/1.1\r\n\r\n", body: undefined, responseMaxBytes: 1_000, signal: undefined, ...question },
   );
-const textOf = async (question?: Partial<Question>) => (await ask(question)).body.toString();
+const textOf = async (question?: Partial<PoolRequest>) => (await ask(question)).body.toString();
 
 describe("a question", () => {
   it("is asked on the connection that was used last, and two at once on two", async () => {
@@ -156,9 +156,9 @@ describe("a peer that ends", () => {
   });
 
   it("that is not there is lost, and says how", async () => {
-    const nowhere = connections.ask(
+    const nowhere = connections.send(
       { path: join(directory, "none") },
-      { head: "GET / HTTP/1.1\r\n\r\n", body: undefined, answerMaxBytes: 1, signal: undefined },
+      { head: "GET / HTTP/1.1\r\n\r\n", body: undefined, responseMaxBytes: 1, signal: undefined },
     );
     await expect(nowhere).rejects.toMatchObject({ name: "ConnectionLost", cause: { code: "ENOENT" } });
   });
