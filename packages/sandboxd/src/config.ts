@@ -21,7 +21,7 @@ export interface Startup {
   /** Where a supervisor keeps what the next run of the daemon must know. */
   readonly supervisorFd: number | null;
   /** `/proc/self/coredump_filter`, opened for a daemon that cannot do it itself. */
-  readonly badgeFd: number | null;
+  readonly tagFd: number | null;
   /** The same of `/proc/self/oom_score_adj`. */
   readonly scoreFd: number | null;
   /** Another run of the daemon was here before, in the same sandbox. */
@@ -47,7 +47,7 @@ export function readStartup(args: readonly string[]): Startup {
   return {
     config: { ...config, ...rebound },
     supervisorFd,
-    badgeFd: descriptor(args, "--badge-fd"),
+    tagFd: descriptor(args, "--tag-fd"),
     scoreFd: descriptor(args, "--score-fd"),
     restarted: args.includes("--restarted"),
   };

@@ -16,8 +16,8 @@ import type { DaemonListen, ReadyLine } from "@sandlot/contract";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
 import { useScoreDescriptor } from "./exec/as-command.ts";
-import { useBadgeDescriptor } from "./exec/badge.ts";
 import { ExecTable } from "./exec/exec-table.ts";
+import { useTagDescriptor } from "./exec/process-tag.ts";
 import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
@@ -37,12 +37,12 @@ main().catch((error: unknown) => {
 });
 
 async function main(): Promise<void> {
-  const { config, supervisorFd, badgeFd, scoreFd, restarted } = readStartup(process.argv.slice(2));
+  const { config, supervisorFd, tagFd, scoreFd, restarted } = readStartup(process.argv.slice(2));
   const given = [config.listen, config.ready, config.aioListen].flatMap((where) =>
     where && "fd" in where ? [where.fd] : [],
   );
-  closeInherited([...given, ...[supervisorFd, badgeFd, scoreFd].filter((fd) => fd !== null)]);
-  if (badgeFd !== null) useBadgeDescriptor(badgeFd);
+  closeInherited([...given, ...[supervisorFd, tagFd, scoreFd].filter((fd) => fd !== null)]);
+  if (tagFd !== null) useTagDescriptor(tagFd);
   if (scoreFd !== null) useScoreDescriptor(scoreFd);
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";

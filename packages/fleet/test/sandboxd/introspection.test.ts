@@ -183,7 +183,7 @@ describe("what agents type", () => {
     const plain = (seconds: number) => `sh -c 'echo 0x33 > /proc/self/coredump_filter; exec sleep ${seconds}'`;
     const hides = (how: string, seconds: number) => `(${how} ${plain(seconds)} > /dev/null 2>&1 &)`;
     const waits = "sleep 30";
-    // Another badge alone hides nobody: environment, session or parent still tell.
+    // Another tag alone hides nobody: environment, session or parent still tell.
     const found = [hides("", 91), hides("setsid", 92), `env -i ${plain(93)} > /dev/null 2>&1 &`, hides("env -i", 94)];
     await sandbox.exec([...found, waits].join("\n"), { timeoutMs: 800 });
     expect(await sleeping(sandbox)).toEqual(["90"]);

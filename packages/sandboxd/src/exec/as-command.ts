@@ -3,7 +3,7 @@
  * out, and the host can tell them apart.
  *
  * A process inherits its out-of-memory score, so the daemon has a command's score while it starts one. Written afterwards, it would
- * miss what the command has started meanwhile. As with `badge.ts`, a daemon that is closed to its own account is given the open file.
+ * miss what the command has started meanwhile. As with `process-tag.ts`, a daemon that is closed to its own account is given the open file.
  */
 
 import { closeSync, openSync, readSync, writeFileSync, writeSync } from "node:fs";

@@ -22,7 +22,6 @@ import {
 import { bootTicks, monotonicMs, type Timer, timer, wallMs } from "../clock.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { asCommand } from "./as-command.ts";
-import { wearBadge } from "./badge.ts";
 import { prefixed, programOf } from "./command.ts";
 import { endTree } from "./end-tree.ts";
 import type { FifoPool } from "./fifo-pool.ts";
@@ -30,6 +29,7 @@ import { maskedStdio, type Stdio } from "./masked-descriptors.ts";
 import { OutputHold } from "./output-hold.ts";
 import { OutputRing } from "./output-ring.ts";
 import { type ExecTrace, MARKER_NAME } from "./process-table.ts";
+import { tagNextChild } from "./process-tag.ts";
 import { stdinFile } from "./stdin-file.ts";
 import { OpenStdin } from "./stdin-pipe.ts";
 import { DRAIN_MAX_BYTES, type OutputStream, outputStream } from "./streams.ts";
@@ -199,7 +199,7 @@ export class Exec {
 
   #spawn(call: ExecCall, file: string, args: readonly string[], stdio: Stdio): StartedProcess | null {
     try {
-      wearBadge(this.key);
+      tagNextChild(this.key);
       const options = {
         cwd: call.cwd ?? this.#around.defaultCwd,
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },

@@ -6,8 +6,8 @@
  *   2. its session or process group is the one the exec was started in;
  *   3. its parent belongs to the exec;
  *   4. it was seen to belong to it earlier (a program may write over its environment);
- *   5. only where the pid namespace is the sandbox's own, and nothing of the above claims it: it carries the exec's badge
- *      (`badge.ts`), which only this exec and no older process has;
+ *   5. only where the pid namespace is the sandbox's own, and nothing of the above claims it: it carries the exec's tag
+ *      (`process-tag.ts`), which only this exec and no older process has;
  *   6. likewise: no other exec has run since this one began.
  *
  * What escapes: a process that has cleared its environment *and* left its session *and* lost its parent before anybody
@@ -19,7 +19,7 @@
 
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import { randomDigits } from "../random.ts";
-import { badgeOf, readBadge } from "./badge.ts";
+import { readTag, tagOf } from "./process-tag.ts";
 
 export interface ProcessRow {
   readonly pid: number;
@@ -162,19 +162,19 @@ function strayRows(rows: readonly ProcessRow[], owner: ReadonlyMap<number, strin
   return rows.filter(({ pid, parentPid }) => !owner.has(pid) && !kin.has(pid) && parentPid !== process.pid);
 }
 
-/** Strays that carry a badge which can only be one exec's. */
+/** Strays that carry a tag which can only be one exec's. */
 function recognize(
   strays: readonly ProcessRow[],
   traces: readonly ExecTrace[],
   owner: Map<number, string>,
   seen: Map<string, string>,
 ): void {
-  const badges = new Map(strays.map((row) => [row, readBadge(row.pid)]));
-  for (const badge of new Set(badges.values())) {
-    if (badge === null) continue;
-    const bearers = strays.filter((row) => badges.get(row) === badge);
-    const [only, ...others] = traces.filter(({ key }) => badgeOf(key) === badge);
-    // A badge is used again: one that an older process has may be somebody else's, who has ended.
+  const tags = new Map(strays.map((row) => [row, readTag(row.pid)]));
+  for (const tag of new Set(tags.values())) {
+    if (tag === null) continue;
+    const bearers = strays.filter((row) => tags.get(row) === tag);
+    const [only, ...others] = traces.filter(({ key }) => tagOf(key) === tag);
+    // Tags are used again: an older process with this tag may belong to an exec that has ended.
     if (only === undefined || others.length > 0 || bearers.some((row) => row.startTicks < only.startTicks)) continue;
     for (const row of bearers) {
       owner.set(row.pid, only.key);

@@ -7,10 +7,10 @@ import { Socket } from "node:net";
 import { basename } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
 import { asCommand } from "../exec/as-command.ts";
-import { wearBadge } from "../exec/badge.ts";
 import { prefixed, shell } from "../exec/command.ts";
 import type { Fifo } from "../exec/fifo-pool.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
+import { tagNextChild } from "../exec/process-tag.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { parseRecord, preludeFor, type ShellRecord } from "./shell-script.ts";
 
@@ -55,7 +55,7 @@ export class ShellProcess {
     this.#script.on("error", () => {});
     const stdio = maskedStdio(["ignore", "ignore", "ignore"]);
     const { file, args } = prefixed(place.commandPrefix, { file: found.file, args: [...found.args, name] });
-    wearBadge(key);
+    tagNextChild(key);
     this.#child = asCommand(() => startProcess(file, args, { cwd: home, env, detached: true, stdio }));
     this.ended = new Promise((resolve) => {
       this.#child.once("exit", (exitCode, signal) => resolve({ exitCode, signal }));

@@ -45,7 +45,7 @@ fi
 open_tags='
 if [ -w /proc/self/coredump_filter ]; then
   exec 7<>/proc/self/coredump_filter
-  set -- "$@" --badge-fd 7
+  set -- "$@" --tag-fd 7
 fi
 if [ -w /proc/self/oom_score_adj ]; then
   exec 8<>/proc/self/oom_score_adj

@@ -6,9 +6,9 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { SandlotError } from "@sandlot/contract";
 import { asCommand } from "../exec/as-command.ts";
-import { wearBadge } from "../exec/badge.ts";
 import { SEARCH_PATH } from "../exec/fifo-pool.ts";
 import { maskedStdio } from "../exec/masked-descriptors.ts";
+import { tagNextChild } from "../exec/process-tag.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { noTerminals } from "./pty.ts";
 
@@ -24,7 +24,7 @@ export function startProgram(
   if (setsid === null) throw noTerminals("a terminal, for the program setsid");
   try {
     const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
-    wearBadge(key);
+    tagNextChild(key);
     return asCommand(() => startProcess(setsid, ["-c", ...command], { cwd, env, stdio }));
   } catch (error) {
     const problem = (error as Error).message;
