@@ -12,10 +12,7 @@ import { type LockEntry, unhashedProblems } from "./lockfile-hashes.ts";
 import { repositoryFiles } from "./repository-files.ts";
 import { NODE_FLOOR, ROOT } from "./runtime.mjs";
 
-/** The first two are optional natives below just-bash (`xz`, `zstd`), which works without them; we do not use them. */
 const ALLOWED_INSTALL_SCRIPTS = [
-  "node_modules/@mongodb-js/zstd",
-  "node_modules/node-liblzma",
   // Optional natives and a notice below dockerode, the Feishu SDK and officeparser; each works without its script.
   "node_modules/cpu-features",
   "node_modules/protobufjs",

@@ -15,7 +15,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   blueprint_unknown: { blueprint: "pyhton", known: ["default", "python"] },
   blueprint_mismatch: { thread: "t1", wanted: "python", actual: "default" },
   capability_missing: { backend: "memory", capability: "image", neededBy: "blueprint python" },
-  dependency_missing: { package: "just-bash", neededBy: "The memory backend", install: "npm install just-bash" },
+  dependency_missing: { package: "dockerode", neededBy: "The docker backend", install: "npm install dockerode" },
   capacity_exhausted: {
     scope: "fleet",
     max: 8,

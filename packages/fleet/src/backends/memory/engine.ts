@@ -39,14 +39,10 @@ import { livenessElsewhere, newRef } from "./engine-ref.ts";
 import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
 import type { FollowOffsets } from "./exec/exec.ts";
 import type { DirectoryNode } from "./files/node.ts";
-import { loadJustBash } from "./just-bash.ts";
 import { MemoryObject } from "./memory-object.ts";
-import { runInOwnShell } from "./shell/run.ts";
 
 export interface MemoryEngineOptions {
   readonly world: World;
-  /** What runs a command that is a string. `just-bash` is an optional peer dependency; `own` needs nothing. */
-  readonly shell?: "own" | "just-bash";
 }
 
 /** What `objects()` shows to a test. */
@@ -57,7 +53,6 @@ export interface MemoryObjectView extends EngineObject {
 export class MemoryEngine implements EngineApi {
   static readonly #shared = new Map<string, MemoryEngine>();
   readonly #world: World;
-  readonly #shell: "own" | "just-bash";
   readonly #objects = new Map<EngineRef, MemoryObject>();
   /** Those of the objects that only wait for the workspace in their slot to leave. */
   readonly #removed = new Set<EngineRef>();
@@ -65,9 +60,8 @@ export class MemoryEngine implements EngineApi {
   readonly #listeners = new Set<(event: EngineNotice) => void>();
   #suspended = 0;
 
-  constructor({ world, shell = "own" }: MemoryEngineOptions) {
+  constructor({ world }: MemoryEngineOptions) {
     this.#world = world;
-    this.#shell = shell;
     this.#workspaces = new EngineWorkspaces(() => world.wallMs());
   }
 
@@ -79,13 +73,11 @@ export class MemoryEngine implements EngineApi {
   }
 
   async create(spec: CreateSpec): Promise<Created> {
-    // The one wait, before anything is made.
-    const runCommand = this.#shell === "own" ? runInOwnShell : await loadJustBash();
     const { mnt, ...where } = this.#mount(spec);
     const { labels, generation, token, blueprint } = spec;
     const { environment } = blueprint;
     const ref = newRef(this.#world);
-    const inside = { place: where.place, mnt, environment, world: this.#world, runCommand };
+    const inside = { place: where.place, mnt, environment, world: this.#world };
     this.#objects.set(ref, new MemoryObject({ ref, labels, credentials: { generation, token }, ...inside }));
     return { ref, ...where };
   }

@@ -7,11 +7,12 @@ import type { Credentials, Place, Target } from "../../backend/backend.ts";
 import type { Labels } from "../../backend/labels.ts";
 import type { World } from "../../world/world.ts";
 import type { MemoryObjectView } from "./engine.ts";
-import { ExecTable, type RunCommand } from "./exec/exec-table.ts";
+import { ExecTable } from "./exec/exec-table.ts";
 import { Machine } from "./exec/machine.ts";
 import { type DirectoryNode, makePrivateRoot } from "./files/node.ts";
 import { MemoryFiles } from "./files/sandbox-files.ts";
 import { FileTree } from "./files/tree.ts";
+import { runInOwnShell } from "./shell/run.ts";
 
 export interface MemoryObjectOptions {
   readonly ref: EngineRef;
@@ -21,7 +22,6 @@ export interface MemoryObjectOptions {
   readonly mnt: DirectoryNode;
   readonly environment: Readonly<Record<string, string>>;
   readonly world: World;
-  readonly runCommand: RunCommand;
 }
 
 export class MemoryObject {
@@ -36,7 +36,7 @@ export class MemoryObject {
   #alive = true;
   #markEnded: () => void = () => {};
 
-  constructor({ ref, labels, credentials, place, mnt, environment, world, runCommand }: MemoryObjectOptions) {
+  constructor({ ref, labels, credentials, place, mnt, environment, world }: MemoryObjectOptions) {
     this.ref = ref;
     this.labels = labels;
     this.place = place;
@@ -45,7 +45,7 @@ export class MemoryObject {
     const tree = new FileTree(makePrivateRoot(now(), mnt), now);
     this.files = new MemoryFiles(tree);
     const hostName = labels.sandboxId.slice(0, 12);
-    this.execs = new ExecTable(new Machine({ tree, world, environment, hostName }), runCommand);
+    this.execs = new ExecTable(new Machine({ tree, world, environment, hostName }), runInOwnShell);
     this.ended = new Promise((resolve) => {
       this.#markEnded = resolve;
     });
