@@ -14,13 +14,12 @@ import { makeDirectory, makePrivateRoot, makeWorkspace } from "../../src/backend
 import { FileTree } from "../../src/backends/memory/files/tree.ts";
 import { runInOwnShell } from "../../src/backends/memory/shell/run.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
-import { CORPUS } from "./memory-shell-corpus.ts";
-import { TOOLS_CORPUS } from "./memory-tools-corpus.ts";
+import { CORPUS, UNSUPPORTED } from "./memory-shell-corpus.ts";
 
 const world = systemWorld();
 const DIFFERENTIAL = process.platform === "linux" && existsSync("/bin/sh");
 
-describe.each(Object.entries({ ...CORPUS, ...TOOLS_CORPUS }))("the shell: %s", (_, rows) => {
+describe.each(Object.entries(CORPUS))("the shell: %s", (_, rows) => {
   it.each(rows.map(([script, stdout, exitCode = 0]) => ({ script, stdout, exitCode })))(
     "$script",
     async ({ script, stdout, exitCode }) => {
@@ -31,7 +30,7 @@ describe.each(Object.entries({ ...CORPUS, ...TOOLS_CORPUS }))("the shell: %s", (
 });
 
 describe.runIf(DIFFERENTIAL)("the machine's own shell agrees", () => {
-  it.each(Object.entries({ ...CORPUS, ...TOOLS_CORPUS }))("%s", (_, rows) => {
+  it.each(Object.entries(CORPUS))("%s", (_, rows) => {
     const wrong = rows.filter(([script, stdout, exitCode = 0]) => {
       const directory = mkdtempSync(join(tmpdir(), "sandlot-shell-"));
       try {
@@ -49,6 +48,15 @@ describe.runIf(DIFFERENTIAL)("the machine's own shell agrees", () => {
   });
 });
 
+describe("what the shell leaves out", () => {
+  const rows = UNSUPPORTED.map(([script, named, exitCode, before = ""]) => ({ script, named, exitCode, before }));
+  it.each(rows)("is named: $script", async ({ script, named, exitCode, before }) => {
+    const result = await run(script);
+    expect(result.stderr).toContain(`sandlot memory shell: not supported: ${named}`);
+    expect([result.stdout, result.exitCode]).toEqual([before, exitCode]);
+  });
+});
+
 describe("the shell's own limits", () => {
   it.each([
     ["an unterminated quote", "echo 'a", /Unterminated/],
@@ -62,8 +70,8 @@ describe("the shell's own limits", () => {
     expect(stderr).toMatch(message);
   });
 
-  it("a function that calls itself without end fails", async () => {
-    expect(await run("f() { f; }; f; echo no")).toMatchObject({ exitCode: 2, stdout: "" });
+  it("a script that runs itself without end fails", async () => {
+    expect(await run("echo 'sh s' > s; sh s; echo $?")).toMatchObject({ exitCode: 0, stdout: "2\n" });
   });
 
   it("a division by zero ends the script", async () => {
@@ -78,24 +86,15 @@ describe("the shell's own limits", () => {
     expect(stderr).toMatch(/Resource temporarily unavailable/);
   });
 
-  it("a pattern that would take forever is given up", async () => {
-    const { exitCode, durationMs } = await run(`echo ${"a".repeat(60)}b | grep -E '^(a+)+$'`);
-    expect(exitCode).toBe(2);
-    // Unguarded it takes years; a slow machine takes seconds.
-    expect(durationMs).toBeLessThan(60_000);
-  });
-
   it("bytes pass through pipes and files unchanged", async () => {
     const { stdout } = await run(
-      "printf '\\377\\000\\200' > f; cat f | tee g | head -c 3 | cmp - f 2>/dev/null; wc -c < g; cmp f g; echo $?",
+      "printf '\\377\\000\\200' > f; cat f | tee g | head -c 3 | base64; wc -c < g; base64 g",
     );
-    expect(stdout.replaceAll(" ", "")).toBe("3\n0\n");
+    expect(stdout).toBe("/wCA\n3\n/wCA\n");
   });
 
   it("what always exists cannot be removed or replaced", async () => {
-    const { exitCode } = await run(
-      "rm -rf /mnt/user-data/workspace; mv /mnt/user-data/outputs /tmp/x; echo x > /mnt/file; rm -rf /mnt",
-    );
+    const { exitCode } = await run("rm -rf /mnt/user-data/workspace; echo x > /mnt/file; rm -rf /mnt");
     expect(exitCode).toBe(1);
     expect((await run("ls /mnt/user-data")).stdout).toBe("outputs\nuploads\nworkspace\n");
   });
@@ -110,7 +109,7 @@ function run(script: string, options: { timeoutMs?: number } = {}): Promise<Exec
   const mnt = makeDirectory(0, { pinned: true, sealed: true });
   mnt.entries.set("user-data", makeWorkspace(0));
   const tree = new FileTree(makePrivateRoot(0, mnt), () => world.wallMs());
-  const machine = new Machine({ tree, world, environment: {}, hostName: "test" });
+  const machine = new Machine({ tree, world, environment: {} });
   const table = new ExecTable(machine, runInOwnShell);
   return table.exec({ execId: "test", command: script, repeatable: false, timeoutMs: options.timeoutMs ?? 10_000 });
 }

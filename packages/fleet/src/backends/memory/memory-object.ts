@@ -44,8 +44,7 @@ export class MemoryObject {
     const now = () => world.wallMs();
     const tree = new FileTree(makePrivateRoot(now(), mnt), now);
     this.files = new MemoryFiles(tree);
-    const hostName = labels.sandboxId.slice(0, 12);
-    this.execs = new ExecTable(new Machine({ tree, world, environment, hostName }), runInOwnShell);
+    this.execs = new ExecTable(new Machine({ tree, world, environment }), runInOwnShell);
     this.ended = new Promise((resolve) => {
       this.#markEnded = resolve;
     });

@@ -40,7 +40,6 @@ export class Machine {
   readonly tree: FileTree;
   readonly world: World;
   readonly environment: Readonly<Record<string, string>>;
-  readonly hostName: string;
   readonly #processes = new Map<number, Process>();
   #lastPid = 1;
 
@@ -48,12 +47,10 @@ export class Machine {
     tree: FileTree;
     world: World;
     environment: Readonly<Record<string, string>>;
-    hostName: string;
   }) {
     this.tree = options.tree;
     this.world = options.world;
     this.environment = options.environment;
-    this.hostName = options.hostName;
   }
 
   /** Starts a process that runs `work` and is gone when it ends. `group` is what a timeout ends as a whole. */

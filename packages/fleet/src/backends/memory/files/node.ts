@@ -121,21 +121,3 @@ export function sizeOf(node: TreeNode): number {
   if (node.kind === "file") return node.size;
   return node.kind === "symlink" ? new TextEncoder().encode(node.target).length : 0;
 }
-
-/** A copy that shares nothing with the original. Pins stay behind: they belong to the place, not to the content. */
-export function copyNode(node: TreeNode, now: number): TreeNode {
-  switch (node.kind) {
-    case "file":
-      return makeFile(now, bytesOf(node).slice(), node.mode);
-    case "symlink":
-      return makeSymlink(now, node.target);
-    case "device":
-      return { ...node };
-    case "directory": {
-      const copy = makeDirectory(now);
-      copy.mode = node.mode;
-      for (const [name, child] of node.entries) copy.entries.set(name, copyNode(child, now));
-      return copy;
-    }
-  }
-}

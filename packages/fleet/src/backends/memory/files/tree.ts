@@ -9,7 +9,6 @@ import { FILE_MODE_BITS, SandlotError } from "@sandlot/contract";
 import {
   appendBytes,
   bytesOf,
-  copyNode,
   type DirectoryNode,
   FILE_MAX_BYTES,
   type FileNode,
@@ -149,17 +148,6 @@ export class FileTree {
       source.parent?.entries.set(source.name, source.node);
       throw error;
     }
-  }
-
-  copy(from: string, to: string): void {
-    const copy = copyNode(this.get(from), this.#now());
-    const target = this.#walk(to, true);
-    if (target.realPath.startsWith(`${this.realPath(from)}/`)) {
-      throw new SandlotError("invalid_path", { path: to, problem: "a directory cannot be copied into itself" });
-    }
-    if (target.node?.kind === "file" && copy.kind === "file") setBytes(target.node, copy.data, this.#now());
-    else if (target.node !== undefined) throw new SandlotError("file_exists", { path: to });
-    else this.#enter(target.parent, target.name, copy, to);
   }
 
   remove(path: string, options: { recursive?: boolean } = {}): void {

@@ -7,7 +7,7 @@ import { isPattern, nameMatcher } from "@sandlot/sandboxd/patterns";
 import { resolvePath } from "../files/tree.ts";
 import { evaluate } from "./arithmetic.ts";
 import { ShellError, type ShellState } from "./state.ts";
-import type { List, ParameterPart, Word, WordPart } from "./syntax.ts";
+import type { List, Word, WordPart } from "./syntax.ts";
 
 /** Runs a `$( … )` and gives its output without the last newlines. */
 export type Substitute = (script: List) => Promise<string>;
@@ -20,8 +20,6 @@ type Field = Piece[];
 
 /** A bound on what one word may become: a pattern over a large tree, or a huge variable that is split. */
 const FIELDS_MAX = 100_000;
-/** Trimming tries every length, so its work grows with the square of this. Paths are never longer. */
-const TRIM_MAX_CHARS = 4_096;
 
 export class Expander {
   readonly #state: ShellState;
@@ -42,21 +40,11 @@ export class Expander {
     return results;
   }
 
-  /** One text, neither split nor matched: a value, a target, a here-document. */
+  /** One text, neither split nor matched: a value or a target. */
   async text(word: Word): Promise<string> {
     let text = "";
     for (const [index, part] of word.entries()) text += await this.#partText(part, index === 0);
     return text;
-  }
-
-  /** A pattern for `case` and `${x%…}`: what was quoted in it stands for itself. */
-  async pattern(word: Word): Promise<string> {
-    let pattern = "";
-    for (const [index, part] of word.entries()) {
-      const text = await this.#partText(part, index === 0);
-      pattern += part.quoted ? escapePattern(text) : text;
-    }
-    return pattern;
   }
 
   async #partText(part: WordPart, first: boolean): Promise<string> {
@@ -64,18 +52,18 @@ export class Expander {
       case "text":
         return first && !part.quoted ? this.#tilde(part.text) : part.text;
       case "parameter":
-        return (await this.#parameter(part)) ?? "";
+        return this.#state.parameter(part.name) ?? "";
       case "substitution":
         return this.#substitute(part.script);
       case "arithmetic":
-        return this.#arithmetic(part.expression);
+        return String(evaluate(await this.text(part.expression), (name) => this.#state.parameter(name)));
     }
   }
 
   async #fields(word: Word): Promise<Field[]> {
-    const fields = new Fields(this.#state.variables.get("IFS") ?? " \t\n");
+    const fields = new Fields();
     for (const [index, part] of word.entries()) {
-      if (part.type === "parameter" && part.name === "@" && part.operator === null) {
+      if (part.type === "parameter" && part.name === "@") {
         for (const [at, value] of this.#state.positional.entries()) {
           if (at > 0) fields.end();
           fields.add(value, part.quoted);
@@ -87,60 +75,6 @@ export class Expander {
       }
     }
     return fields.take();
-  }
-
-  async #parameter(part: ParameterPart): Promise<string | undefined> {
-    const { name, operator, argument } = part;
-    const value = this.#state.parameter(name);
-    switch (operator) {
-      case null:
-        return this.#checked(name, value);
-      case "length":
-        return String(
-          [
-            ...(name === "@" || name === "*"
-              ? String(this.#state.positional.length)
-              : (this.#checked(name, value) ?? "")),
-          ].length,
-        );
-      case "#":
-      case "##":
-      case "%":
-      case "%%":
-        return trim(this.#checked(name, value) ?? "", operator, await this.pattern(argument));
-    }
-    const missing = operator.startsWith(":") ? value === undefined || value === "" : value === undefined;
-    switch (operator.replace(":", "")) {
-      case "+":
-        return missing ? "" : this.text(argument);
-      case "-":
-        return missing ? this.text(argument) : value;
-      case "=": {
-        if (!missing) return value;
-        const assigned = await this.text(argument);
-        this.#state.assign(name, assigned);
-        return assigned;
-      }
-      default: {
-        if (!missing) return value;
-        throw new ShellError(`${name}: ${(await this.text(argument)) || "parameter not set"}`);
-      }
-    }
-  }
-
-  #checked(name: string, value: string | undefined): string | undefined {
-    if (value === undefined && this.#state.options.nounset && name !== "@" && name !== "*")
-      throw new ShellError(`${name}: parameter not set`);
-    return value;
-  }
-
-  async #arithmetic(expression: Word): Promise<string> {
-    const state = this.#state;
-    const variables = {
-      get: (name: string) => state.parameter(name),
-      set: (name: string, value: string) => state.assign(name, value),
-    };
-    return String(evaluate(await this.text(expression), variables));
   }
 
   #tilde(text: string): string {
@@ -182,13 +116,8 @@ export class Expander {
 
 /** Builds fields. Only the results of expansions are split, never what stands in the script. */
 class Fields {
-  readonly #separators: string;
   readonly #done: Field[] = [];
   #field: Field | null = null;
-
-  constructor(separators: string) {
-    this.#separators = separators;
-  }
 
   addLiteral(text: string, quoted: boolean): void {
     this.#field ??= [];
@@ -201,18 +130,11 @@ class Fields {
   }
 
   #split(text: string): void {
-    let run = "";
-    for (const char of text) {
-      if (!this.#separators.includes(char)) {
-        run += char;
-        continue;
-      }
+    if (/^[ \t\n]/.test(text)) this.end();
+    for (const [at, run] of text.split(/[ \t\n]+/).entries()) {
+      if (at > 0) this.end();
       if (run !== "") this.addLiteral(run, false);
-      else if (!/\s/.test(char)) this.addLiteral("", false);
-      run = "";
-      this.end();
     }
-    if (run !== "") this.addLiteral(run, false);
   }
 
   end(): void {
@@ -224,19 +146,6 @@ class Fields {
     this.end();
     return this.#done;
   }
-}
-
-/** Removes the shortest (`#`, `%`) or longest (`##`, `%%`) part that matches, from the front or the end. */
-function trim(value: string, operator: "#" | "##" | "%" | "%%", pattern: string): string {
-  if (value.length > TRIM_MAX_CHARS) throw new ShellError(`more than ${TRIM_MAX_CHARS} characters to trim`);
-  const matches = nameMatcher(pattern);
-  const lengths = Array.from({ length: value.length + 1 }, (_, length) => length);
-  if (operator.length === 2) lengths.reverse();
-  for (const length of lengths) {
-    const part = operator.startsWith("#") ? value.slice(0, length) : value.slice(value.length - length);
-    if (matches(part)) return operator.startsWith("#") ? value.slice(length) : value.slice(0, value.length - length);
-  }
-  return value;
 }
 
 function escapePattern(text: string): string {

@@ -1,11 +1,12 @@
 /**
- * How failures look to whoever reads a shell's standard error: the sentences that every Unix uses for them.
+ * How failures look on a shell's standard error: the sentences that every Unix uses for them.
  */
 
 import { type ErrorCode, isSandlotError } from "@sandlot/contract";
 import { Killed, TooManyProcesses } from "../exec/machine.ts";
 import { BrokenPipe, type Sink } from "../exec/streams.ts";
 import { ShellError } from "./state.ts";
+import { Unsupported } from "./syntax.ts";
 
 const SENTENCES: Readonly<Partial<Record<ErrorCode, string>>> = {
   file_not_found: "No such file or directory",
@@ -32,7 +33,12 @@ export function sentenceOf(error: unknown): string | null {
 /** Writes why a command failed and gives its status. What is no failure of a command goes on upwards. */
 export async function describeFailure(error: unknown, name: string, stderr: Sink): Promise<number> {
   if (error instanceof Killed || error instanceof BrokenPipe) throw error;
-  const write = (text: string) => stderr.write(new TextEncoder().encode(`${name}: ${text}\n`));
+  const print = (text: string) => stderr.write(new TextEncoder().encode(`${text}\n`));
+  const write = (text: string) => print(`${name}: ${text}`);
+  if (error instanceof Unsupported) {
+    await print(error.message);
+    return 2;
+  }
   if (isSandlotError(error)) {
     const details = error.details as { path?: string };
     await write(details.path === undefined ? error.message : `${details.path}: ${sentenceOf(error)}`);

@@ -2,12 +2,11 @@
  * Runs what the parser made: lists, pipelines and compound commands. Simple commands are in `simple-command.ts`.
  *
  * How things end
- * - A command ends with a status. `Flow` carries `exit`, `return`, `break` and `continue` to whom they concern.
- * - `Killed` goes straight through to the process: nobody in here catches it.
+ * - A command ends with a status. `Flow` carries `exit`, `break` and `continue` to the shell or loop that they end.
+ * - `Killed` goes straight through to the process.
  * - `BrokenPipe` ends one element of a pipeline, silently, with 141.
  */
 
-import { nameMatcher } from "@sandlot/sandboxd/patterns";
 import { Killed, TooManyProcesses } from "../exec/machine.ts";
 import { BrokenPipe, Collector, InputTooLarge, Pipe, type Streams } from "../exec/streams.ts";
 import { Expander } from "./expand.ts";
@@ -16,29 +15,24 @@ import { parseScript } from "./parser.ts";
 import { redirected } from "./redirect.ts";
 import { runSimple } from "./simple-command.ts";
 import { Flow, ShellError, type ShellState } from "./state.ts";
-import { type AndOr, type Command, type List, type Pipeline, ShellSyntaxError } from "./syntax.ts";
+import { type AndOr, type Command, type List, type Pipeline, ShellSyntaxError, Unsupported } from "./syntax.ts";
 
 /** What 128 + SIGPIPE is. */
 const BROKEN_PIPE_STATUS = 141;
 const SYNTAX_STATUS = 2;
 /** What a script can bring about; anything else is a fault of this shell, and says so. */
-const OUR_ERRORS = [ShellError, ShellSyntaxError, InputTooLarge, TooManyProcesses];
+const OUR_ERRORS = [ShellError, ShellSyntaxError, Unsupported, InputTooLarge, TooManyProcesses];
 
 /** Runs a script to its end as a shell of its own: `exit` ends this shell and nothing else. */
 export async function runShell(state: ShellState, script: string, streams: Streams): Promise<number> {
   return asShell(state, streams, async () => runList(state, parseScript(script), streams));
 }
 
-/** Runs a script inside the present shell, as `eval` and `.` do. */
-export async function runInShell(state: ShellState, script: string, streams: Streams): Promise<number> {
-  return runList(state, parseScript(script), streams);
-}
-
-async function runList(state: ShellState, list: List, streams: Streams, tested = false): Promise<number> {
+async function runList(state: ShellState, list: List, streams: Streams): Promise<number> {
   state.status = list.length === 0 ? 0 : state.status;
   for (const item of list) {
     if (item.background) startJob(state, item, streams);
-    else await runAndOr(state, item, streams, tested);
+    else await runAndOr(state, item, streams);
   }
   return state.status;
 }
@@ -46,37 +40,26 @@ async function runList(state: ShellState, list: List, streams: Streams, tested =
 function startJob(state: ShellState, item: AndOr, streams: Streams): void {
   const job = state.machine.start(state.process.group, true, (process) => {
     const own = state.fork(process);
-    return asShell(own, streams, () => runAndOr(own, item, streams, false));
+    return asShell(own, streams, () => runAndOr(own, item, streams));
   });
   state.lastBackground = job;
-  state.jobs.add(job);
   state.status = 0;
 }
 
-async function runAndOr(state: ShellState, { first, rest }: AndOr, streams: Streams, tested: boolean): Promise<number> {
-  await runPipeline(state, first, streams, tested || rest.length > 0);
-  for (const [index, { operator, pipeline }] of rest.entries()) {
-    if ((state.status === 0) !== (operator === "&&")) continue;
-    await runPipeline(state, pipeline, streams, tested || index < rest.length - 1);
-  }
+async function runAndOr(state: ShellState, { first, rest }: AndOr, streams: Streams): Promise<number> {
+  await runPipeline(state, first, streams);
+  for (const { operator, pipeline } of rest)
+    if ((state.status === 0) === (operator === "&&")) await runPipeline(state, pipeline, streams);
   return state.status;
 }
 
-/** `tested`: a failure is asked for (`if`, `&&`, `!`), so it does not end a shell that runs with `set -e`. */
-async function runPipeline(
-  state: ShellState,
-  { commands, negated }: Pipeline,
-  streams: Streams,
-  tested: boolean,
-): Promise<void> {
+async function runPipeline(state: ShellState, { commands, negated }: Pipeline, streams: Streams): Promise<void> {
   const [only] = commands;
-  const isTested = tested || negated;
   const status =
     commands.length === 1 && only !== undefined
-      ? await runCommand(state, only, streams, isTested)
+      ? await runCommand(state, only, streams)
       : await runPiped(state, commands, streams);
   state.status = negated ? Number(status === 0) : status;
-  if (state.options.errexit && state.status !== 0 && !isTested) throw new Flow("exit", state.status);
 }
 
 /** Every element runs at the same time in a shell of its own, and lets go of its ends when it is done. */
@@ -89,15 +72,14 @@ async function runPiped(state: ShellState, commands: readonly Command[], streams
       const own = state.fork();
       const ends = { ...streams, stdin: input?.source ?? streams.stdin, stdout: output ?? streams.stdout };
       try {
-        return await asShell(own, ends, () => runCommand(own, command, ends, true));
+        return await asShell(own, ends, () => runCommand(own, command, ends));
       } finally {
         input?.closeRead();
         output?.closeWrite();
       }
     }),
   );
-  const last = statuses.at(-1) ?? 0;
-  return state.options.pipefail ? (statuses.findLast((status) => status !== 0) ?? 0) : last;
+  return statuses.at(-1) ?? 0;
 }
 
 /** Runs a shell to its end, and then what it has trapped on EXIT. */
@@ -108,7 +90,7 @@ export async function asShell(state: ShellState, streams: Streams, run: () => Pr
   state.exitTrap = null;
   state.status = status;
   return statusOf(state, streams, async () => {
-    await runInShell(state, exitTrap, streams);
+    await runList(state, parseScript(exitTrap), streams);
     return status;
   });
 }
@@ -118,88 +100,65 @@ async function statusOf(state: ShellState, streams: Streams, run: () => Promise<
   try {
     return await run();
   } catch (error) {
-    if (error instanceof Flow) return error.kind === "exit" || error.kind === "return" ? error.count : state.status;
+    if (error instanceof Flow) return error.kind === "exit" ? error.count : state.status;
     if (error instanceof BrokenPipe) return BROKEN_PIPE_STATUS;
     if (error instanceof Killed) throw error;
     const isOurs = OUR_ERRORS.some((kind) => error instanceof kind);
     const problem = isOurs ? (error as Error).message : `internal error: ${String(error)}`;
-    await streams.stderr.write(new TextEncoder().encode(`${state.name}: ${problem}\n`));
+    const prefix = error instanceof Unsupported ? "" : `${state.name}: `;
+    await streams.stderr.write(new TextEncoder().encode(`${prefix}${problem}\n`));
     return SYNTAX_STATUS;
   }
 }
 
 /** Runs a command with its redirections, and gives its status. A redirection that fails is a failure of the command. */
-export async function runCommand(
-  state: ShellState,
-  command: Command,
-  streams: Streams,
-  tested: boolean,
-): Promise<number> {
+async function runCommand(state: ShellState, command: Command, streams: Streams): Promise<number> {
   await state.process.breathe();
   const expander = new Expander(state, (script) => substitute(state, script, streams));
   if (command.type === "simple") return runSimple(state, command, streams, expander);
-  if (command.type === "function") {
-    state.functions.set(command.name, command.body);
-    return 0;
-  }
   let ends: Streams;
   try {
     ends = await redirected(state, streams, command.redirects, expander);
   } catch (error) {
     return describeFailure(error, state.name, streams.stderr);
   }
-  return runCompound(state, command, ends, expander, tested);
+  return runCompound(state, command, ends, expander);
 }
 
 async function runCompound(
   state: ShellState,
-  command: Exclude<Command, { type: "simple" | "function" }>,
+  command: Exclude<Command, { type: "simple" }>,
   streams: Streams,
   expander: Expander,
-  tested: boolean,
 ): Promise<number> {
   switch (command.type) {
     case "group":
-      return runList(state, command.body, streams, tested);
+      return runList(state, command.body, streams);
     case "subshell": {
       const own = state.fork();
-      return asShell(own, streams, () => runList(own, command.body, streams, tested));
+      return asShell(own, streams, () => runList(own, command.body, streams));
     }
     case "if": {
       for (const { condition, body } of command.branches) {
-        if ((await runList(state, condition, streams, true)) === 0) return runList(state, body, streams, tested);
+        if ((await runList(state, condition, streams)) === 0) return runList(state, body, streams);
       }
       state.status = 0;
-      return runList(state, command.otherwise, streams, tested);
+      return runList(state, command.otherwise, streams);
     }
     case "while":
     case "until":
       return loop(state, async () => {
-        const status = await runList(state, command.condition, streams, true);
-        return (status === 0) === (command.type === "while")
-          ? () => runList(state, command.body, streams, tested)
-          : null;
+        const status = await runList(state, command.condition, streams);
+        return (status === 0) === (command.type === "while") ? () => runList(state, command.body, streams) : null;
       });
     case "for": {
-      const values = command.words === null ? [...state.positional] : await expander.words(command.words);
-      const next = values.values();
+      const next = (await expander.words(command.words)).values();
       return loop(state, async () => {
         const { value, done } = next.next();
         if (done === true) return null;
         state.assign(command.name, value);
-        return () => runList(state, command.body, streams, tested);
+        return () => runList(state, command.body, streams);
       });
-    }
-    case "case": {
-      const subject = await expander.text(command.subject);
-      for (const { patterns, body } of command.arms) {
-        for (const pattern of patterns) {
-          if (!nameMatcher(await expander.pattern(pattern))(subject)) continue;
-          state.status = 0;
-          return runList(state, body, streams, tested);
-        }
-      }
-      return 0;
     }
   }
 }

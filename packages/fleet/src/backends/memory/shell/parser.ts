@@ -13,6 +13,7 @@ import {
   type Pipeline,
   type Redirect,
   ShellSyntaxError,
+  Unsupported,
   type Word,
 } from "./syntax.ts";
 import type { Cursor } from "./words.ts";
@@ -43,7 +44,9 @@ function parseNested(cursor: Cursor): List {
 }
 
 /** What ends a list when it stands where a command could begin. */
-const CLOSERS = new Set(["then", "else", "elif", "fi", "do", "done", "esac", "}"]);
+const CLOSERS = new Set(["then", "else", "elif", "fi", "do", "done", "}"]);
+/** What other shells have and this one leaves out, where a command could begin. */
+const LEFT_OUT = new Set(["case", "esac", "function", "select", "[[", "time", "coproc"]);
 const ASSIGNMENT = /^([A-Za-z_][A-Za-z0-9_]*)=/;
 
 class Parser {
@@ -130,9 +133,8 @@ class Parser {
       }
       case "for":
         return this.#for();
-      case "case":
-        return this.#case();
       default:
+        if (keyword !== null && LEFT_OUT.has(keyword)) throw new Unsupported(keyword);
         return null;
     }
   }
@@ -154,13 +156,11 @@ class Parser {
     this.#take();
     const name = this.#plainWord("a name");
     this.#skipNewlines();
-    let words: Word[] | null = null;
-    if (this.#takeKeyword("in")) {
-      words = [];
-      for (let token = this.#peek(); token.type === "word"; token = this.#peek()) {
-        words.push(token.word);
-        this.#take();
-      }
+    if (!this.#takeKeyword("in")) throw new Unsupported("for without in");
+    const words: Word[] = [];
+    for (let token = this.#peek(); token.type === "word"; token = this.#peek()) {
+      words.push(token.word);
+      this.#take();
     }
     this.#takeOperator(";");
     this.#skipNewlines();
@@ -175,25 +175,6 @@ class Parser {
     return body;
   }
 
-  #case(): CommandBody {
-    this.#take();
-    const subject = this.#word();
-    this.#skipNewlines();
-    this.#requireKeyword("in");
-    const arms: { patterns: Word[]; body: List }[] = [];
-    for (;;) {
-      this.#skipNewlines();
-      if (this.#takeKeyword("esac")) return { type: "case", subject, arms };
-      this.#takeOperator("(");
-      const patterns = [this.#word()];
-      while (this.#takeOperator("|")) patterns.push(this.#word());
-      this.#requireOperator(")");
-      arms.push({ patterns, body: this.list() });
-      this.#skipNewlines();
-      if (!this.#takeOperator(";;") && !this.#isKeyword("esac")) throw unexpected(this.#peek(), ";;");
-    }
-  }
-
   #simple(): Command {
     const assignments: Assignment[] = [];
     const words: Word[] = [];
@@ -205,18 +186,11 @@ class Parser {
         const assignment = words.length === 0 ? asAssignment(token.word) : null;
         if (assignment !== null) assignments.push(assignment);
         else words.push(token.word);
-        if (words.length === 1 && token.plain !== null && this.#isOperator("(")) return this.#function(token.plain);
+        if (words.length === 1 && this.#isOperator("(")) throw new Unsupported("functions");
       }
     }
     if (words.length + assignments.length + redirects.length === 0) throw unexpected(this.#peek());
     return { type: "simple", assignments, words, redirects };
-  }
-
-  #function(name: string): Command {
-    this.#requireOperator("(");
-    this.#requireOperator(")");
-    this.#skipNewlines();
-    return { type: "function", name, body: this.#command(), redirects: [] };
   }
 
   #withRedirects(body: CommandBody): Command {
@@ -228,14 +202,8 @@ class Parser {
     return { ...body, redirects };
   }
 
-  #redirect(token: Token & { type: "redirect" }): Redirect {
-    const target = this.#word();
-    if (token.operator !== "<<" && token.operator !== "<<-") return { fd: token.fd, operator: token.operator, target };
-    const redirect: { fd: Redirect["fd"]; operator: "<<"; target: Word } = { fd: token.fd, operator: "<<", target: [] };
-    this.#lexer.expectHereDocument(target, token.operator === "<<-", (text) => {
-      redirect.target = text;
-    });
-    return redirect;
+  #redirect({ fd, operator }: Token & { type: "redirect" }): Redirect {
+    return { fd, operator, target: this.#word() };
   }
 
   #word(): Word {

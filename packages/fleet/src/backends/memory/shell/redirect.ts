@@ -7,8 +7,8 @@ import { SandlotError } from "@sandlot/contract";
 import { NULL_SINK, type Sink, Source, type Streams } from "../exec/streams.ts";
 import { appendBytes, bytesOf, setBytes } from "../files/node.ts";
 import type { Expander } from "./expand.ts";
-import { ShellError, type ShellState } from "./state.ts";
-import type { Redirect } from "./syntax.ts";
+import type { ShellState } from "./state.ts";
+import { type Redirect, Unsupported } from "./syntax.ts";
 
 export async function redirected(
   state: ShellState,
@@ -26,27 +26,20 @@ export async function redirected(
 
 function one(state: ShellState, streams: Streams, { fd, operator }: Redirect, target: string): Partial<Streams> {
   switch (operator) {
-    case "<<":
-      return { stdin: Source.of(new TextEncoder().encode(target)) };
     case "<":
+      if (fd !== 0) throw new Unsupported(`the redirection ${fd}<`);
       return { stdin: openSource(state, target, streams.stdin) };
     case ">&":
-    case "<&": {
-      if (target === "-") return fd === 0 ? { stdin: Source.empty() } : outputs(fd, NULL_SINK);
-      if (target === "0" && fd === 0) return {};
-      if (target === "1" || target === "2") return outputs(fd, target === "1" ? streams.stdout : streams.stderr);
-      if (operator === ">&" && !/^[0-9]+$/.test(target))
-        return outputs("both", openSink(state, target, false, streams));
-      throw new ShellError(`${target}: Bad file descriptor`);
-    }
+      if (target !== "1" && target !== "2") throw new Unsupported(`the redirection >&${target}`);
+      return output(fd, target === "1" ? streams.stdout : streams.stderr);
     case ">":
     case ">>":
-      return outputs(fd, openSink(state, target, operator === ">>", streams));
+      return output(fd, openSink(state, target, operator === ">>", streams));
   }
 }
 
-function outputs(fd: Redirect["fd"], sink: Sink): Partial<Streams> {
-  if (fd === "both") return { stdout: sink, stderr: sink };
+function output(fd: Redirect["fd"], sink: Sink): Partial<Streams> {
+  if (fd === 0) throw new Unsupported("the redirection 0>");
   return fd === 2 ? { stderr: sink } : { stdout: sink };
 }
 

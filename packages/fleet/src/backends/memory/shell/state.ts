@@ -1,21 +1,20 @@
 /**
- * The state of one shell: directory, variables, functions, parameters. A subshell works on a copy, so nothing it does
+ * The state of one shell: directory, variables, parameters. A subshell works on a copy, so nothing it does
  * reaches the shell that started it.
  */
 
 import type { Machine, Process } from "../exec/machine.ts";
 import { type FileTree, resolvePath } from "../files/tree.ts";
-import type { Command } from "./syntax.ts";
 
-/** Ends the shell with a message, as `${x:?}` and a bad expression do. */
+/** Ends the shell with a message, as a bad expression does. */
 export class ShellError extends Error {
   override readonly name = "ShellError";
 }
 
-/** A jump out of nested commands. `count` is the status of `exit` and `return`, the levels of `break` and `continue`. */
+/** A jump out of nested commands. `count` is the status of `exit`, the levels of `break` and `continue`. */
 export class Flow extends Error {
   override readonly name = "Flow";
-  readonly kind: "exit" | "return" | "break" | "continue";
+  readonly kind: "exit" | "break" | "continue";
   readonly count: number;
 
   constructor(kind: Flow["kind"], count: number) {
@@ -25,30 +24,25 @@ export class Flow extends Error {
   }
 }
 
-/** Nesting of functions, subshells and substitutions. Deeper is a runaway recursion. */
+/** Nesting of subshells, substitutions and scripts. Deeper is a runaway recursion. */
 const DEPTH_MAX = 200;
 
 export class ShellState {
   readonly process: Process;
-  #depth: number;
-  /** For each function that runs: what its local variables were outside. */
-  readonly #locals: Map<string, string | undefined>[] = [];
+  readonly #depth: number;
   /** What `trap … EXIT` asked for. */
   exitTrap: string | null = null;
   cwd: string;
   variables: Map<string, string>;
   exported: Set<string>;
-  functions: Map<string, Command>;
   positional: readonly string[] = [];
   /** `$0` */
   name = "sh";
   status = 0;
   /** The status of the last substitution in the present command. */
   substituted = 0;
-  /** `$!`, and the jobs that `wait` waits for. */
+  /** `$!` */
   lastBackground: Process | null = null;
-  readonly jobs = new Set<Process>();
-  options = { errexit: false, nounset: false, pipefail: false, xtrace: false };
   /** `$$`: that of the first shell, also in a subshell. */
   readonly shellPid: number;
 
@@ -57,7 +51,6 @@ export class ShellState {
     this.cwd = cwd;
     this.variables = new Map(environment);
     this.exported = new Set(environment.keys());
-    this.functions = new Map();
     this.shellPid = parent?.shellPid ?? process.pid;
     this.#depth = parent === undefined ? 1 : parent.#depth + 1;
     if (this.#depth > DEPTH_MAX) throw new ShellError("maximum nesting depth exceeded");
@@ -75,39 +68,11 @@ export class ShellState {
   fork(process: Process = this.process): ShellState {
     const copy = new ShellState(process, this.cwd, this.variables, this);
     copy.exported = new Set(this.exported);
-    copy.functions = new Map(this.functions);
     copy.positional = this.positional;
     copy.name = this.name;
     copy.status = this.status;
     copy.lastBackground = this.lastBackground;
-    copy.options = { ...this.options };
     return copy;
-  }
-
-  /** Makes a variable the present function's own: what it was before comes back when the function returns. */
-  declareLocal(name: string): void {
-    const locals = this.#locals.at(-1);
-    if (locals === undefined) throw new ShellError("local: not in a function");
-    if (!locals.has(name)) locals.set(name, this.variables.get(name));
-  }
-
-  /** Runs a function's body: its own parameters and locals, everything else shared. */
-  async call(args: readonly string[], run: () => Promise<number>): Promise<number> {
-    const { positional } = this;
-    if (this.#depth >= DEPTH_MAX) throw new ShellError("maximum nesting depth exceeded");
-    this.#depth++;
-    this.positional = args;
-    this.#locals.push(new Map());
-    try {
-      return await run();
-    } finally {
-      this.positional = positional;
-      this.#depth--;
-      for (const [name, value] of this.#locals.pop() ?? []) {
-        if (value === undefined) this.variables.delete(name);
-        else this.variables.set(name, value);
-      }
-    }
   }
 
   resolve(path: string): string {
@@ -132,8 +97,6 @@ export class ShellState {
       case "@":
       case "*":
         return this.positional.length === 0 ? undefined : this.positional.join(" ");
-      case "-":
-        return this.options.errexit ? "e" : "";
       case "0":
         return this.name;
       case "PWD":

@@ -5,28 +5,15 @@
 export type WordPart =
   /** `quoted` text is neither split nor expanded. */
   | { readonly type: "text"; readonly text: string; readonly quoted: boolean }
-  | ParameterPart
+  | { readonly type: "parameter"; readonly name: string; readonly quoted: boolean }
   | { readonly type: "substitution"; readonly script: List; readonly quoted: boolean }
   | { readonly type: "arithmetic"; readonly expression: Word; readonly quoted: boolean };
-
-export interface ParameterPart {
-  readonly type: "parameter";
-  readonly name: string;
-  readonly quoted: boolean;
-  /** `${#name}` is `length`; the others stand between the name and `argument`, as in `${name:-argument}`. */
-  readonly operator: ParameterOperator | null;
-  readonly argument: Word;
-}
-
-export type ParameterOperator = "length" | ":-" | "-" | ":=" | "=" | ":+" | "+" | ":?" | "?" | "#" | "##" | "%" | "%%";
 
 export type Word = readonly WordPart[];
 
 export interface Redirect {
-  /** `both` is `&>`. */
-  readonly fd: 0 | 1 | 2 | "both";
-  readonly operator: "<" | ">" | ">>" | ">&" | "<&" | "<<";
-  /** For `<<` the text itself. */
+  readonly fd: 0 | 1 | 2;
+  readonly operator: "<" | ">" | ">>" | ">&";
   readonly target: Word;
 }
 
@@ -46,14 +33,7 @@ export type CommandBody =
       readonly otherwise: List;
     }
   | { readonly type: "while" | "until"; readonly condition: List; readonly body: List }
-  /** Without `in`, `words` is `null`: the positional parameters. */
-  | { readonly type: "for"; readonly name: string; readonly words: readonly Word[] | null; readonly body: List }
-  | {
-      readonly type: "case";
-      readonly subject: Word;
-      readonly arms: readonly { readonly patterns: readonly Word[]; readonly body: List }[];
-    }
-  | { readonly type: "function"; readonly name: string; readonly body: Command };
+  | { readonly type: "for"; readonly name: string; readonly words: readonly Word[]; readonly body: List };
 
 export interface Pipeline {
   readonly negated: boolean;
@@ -70,4 +50,13 @@ export type List = readonly AndOr[];
 
 export class ShellSyntaxError extends Error {
   override readonly name = "ShellSyntaxError";
+}
+
+/** A construct, a command or an option that this shell leaves out. It fails; it never does something else instead. */
+export class Unsupported extends Error {
+  override readonly name = "Unsupported";
+
+  constructor(what: string) {
+    super(`sandlot memory shell: not supported: ${what}`);
+  }
 }

@@ -8,14 +8,13 @@ import type { FileTree } from "../../files/tree.ts";
 import { sentenceOf, UsageError } from "../failure.ts";
 import { openSource } from "../redirect.ts";
 import type { ShellState } from "../state.ts";
+import { Unsupported } from "../syntax.ts";
 
 export type CommandFunction = (command: Invocation) => Promise<number>;
 export type CommandTable = Readonly<Record<string, CommandFunction>>;
 
 /** Ways back into the interpreter, for commands that run others. */
 export interface Runner {
-  argv(state: ShellState, argv: readonly string[], streams: Streams): Promise<number>;
-  inShell(state: ShellState, script: string, streams: Streams): Promise<number>;
   childShell(
     state: ShellState,
     script: string,
@@ -23,7 +22,7 @@ export interface Runner {
     positional: readonly string[],
     streams: Streams,
   ): Promise<number>;
-  whereIs(state: ShellState, name: string): string | undefined;
+  isCommand(name: string): boolean;
 }
 
 const WRITE_MAX_BYTES = 64 * 1024;
@@ -55,7 +54,7 @@ export class Invocation {
     return this.streams.stdin;
   }
 
-  /** Writes in pieces and breathes between them: a large answer must not keep the host from its work. */
+  /** Writes in pieces and breathes between them: a large output must not keep the host from its work. */
   async write(content: string | Uint8Array, sink: Sink = this.streams.stdout): Promise<void> {
     const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
     for (let at = 0; at < bytes.length; at += WRITE_MAX_BYTES) {
@@ -64,12 +63,8 @@ export class Invocation {
     }
   }
 
-  async warn(text: string): Promise<void> {
-    await this.write(`${this.name}: ${text}\n`, this.streams.stderr);
-  }
-
   async fail(text: string, status = 1): Promise<number> {
-    await this.warn(text);
+    await this.write(`${this.name}: ${text}\n`, this.streams.stderr);
     return status;
   }
 
@@ -90,8 +85,7 @@ export class Invocation {
       } catch (error) {
         const sentence = sentenceOf(error);
         if (sentence === null) throw error;
-        await this.warn(`${operand}: ${sentence}`);
-        status = 1;
+        status = await this.fail(`${operand}: ${sentence}`);
       }
     }
     return status;
@@ -113,9 +107,44 @@ export class Invocation {
     return { text: parts.join(""), status };
   }
 
-  run(argv: readonly string[], streams: Partial<Streams> = {}, state: ShellState = this.state): Promise<number> {
-    return this.runner.argv(state, argv, { ...this.streams, ...streams });
+  /**
+   * Reads short options: `plain` are letters without a value, `valued` letters with one. Everything after `--` is an
+   * operand. Any other option is unsupported.
+   */
+  options(plain: string, valued = ""): Options {
+    const flags = new Set<string>();
+    const values = new Map<string, string>();
+    const rest = [...this.args];
+    const operands: string[] = [];
+    for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
+      if (arg === "--") {
+        operands.push(...rest);
+        break;
+      }
+      if (!arg.startsWith("-") || arg === "-") {
+        operands.push(arg);
+        continue;
+      }
+      for (let at = 1; at < arg.length; at++) {
+        const letter = arg.charAt(at);
+        if (valued.includes(letter)) {
+          const value = arg.slice(at + 1) || rest.shift();
+          if (value === undefined) throw new UsageError(`option requires an argument -- '${letter}'`);
+          values.set(letter, value);
+          break;
+        }
+        if (!plain.includes(letter)) throw new Unsupported(`${this.name} ${arg}`);
+        flags.add(letter);
+      }
+    }
+    return { flags, values, operands };
   }
+}
+
+export interface Options {
+  readonly flags: ReadonlySet<string>;
+  readonly values: ReadonlyMap<string, string>;
+  readonly operands: readonly string[];
 }
 
 export function bytesToText(bytes: Uint8Array): string {
@@ -133,56 +162,8 @@ export function linesOf(text: string): string[] {
   return lines;
 }
 
-export interface Options {
-  readonly flags: ReadonlySet<string>;
-  readonly values: ReadonlyMap<string, string>;
-  readonly operands: readonly string[];
-}
-
-/**
- * Reads short options. `plain` are letters without a value, `valued` letters with one; `long` maps long names to
- * letters. Everything after `--` is an operand.
- */
-export function readOptions(
-  args: readonly string[],
-  plain: string,
-  valued = "",
-  long: Readonly<Record<string, string>> = {},
-): Options {
-  const flags = new Set<string>();
-  const values = new Map<string, string>();
-  const operands: string[] = [];
-  for (let i = 0; i < args.length; i++) {
-    const arg = args[i] ?? "";
-    if (arg === "--") {
-      operands.push(...args.slice(i + 1));
-      break;
-    }
-    if (!arg.startsWith("-") || arg === "-") {
-      operands.push(arg);
-      continue;
-    }
-    const longName = /^--([a-z-]+)(?:=(.*))?$/s.exec(arg);
-    const letters = longName === null ? arg.slice(1) : (long[longName[1] ?? ""] ?? "");
-    if (letters === "") throw new UsageError(`unrecognized option '${arg}'`);
-    for (let at = 0; at < letters.length; at++) {
-      const letter = letters.charAt(at);
-      if (valued.includes(letter)) {
-        const rest = longName?.[2] ?? letters.slice(at + 1);
-        const value = rest !== "" || longName?.[2] !== undefined ? rest : args[++i];
-        if (value === undefined) throw new UsageError(`option requires an argument -- '${letter}'`);
-        values.set(letter, value);
-        break;
-      }
-      if (!plain.includes(letter)) throw new UsageError(`invalid option -- '${letter}'`);
-      flags.add(letter);
-    }
-  }
-  return { flags, values, operands };
-}
-
-/** A count such as `-n 5`; what is not a number is a usage error. */
-export function countOf(text: string, what: string): number {
-  if (!/^[+-]?[0-9]+$/.test(text)) throw new UsageError(`invalid ${what}: '${text}'`);
+/** A count such as `-n 5`; anything else is a usage error. */
+export function countOf(text: string): number {
+  if (!/^[0-9]{1,9}$/.test(text)) throw new UsageError(`invalid number: '${text}'`);
   return Number(text);
 }

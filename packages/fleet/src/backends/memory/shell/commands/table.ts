@@ -1,24 +1,29 @@
 /**
- * Every command the shell has. A name that is not here and not in the tree is `not found`, status 127.
+ * Every command the shell has: those that the tests, the examples and the demonstration of this repository use.
  */
 
 import { FILE_COMMANDS } from "./file-commands.ts";
-import { GREP_COMMANDS } from "./grep-command.ts";
 import type { CommandTable } from "./invocation.ts";
-import { LIST_COMMANDS } from "./list-commands.ts";
-import { OTHER_COMMANDS } from "./other-commands.ts";
-import { PRINT_COMMANDS } from "./print-commands.ts";
-import { SED_COMMANDS } from "./sed-command.ts";
-import { SHELL_BUILTINS } from "./shell-builtins.ts";
+import { SHELL_COMMANDS } from "./shell-commands.ts";
 import { TEXT_COMMANDS } from "./text-commands.ts";
 
-export const COMMANDS: CommandTable = {
-  ...SHELL_BUILTINS,
-  ...FILE_COMMANDS,
-  ...LIST_COMMANDS,
-  ...TEXT_COMMANDS,
-  ...GREP_COMMANDS,
-  ...SED_COMMANDS,
-  ...PRINT_COMMANDS,
-  ...OTHER_COMMANDS,
-};
+export const COMMANDS: CommandTable = { ...SHELL_COMMANDS, ...FILE_COMMANDS, ...TEXT_COMMANDS };
+
+/** They change how the rest of a script runs, so a script that has one ends there. */
+export const LEFT_OUT: ReadonlySet<string> = new Set([
+  ...[
+    ".",
+    "alias",
+    "eval",
+    "exec",
+    "getopts",
+    "local",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "source",
+    "unset",
+    "wait",
+  ],
+]);

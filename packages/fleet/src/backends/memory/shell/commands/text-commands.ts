@@ -1,69 +1,158 @@
 /**
- * Commands that pass text on: whole, in part, sorted, counted or translated.
+ * Commands that make text or pass it on: whole, in part, counted or translated.
  *
  * Text is handled with one character per byte, so that bytes which are no valid text come out as they went in.
  */
 
-import { CHARACTER_CLASSES } from "@sandlot/sandboxd/patterns";
 import { UsageError } from "../failure.ts";
 import { openSink } from "../redirect.ts";
-import { ESCAPES } from "../words.ts";
+import { Unsupported } from "../syntax.ts";
 import {
   bytesToText,
   type CommandTable,
   countOf,
   type Invocation,
   linesOf,
-  readOptions,
+  type Options,
   textToBytes,
 } from "./invocation.ts";
 
-export const TEXT_COMMANDS: CommandTable = { cat, head, tail, tee, wc, sort, uniq, cut, tr, tac, rev };
-
-async function cat(command: Invocation): Promise<number> {
-  const { flags, operands } = readOptions(command.args, "nu");
-  let number = 0;
-  return command.eachInput(operands, async (source) => {
-    if (!flags.has("n")) {
+export const TEXT_COMMANDS: CommandTable = {
+  echo: async (command) => {
+    const hasNewline = command.args[0] !== "-n";
+    const words = hasNewline ? command.args : command.args.slice(1);
+    await command.write(words.join(" ") + (hasNewline ? "\n" : ""));
+    return 0;
+  },
+  printf,
+  seq,
+  yes: async (command) => {
+    const block = `${command.args.join(" ") || "y"}\n`.repeat(512);
+    for (;;) await command.write(block);
+  },
+  cat: (command) =>
+    command.eachInput(command.options("").operands, async (source) => {
       for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) await command.write(chunk);
-      return;
+    }),
+  head,
+  tail: async (command) => {
+    const { values, operands } = command.options("", "n");
+    const { text, status } = await command.allInput(atMostOne(command, operands));
+    const lines = text.split(/(?<=\n)/);
+    const given = values.get("n") ?? "10";
+    const from = given.startsWith("+") ? Math.max(0, countOf(given.slice(1)) - 1) : lines.length - countOf(given);
+    await command.write(textToBytes(lines.slice(Math.max(0, from)).join("")));
+    return status;
+  },
+  tee: async (command) => {
+    const { flags, operands } = command.options("a");
+    const sinks = operands.map((operand) => openSink(command.state, operand, flags.has("a"), command.streams));
+    for (let chunk = await command.stdin.read(); chunk !== null; chunk = await command.stdin.read()) {
+      for (const sink of sinks) await command.write(chunk, sink);
+      await command.write(chunk);
     }
-    for (let line = await source.readLine(); line !== null; line = await source.readLine()) {
-      await command.write(`${String(++number).padStart(6)}\t`);
-      await command.write(line);
+    return 0;
+  },
+  wc: countText,
+  grep,
+  tr: translate,
+  rev: async (command) => {
+    const { text, status } = await command.allInput(command.options("").operands);
+    await command.write(
+      textToBytes(
+        linesOf(text)
+          .map((line) => `${[...line].reverse().join("")}\n`)
+          .join(""),
+      ),
+    );
+    return status;
+  },
+  /** `sed -n 3p` and `sed -n 3,5p`. */
+  sed: async (command) => {
+    const [option, script = "", ...files] = command.args;
+    const [, from, to = from] = /^([0-9]{1,9})(?:,([0-9]{1,9}))?p$/.exec(script) ?? [];
+    if (option !== "-n" || from === undefined || to === undefined)
+      throw new Unsupported(`sed ${command.args.join(" ")}`);
+    const { text, status } = await command.allInput(files);
+    const lines = text.split(/(?<=\n)/).slice(Number(from) - 1, Number(to));
+    await command.write(textToBytes(lines.join("")));
+    return status;
+  },
+  /** `cut -c 2-` and `cut -c 2-5`. */
+  cut: async (command) => {
+    const { values, operands } = command.options("", "c");
+    const [, from, to = ""] = /^([0-9]{1,9})-([0-9]{0,9})$/.exec(values.get("c") ?? "") ?? [];
+    if (from === undefined) throw new Unsupported(`cut ${command.args.join(" ")}`);
+    const { text, status } = await command.allInput(operands);
+    const rows = linesOf(text).map((line) => `${line.slice(Number(from) - 1, to === "" ? undefined : Number(to))}\n`);
+    await command.write(textToBytes(rows.join("")));
+    return status;
+  },
+  base64: async (command) => {
+    const { flags, values, operands } = command.options("d", "w");
+    const { text, status } = await command.allInput(operands);
+    if (flags.has("d")) {
+      await command.write(Buffer.from(text, "base64"));
+      return status;
     }
-  });
+    const width = countOf(values.get("w") ?? "76");
+    const encoded = Buffer.from(text, "latin1").toString("base64");
+    const lines = width === 0 ? [encoded] : (encoded.match(new RegExp(`.{1,${width}}`, "g")) ?? []);
+    await command.write(lines.join("\n") + (width === 0 ? "" : "\n"));
+    return status;
+  },
+};
+
+const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", "\\": "\\" };
+const PRINTF_PART = /\\([0-7]{1,3})|\\([ntr\\])|%(%)|%(?:\.([0-9]{1,4}))?(s)|%(d)|([\\%].?)/gs;
+
+/** Applies the format again as long as arguments are left. Knows `%s`, `%.3s`, `%d`, `%%` and octal bytes. */
+async function printf(command: Invocation): Promise<number> {
+  const asBytes = (text: string) => bytesToText(new TextEncoder().encode(text));
+  const given = command.args.map(asBytes);
+  const [format, ...args] = given[0] === "--" ? given.slice(1) : given;
+  if (format === undefined) throw new UsageError("usage: printf format [arguments]");
+  const once = () =>
+    format.replace(PRINTF_PART, (_, octal, letter, percent, max, text, number, other) => {
+      if (octal !== undefined) return String.fromCharCode(Number.parseInt(octal, 8) & 255);
+      if (letter !== undefined) return ESCAPES[letter] ?? "";
+      if (percent !== undefined) return "%";
+      if (other !== undefined) throw new Unsupported(`printf ${other}`);
+      const arg = args.shift() ?? "";
+      if (text !== undefined) return arg.slice(0, max === undefined ? undefined : Number(max));
+      if (number !== undefined && !/^(?:[-+]?[0-9]+)?$/.test(arg)) throw new UsageError(`'${arg}': expected a number`);
+      return String(Number(arg));
+    });
+  let output = "";
+  do {
+    const before = args.length;
+    output += once();
+    if (args.length === before) break;
+  } while (args.length > 0);
+  await command.write(textToBytes(output));
+  return 0;
 }
 
-/** `-5` is an old way to write `-n 5`. */
-function countOptions(args: readonly string[]): {
-  lines: string;
-  bytes: string | undefined;
-  quiet: boolean;
-  operands: readonly string[];
-} {
-  const modern = args.flatMap((arg) => (/^-[0-9]+$/.test(arg) ? ["-n", arg.slice(1)] : [arg]));
-  const { flags, values, operands } = readOptions(modern, "qv", "nc", { lines: "n", bytes: "c" });
-  return { lines: values.get("n") ?? "10", bytes: values.get("c"), quiet: flags.has("q"), operands };
+const SEQUENCE_MAX = 10_000_000;
+
+async function seq(command: Invocation): Promise<number> {
+  const { values, operands } = command.options("", "s");
+  const numbers = operands.map(countOf);
+  const [first, last] = numbers.length === 1 ? [1, numbers[0]] : numbers;
+  if (first === undefined || last === undefined || numbers.length > 2)
+    throw new Unsupported(`seq ${command.args.join(" ")}`);
+  if (last - first > SEQUENCE_MAX) throw new UsageError("sequence too long");
+  const separator = values.get("s") ?? "\n";
+  for (let number = first; number <= last; number++)
+    await command.write(`${number}${number === last ? "\n" : separator}`);
+  return 0;
 }
 
 async function head(command: Invocation): Promise<number> {
-  const { lines, bytes, quiet, operands } = countOptions(command.args);
-  const max = countOf(bytes ?? lines, "number");
-  let shown = 0;
-  return command.eachInput(operands, async (source, name) => {
-    if (operands.length > 1 && !quiet) await command.write(`${shown++ > 0 ? "\n" : ""}==> ${name} <==\n`);
-    if (max < 0) {
-      const all = bytesToText(await source.readAll());
-      const kept =
-        bytes !== undefined
-          ? all.slice(0, max)
-          : all
-              .split(/(?<=\n)/)
-              .slice(0, max)
-              .join("");
-      return command.write(textToBytes(kept));
-    }
+  const { values, operands } = command.options("", "nc");
+  const bytes = values.get("c");
+  const max = countOf(bytes ?? values.get("n") ?? "10");
+  return command.eachInput(atMostOne(command, operands), async (source) => {
     for (let left = max; left > 0; ) {
       const chunk = bytes === undefined ? await source.readLine() : await source.read();
       if (chunk === null) return;
@@ -75,233 +164,64 @@ async function head(command: Invocation): Promise<number> {
   });
 }
 
-async function tail(command: Invocation): Promise<number> {
-  const { lines, bytes, quiet, operands } = countOptions(command.args);
-  const given = bytes ?? lines;
-  const count = Math.abs(countOf(given, "number"));
-  let shown = 0;
+/** With several files, `head` and `tail` print headings elsewhere. */
+function atMostOne({ name }: Invocation, operands: Options["operands"]): Options["operands"] {
+  if (operands.length > 1) throw new Unsupported(`${name} of several files`);
+  return operands;
+}
+
+/** `wc -l` and `wc -c`. */
+async function countText(command: Invocation): Promise<number> {
+  const { flags, operands } = command.options("lc");
+  if (flags.size !== 1) throw new Unsupported("wc with anything but one of -l and -c");
+  if (operands.length > 1) throw new Unsupported("wc of several files");
   return command.eachInput(operands, async (source, name) => {
-    if (operands.length > 1 && !quiet) await command.write(`${shown++ > 0 ? "\n" : ""}==> ${name} <==\n`);
-    const text = bytesToText(await source.readAll());
-    const items = bytes === undefined ? text.split(/(?<=\n)/) : null;
-    const from = (length: number) => (given.startsWith("+") ? Math.max(0, count - 1) : Math.max(0, length - count));
-    const kept = items === null ? text.slice(from(text.length)) : items.slice(from(items.length)).join("");
-    await command.write(textToBytes(kept));
-  });
-}
-
-async function tee(command: Invocation): Promise<number> {
-  const { flags, operands } = readOptions(command.args, "ai", "", { append: "a" });
-  const sinks = operands.map((operand) => openSink(command.state, operand, flags.has("a"), command.streams));
-  for (let chunk = await command.stdin.read(); chunk !== null; chunk = await command.stdin.read()) {
-    for (const sink of sinks) await command.write(chunk, sink);
-    await command.write(chunk);
-  }
-  return 0;
-}
-
-async function wc(command: Invocation): Promise<number> {
-  const { flags, operands } = readOptions(command.args, "lwcm", "", { lines: "l", words: "w", bytes: "c", chars: "m" });
-  const wanted = flags.size === 0 ? ["l", "w", "c"] : ["l", "w", "m", "c"].filter((flag) => flags.has(flag));
-  const total: Record<string, number> = { l: 0, w: 0, m: 0, c: 0 };
-  const row = (counts: Record<string, number>, name: string) => {
-    const cells = wanted.map((flag) => String(counts[flag] ?? 0));
-    const width = wanted.length > 1 || operands.length > 1 ? 7 : 0;
-    return `${cells.map((cell) => cell.padStart(width)).join(" ")}${name === "" ? "" : ` ${name}`}\n`;
-  };
-  const status = await command.eachInput(operands, async (source, name) => {
-    const counts: Record<string, number> = { l: 0, w: 0, m: 0, c: 0 };
-    let inWord = false;
+    let count = 0;
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
       await command.process.breathe();
-      inWord = count(chunk, counts, inWord);
+      count += flags.has("c") ? chunk.length : chunk.reduce((lines, byte) => lines + Number(byte === 0x0a), 0);
     }
-    for (const flag of Object.keys(total)) total[flag] = (total[flag] ?? 0) + (counts[flag] ?? 0);
-    await command.write(row(counts, name === "-" ? "" : name));
+    await command.write(`${count}${name === "-" ? "" : ` ${name}`}\n`);
   });
-  if (operands.length > 1) await command.write(row(total, "total"));
-  return status;
 }
 
-function count(chunk: Uint8Array, counts: Record<string, number>, startsInWord: boolean): boolean {
-  let inWord = startsInWord;
-  let [lines, words, chars] = [0, 0, 0];
-  for (const byte of chunk) {
-    if (byte === 0x0a) lines++;
-    if ((byte & 0xc0) !== 0x80) chars++;
-    const blank = byte === 0x20 || (byte >= 0x09 && byte <= 0x0d);
-    if (!blank && !inWord) words++;
-    inWord = !blank;
-  }
-  counts.l = (counts.l ?? 0) + lines;
-  counts.w = (counts.w ?? 0) + words;
-  counts.m = (counts.m ?? 0) + chars;
-  counts.c = (counts.c ?? 0) + chunk.length;
-  return inWord;
+/** Of plain text, in one file or the input: no regular expressions, and so nothing that takes long. */
+async function grep(command: Invocation): Promise<number> {
+  const { flags, operands } = command.options("cqx");
+  const [pattern, ...files] = operands;
+  if (pattern === undefined) throw new UsageError("usage: grep [-cqx] text [file]");
+  if (/[\\^$.*[\n]/.test(pattern)) throw new Unsupported(`grep of a pattern: ${pattern}`);
+  const sought = bytesToText(new TextEncoder().encode(pattern));
+  const { text, status } = await command.allInput(atMostOne(command, files));
+  const found = linesOf(text).filter((line) => (flags.has("x") ? line === sought : line.includes(sought)));
+  if (flags.has("c")) await command.write(`${found.length}\n`);
+  else if (!flags.has("q")) await command.write(textToBytes(found.map((line) => `${line}\n`).join("")));
+  return status === 0 ? Number(found.length === 0) : 2;
 }
 
-async function sort(command: Invocation): Promise<number> {
-  const { flags, values, operands } = readOptions(command.args, "rnufbs", "kto", { reverse: "r", unique: "u" });
-  const { text, status } = await command.allInput(operands);
-  const field = values.has("k") ? Number.parseInt(values.get("k") ?? "1", 10) : 0;
-  const separator = values.get("t");
-  const key = (line: string): string => {
-    const part =
-      field === 0
-        ? line
-        : (separator === undefined ? line.trim().split(/\s+/) : line.split(separator))
-            .slice(field - 1)
-            .join(separator ?? " ");
-    return flags.has("f") ? part.toUpperCase() : part;
-  };
-  const isNumeric = flags.has("n") || /n/.test(values.get("k") ?? "");
-  const compare = (a: string, b: string): number => {
-    const byNumber = isNumeric ? (Number.parseFloat(key(a)) || 0) - (Number.parseFloat(key(b)) || 0) : 0;
-    if (byNumber !== 0 || (isNumeric && flags.has("u"))) return byNumber;
-    return key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : flags.has("u") || a === b ? 0 : a < b ? -1 : 1;
-  };
-  const lines = linesOf(text).sort(compare);
-  if (flags.has("r")) lines.reverse();
-  const kept = flags.has("u")
-    ? lines.filter((line, index) => index === 0 || compare(lines[index - 1] ?? "", line) !== 0)
-    : lines;
-  const target = values.get("o");
-  const output = textToBytes(kept.map((line) => `${line}\n`).join(""));
-  await command.write(
-    output,
-    target === undefined ? command.streams.stdout : openSink(command.state, target, false, command.streams),
-  );
-  return status;
-}
-
-async function uniq(command: Invocation): Promise<number> {
-  const { flags, operands } = readOptions(command.args, "cdui");
-  const { text, status } = await command.allInput(operands.slice(0, 1));
-  const groups: { line: string; count: number }[] = [];
-  const fold = (line: string | undefined) => (flags.has("i") ? line?.toLowerCase() : line);
-  for (const line of linesOf(text)) {
-    const last = groups.at(-1);
-    if (last !== undefined && fold(last.line) === fold(line)) last.count++;
-    else groups.push({ line, count: 1 });
-  }
-  const kept = groups.filter(({ count }) => (!flags.has("d") || count > 1) && (!flags.has("u") || count === 1));
-  await command.write(
-    textToBytes(
-      kept.map(({ line, count }) => `${flags.has("c") ? `${String(count).padStart(7)} ` : ""}${line}\n`).join(""),
-    ),
-  );
-  return status;
-}
-
-async function cut(command: Invocation): Promise<number> {
-  const { flags, values, operands } = readOptions(command.args, "s", "dfcb");
-  const list = values.get("f") ?? values.get("c") ?? values.get("b");
-  if (list === undefined) throw new UsageError("you must specify a list of bytes, characters, or fields");
-  const isChosen = ranges(list);
-  const { text, status } = await command.allInput(operands);
-  const delimiter = values.get("d") ?? "\t";
-  const rows = linesOf(text).flatMap((line) => {
-    if (!values.has("f")) return [[...line].filter((_, index) => isChosen(index + 1)).join("")];
-    if (!line.includes(delimiter)) return flags.has("s") ? [] : [line];
-    return [
-      line
-        .split(delimiter)
-        .filter((_, index) => isChosen(index + 1))
-        .join(delimiter),
-    ];
+/** `tr set set`: characters, ranges and octal bytes. */
+async function translate(command: Invocation): Promise<number> {
+  const [from, to, ...others] = command.options("").operands.map(members);
+  if (from === undefined || to === undefined || to === "" || others.length > 0)
+    throw new Unsupported(`tr ${command.args.join(" ")}`);
+  const codes = Uint8Array.from({ length: 256 }, (_, code) => {
+    const at = from.lastIndexOf(String.fromCharCode(code));
+    return at < 0 ? code : to.charCodeAt(Math.min(at, to.length - 1));
   });
-  await command.write(textToBytes(rows.map((row) => `${row}\n`).join("")));
-  return status;
-}
-
-function ranges(list: string): (position: number) => boolean {
-  const parsed = list.split(",").map((part) => {
-    const match = /^([0-9]*)(-?)([0-9]*)$/.exec(part);
-    if (match === null || part === "" || part === "-") throw new UsageError(`invalid range '${part}'`);
-    const from = match[1] === "" ? 1 : Number(match[1]);
-    return { from, to: match[2] === "" ? from : match[3] === "" ? Number.POSITIVE_INFINITY : Number(match[3]) };
-  });
-  return (position) => parsed.some(({ from, to }) => position >= from && position <= to);
-}
-
-async function tr(command: Invocation): Promise<number> {
-  const { flags, operands } = readOptions(command.args, "dscC");
-  const [first, second] = operands.map((set) => characters(set));
-  if (first === undefined || (second === undefined && !flags.has("d") && !flags.has("s")))
-    throw new UsageError("missing operand");
-  const complement = flags.has("c") || flags.has("C");
-  const isMember = (char: string) => first.includes(char) !== complement;
-  const target = flags.has("d") ? undefined : second;
-  const squeezed = flags.has("s") ? (target ?? (flags.has("d") ? second : undefined)) : undefined;
-  const map = (char: string): string => {
-    if (!isMember(char)) return char;
-    if (flags.has("d")) return "";
-    if (target === undefined) return char;
-    return target.charAt(Math.min(complement ? target.length : first.indexOf(char), target.length - 1));
-  };
-  const table = Array.from({ length: 256 }, (_, code) => map(String.fromCharCode(code)));
-  const codes = table.map((char) => (char === "" ? -1 : char.charCodeAt(0)));
-  const squeezes = table.map(
-    (char) => flags.has("s") && (squeezed === undefined ? isMember(char) : squeezed.includes(char)),
-  );
-  let last = -1;
-  for (let chunk = await command.stdin.read(); chunk !== null; chunk = await command.stdin.read()) {
-    const output = new Uint8Array(chunk.length);
-    let size = 0;
-    for (const byte of chunk) {
-      const code = codes[byte] ?? -1;
-      if (code < 0 || (code === last && squeezes[byte] === true)) continue;
-      output[size++] = code;
-      last = code;
-    }
-    await command.write(output.subarray(0, size));
-  }
+  for (let chunk = await command.stdin.read(); chunk !== null; chunk = await command.stdin.read())
+    await command.write(chunk.map((byte) => codes[byte] ?? byte));
   return 0;
 }
 
-/** The members of a `tr` set: escapes, ranges and classes written out. */
-function characters(set: string): string {
-  const bytes = Buffer.from(set, "utf8").toString("latin1");
-  const plain = bytes
-    .replace(/\[:([a-z]+):\]/g, (whole, name: string) => {
-      const members = CHARACTER_CLASSES[name];
-      if (members === undefined) return whole;
-      const expression = new RegExp(`[${members}]`);
-      return Array.from({ length: 128 }, (_, code) => String.fromCharCode(code))
-        .filter((char) => expression.test(char))
-        .join("");
-    })
-    .replace(/\\([0-7]{1,3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)))
-    .replace(/\\(.)/gs, (_, char: string) => ESCAPES[char] ?? char);
-  return plain.replace(/([\s\S])-([\s\S])/g, (whole, from: string, to: string) => {
-    const [start, end] = [from.charCodeAt(0), to.charCodeAt(0)];
-    return end < start
-      ? whole
-      : Array.from({ length: end - start + 1 }, (_, index) => String.fromCharCode(start + index)).join("");
+function members(set: string): string {
+  if (/\[[:=]|\\[^0-7]/.test(set)) throw new Unsupported(`tr ${set}`);
+  const bytes = bytesToText(new TextEncoder().encode(set));
+  const plain = bytes.replace(/\\([0-7]{1,3})/g, (_, octal: string) =>
+    String.fromCharCode(Number.parseInt(octal, 8) & 255),
+  );
+  return plain.replace(/([\s\S])-([\s\S])/g, (_, first: string, last: string) => {
+    const [start, end] = [first.charCodeAt(0), last.charCodeAt(0)];
+    if (end < start) throw new UsageError(`range-endpoints of '${first}-${last}' are in reverse order`);
+    return Array.from({ length: end - start + 1 }, (_, index) => String.fromCharCode(start + index)).join("");
   });
-}
-
-async function tac(command: Invocation): Promise<number> {
-  const { text, status } = await command.allInput(command.args);
-  await command.write(
-    textToBytes(
-      linesOf(text)
-        .reverse()
-        .map((line) => `${line}\n`)
-        .join(""),
-    ),
-  );
-  return status;
-}
-
-async function rev(command: Invocation): Promise<number> {
-  const { text, status } = await command.allInput(command.args);
-  await command.write(
-    textToBytes(
-      linesOf(text)
-        .map((line) => `${[...line].reverse().join("")}\n`)
-        .join(""),
-    ),
-  );
-  return status;
 }
