@@ -56,7 +56,9 @@ export async function createServer(
 ): Promise<Server> {
   const { settings, world } = context;
   const app = fastify({
-    loggerInstance: withoutChildren(logger),
+    loggerInstance: logger,
+    // Lines about a request name its id themselves.
+    childLoggerFactory: (parent) => parent,
     logController: new LogController({ disableRequestLogging: true }),
     serverFactory: serverFactory(settings, certificate),
     bodyLimit: settings.jsonMaxBytes,
@@ -172,12 +174,6 @@ function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): vo
     if (reply.statusCode >= 400 && raw.headers.upgrade !== undefined) raw.socket.destroySoon();
     done();
   });
-}
-
-/** What is logged about a request names its id itself; a logger for each would cost more than the line. */
-function withoutChildren(logger: FastifyBaseLogger): FastifyBaseLogger {
-  const only: FastifyBaseLogger = Object.create(logger, { child: { value: () => only } });
-  return only;
 }
 
 /** Told apart by a number; which gateway, and which run of it, by what is before it. */

@@ -3,7 +3,7 @@
  *
  * Invariants
  * - A file holds the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be searched.
- * - Every request is compared with the secret or its hash, in a time that does not depend on where they differ.
+ * - The secret of a request is hashed and compared in a time that does not depend on where the hashes differ.
  * - Files are 0600 in a directory that is 0700, and appear whole: written beside and then linked into place.
  * - A revoked key stops working within `RECHECK_MS` in every process.
  * - File names are ids that this file has made up; nothing a caller sent becomes part of a path unchecked.
@@ -32,8 +32,6 @@ interface KnownKey {
   readonly key: StoredKey;
   readonly hash: Buffer;
   readonly checkedAt: number;
-  /** The secret that had this hash, once somebody has shown it: the next request only compares. */
-  proven: Buffer | null;
 }
 
 export interface NewKey {
@@ -134,7 +132,7 @@ export class ApiKeys {
       this.#known.delete(id);
       return null;
     }
-    const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt, proven: null };
+    const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt };
     this.#known.set(id, known);
     return known;
   }
@@ -158,12 +156,7 @@ export class ApiKeys {
 }
 
 function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
-  if (known === null) return null;
-  const shown = Buffer.from(secret, "latin1");
-  if (known.proven !== null && timingSafeEqual(shown, known.proven)) return known.key;
-  if (!timingSafeEqual(hashOf(secret), known.hash)) return null;
-  known.proven = shown;
-  return known.key;
+  return known !== null && timingSafeEqual(hashOf(secret), known.hash) ? known.key : null;
 }
 
 function hashOf(secret: string): Buffer {
