@@ -22,10 +22,10 @@ import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
 import { watchForOrphanhood } from "./orphan-watch.ts";
-import { REHEARSED, rehearse } from "./rehearsal.ts";
 import { SessionTable } from "./sessions/session-table.ts";
 import { SupervisorMemory } from "./supervision/memory.ts";
 import { TerminalTable } from "./terminals/terminal-table.ts";
+import { warmUp } from "./warm-up.ts";
 import { CredentialCheck } from "./wire/credentials.ts";
 import { daemonServer } from "./wire/server.ts";
 
@@ -47,7 +47,8 @@ async function main(): Promise<void> {
   const { environment = {}, ...settings } = config;
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
   if (restarted) removeRemains(temporaryDirectory);
-  const execs = new ExecTable({ ...settings, environment, temporaryDirectory });
+  const execSettings = { ...settings, environment, temporaryDirectory };
+  const execs = new ExecTable(execSettings);
   const sessions = new SessionTable(execs);
   const terminals = new TerminalTable(execs);
   const activity = new ActivityMonitor(execs, terminals);
@@ -64,12 +65,7 @@ async function main(): Promise<void> {
   await threads;
   announce(config, server.http, aio, restarted);
   execs.prepare();
-  const practice = { activity: new ActivityMonitor(execs, terminals), memory: new SupervisorMemory(null), run };
-  const practised = daemonServer(new CredentialCheck(REHEARSED.sandboxId, REHEARSED), {
-    ...{ execs, sessions, terminals },
-    ...practice,
-  });
-  void rehearse(practised.http, server.isInUse);
+  void warmUp(execSettings, server.isInUse);
 
   const end = async (): Promise<void> => {
     for (const where of [config.listen, config.aioListen])

@@ -1,63 +1,75 @@
 /**
- * The first of everything is slow: code is compiled when it is first used. A daemon that waits to be used goes through it
- * shortly after it has announced itself, so that its first caller finds it warm.
+ * Warm-up: code is compiled and optimised while it is first used, so the first requests of a daemon are slow. A daemon that
+ * waits in a pool sends itself those requests shortly after it has announced itself.
  *
  * Invariants
- * - It is nobody's activity and reaches nothing that counts: all of it is asked of a server that nobody else can reach, with
- *   credentials of its own. Its commands are in the same table as everybody's, but not listed, and forgotten at their end.
- * - Whoever comes first goes first. Once somebody has asked, nothing more is rehearsed.
+ * - It touches nothing of the sandbox's own: it has a server that no connection reaches, with credentials, tables and FIFOs
+ *   of its own, and closes them at its end. Nothing of it is listed, counts as activity or renews the sandbox.
+ * - The first real request ends it: after that it starts nothing more.
  */
 
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { sleep } from "./clock.ts";
-import { REHEARSED_EXEC } from "./exec/exec-table.ts";
-import type { Secret } from "./wire/credentials.ts";
+import { type ExecSettings, ExecTable } from "./exec/exec-table.ts";
+import { ActivityMonitor } from "./introspection/activity.ts";
+import { SessionTable } from "./sessions/session-table.ts";
+import { SupervisorMemory } from "./supervision/memory.ts";
+import { TerminalTable } from "./terminals/terminal-table.ts";
+import { CredentialCheck } from "./wire/credentials.ts";
+import { daemonServer } from "./wire/server.ts";
 import { sha256 } from "./wire/sha256.ts";
 
-/** A sandbox that is made because somebody waits for it is used before this is over. */
+/** A sandbox that is made for a waiting caller is in use before this is over. */
 const BEGIN_AFTER_MS = 25;
-/** Between two rounds and after every command, for whoever has come meanwhile. */
+/** Between two rounds and after every command, so that a real request is read meanwhile. */
 const PAUSE_MS = 1;
-/** Until what answers a request is compiled. More would still run when the next one comes, and take the processor from him. */
+/** Until the request path is compiled. More would still run when the first request comes, and would delay it. */
 const ROUNDS = 12;
-/** Commands are dearer, and less of their time is ours. */
+/** Commands cost more, and less of their time is the daemon's. */
 const COMMAND_ROUNDS = 6;
 const TOKEN = "-";
 
-/** What the server that is practised with answers to. */
-export const REHEARSED: Secret & { readonly sandboxId: string } = {
-  sandboxId: TOKEN,
-  generation: 0,
-  tokenHash: sha256(TOKEN),
-};
-
-/** `practised` answers to `REHEARSED`. */
-export async function rehearse(practised: Server, isInUse: () => boolean): Promise<void> {
+export async function warmUp(settings: ExecSettings, isInUse: () => boolean): Promise<void> {
   await sleep(BEGIN_AFTER_MS);
-  for (let round = 0; round < ROUNDS; round++) {
-    const [generation, next] = [round, round + 1];
-    const exec = (command: string | readonly string[], cwd: string) => () =>
-      ask(practised, next, "/sandlot/exec", { execId: REHEARSED_EXEC, command, cwd });
-    const requests = [
-      () => ask(practised, generation, "/sandlot/rebind", { generation: next, token: TOKEN, hold: true }),
-      // A command that is refused at its last step, because its directory is missing.
-      exec(["/bin/true"], "/-"),
-    ];
-    const commands = [exec(["/bin/true"], "/"), exec("true", "/")];
-    for (const step of requests) if (!isInUse()) await step();
-    await sleep(PAUSE_MS);
-    for (const step of round < COMMAND_ROUNDS ? commands : []) {
-      if (isInUse()) return;
-      await step();
-      await sleep(PAUSE_MS);
-    }
-    if (isInUse()) return;
+  if (isInUse()) return;
+  // This table does not know the sandbox's commands, so it must not guess that a process without a trace is one of its own.
+  const execs = new ExecTable({ ...settings, ownsPidNamespace: false });
+  const sessions = new SessionTable(execs);
+  const terminals = new TerminalTable(execs);
+  const activity = new ActivityMonitor(execs, terminals);
+  const credentials = new CredentialCheck(TOKEN, { generation: 0, tokenHash: sha256(TOKEN) });
+  const { http } = daemonServer(credentials, {
+    ...{ execs, sessions, terminals, activity },
+    ...{ memory: new SupervisorMemory(null), run: TOKEN },
+  });
+  try {
+    for (let round = 0; round < ROUNDS && !isInUse(); round++) await sendRound(http, round, isInUse);
+  } finally {
+    await execs.close();
   }
 }
 
-/** Resolves when it begins to answer. A connection without a network: one side is the server's, the other is here. */
-function ask(server: Server, generation: number, path: string, fields: object): Promise<void> {
+async function sendRound(server: Server, round: number, isInUse: () => boolean): Promise<void> {
+  const next = round + 1;
+  const exec = (command: string | readonly string[], cwd: string) => () =>
+    send(server, next, "/sandlot/exec", { execId: TOKEN, command, cwd });
+  const requests = [
+    () => send(server, round, "/sandlot/rebind", { generation: next, token: TOKEN, hold: true }),
+    // A command that is refused at its last step, because its directory is missing.
+    exec(["/bin/true"], "/-"),
+  ];
+  for (const step of requests) if (!isInUse()) await step();
+  await sleep(PAUSE_MS);
+  for (const step of round < COMMAND_ROUNDS ? [exec(["/bin/true"], "/"), exec("true", "/")] : []) {
+    if (isInUse()) return;
+    await step();
+    await sleep(PAUSE_MS);
+  }
+}
+
+/** Resolves when the response begins. A connection without a network: one end is the server's, the other is here. */
+function send(server: Server, generation: number, path: string, fields: object): Promise<void> {
   const body = JSON.stringify(fields);
   const head = [
     `POST ${path} HTTP/1.1`,

@@ -1,7 +1,7 @@
 /** The daemon as a process: how it starts, announces, listens, refuses and ends. */
 
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -214,17 +214,32 @@ test("nothing of the daemon's own loads node:crypto, which would be a tenth of i
 });
 
 describe("a daemon that waits", () => {
-  test("rehearses its first call, which is nobody's", async () => {
-    const file = join(temporaryDirectory(), "runs");
+  test("warms up with commands of its own, of which nothing is left", async () => {
+    const [file, temporary] = [join(temporaryDirectory(), "runs"), temporaryDirectory()];
     const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; exec "$@"`, "sh"];
-    const { socketPath } = await startDaemon({ config: { commandPrefix } });
+    const { socketPath } = await startDaemon({ config: { commandPrefix }, environment: { TMPDIR: temporary } });
     // Two commands in each of six rounds, and the end of the last line.
     await expect.poll(() => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0)).toBe(13);
     expect((await ask({ socketPath }, "/sandlot/execs")).body).toEqual([]);
     expect((await ask({ socketPath }, "/sandlot/activity")).body).toMatchObject({ runningExecs: 0 });
-    // The same goes before whatever is asked for.
+    // Real commands start with the same prefix.
     expect((await exec({ socketPath }, "echo real")).body).toMatchObject({ stdout: "real\n" });
     expect(readFileSync(file, "utf8")).toContain("echo real");
+    // Its FIFOs are gone; those of the real commands stay.
+    await expect.poll(() => readdirSync(temporary).filter((name) => name.startsWith(".sandboxd-"))).toHaveLength(1);
+  });
+
+  test("warms up no further once it is in use", async () => {
+    const file = join(temporaryDirectory(), "runs");
+    // All of the warm-up would take more than two seconds.
+    const commandPrefix = ["/bin/sh", "-c", `echo "$@" >> ${file}; sleep 0.2; exec "$@"`, "sh"];
+    const { socketPath } = await startDaemon({ config: { commandPrefix } });
+    await exec({ socketPath }, "true");
+    const runs = () => readFileSync(file, "utf8").split("\n").length;
+    const before = runs();
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    expect(runs()).toBe(before);
+    expect(before).toBeLessThan(13);
   });
 });
 

@@ -35,8 +35,6 @@ export interface Resident {
 }
 
 const RETRY_AFTER_MS = 500;
-/** What a command is called that nobody has asked for: it is never listed. */
-export const REHEARSED_EXEC = "\0rehearsed";
 
 /** Ended execs that callers may come again for; together they hold at most this much output. */
 const REMEMBERED_MAX = 256;
@@ -128,8 +126,7 @@ export class ExecTable {
   /** What runs, then what is remembered, the oldest first. */
   list(): ExecInfo[] {
     const all = new Set([...this.#remembered.values(), ...this.#open.values()]);
-    const asked = [...all].filter(({ id }) => id !== REHEARSED_EXEC);
-    return asked.map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
+    return [...all].map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
   }
 
   peek(execId: string): Exec | undefined {
