@@ -6,8 +6,10 @@
 import type { Streams } from "../exec/streams.ts";
 import { bytesOf } from "../files/node.ts";
 import { baseName, parentOf } from "../files/tree.ts";
-import { type CommandFunction, Invocation, type Runner } from "./commands/invocation.ts";
-import { COMMANDS, LEFT_OUT } from "./commands/table.ts";
+import { FILE_COMMANDS } from "./commands/file-commands.ts";
+import { type CommandFunction, type CommandTable, Invocation, type Runner } from "./commands/invocation.ts";
+import { SHELL_COMMANDS } from "./commands/shell-commands.ts";
+import { TEXT_COMMANDS } from "./commands/text-commands.ts";
 import type { Expander } from "./expand.ts";
 import { describeFailure } from "./failure.ts";
 import { runShell } from "./interpreter.ts";
@@ -15,6 +17,12 @@ import { redirected } from "./redirect.ts";
 import { Flow, ShellState } from "./state.ts";
 import { type Command, Unsupported } from "./syntax.ts";
 
+/** The commands that the tests, the examples and the demonstration of this repository use. */
+const COMMANDS: CommandTable = { ...SHELL_COMMANDS, ...FILE_COMMANDS, ...TEXT_COMMANDS };
+/** They change how the rest of a script runs, so a script that has one ends there. */
+const LEFT_OUT: ReadonlySet<string> = new Set(
+  ". alias eval exec getopts local readonly return set shift source unset wait".split(" "),
+);
 const NOT_FOUND_STATUS = 127;
 const NOT_EXECUTABLE_STATUS = 126;
 /** Where our own commands pretend to be installed. */
