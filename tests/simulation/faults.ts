@@ -78,6 +78,7 @@ export const FAULT_KINDS = [
   "dead-before-the-store",
   "purged-before-the-loss",
   "looked-before-recovery",
+  "confirm-lost",
 ] as const;
 /** The first of them. */
 const LATER = FAULT_KINDS.indexOf("store-answer-late");
@@ -114,6 +115,7 @@ const CALL_RATES: Partial<Record<FaultKind, number>> = {
   "liveness-unknown": 0.5,
   "store-answer-late": 0.06,
   "engine-answer-late": 0.1,
+  "confirm-lost": 0.5,
 };
 
 export class Faults {

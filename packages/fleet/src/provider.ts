@@ -6,9 +6,10 @@
  *   acquire
  *     ├ held here already?      → a lease more, in memory                      lifecycle/hold/slots.ts
  *     ├ record says ready?      → become a holder and attach                   lifecycle/acquire/opener.ts
- *     ├ creating, stopping?     → wait for it, or take it over from the dead   lifecycle/stop/retirement.ts
  *     ├ a blank?                → bind it                                      lifecycle/acquire/opener.ts
- *     └ none                    → admission, create                            lifecycle/admission/admission.ts
+ *     ├ room for one?           → create it                                    lifecycle/acquire/opener.ts
+ *     ├ creating, stopping?     → wait for it, or take it over from the dead   lifecycle/stop/retirement.ts
+ *     └ no room                 → admission, create                            lifecycle/admission/admission.ts
  *
  * Invariants
  * - The store decides; memory is a cache of it. Memory is used only while `membership.trusted()`.
@@ -29,9 +30,10 @@ import { blueprintNamed } from "./config/blueprint-named.ts";
 import type { Settings } from "./config/settings.ts";
 import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
 import type { SandboxMaker } from "./lifecycle/acquire/maker.ts";
-import { expired, type Opener } from "./lifecycle/acquire/opener.ts";
+import { LOOK_AGAIN, type LookAgain, type Opener, type Wanted } from "./lifecycle/acquire/opener.ts";
+import { expired } from "./lifecycle/acquire/outcomes.ts";
 import { lookAgainUnless, parseWish, refuseMismatch, type Wish, wishAgain } from "./lifecycle/acquire/wish.ts";
-import type { Admission } from "./lifecycle/admission/admission.ts";
+import type { Admission, Full } from "./lifecycle/admission/admission.ts";
 import { Flights, type Patience } from "./lifecycle/hold/flights.ts";
 import { heldSandbox } from "./lifecycle/hold/held-sandbox.ts";
 import { reasonNotToKeep } from "./lifecycle/hold/keeping.ts";
@@ -46,7 +48,7 @@ import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, quietly } from "./observe/event-bus.ts";
 import type { Changes } from "./store/changes.ts";
-import { anonymousThread, type CreatingRecord, isParked, type StoppingRecord } from "./store/record.ts";
+import { type ActingRecord, anonymousThread, isParked } from "./store/record.ts";
 import { atMost, type UnderWay, within } from "./world/waiting.ts";
 import type { World } from "./world/world.ts";
 
@@ -183,13 +185,13 @@ export class Provider implements LeaseController {
     const { changes } = this.#parts;
     try {
       const slot = await this.#look(wish, key, signal);
-      if (slot !== null) return slot;
+      if (slot !== LOOK_AGAIN) return slot;
       // Only who has to wait has the store watched.
       return await changes.listening(async () => {
         for (let rounds = 0; ; rounds += 1) {
           const count = changes.count();
           const later = await this.#look(wish, key, signal);
-          if (later !== null) return later;
+          if (later !== LOOK_AGAIN) return later;
           await changes.after(count, signal, rounds);
         }
       });
@@ -198,42 +200,40 @@ export class Provider implements LeaseController {
     }
   }
 
-  /** One look at what there is, and one step from there. `null`: look again when something has changed. */
-  async #look(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
-    const { membership, slots, opener } = this.#parts;
+  /** One look at what there is, and one step from there. */
+  async #look(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
+    const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
     await membership.validate();
     const held = slots.byThread(wish.user, wish.thread);
     if (held?.isOpen()) return held;
-    this.#stages.set(key, "attaching");
-    const found = await opener.take(wish, signal);
-    if (found.kind === "slot") return found.slot;
-    if (found.record === null) return this.#openNew(wish, key, signal);
-    return this.#openLater(found.record, key, signal);
-  }
-
-  /** The thread's sandbox is not ready: somebody makes it, or ends it. */
-  async #openLater(record: CreatingRecord | StoppingRecord, key: string, signal: AbortSignal): Promise<null> {
-    const { retirement, changes } = this.#parts;
-    this.#stages.set(key, record.state === "creating" ? "waiting for another create" : "waiting for a stop");
-    if (await retirement.help(record, signal)) changes.hint();
-    return null;
-  }
-
-  async #openNew(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | null> {
-    const { opener, maker, admission, settings, membership } = this.#parts;
     const blueprint = wish.blueprint ?? blueprintNamed(settings, "default");
-    this.#stages.set(key, "binding a blank");
-    // Files are looked for after the key was claimed (lifecycle/acquire/maker.ts); binding a blank would make them in that step.
-    const bound = wish.existing ? null : await opener.bindBlank(wish, blueprint, signal);
-    if (bound !== null) return bound;
-    this.#stages.set(key, "waiting for room");
+    const at = (stage: string) => this.#stages.set(key, stage);
+    const wanted = { blueprint, existing: wish.existing, room: () => admission.room(wish.user), at };
+    const found = await opener.open(wish, wanted, signal);
+    if (found.kind === "slot") return found.slot;
+    if (found.kind === "other" && found.record !== null) return this.#openLater(found.record, at, signal);
+    return this.#openInTurn(wish, wanted, found.kind === "full" ? found : null, signal);
+  }
+
+  /** The thread's sandbox is not ready: an instance makes it, or ends it. */
+  async #openLater(record: ActingRecord, at: Wanted["at"], signal: AbortSignal): Promise<LookAgain> {
+    const { retirement, changes } = this.#parts;
+    at(record.state === "creating" ? "waiting for another create" : "waiting for a stop");
+    if (await retirement.help(record, signal)) changes.hint();
+    return LOOK_AGAIN;
+  }
+
+  /** There was no room, or others wait for it. */
+  async #openInTurn(wish: Wish, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
+    const { opener, maker, admission, settings, membership } = this.#parts;
+    at("waiting for room");
     const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));
-    const answer = await admission.admit(wish, signal, reserve);
+    const answer = await admission.admit(wish, signal, reserve, full);
     throwIfRecovering(answer, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
-    if (answer.kind !== "reserved") return null;
-    this.#stages.set(key, "creating");
+    if (answer.kind !== "reserved") return LOOK_AGAIN;
+    at("creating");
     return opener.create(answer.record, blueprint, signal);
   }
 

@@ -11,7 +11,7 @@
 
 import type { FleetEvent } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { ReserveAnswer } from "../../../packages/fleet/src/store/store.ts";
+import type { ReserveAnswer, ReserveRequest, TakeRequest } from "../../../packages/fleet/src/store/store.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
@@ -196,7 +196,9 @@ type Key = { readonly user: string; readonly thread: string };
 
 /** For whom a step tries to reserve; `null`: it does not, or for no caller yet. */
 function keyOf({ method, args }: StoreStep): Key | null {
-  return method === "reserve" ? (args[0] as { readonly key: Key | null }).key : null;
+  if (method === "reserve") return (args[0] as ReserveRequest).key;
+  const request = method === "take" ? (args[0] as TakeRequest) : null;
+  return request === null || request.orReserve === null ? null : { user: request.user, thread: request.thread };
 }
 
 function suspect(ticket: Ticket, invariant: Invariant, detail: string): void {

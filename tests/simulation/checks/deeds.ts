@@ -46,8 +46,8 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.has({ sandboxId: OTHER_BOX });
   },
   "generation-never-repeats": (b) => {
-    b.step(b.one, "nextGeneration", [], () => undefined, GENERATION);
-    b.step(b.one, "nextGeneration", [], () => undefined, GENERATION);
+    b.step(b.one, "take", [{}], () => undefined, { kind: "blank", generation: GENERATION });
+    b.step(b.one, "take", [{}], () => undefined, { kind: "blank", generation: GENERATION });
   },
   "generation-grows-per-thread": (b) => {
     b.truth.thread(OWNER).latestLeased = LATER;

@@ -2,7 +2,7 @@
 
 import type { Generation, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { StopRequest } from "../../../packages/fleet/src/store/store.ts";
+import type { CondemnRequest, StopRequest, TakeAnswer } from "../../../packages/fleet/src/store/store.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import type { MoveName } from "./invariants.ts";
@@ -11,6 +11,7 @@ import { ownerOf, type Truth } from "./truth.ts";
 /** Which step may make which move, and what that move is called. */
 const STEPS: Readonly<Record<string, MoveName>> = {
   "reserve absent→creating": "absent→creating",
+  "take absent→creating": "absent→creating",
   "restore absent→ready": "absent→ready (restore)",
   "adopt absent→ready": "absent→ready (adopt)",
   "condemn absent→stopping": "absent→stopping (condemn)",
@@ -68,7 +69,9 @@ export class RecordChecks {
   }
 
   ended(step: StoreStep, result: unknown): void {
-    if (step.method === "nextGeneration" && typeof result === "number") this.#checkGiven(result as Generation);
+    if (step.method !== "take") return;
+    const answer = result as TakeAnswer | null;
+    if (answer?.kind === "blank") this.#checkGiven(answer.generation);
   }
 
   /** Another store, which may count from lower, because the wall clock was stepped back meanwhile. */
@@ -190,12 +193,13 @@ export class RecordChecks {
 
   #checkGeneration(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { generation } = after;
-    if (step.method === "reserve") this.#checkGiven(generation);
+    const isGiven = step.method === "condemn" && (step.args[0] as CondemnRequest).generation === null;
+    if (isReserved(step) || isGiven) this.#checkGiven(generation);
     const owner = ownerOf(after);
     if (owner === null) return;
     // A generation counts from when somebody had a lease on it; one that was only intended leaves no trace.
     const { latestLeased } = this.#truth.thread(owner);
-    const returned = step.method !== "reserve" && step.method !== "bind";
+    const returned = !isReserved(step) && step.method !== "bind";
     const { sandboxId, user, thread } = after;
     const refused =
       user !== null &&
@@ -242,4 +246,9 @@ export class RecordChecks {
     if (userMax === 0) return;
     this.#findings.check("user-limit", own <= userMax, () => `${after.user}: ${own} of ${userMax}`);
   }
+}
+
+/** Steps that write the first record of a sandbox that is to be made. */
+function isReserved({ method }: StoreStep): boolean {
+  return method === "reserve" || method === "take";
 }

@@ -42,7 +42,7 @@ export class StopChecks {
       this.#truth.stoppedAt.set(after.sandboxId, this.#truth.now);
     if (before?.state === "ready" && after.state === "stopping") this.#checkStop(before, after, step);
     if (after.purge && before?.purge !== true) this.#checkPurgeAsked(after);
-    if (step.method === "reserve" || step.method === "bind") {
+    if (step.method === "reserve" || step.method === "take" || step.method === "bind") {
       const { recovering } = this.#truth.tables.meta();
       this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     }

@@ -174,6 +174,7 @@ export class SimStore extends TransactionalStore {
       faults.count(`store-failed-${registerFails}`);
       return this.#refused(operation, registerFails === "before-effect" ? null : random.between(0, 4));
     }
+    if (operation === "confirmBound" && faults.hits("confirm-lost")) return this.#refused(operation, null);
     // The answer to a beat that comes when it is older than what it confirms may be relied on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };

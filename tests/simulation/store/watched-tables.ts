@@ -129,6 +129,10 @@ export class WatchedTables implements Tables {
     return this.#rows.recordWithLease(leaseId);
   }
 
+  blankIds(blueprintHash: string): readonly SandboxId[] {
+    return this.#rows.blankIds(blueprintHash);
+  }
+
   countAll(): number {
     return this.#rows.countAll();
   }

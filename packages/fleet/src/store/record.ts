@@ -43,7 +43,10 @@ export const MOVES: Readonly<Record<State | "absent", readonly (State | "absent"
 /** A sandbox that is new to its thread: with the old workspace, or with an empty one. */
 export type Arrival = "restored" | "empty";
 
-export type SandboxRecord = CreatingRecord | ReadyRecord | StoppingRecord;
+export type SandboxRecord = ActingRecord | ReadyRecord;
+
+/** One that an instance, its actor, is at. */
+export type ActingRecord = CreatingRecord | StoppingRecord;
 
 /** What a record has in every state. */
 interface AnyRecord {

@@ -7,12 +7,10 @@
  *
  * A worked example, two instances and one thread:
  *
- *   A: find(u, t)                 → null
- *   B: find(u, t)                 → null
- *   A: reserve({ u, t, … })       → reserved        the key is claimed, the room is counted, a generation is given
- *   B: reserve({ u, t, … })       → exists          an ordinary answer: B waits for A's sandbox and shares it
+ *   A: take({ u, t, orReserve })  → reserved        the key is claimed, the room is counted, a generation is given
+ *   B: take({ u, t, orReserve })  → other           an ordinary answer: B waits for A's sandbox and shares it
  *   A: publish({ …, hold: 7 })    → record          ready, A is a holder
- *   B: hold({ … })                → held            two holders
+ *   B: take({ u, t, orReserve })  → held            two holders
  *   A: unhold({ … })              → record          B still holds it, so it is not parked
  *   C: stop({ mode: "unheld" })   → held            refused inside the transaction that looked
  *
@@ -28,6 +26,7 @@
  */
 
 import type {
+  BlueprintHash,
   CapacityCounts,
   EngineRef,
   Epoch,
@@ -44,6 +43,7 @@ import type {
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
 import type {
+  ActingRecord,
   Arrival,
   CreatingRecord,
   Obituary,
@@ -83,14 +83,16 @@ export interface Store {
   publish(request: PublishRequest): Promise<ReadyRecord | null>;
 
   // ready: holding
-  /** Finds the thread's sandbox and, where it is ready, becomes a holder of it: one step for what happens most. */
+  /**
+   * What an acquire asks first, in one step. It becomes a holder of the thread's sandbox where that is ready. Where the
+   * thread has none it picks a blank, with a generation for binding it; where there is none, it reserves.
+   */
   take(request: TakeRequest): Promise<TakeAnswer>;
   hold(request: HoldRequest): Promise<HoldAnswer>;
   /** Ends exactly this hold. The record as it is now, or `null` when there is none. Never fails for being late. */
   unhold(request: UnholdRequest): Promise<SandboxRecord | null>;
 
   // ready: binding a blank to a thread
-  nextGeneration(): Promise<Generation>;
   bind(request: BindRequest): Promise<BindAnswer>;
   /** The workspace is in place and the daemon knows its new generation. */
   confirmBound(sandboxId: SandboxId, generation: Generation, arrival: Arrival): Promise<void>;
@@ -207,7 +209,7 @@ export interface NewRecord {
   readonly token: Token;
   readonly backend: string;
   readonly blueprint: string;
-  readonly blueprintHash: SandboxRecord["blueprintHash"];
+  readonly blueprintHash: BlueprintHash;
 }
 
 /** Without a key it reserves a blank. */
@@ -267,13 +269,21 @@ export interface TakeRequest {
   readonly thread: ThreadId;
   readonly instance: InstanceId;
   readonly seq: number;
+  /** The blanks that a thread without a sandbox may be given; `null`: none. `except` are as good as taken. */
+  readonly blank: { readonly blueprintHash: BlueprintHash; readonly except: readonly SandboxId[] } | null;
+  /** What a thread is to get that has no sandbox, and for which there is no blank; `null`: nothing. */
+  readonly orReserve: (NewRecord & { readonly limits: Limits }) | null;
 }
 
 export type TakeAnswer =
   | { readonly kind: "held"; readonly record: ReadyRecord }
-  /** The thread has no sandbox, or one that is not ready. */
-  | { readonly kind: "other"; readonly record: CreatingRecord | StoppingRecord | null }
-  | Exclude<Refusal, { kind: "full" }>;
+  /** A blank to bind under this generation. Nothing is claimed yet: `bind` may find that it was taken meanwhile. */
+  | { readonly kind: "blank"; readonly record: ReadyRecord; readonly generation: Generation }
+  | { readonly kind: "reserved"; readonly record: CreatingRecord }
+  /** The thread's sandbox is not ready; or it has none (`null`), and nothing was asked for that there is. */
+  | { readonly kind: "other"; readonly record: ActingRecord | null }
+  /** `full` only where it was to reserve. */
+  | Refusal;
 
 export interface BindRequest {
   readonly sandboxId: SandboxId;
@@ -372,7 +382,8 @@ export interface AdoptRequest extends NewRecord {
 }
 
 export interface CondemnRequest extends NewRecord {
-  readonly generation: Generation;
+  /** `null`: a new one. */
+  readonly generation: Generation | null;
   readonly ref: EngineRef | null;
   readonly place: Place;
   /** The thread its marker names. Claimed if it is free, so that nobody acquires it before its workspace is home. */

@@ -36,6 +36,8 @@ export interface Tables {
   recordsHeldBy(instance: InstanceId): readonly ReadyRecord[];
   /** The record that has this remote lease. */
   recordWithLease(leaseId: string): ReadyRecord | null;
+  /** The blanks of a blueprint, always in the same order. */
+  blankIds(blueprintHash: string): readonly SandboxId[];
   countAll(): number;
   /** Of everything, or of one user's. */
   census(user: UserId | null): Census;

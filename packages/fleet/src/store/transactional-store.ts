@@ -76,9 +76,6 @@ export abstract class TransactionalStore implements Store {
   unhold(request: Argument<"unhold">) {
     return this.run("unhold", "write", (tables) => making.unhold(tables, request));
   }
-  nextGeneration() {
-    return this.run("nextGeneration", "write", (tables) => making.nextGeneration(tables));
-  }
   bind(request: Argument<"bind">) {
     return this.run("bind", "write", (tables) => making.bind(tables, request));
   }

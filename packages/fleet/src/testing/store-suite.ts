@@ -19,6 +19,7 @@ import { recoveryCases } from "./store-suite/recovery.ts";
 import { remoteLeaseCases } from "./store-suite/remote-leases.ts";
 import { sessionCases } from "./store-suite/sessions.ts";
 import { Stage, type StoreCase, type StoreHarness, type SuiteTools } from "./store-suite/stage.ts";
+import { takingCases } from "./store-suite/taking.ts";
 
 export type { StoreHarness, SuiteTools } from "./store-suite/stage.ts";
 
@@ -42,6 +43,7 @@ const GROUPS: Readonly<Record<string, readonly StoreCase[]>> = {
   sessions: sessionCases,
   reading: readingCases,
   making: makingCases,
+  taking: takingCases,
   holding: holdingCases,
   binding: bindingCases,
   ending: endingCases,

@@ -115,7 +115,7 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
       "a session whose process is dead holds a sandbox",
       async (store) => {
         await register(store, DEAD, DEAD_PROCESS);
-        await store.take({ user: USER, thread: HELD, instance: DEAD, seq: 1 });
+        await store.take({ user: USER, thread: HELD, instance: DEAD, seq: 1, blank: null, orReserve: null });
       },
       { [HELD]: "parked" },
     ],

@@ -33,7 +33,7 @@ async function expectUntouched(stage: Stage, { backend, store }: Instance): Prom
   expect(await stage.records()).toEqual([]);
   expect(stage.objects()).toEqual([]);
   expect(backend.callsOf("create")).toHaveLength(0);
-  expect(store.callsOf("reserve")).toHaveLength(0);
+  expect(store.callsOf("take")).toHaveLength(0);
 }
 
 const CASES: readonly Case[] = [

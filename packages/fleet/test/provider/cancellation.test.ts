@@ -33,7 +33,7 @@ describe("a cancelled acquire rejects with the signal's reason and leaves nothin
     store.forgetCalls();
     expect(await stage.rejection(fleet.acquire({ thread: "t1", signal: AbortSignal.abort(reason) }))).toBe(reason);
     expect(backend.callsOf("create")).toHaveLength(0);
-    expect(store.callsOf("reserve")).toHaveLength(0);
+    expect(store.callsOf("take")).toHaveLength(0);
     await expectNothing(stage, instance);
   });
 
@@ -68,7 +68,7 @@ describe("a cancelled acquire rejects with the signal's reason and leaves nothin
   test("while its reservation is being written", async () => {
     const stage = newStage();
     const instance = await stage.open();
-    const gate = instance.store.hang("reserve", { when: "after", deaf: true });
+    const gate = instance.store.hang("take", { when: "after", deaf: true });
     await cancelled(
       stage,
       (signal) => instance.fleet.acquire({ thread: "t1", signal }),
@@ -216,9 +216,9 @@ describe("a cancelled acquire rejects with the signal's reason and leaves nothin
 
   test("while a blank is being told its new generation", async () => {
     const stage = newStage({ pool: { default: 1 } });
-    const { fleet, store, attachments } = await stage.open();
+    const { fleet, backend, attachments } = await stage.open();
     await stage.settle();
-    const gate = store.hang("confirmBound", { deaf: true });
+    const gate = backend.hang("rebind", { deaf: true });
     await cancelled(
       stage,
       (signal) => fleet.acquire({ thread: "t1", signal }),

@@ -17,7 +17,7 @@ const STEPS_MAX = 50;
 
 /** One step, by small numbers. What it means is made of the records as they are, so that most steps hit something. */
 const stepArbitrary = fc.record({
-  operation: fc.nat(21),
+  operation: fc.nat(20),
   /** At which of two connections to the SQLite file: each must see what the other wrote. */
   connection: fc.nat(1),
   /** At which of them everything is looked at afterwards. */
@@ -169,7 +169,12 @@ function perform(
       } as never),
     () => store.hold({ sandboxId, generation, instance, seq } as never),
     () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
-    () => store.take({ user: "u", thread: step.thread ?? thread ?? "t1", instance, seq } as never),
+    () => {
+      const blank = flag ? { blueprintHash: "hash", except: n % 2 === 0 ? [sandboxId] : [] } : null;
+      const reserve = { sandboxId: `n${n}`, token: `t${n}`, backend: "memory", blueprint: "d", blueprintHash: "hash" };
+      const orReserve = seq % 2 === 0 ? { ...reserve, limits: { max: 6, maxPerUser: limit } } : null;
+      return store.take({ user: "u", thread: step.thread ?? thread ?? "t1", instance, seq, blank, orReserve } as never);
+    },
     () =>
       store.bind({
         sandboxId,
@@ -183,7 +188,6 @@ function perform(
         maxPerUser: limit,
       } as never),
     () => store.confirmBound(sandboxId, generation as never, flag ? "restored" : "empty"),
-    () => store.nextGeneration(),
     () =>
       store.stop({
         sandboxId,

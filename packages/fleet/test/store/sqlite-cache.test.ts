@@ -248,7 +248,14 @@ describe("another process", () => {
     });
     while (!over) {
       taken += 1;
-      const answer = await store.take({ user: USER, thread: THREAD, instance: A, seq: taken });
+      const answer = await store.take({
+        user: USER,
+        thread: THREAD,
+        instance: A,
+        seq: taken,
+        blank: null,
+        orReserve: null,
+      });
       expect(answer).toMatchObject({ kind: "held", record: { holders: { a: { seq: taken } } } });
       await store.unhold({ sandboxId, generation, instance: A, seq: taken, used: true });
       // Lets the children's end be noticed.

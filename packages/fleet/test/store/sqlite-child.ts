@@ -67,9 +67,10 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
   /** Holds and lets go of the thread `t`, again and again, and says how often it was held. */
   async take() {
     const store = await join();
+    const [user, thread] = ["u" as UserId, "t" as ThreadId];
     let taken = 0;
     for (let seq = 1; seq <= Number(argument); seq += 1) {
-      const answer = await store.take({ user: "u" as UserId, thread: "t" as ThreadId, instance, seq });
+      const answer = await store.take({ user, thread, instance, seq, blank: null, orReserve: null });
       if (answer.kind !== "held") continue;
       const { sandboxId, generation, holders } = answer.record;
       if (holders[instance]?.seq === seq) taken += 1;

@@ -22,7 +22,7 @@ import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { CreatingRecord, ReadyRecord } from "../../store/record.ts";
-import type { Limits, ReserveAnswer, Store } from "../../store/store.ts";
+import type { Limits, NewRecord, ReserveAnswer, Store } from "../../store/store.ts";
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Ask, Membership } from "../session/membership.ts";
@@ -90,30 +90,31 @@ export class SandboxMaker {
       throw new SandlotError("thread_not_found", { thread });
   }
 
-  /** The id is counted as being made from before the store is asked. */
   #reserve(key: Key | null, blueprint: NamedBlueprint, limits: Limits): Promise<ReserveAnswer> {
-    const { store, world, backend, membership } = this.#parts;
-    const sandboxId = world.randomHex(10) as SandboxId;
-    const request = {
-      sandboxId,
-      token: newToken(world),
-      backend: backend.name,
-      blueprint: blueprint.name,
-      blueprintHash: blueprint.hash,
-    };
-    this.#making.set(sandboxId, membership.term);
+    const { store, membership } = this.#parts;
     const claim = key === null ? null : { user: key.user, thread: key.thread };
-    return store.reserve({ ...request, key: claim, actor: membership.instance, limits }).then(
-      (answer) => {
-        if (answer.kind !== "reserved") this.#making.delete(sandboxId);
-        return answer;
-      },
-      (error: unknown) => {
-        // It may have happened nevertheless; from now on housekeeping takes the record for what it is.
-        this.#making.delete(sandboxId);
-        throw error;
-      },
-    );
+    const actor = membership.instance;
+    return this.reserving(blueprint, (record) => store.reserve({ ...record, key: claim, actor, limits }));
+  }
+
+  /** Asks the store for a reservation. The id counts as being made from before the store is asked. */
+  async reserving<Answer extends { readonly kind: string }>(
+    { name, hash }: NamedBlueprint,
+    ask: (record: NewRecord) => Promise<Answer>,
+  ): Promise<Answer> {
+    const { world, backend, membership } = this.#parts;
+    const sandboxId = world.randomHex(10) as SandboxId;
+    this.#making.set(sandboxId, membership.term);
+    let isReserved = false;
+    try {
+      const token = newToken(world);
+      const answer = await ask({ sandboxId, token, backend: backend.name, blueprint: name, blueprintHash: hash });
+      isReserved = answer.kind === "reserved";
+      return answer;
+    } finally {
+      // Without an answer the reservation may exist nevertheless: from now on housekeeping takes care of its record.
+      if (!isReserved) this.#making.delete(sandboxId);
+    }
   }
 
   /**

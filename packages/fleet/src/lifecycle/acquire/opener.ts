@@ -1,14 +1,18 @@
 /**
  * Opening a slot: the three ways in which a thread gets a sandbox. Attach to the one it has, bind a blank, or make one.
  *
- * Each way answers with a slot, or with `null` when it lost to somebody and the caller must look again. Whatever a way
- * has taken or made, it gives back in the same function when a later step fails.
+ *   take ── held ──────▶ attach                          1 round trip to the store that a caller waits for
+ *        ├─ blank ─────▶ marker ──▶ bind ──▶ attach      2
+ *        └─ reserved ──▶ create ──▶ publish ──▶ attach   2
+ *
+ * Each way answers with a slot, or with `LOOK_AGAIN` when it lost a race. Whatever a way has taken or made, it gives back
+ * in the same function when a later step fails.
  */
 
 import {
+  type Generation,
   isSandlotError,
   type LossReason,
-  RESTORED,
   type Recovery,
   type SandboxId,
   SandlotError,
@@ -19,7 +23,7 @@ import type { Attachment, Backend, Credentials, Target } from "../../backend/bac
 import { BindingInDoubt, ensureBound } from "../../backend/workspace-binding.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
-import { type EventBus, problemOf, quietly } from "../../observe/event-bus.ts";
+import { type EventBus, quietly } from "../../observe/event-bus.ts";
 import {
   type Arrival,
   type CreatingRecord,
@@ -27,10 +31,9 @@ import {
   isParked,
   type ReadyRecord,
   type SandboxRecord,
-  type StoppingRecord,
 } from "../../store/record.ts";
-import type { Refusal, Store } from "../../store/store.ts";
-import { abortable } from "../../world/waiting.ts";
+import type { Limits, Refusal, Store, TakeAnswer } from "../../store/store.ts";
+import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/keeping.ts";
@@ -41,6 +44,7 @@ import type { Ask, Membership } from "../session/membership.ts";
 import { throwIfRecovering } from "../session/recovering.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
+import { expired, recoveryOf, unreachable } from "./outcomes.ts";
 
 export interface OpenerParts {
   readonly settings: Settings;
@@ -52,6 +56,7 @@ export interface OpenerParts {
   readonly maker: SandboxMaker;
   readonly slots: Slots;
   readonly bus: EventBus;
+  readonly underWay: UnderWay;
   readonly onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   /** The connection of a slot ended. By itself that says nothing about life or death. */
   readonly onDisconnected: (slot: Slot) => void;
@@ -59,42 +64,86 @@ export interface OpenerParts {
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Kept = ReadyRecord & Key;
-/** `slot: null` means that it was lost to somebody, or is dead: look again. `record` is one that is not ready. */
-export type Taken =
-  | { readonly kind: "slot"; readonly slot: Slot | null }
-  | { readonly kind: "record"; readonly record: CreatingRecord | StoppingRecord | null };
+/** A race was lost, or the sandbox is dead: what there is has changed. */
+export const LOOK_AGAIN = "look again";
+export type LookAgain = typeof LOOK_AGAIN;
+/** What came of a look: a slot; a sandbox that is not ready, or `null` for none; no room for one. */
+export type Opened =
+  | { readonly kind: "slot"; readonly slot: Slot | LookAgain }
+  | Extract<TakeAnswer, { kind: "other" | "full" }>;
+
+/** What a thread without a sandbox is to get. */
+export interface Wanted {
+  readonly blueprint: NamedBlueprint;
+  /** Nothing is made in the first step: its files are looked for when its key is claimed (`maker.ts`). */
+  readonly existing: boolean;
+  /** What a reservation is limited by now; `null`: nothing is to be reserved. */
+  readonly room: () => Limits | null;
+  /** Told what the opening is at. */
+  readonly at: (stage: string) => void;
+}
+
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
 /** A later generation has used its workspace; or our hold of it may be gone, so nothing was moved. */
 type Unreached = "overtaken" | "in doubt";
-
-const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
-const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };
 
 export class Opener {
   readonly #parts: OpenerParts;
   /** Blanks that openings of this instance are after. */
   readonly #binding = new Set<SandboxId>();
+  /** Confirmations of binds that are on their way. They never fail. */
+  readonly #confirming = new Map<SandboxId, Promise<void>>();
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
   }
 
+  /** One look at the store, and the step that follows from it. */
+  async open(key: Key, wanted: Wanted, signal: AbortSignal): Promise<Opened> {
+    const { blueprint, at } = wanted;
+    at("attaching");
+    const tried: SandboxId[] = [];
+    while (true) {
+      const answer = await this.#take(key, wanted, tried, signal);
+      if (answer.kind === "recovering" || answer.kind === "unknown-session") return opened(await this.#refused(answer));
+      if (answer.kind === "reserved") {
+        at("creating");
+        return opened(await this.create(answer.record, blueprint, signal));
+      }
+      if (answer.kind !== "blank") return answer;
+      at("binding a blank");
+      tried.push(answer.record.sandboxId);
+      const bound = await this.#bindBlank(answer.record, answer.generation, key, blueprint, signal);
+      if (bound !== "taken") return bound;
+    }
+  }
+
   /** Becomes a holder of the thread's sandbox, where it is ready, and connects to it. */
-  async take({ user, thread }: Key, signal: AbortSignal): Promise<Taken> {
-    const { store, membership } = this.#parts;
-    let other: CreatingRecord | StoppingRecord | null | undefined;
-    const slot = await this.#asking(async (ask) => {
-      const answer = await store.take({ user, thread, instance: membership.instance, seq: ask.seq });
-      if (answer.kind === "held") return this.#attach(answer.record, ask, signal);
-      if (answer.kind !== "other") return this.#refused(answer);
-      other = answer.record;
-      return null;
+  #take(
+    { user, thread }: Key,
+    { blueprint, existing, room: roomNow }: Wanted,
+    tried: readonly SandboxId[],
+    signal: AbortSignal,
+  ): Promise<Opened | Exclude<TakeAnswer, { kind: "held" }>> {
+    const { store, backend, membership, maker } = this.#parts;
+    const canBind = !existing && backend.capabilities.has("late-binding");
+    // One that another opening of this instance is after is as good as taken.
+    const blank = canBind ? { blueprintHash: blueprint.hash, except: [...this.#binding, ...tried] } : null;
+    const room = existing ? null : roomNow();
+    return this.#asking(async (ask) => {
+      const request = { user, thread, instance: membership.instance, seq: ask.seq, blank };
+      const answer =
+        room === null
+          ? await store.take({ ...request, orReserve: null })
+          : await maker.reserving(blueprint, (record) =>
+              store.take({ ...request, orReserve: { ...record, limits: room } }),
+            );
+      return answer.kind === "held" ? opened(await this.#attach(answer.record, ask, signal)) : answer;
     });
-    return other === undefined ? { kind: "slot", slot } : { kind: "record", record: other };
   }
 
   /** A sandbox past its lifetime takes no new leases: with nobody else there it ends now, and the thread gets another. */
-  async #attach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Slot | null> {
+  async #attach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, settings, retirement } = this.#parts;
     const { maxLifetimeMs } = settings;
     if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
@@ -103,79 +152,65 @@ export class Opener {
     const parked = await this.#letGo(record, ask, null);
     if (parked === null) throw expired(record, settings);
     await retirement.stopUnheld(parked, "expired");
-    return null;
+    return LOOK_AGAIN;
   }
 
   /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
-  async bindBlank(key: Key, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
-    const { store, backend } = this.#parts;
-    if (!backend.capabilities.has("late-binding")) return null;
-    for (const blank of await store.list({ blankOf: blueprint.hash })) {
-      // One that another opening of this instance is after is as good as taken.
-      if (this.#binding.has(blank.sandboxId)) continue;
-      this.#binding.add(blank.sandboxId);
-      try {
-        const bound = await this.#bindOne(blank, key, blueprint, signal);
-        if (bound !== "taken") return bound;
-      } finally {
-        this.#binding.delete(blank.sandboxId);
-      }
-    }
-    return null;
-  }
-
-  async #bindOne(
-    blank: SandboxRecord,
+  async #bindBlank(
+    blank: ReadyRecord,
+    generation: Generation,
     { user, thread }: Key,
-    blueprint: NamedBlueprint,
+    { name, hash }: NamedBlueprint,
     signal: AbortSignal,
-  ): Promise<Slot | null | "taken"> {
-    const { store, backend, world, bus } = this.#parts;
+  ): Promise<Opened | "taken"> {
+    const { backend, world, bus } = this.#parts;
     const { sandboxId } = blank;
-    const { name, hash } = blueprint;
-    const generation = await store.nextGeneration();
-    const token = newToken(world);
-    const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
-    const written = await quietly(bus, "marker", () => backend.markers.write(marker).then(() => true));
-    // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
-    if (written === null) return "taken";
-    signal.throwIfAborted();
-    return this.#bind(blank, { user, thread, generation, token }, signal);
+    // Callers that asked at the same time may have been given the same.
+    if (this.#binding.has(sandboxId)) return "taken";
+    this.#binding.add(sandboxId);
+    try {
+      const token = newToken(world);
+      const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
+      const written = await quietly(bus, "marker", () => backend.markers.write(marker).then(() => true));
+      // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
+      if (written === null) return "taken";
+      signal.throwIfAborted();
+      return await this.#bind(blank, { user, thread, generation, token }, signal);
+    } finally {
+      this.#binding.delete(sandboxId);
+    }
   }
 
-  async #bind(blank: SandboxRecord, to: Key & Credentials, signal: AbortSignal): Promise<Slot | null | "taken"> {
+  #bind(blank: ReadyRecord, to: Key & Credentials, signal: AbortSignal): Promise<Opened | "taken"> {
     const { store, backend, membership, settings, bus } = this.#parts;
     const { sandboxId, revision } = blank;
     const maxPerUser = userLimit(settings.limits, to.user);
-    let taken = false;
-    const slot = await this.#asking(async (ask) => {
+    return this.#asking(async (ask) => {
       const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser };
       // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
       const answer = await store.bind(request);
       if (answer.kind === "bound") {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
-        return this.#connect(answer.record, ask, "blank", signal);
+        return opened(await this.#connect(answer.record, ask, "blank", signal));
       }
-      await quietly(this.#parts.bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
-      // A full answer is for admission to deal with: it knows whom to evict and how to wait.
-      taken = answer.kind === "taken";
-      if (answer.kind === "taken" || answer.kind === "exists" || answer.kind === "full") return null;
-      return this.#refused(answer);
+      await quietly(bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
+      if (answer.kind === "taken") return "taken";
+      if (answer.kind === "exists") return opened(LOOK_AGAIN);
+      return answer.kind === "full" ? answer : opened(await this.#refused(answer));
     });
-    return taken ? "taken" : slot;
   }
 
   /** Makes a sandbox from a reservation, and holds it. */
-  async create(record: CreatingRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | null> {
+  async create(record: CreatingRecord, blueprint: NamedBlueprint, signal: AbortSignal): Promise<Slot | LookAgain> {
     return this.#asking(async (ask) => {
       const made = await this.#parts.maker.make(record, blueprint, ask, signal);
-      if (made === null) return null;
+      if (made === null) return LOOK_AGAIN;
       return this.#connect(made, ask, "cold", signal);
     });
   }
 
   /** Runs `open` with a counter for the hold it takes. No beat undoes that hold until it has ended. */
-  async #asking(open: (ask: Ask) => Promise<Slot | null>): Promise<Slot | null> {
+  async #asking<T>(open: (ask: Ask) => Promise<T>): Promise<T> {
     const { membership } = this.#parts;
     const ask = membership.asking();
     try {
@@ -186,14 +221,19 @@ export class Opener {
   }
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
-  async #connect(record: ReadyRecord, ask: Ask, origin: Slot["origin"], signal: AbortSignal): Promise<Slot | null> {
+  async #connect(
+    record: ReadyRecord,
+    ask: Ask,
+    origin: Slot["origin"],
+    signal: AbortSignal,
+  ): Promise<Slot | LookAgain> {
     const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
     membership.given(ask, record);
     let attachment: Attachment | null = null;
     try {
       const reached = await this.#reach(record, ask, signal);
-      if (reached === null) return null;
+      if (reached === LOOK_AGAIN) return LOOK_AGAIN;
       if (reached === "overtaken") return await this.#giveUp(record, ask);
       attachment = reached === "in doubt" ? null : reached.attachment;
       signal.throwIfAborted();
@@ -211,14 +251,14 @@ export class Opener {
       throw error;
     }
     await this.#letGo(record, ask, attachment);
-    return null;
+    return LOOK_AGAIN;
   }
 
   /** The thread has had a later generation since this one was given: nobody can use the sandbox under it. */
-  async #giveUp(record: ReadyRecord, ask: Ask): Promise<null> {
+  async #giveUp(record: ReadyRecord, ask: Ask): Promise<LookAgain> {
     const parked = await this.#letGo(record, ask, null);
     if (parked !== null) await this.#parts.retirement.stopUnheld(parked, "create-abandoned");
-    return null;
+    return LOOK_AGAIN;
   }
 
   #establish(
@@ -262,40 +302,50 @@ export class Opener {
     return now !== null && isParked(now) && now.generation === record.generation ? now : null;
   }
 
-  /** Binds what is bound only in the record, then attaches. `null`: it has ended meanwhile, or is dead and being stopped. */
-  async #reach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Reached | null | Unreached> {
+  /** Binds what is bound only in the record, then attaches. To look again: it has ended meanwhile, or is being stopped. */
+  async #reach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
     const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
-      return { attachment, recovery: arrival === null || isShared(record) ? SAME : RECOVERIES[arrival] };
+      return { attachment, recovery: recoveryOf(record, arrival) };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";
       if (error instanceof BindingInDoubt) return "in doubt";
       const dead = isSandlotError(error, "sandbox_lost");
-      if (!dead && !(await this.#isPresent(record))) return null;
+      if (!dead && !(await this.#isPresent(record))) return LOOK_AGAIN;
       // A daemon that answers to other credentials than its record can be reached by nobody.
       if (!dead && !isSandlotError(error, "stale_generation")) throw unreachable(record, error);
       await retirement.stopDead(record);
-      return null;
+      return LOOK_AGAIN;
     }
   }
 
   /** Every step may have been done before by somebody who then died; each of them can be done again. */
   async #ensureBound(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Arrival | null> {
-    const { backend, store, membership } = this.#parts;
+    const { backend, membership } = this.#parts;
     const isOurs = () => !signal.aborted && membership.stillHolds(ask);
-    const { sandboxId, generation, boundFrom } = record;
+    const { boundFrom } = record;
     const spot = spotOf(record);
     const found =
       spot === null ? "new" : await abortable(ensureBound(backend.workspaces, spot, isOurs).catch(overtaken), signal);
     if (boundFrom === null) return record.arrival;
     await abortable(backend.rebind(targetOf(record), boundFrom, signal), signal);
     const arrival = found === "existing" ? "restored" : "empty";
-    await store.confirmBound(sandboxId, generation, arrival);
+    this.#confirmBound(record, arrival);
     return arrival;
+  }
+
+  /** No caller waits for it. Where it gets lost, the next attach finds `boundFrom`, and takes these steps again. */
+  #confirmBound({ sandboxId, generation }: ReadyRecord, arrival: Arrival): void {
+    const { store, bus, underWay } = this.#parts;
+    const confirming = quietly(bus, "bind", () => store.confirmBound(sandboxId, generation, arrival)).then(() => {
+      if (this.#confirming.get(sandboxId) === confirming) this.#confirming.delete(sandboxId);
+    });
+    this.#confirming.set(sandboxId, confirming);
+    void underWay.add(confirming);
   }
 
   async #isPresent({ sandboxId, generation }: SandboxRecord): Promise<boolean> {
@@ -311,15 +361,21 @@ export class Opener {
   ): Promise<SandboxRecord | null> {
     const { store, membership, bus } = this.#parts;
     const request = { sandboxId, generation, instance: membership.instance, seq, used };
+    // Otherwise the record would change once more after it was read as parked.
+    await this.#confirming.get(sandboxId);
     return quietly(bus, "release", () => store.unhold(request));
   }
 
-  /** Answers that are the same for everybody who wants something new. `null`: registered again, so look again. */
-  async #refused(answer: Refusal): Promise<null> {
+  /** Answers that are the same for every caller who wants something new. */
+  async #refused(answer: Exclude<Refusal, { kind: "full" }>): Promise<LookAgain> {
     throwIfRecovering(answer, this.#parts.settings.sessionLifetimeMs);
     await this.#parts.membership.renew();
-    return null;
+    return LOOK_AGAIN;
   }
+}
+
+function opened(slot: Slot | LookAgain): Opened {
+  return { kind: "slot", slot };
 }
 
 /** A later generation has used the thread's workspace. */
@@ -329,27 +385,8 @@ function overtaken(error: unknown): never {
   throw isSandlotError(error, "stale_generation") ? new Overtaken() : error;
 }
 
-/** What went wrong in the engine is its own business; for the caller the sandbox cannot be reached now. */
-function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
-  if (error instanceof SandlotError && (error.retryable || error.code === "workspace_conflict")) return error;
-  return new SandlotError(
-    "sandbox_unreachable",
-    { sandboxId, problem: problemOf(error), retryAfterMs: 1_000 },
-    { cause: error },
-  );
-}
-
-export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
-  return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
-}
-
 function targetOf({ sandboxId, generation, token, ref }: ReadyRecord): Target {
   return { sandboxId, generation, token, ref };
-}
-
-/** Somebody else is at work in it, so it is not new to its thread. */
-function isShared({ holders, leases }: ReadyRecord): boolean {
-  return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }
 
 /** Narrows a record to one that belongs to a thread. */

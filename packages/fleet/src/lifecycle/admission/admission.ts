@@ -24,7 +24,7 @@ import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
 import { userLimit } from "./user-limit.ts";
 
-type Full = Extract<Refusal, { kind: "full" }>;
+export type Full = Extract<Refusal, { kind: "full" }>;
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Settled = Exclude<ReserveAnswer, { kind: "full" }>;
 
@@ -78,14 +78,33 @@ export class Admission {
     return { max, maxPerUser: user === null ? null : userLimit(limits, user) };
   }
 
-  /** Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. */
-  async admit(key: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+  /**
+   * What limits a caller that does not wait, and evicts nothing: in both modes it stays below the limit. `null`: others
+   * wait, and nobody overtakes those who wait.
+   */
+  room(user: UserId): Limits | null {
+    const { limits } = this.#parts;
+    return this.#queue.size > 0 ? null : { max: limits.max, maxPerUser: userLimit(limits, user) };
+  }
+
+  /**
+   * Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. `full` is what the caller was
+   * answered when it asked for `room`.
+   */
+  async admit(
+    key: Key,
+    signal: AbortSignal,
+    attempt: () => Promise<ReserveAnswer>,
+    full: Full | null = null,
+  ): Promise<Settled> {
     // Nothing is evicted for a caller that has gone.
     signal.throwIfAborted();
     const wanted = () => !signal.aborted;
-    if (this.#parts.limits.mode === "soft") await this.#softenLimit(wanted);
+    const isSoft = this.#parts.limits.mode === "soft";
+    if (isSoft) await this.#softenLimit(wanted);
+    const known = isSoft ? null : full;
     // Nobody overtakes those who wait.
-    const answer = this.#queue.size === 0 ? await this.#try(attempt, signal) : null;
+    const answer = known ?? (this.#queue.size === 0 ? await this.#try(attempt, signal) : null);
     if (answer !== null && answer.kind !== "full") return answer;
     const evicted = await this.#evictFor(answer?.scope ?? "fleet", key.user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.

@@ -221,19 +221,19 @@ export class Destroyer {
   async #claimForPurge(key: Key, epoch: Epoch | null, signal: AbortSignal): Promise<SandboxId | null> {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
-    const generation = await store.nextGeneration();
-    membership.sawGeneration(generation);
     signal.throwIfAborted();
     const record = await store.condemn({
-      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation },
+      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation: null },
       ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
       token: world.randomHex(24) as Token,
       backend: backend.name,
       actor: membership.instance,
     });
-    if (record !== null) void retirement.drive(record);
-    return record?.sandboxId ?? null;
+    if (record === null) return null;
+    membership.sawGeneration(record.generation);
+    void retirement.drive(record);
+    return record.sandboxId;
   }
 }
 

@@ -23,7 +23,7 @@ import type { Backend, WorkspaceSpot } from "../../backend/backend.ts";
 import { settleWorkspace } from "../../backend/workspace-binding.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import type { CreatingRecord, SandboxRecord, StoppingRecord } from "../../store/record.ts";
+import type { ActingRecord, SandboxRecord, StoppingRecord } from "../../store/record.ts";
 import type { StopAnswer, StopRequest, Store } from "../../store/store.ts";
 import { abortable, type UnderWay, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -132,7 +132,7 @@ export class Retirement {
    * Moves on a record in `creating` or `stopping` that a caller waits for: ours is driven, one of a dead instance is
    * taken over. False when there is nothing to do but wait for whoever is at it.
    */
-  async help(record: CreatingRecord | StoppingRecord, signal: AbortSignal): Promise<boolean> {
+  async help(record: ActingRecord, signal: AbortSignal): Promise<boolean> {
     const { store, membership } = this.#parts;
     const { sandboxId, revision, actor } = record;
     const ours = actor === membership.instance;

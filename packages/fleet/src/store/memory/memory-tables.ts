@@ -17,6 +17,7 @@ export class MemoryTables implements Tables {
   readonly #records = new Map<SandboxId, SandboxRecord>();
   readonly #byUser = new Map<UserId, Map<ThreadId, SandboxId>>();
   readonly #heldBy = new Map<InstanceId, Set<SandboxId>>();
+  readonly #blanks = new Map<string, Set<SandboxId>>();
   readonly #obituaries = new Map<SandboxId, Obituary>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
@@ -31,7 +32,8 @@ export class MemoryTables implements Tables {
 
   /** Loses everything, as a store that was flushed or replaced. */
   empty(): void {
-    for (const table of [this.#sessions, this.#records, this.#byUser, this.#heldBy, this.#obituaries]) table.clear();
+    const rows = [this.#sessions, this.#records, this.#obituaries];
+    for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
   }
 
@@ -111,6 +113,10 @@ export class MemoryTables implements Tables {
     return null;
   }
 
+  blankIds(blueprintHash: string): readonly SandboxId[] {
+    return [...(this.#blanks.get(blueprintHash) ?? [])];
+  }
+
   countAll(): number {
     return this.#records.size;
   }
@@ -133,6 +139,10 @@ export class MemoryTables implements Tables {
   putRecord(record: SandboxRecord): void {
     this.#unindex(record.sandboxId);
     this.#records.set(record.sandboxId, record);
+    if (isBlank(record)) {
+      const blanks = this.#blanks.get(record.blueprintHash) ?? new Set();
+      this.#blanks.set(record.blueprintHash, blanks.add(record.sandboxId));
+    }
     if (record.user !== null && record.thread !== null) {
       const threads = this.#byUser.get(record.user) ?? new Map<ThreadId, SandboxId>();
       this.#byUser.set(record.user, threads.set(record.thread, record.sandboxId));
@@ -152,6 +162,9 @@ export class MemoryTables implements Tables {
     this.changeCount += 1;
     const old = this.#records.get(sandboxId);
     if (old === undefined) return;
+    const blanks = this.#blanks.get(old.blueprintHash);
+    blanks?.delete(sandboxId);
+    if (blanks?.size === 0) this.#blanks.delete(old.blueprintHash);
     if (old.user !== null && old.thread !== null) {
       const threads = this.#byUser.get(old.user);
       threads?.delete(old.thread);

@@ -3,6 +3,7 @@
  * transactions rely on is looked at, by hand, because this runs whenever another process has written.
  */
 
+import type { SandboxId } from "@sandlot/contract";
 import { CorruptRow } from "../../world/sqlite-driver.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { Obituary, SandboxRecord } from "../record.ts";
@@ -47,6 +48,11 @@ export function toRecord(row: Row): SandboxRecord {
 export function toRowid({ rowid }: Row): number {
   if (typeof rowid !== "number") throw new CorruptRow("a record has no number");
   return rowid;
+}
+
+export function toSandboxId({ sandbox_id: sandboxId }: Row): SandboxId {
+  if (typeof sandboxId !== "string") throw new CorruptRow("a record has no id");
+  return sandboxId as SandboxId;
 }
 
 export function toObituary(row: Row): Obituary {

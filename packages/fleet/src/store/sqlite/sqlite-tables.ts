@@ -14,7 +14,7 @@ import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCensus, toCount, toMeta, toObituary, toRecord, toRowid, toSession } from "./rows.ts";
+import { toCensus, toCount, toMeta, toObituary, toRecord, toRowid, toSandboxId, toSession } from "./rows.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
 const OBITUARIES_MAX = 1_000;
@@ -108,6 +108,10 @@ export class SqliteTables implements Tables {
   recordsHeldBy(instance: InstanceId): readonly ReadyRecord[] {
     const records = this.#sql.recordsHeldBy.all(instance).map(toRecord);
     return records.filter((record) => record.state === "ready");
+  }
+
+  blankIds(blueprintHash: string): readonly SandboxId[] {
+    return this.#sql.blankIds.all(blueprintHash).map(toSandboxId);
   }
 
   countAll(): number {
@@ -210,6 +214,9 @@ function prepareAll(db: DatabaseSync) {
     records: prepare("SELECT sandbox_id, body FROM records"),
     recordsBlank: prepare(
       "SELECT sandbox_id, body FROM records WHERE state = 'ready' AND thread IS NULL AND blueprint_hash = ?",
+    ),
+    blankIds: prepare(
+      "SELECT sandbox_id FROM records WHERE state = 'ready' AND thread IS NULL AND blueprint_hash = ? ORDER BY rowid",
     ),
     recordsParked: prepare(
       "SELECT sandbox_id, body FROM records WHERE state = 'ready' AND thread IS NOT NULL AND held = 0",

@@ -2,7 +2,7 @@
  * absent → creating → ready, holding what is ready, and binding a blank (rules 1, 2, 4, 5, 13).
  */
 
-import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
+import type { Generation, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import {
   type Arrival,
   type CreatingRecord,
@@ -66,6 +66,16 @@ export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer 
   const thread = request.key?.thread ?? null;
   const existing = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (existing !== null) return { kind: "exists", record: existing };
+  return reserveFor(tables, request, user, thread);
+}
+
+/** The key is free, or there is none. */
+function reserveFor(
+  tables: Tables,
+  request: Omit<ReserveRequest, "key">,
+  user: UserId | null,
+  thread: ThreadId | null,
+): Extract<ReserveAnswer, { kind: "reserved" | "full" }> {
   const full = refuseIfFull(tables, request.limits, user);
   if (full !== null) return full;
   const generation = nextGeneration(tables);
@@ -73,6 +83,7 @@ export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer 
   return { kind: "reserved", record: insert(tables, record) };
 }
 
+/** Given once: in the step that gives it, the counter moves on. */
 export function nextGeneration(tables: Tables): Generation {
   const meta = tables.meta();
   const generation = meta.generation + 1;
@@ -102,13 +113,29 @@ export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
 }
 
 export function take(tables: Tables, request: TakeRequest): TakeAnswer {
-  const shut = refuseIfShut(tables, request.instance);
+  const { user, thread, instance, seq, orReserve } = request;
+  const shut = refuseIfShut(tables, instance);
   if (shut !== null) return shut;
-  const record = tables.recordOf(request.user, request.thread);
-  if (record?.state !== "ready") return { kind: "other", record };
-  const { instance, seq } = request;
-  const { sandboxId, generation } = record;
-  return { kind: "held", record: addHold(tables, record, { sandboxId, generation, instance, seq }) };
+  const record = tables.recordOf(user, thread);
+  if (record?.state === "ready") {
+    const { sandboxId, generation } = record;
+    return { kind: "held", record: addHold(tables, record, { sandboxId, generation, instance, seq }) };
+  }
+  if (record !== null) return { kind: "other", record };
+  const blank = pickBlank(tables, request);
+  if (blank !== null) return { kind: "blank", record: blank, generation: nextGeneration(tables) };
+  return orReserve === null
+    ? { kind: "other", record: null }
+    : reserveFor(tables, { ...orReserve, actor: instance }, user, thread);
+}
+
+/** Callers that ask at the same time have counters in a row: each of an instance's is given another blank. */
+function pickBlank(tables: Tables, { blank, seq }: TakeRequest): ReadyRecord | null {
+  if (blank === null) return null;
+  const free = tables.blankIds(blank.blueprintHash).filter((id) => !blank.except.includes(id));
+  const picked = free[seq % free.length];
+  const record = picked === undefined ? null : tables.record(picked);
+  return record?.state === "ready" ? record : null;
 }
 
 export function addHold(tables: Tables, record: ReadyRecord, request: HoldRequest): ReadyRecord {
@@ -128,7 +155,9 @@ export function unhold(tables: Tables, request: UnholdRequest): SandboxRecord | 
   const held = record?.holders[request.instance];
   if (record?.state !== "ready" || held === undefined) return record;
   if (held.generation !== request.generation || held.seq > request.seq) return record;
-  return dropHold(tables, record, request.instance, tables.now(), request.used);
+  // Who had a lease of it has reached its daemon under the new credentials, whether or not that was confirmed.
+  const left = request.used ? { arrival: null, boundFrom: null } : {};
+  return dropHold(tables, record, request.instance, tables.now(), left);
 }
 
 export function bind(tables: Tables, request: BindRequest): BindAnswer {

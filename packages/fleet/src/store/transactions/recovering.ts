@@ -7,7 +7,7 @@ import type { Epoch } from "@sandlot/contract";
 import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
 import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { addHold, firstRecord } from "./making.ts";
+import { addHold, firstRecord, nextGeneration } from "./making.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
@@ -56,21 +56,24 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
 export function condemn(tables: Tables, request: CondemnRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
-  const { key, ref, place, generation, superseded, purge = false } = request;
+  const { key, ref, place, superseded, purge = false } = request;
+  const given = request.generation;
   if (superseded !== undefined) {
     const newer = tables.recordOf(superseded.user, superseded.thread);
-    if (newer === null || newer.generation <= generation) return null;
+    if (newer === null || given === null || newer.generation <= given) return null;
   }
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
   // A store that was lost does not know yet whether the thread has a sandbox.
   if (purge && (!claimable || tables.meta().recovering)) return null;
-  // The generation was given before this transaction: under an older one than the thread's last, nothing is removed.
-  if (purge && claimable && (tables.obituaryOf(key.user, key.thread)?.generation ?? 0) > generation) return null;
+  // It was given before this transaction: under an older one than the thread's last, nothing is removed.
+  const last = purge && claimable ? tables.obituaryOf(key.user, key.thread) : null;
+  if (given !== null && last !== null && last.generation > given) return null;
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;
+  const generation = given ?? nextGeneration(tables);
   raiseGeneration(tables, generation);
   const record: StoppingRecord = {
-    ...firstRecord(tables, { ...request, user, thread, state: "stopping" }),
+    ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };
   return insert(tables, record);

@@ -52,19 +52,19 @@ function requireMove(from: State | "absent", to: State | "absent"): void {
 }
 
 /**
- * Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. Unless its holder says that nobody
- * used the sandbox, it counts as used: whoever comes next must not be told that it is new.
+ * Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. Unless its holder says what it has
+ * `left`, the sandbox counts as used, and the next caller is not told that it is new. Whether its daemon knows what it was
+ * bound to is then not known.
  */
 export function dropHold(
   tables: Tables,
   record: ReadyRecord,
   instance: InstanceId,
   parkedAt: number,
-  used = true,
+  left: Partial<Pick<ReadyRecord, "arrival" | "boundFrom">> = { arrival: null },
 ): ReadyRecord {
   const { [instance]: _, ...holders } = record.holders;
-  const arrival = used ? null : record.arrival;
-  return change(tables, record, { holders, arrival, ...parkingOf({ ...record, holders }, parkedAt) });
+  return change(tables, record, { holders, ...left, ...parkingOf({ ...record, holders }, parkedAt) });
 }
 
 /** What changes besides the holders when some of them left. */
@@ -80,7 +80,11 @@ export function hasSession(tables: Tables, instance: InstanceId): boolean {
  * The limits, looked at in the same transaction that then uses the room. `user` is null for a blank. The user's own is
  * told first: room made there is room for the fleet too, but not the other way round.
  */
-export function refuseIfFull(tables: Tables, limits: Limits, user: UserId | null): Refusal | null {
+export function refuseIfFull(
+  tables: Tables,
+  limits: Limits,
+  user: UserId | null,
+): Extract<Refusal, { kind: "full" }> | null {
   const { max, maxPerUser } = limits;
   if (maxPerUser !== null && user !== null && tables.countOf(user) >= maxPerUser) {
     return { kind: "full", scope: "user", max: maxPerUser, counts: tables.census(user) };

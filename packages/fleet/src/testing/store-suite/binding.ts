@@ -3,7 +3,7 @@
 import type { InstanceId, ThreadId, Token, UserId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../store/record.ts";
 import type { BindRequest } from "../../store/store.ts";
-import { later, type Stage, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
+import { later, nextGeneration, type Stage, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
 export const bindingCases: readonly StoreCase[] = [
   {
@@ -138,7 +138,7 @@ export async function bindOf(
   thread: string,
 ): Promise<BindRequest> {
   const { sandboxId, revision } = blank;
-  const generation = await stage.store.nextGeneration();
+  const generation = await nextGeneration(stage.store);
   const token = `token-of-${thread}` as Token;
   return {
     sandboxId,

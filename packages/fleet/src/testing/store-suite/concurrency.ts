@@ -3,7 +3,7 @@
 import type { ThreadId, UserId } from "@sandlot/contract";
 import type { Store } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
-import { holdOf, ids, type Stage, type StoreCase, stopOf, takeOf, USER, unholdOf } from "./stage.ts";
+import { holdOf, ids, nextGeneration, type Stage, type StoreCase, stopOf, takeOf, USER, unholdOf } from "./stage.ts";
 
 export const concurrencyCases: readonly StoreCase[] = [
   {
@@ -139,7 +139,7 @@ export const concurrencyCases: readonly StoreCase[] = [
   {
     name: "generations are given once",
     async run(stage) {
-      const given = await race(stage, 40, (at) => at.nextGeneration());
+      const given = await race(stage, 40, (at) => nextGeneration(at));
       stage.expect(new Set(given).size).toBe(40);
     },
   },

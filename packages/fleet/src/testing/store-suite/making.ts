@@ -1,7 +1,7 @@
 /** absent → creating → ready: intent, limits, generations (rules 1, 2, 4). */
 
 import type { EngineRef, UserId } from "@sandlot/contract";
-import { NO_LIMITS, type StoreCase, USER } from "./stage.ts";
+import { NO_LIMITS, nextGeneration, type StoreCase, USER } from "./stage.ts";
 
 const PUBLISH = { ref: "ref" as EngineRef, place: "home", arrival: "empty", hold: null } as const;
 
@@ -52,9 +52,9 @@ export const makingCases: readonly StoreCase[] = [
       const second = await stage.second();
       const clock = (await store.sessions())[0]?.lastBeatAt ?? Number.POSITIVE_INFINITY;
       const given = [
-        await store.nextGeneration(),
+        await nextGeneration(store),
         (await stage.creating(a, "t1")).generation,
-        await second.nextGeneration(),
+        await nextGeneration(second),
         (await stage.creating(a, null)).generation,
       ];
       expect([...given].sort((x, y) => x - y)).toEqual(given);

@@ -1,6 +1,6 @@
 /** Reading: what is found, by what, and that other connections see it; watching and closing. */
 
-import type { ThreadId, UserId } from "@sandlot/contract";
+import type { InstanceId, ThreadId, UserId } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";
 import { ids, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
@@ -119,7 +119,7 @@ export const readingCases: readonly StoreCase[] = [
       stop();
       for (const step of [
         () => second.meta(),
-        () => second.nextGeneration(),
+        () => second.leave("b" as InstanceId),
         () => stage.beat("b", 1, { register: true }, second),
       ]) {
         const error = await step().then(

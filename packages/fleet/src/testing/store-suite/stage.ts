@@ -249,8 +249,13 @@ export function unholdOf(record: SandboxRecord, instance: InstanceId, seq: numbe
 }
 
 /** Of the thread `USER` has under this name. */
-export function takeOf(thread: string, instance: InstanceId, seq: number): TakeRequest {
-  return { user: USER, thread: thread as ThreadId, instance, seq };
+export function takeOf(
+  thread: string,
+  instance: InstanceId,
+  seq: number,
+  more: Partial<Pick<TakeRequest, "blank" | "orReserve">> = {},
+): TakeRequest {
+  return { user: USER, thread: thread as ThreadId, instance, seq, blank: null, orReserve: null, ...more };
 }
 
 export function stopOf(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): StopRequest {
@@ -276,4 +281,22 @@ export function identityOf(instance: string): ProcessIdentity {
 
 export function ids(records: readonly SandboxRecord[]): SandboxId[] {
   return records.map(({ sandboxId }) => sandboxId).sort();
+}
+
+let counters = 0;
+
+/** The next generation of a store, which it gives with a record: here with one of nothing, which is gone at once. */
+export async function nextGeneration(store: Store): Promise<Generation> {
+  counters += 1;
+  const actor = `counter-${counters}` as InstanceId;
+  const session = { beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 };
+  await store.beat({ instance: actor, identity: identityOf(actor), ...session });
+  const record = await store.condemn({
+    ...{ sandboxId: actor as string as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
+    ...{ blueprintHash: HASH, generation: null, ref: null, place: "home", key: null, actor },
+  });
+  if (record === null) throw new Error("the store gave no generation");
+  await store.remove({ sandboxId: record.sandboxId, revision: record.revision, actor });
+  await store.leave(actor);
+  return record.generation;
 }

@@ -63,7 +63,7 @@ describe("while the store does not answer", () => {
   test("an answer that got lost after a reservation leaves nothing for good", async () => {
     const stage = newStage(config);
     const { fleet, store } = await stage.open();
-    const restore = store.on("reserve", async (proceed) => {
+    const restore = store.on("take", async (proceed) => {
       await proceed();
       throw down();
     });

@@ -1,0 +1,35 @@
+/**
+ * What an opening tells its caller: what became of the thread's state, or why there is no sandbox.
+ */
+
+import { RESTORED, type Recovery, SandlotError } from "@sandlot/contract";
+import type { Settings } from "../../config/settings.ts";
+import { problemOf } from "../../observe/event-bus.ts";
+import type { Arrival, ReadyRecord, SandboxRecord } from "../../store/record.ts";
+import { SAME } from "../hold/recoveries.ts";
+
+const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
+const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };
+
+export function recoveryOf(record: ReadyRecord, arrival: Arrival | null): Recovery {
+  return arrival === null || isShared(record) ? SAME : RECOVERIES[arrival];
+}
+
+/** Somebody else is at work in it, so it is not new to its thread. */
+function isShared({ holders, leases }: ReadyRecord): boolean {
+  return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
+}
+
+/** What went wrong in the engine is its own business; for the caller the sandbox cannot be reached now. */
+export function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
+  if (error instanceof SandlotError && (error.retryable || error.code === "workspace_conflict")) return error;
+  return new SandlotError(
+    "sandbox_unreachable",
+    { sandboxId, problem: problemOf(error), retryAfterMs: 1_000 },
+    { cause: error },
+  );
+}
+
+export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
+  return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
+}
