@@ -158,7 +158,7 @@ describe(`project quotas on ${type}`, { timeout: 120_000 }, () => {
   it("are set on what was there before, but for what cannot have one, which is watched and told of", () =>
     onStage(async (stage, { home, fleetId, backend }) => {
       const troubles: string[] = [];
-      backend.watch((event) => event.type === "trouble" && troubles.push(event.problem));
+      backend.watch((event) => event.type === "housekeeping-failed" && troubles.push(event.problem));
       const [plain, linked] = [stage.newKey(), stage.newKey()];
       for (const key of [plain, linked]) {
         const made = await stage.make(key);

@@ -2,9 +2,9 @@
  * The composition root: where the parts of a fleet are put together. Nothing else constructs them.
  */
 
-import type { FleetEventBody, Generation, InstanceId, SandboxId } from "@sandlot/contract";
+import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
 import { parseThreadId, SandlotError } from "@sandlot/contract";
-import type { Backend, EngineEvent } from "./backend/backend.ts";
+import type { Backend } from "./backend/backend.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
@@ -66,11 +66,6 @@ function whose(sandboxId: SandboxId, slots: Slots) {
   const slot = slots.byId(sandboxId);
   const generation = slot?.generation ?? (0 as Generation);
   return { sandboxId, generation, user: slot?.user ?? null, thread: slot?.thread ?? null };
-}
-
-function refusalOf(event: Extract<EngineEvent, { type: "refused" }>, slots: Slots): FleetEventBody {
-  const { sandboxId, host, port, rule, because } = event;
-  return { type: "egress-refused", ...whose(sandboxId, slots), host, port, rule, because };
 }
 
 /** Puts a fleet together from parts that are open. Closing the fleet closes them. */
@@ -190,12 +185,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   }, "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
-    else if (event.type === "refused") bus.emit(refusalOf(event, slots));
-    else if (event.type === "limit-hit") bus.emit({ ...event, ...whose(event.sandboxId, slots) });
-    else if (event.type === "pulling") bus.emit({ ...event, type: "image-pulling" });
-    else if (event.type === "trouble")
-      bus.emit({ type: "housekeeping-failed", task: event.what, problem: event.problem });
-    else void liveness.died(event.sandboxId, event.ref);
+    else if (event.type === "died") void liveness.died(event.sandboxId, event.ref);
+    else bus.emit("sandboxId" in event ? { ...event, ...whose(event.sandboxId, slots) } : event);
   });
 
   const end = () => {

@@ -134,11 +134,12 @@ export interface EngineObject {
   readonly place: Place;
 }
 
+/** What an engine tells. Events that a fleet tells as well have its names (`FleetEvent`), and are forwarded. */
 export type EngineEvent =
   | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId }
   /** A sandbox wanted to reach something that its network policy refuses. */
   | {
-      readonly type: "refused";
+      readonly type: "egress-refused";
       readonly sandboxId: SandboxId;
       readonly host: string;
       readonly port: number;
@@ -155,7 +156,7 @@ export type EngineEvent =
     }
   /** An image is fetched before a sandbox can be made from it. Bytes are what the engine has told so far. */
   | {
-      readonly type: "pulling";
+      readonly type: "image-pulling";
       readonly image: string;
       readonly state: "started" | "progress" | "pulled" | "failed";
       readonly currentBytes: number;
@@ -163,7 +164,7 @@ export type EngineEvent =
       readonly problem: string | null;
     }
   /** Something went wrong that no call can tell of. */
-  | { readonly type: "trouble"; readonly what: string; readonly problem: string }
+  | { readonly type: "housekeeping-failed"; readonly task: string; readonly problem: string }
   /** Events may have been missed: whoever listens looks for himself. */
   | { readonly type: "resync" };
 

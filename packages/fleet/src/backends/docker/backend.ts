@@ -138,11 +138,12 @@ class DockerBackend implements Backend {
     this.#credentials = new ContainerCredentials({ ...shared, ...located });
     const { blueprints } = settings;
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
-      this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
+      this.#watcher.tell({ type: "egress-refused", sandboxId, host, port, rule, because });
     this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
     const egresses = this.#egresses;
     const aioRecords = new AioRecords(layout, world);
-    const onTrouble = (what: string, problem: string) => this.#watcher.tell({ type: "trouble", what, problem });
+    const onTrouble = (task: string, problem: string) =>
+      this.#watcher.tell({ type: "housekeeping-failed", task, problem });
     const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onTrouble });
     this.#accounts = accounts;
     const removing = { egresses, accounts, fleetId, liveness: this.#liveness, aioRecords };
@@ -150,7 +151,7 @@ class DockerBackend implements Backend {
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
-    const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "pulling", ...told }));
+    const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "image-pulling", ...told }));
     this.#maker = new Maker({
       ...shared,
       egresses,

@@ -119,7 +119,7 @@ class LocalBackend implements Backend {
     this.engineId = homeEngineId(NAME, id, home);
     this.#world = world;
     const onLimitProblem = (error: unknown) =>
-      this.#watcher.tell({ type: "trouble", what: "limits", problem: problemOf(error) });
+      this.#watcher.tell({ type: "housekeeping-failed", task: "limits", problem: problemOf(error) });
     const quotas = new ProjectQuotas({ root: layout.root, world, onProblem: onLimitProblem });
     this.#quotas = quotas;
     const isUnsafe = settings.local.isolation === "unsafe-process";
@@ -134,7 +134,7 @@ class LocalBackend implements Backend {
     this.#limits = lazyLimits(() => openLimits({ fleetId, world }));
     const shared = { world, layout, objects: this.#objects, workspaces: this.workspaces, limits: this.#limits };
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
-      this.#watcher.tell({ type: "refused", sandboxId, host, port, rule, because });
+      this.#watcher.tell({ type: "egress-refused", sandboxId, host, port, rule, because });
     const { blueprints } = settings;
     this.#accounts = isUnsafe ? null : sandboxAccounts(NAME, settings, world);
     this.#egresses = new Egresses({ backend: NAME, world, layout, account, blueprints, onRefused });
@@ -147,11 +147,12 @@ class LocalBackend implements Backend {
     const [accounts, mapping] = [this.#accounts, this.#mapping];
     this.#remover = new Remover({ ...shared, egresses, accounts, liveness: this.#liveness });
     const onProblem = (error: unknown) =>
-      this.#watcher.tell({ type: "trouble", what: "runtime-directories", problem: problemOf(error) });
+      this.#watcher.tell({ type: "housekeeping-failed", task: "runtime-directories", problem: problemOf(error) });
     const engine = isUnsafe
       ? new UnsafeEngine(settings, layout)
       : new BubblewrapEngine(settings, layout, join(layout.root, "etc"), mapping, { world, onProblem });
-    const onMountProblem = (problem: string) => this.#watcher.tell({ type: "trouble", what: "mounts", problem });
+    const onMountProblem = (problem: string) =>
+      this.#watcher.tell({ type: "housekeeping-failed", task: "mounts", problem });
     const parts = { ...shared, quotas, egresses, settings, remover: this.#remover, engine, machineId: id };
     this.#maker = new Maker({ ...parts, strays: strayDescriptors(), accounts, mapping, onMountProblem });
     this.#watcher = new Watcher(layout, this.#objects, this.#liveness, world);
@@ -279,7 +280,7 @@ class LocalBackend implements Backend {
     const accounts = async () => this.#accounts?.sweep();
     const swept = await Promise.allSettled([this.#objects.sweep(this.#world.wallMs()), accounts()]);
     for (const { reason } of swept.filter((one) => one.status === "rejected"))
-      this.#watcher.tell({ type: "trouble", what: "accounts", problem: problemOf(reason) });
+      this.#watcher.tell({ type: "housekeeping-failed", task: "accounts", problem: problemOf(reason) });
   }
 
   /** What was kept for a workspace that has gone home since, and of which nobody may ask any more. */

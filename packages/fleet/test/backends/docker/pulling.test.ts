@@ -10,7 +10,7 @@ import { settingsIn, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 import { type Registry, shellArchive, startRegistry } from "./registry.ts";
 
-type Pulling = Extract<EngineEvent, { type: "pulling" }>;
+type Pulling = Extract<EngineEvent, { type: "image-pulling" }>;
 
 const FILLER_BYTES = 2 * 1024 * 1024;
 
@@ -19,7 +19,7 @@ describeOnEngine("pulling an image", (onEngine, engine) => {
     onRegistry(async (registry) =>
       onEngine(async (stage) => {
         const told: Pulling[] = [];
-        stage.backend.watch((event) => event.type === "pulling" && told.push(event));
+        stage.backend.watch((event) => event.type === "image-pulling" && told.push(event));
         const blueprint = { ...stage.blueprint, image: registry.image };
         const both = [1, 2].map(() => stage.make(stage.newKey(), { blueprint }));
         await stage.eventually("its layer is asked for", () => registry.asked() > 0);
@@ -42,7 +42,7 @@ describeOnEngine("pulling an image", (onEngine, engine) => {
     onRegistry(async (registry) =>
       onEngine(async (stage) => {
         const told: string[] = [];
-        stage.backend.watch((event) => event.type === "pulling" && told.push(event.state));
+        stage.backend.watch((event) => event.type === "image-pulling" && told.push(event.state));
         const blueprint = { ...stage.blueprint, image: registry.image };
         const callers = [new AbortController(), new AbortController()];
         const reasons = callers.map((_, index) => new Error(`caller ${index} has given up`));
@@ -80,7 +80,7 @@ describeOnEngine("pulling an image", (onEngine, engine) => {
     onRegistry(async (registry) =>
       onEngine(async (stage) => {
         const told: Pulling[] = [];
-        stage.backend.watch((event) => event.type === "pulling" && told.push(event));
+        stage.backend.watch((event) => event.type === "image-pulling" && told.push(event));
         const blueprint = { ...stage.blueprint, image: registry.missing };
         await stage.rejects(stage.make(stage.newKey(), { blueprint }), "image_unavailable");
         expect(told.map(({ state }) => state)).toEqual(["started", "failed"]);

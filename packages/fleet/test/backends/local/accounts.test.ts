@@ -218,8 +218,12 @@ describe.skipIf(!isRoot)("a mounted directory of root's fleet", () => {
       const { sandbox } = await stage.attach(target, backend);
       expect((await sandbox.exec("touch /mnt/project/x")).stderr).toContain("Read-only file system");
       expect(statSync(path).uid).toBe(61_234);
-      expect(events.filter(({ type }) => type === "trouble")).toEqual([
-        { type: "trouble", what: "mounts", problem: `${path} is read-only at /mnt/project: it cannot be done here` },
+      expect(events.filter(({ type }) => type === "housekeeping-failed")).toEqual([
+        {
+          type: "housekeeping-failed",
+          task: "mounts",
+          problem: `${path} is read-only at /mnt/project: it cannot be done here`,
+        },
       ]);
     }));
 
