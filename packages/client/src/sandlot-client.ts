@@ -43,7 +43,7 @@ import {
 import { ClientLease } from "./lease.ts";
 import { SHOWN } from "./shown.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
-import { isBreak } from "./wire/errors.ts";
+import { errorOfEvent, isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
 import { leaseReply } from "./wire/plain-replies.ts";
 import { type Query, Transport, type TransportOptions } from "./wire/transport.ts";
@@ -253,7 +253,7 @@ export class SandlotClient {
 
   /**
    * What happens to the user's sandboxes, or in the whole fleet for an operator. Goes on after a break; `null` where some
-   * were missed.
+   * were missed. A gateway of a later version sends types that `FleetEvent` does not list, too: they come as they are.
    */
   async *events({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<FleetEvent | null> {
     let last: string | null = null;
@@ -264,10 +264,11 @@ export class SandlotClient {
       try {
         const response = await this.#transport.stream(call);
         begun = true;
-        for await (const { event, id, data } of serverEvents(response)) {
+        for await (const { event, id, data } of serverEvents(response, this.#transport.url)) {
           silent = 0;
           last = id ?? last;
-          yield event === "gap" ? null : (data as FleetEvent);
+          if (event === "error") throw errorOfEvent(data, this.#transport.url);
+          yield event !== "gap" && isFleetEvent(data) ? data : null;
         }
       } catch (error) {
         signal?.throwIfAborted();
@@ -276,4 +277,11 @@ export class SandlotClient {
       await pause(around(100 * 2 ** Math.min(silent, 5)), signal);
     }
   }
+}
+
+/** Whatever its type: it has one, and says when and by which instance. */
+function isFleetEvent(data: unknown): data is FleetEvent {
+  if (typeof data !== "object" || data === null) return false;
+  const { type, at, instance } = data as Readonly<Record<string, unknown>>;
+  return typeof type === "string" && typeof at === "number" && typeof instance === "string";
 }

@@ -49,8 +49,6 @@
  * and then holds the terminal's programs back.
  */
 
-import type { ExecResult, ExecStatus } from "./sandbox.ts";
-
 export const DAEMON_HEADERS = {
   sandboxId: "x-sandlot-sandbox",
   generation: "x-sandlot-generation",
@@ -121,28 +119,6 @@ export type DaemonListen =
   | { readonly fd: number }
   | { readonly host: string; readonly port: number };
 
-export interface ReadyLine {
-  readonly ready: true;
-  readonly pid: number;
-  readonly sandboxId: string;
-  readonly generation: number;
-  /** The port that was given out, when the daemon listens on TCP. */
-  readonly port: number | null;
-  /** The same for `aioListen`. */
-  readonly aioPort?: number | null;
-}
-
-export interface HoldGreeting {
-  readonly pid: number;
-  readonly generation: number;
-  /** Tells one run of the daemon from the next: after a restart, what ran before is gone. */
-  readonly run: string;
-}
-
-export interface RenewReply {
-  readonly run: string;
-}
-
 export interface ExecCall {
   readonly execId: string;
   /** The caller chose the id and may come again with it. Otherwise the exec ends when its caller goes away. */
@@ -169,39 +145,6 @@ export interface SessionExecCall {
   readonly outputMaxBytes?: number;
 }
 
-/** What a result says beside the output, whose bytes follow. */
-export interface ResultLine extends Omit<ExecResult, "stdout" | "stderr" | "omitted"> {
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  /** Held by the daemon and not sent. */
-  readonly stdoutOmittedBytes: number;
-  readonly stderrOmittedBytes: number;
-  /** Of a session's command. */
-  readonly cwd?: string;
-  readonly shellEnded?: boolean;
-}
-
-/** What a session's command has printed until now. The bytes follow. */
-export interface OutputLine {
-  readonly execId: string;
-  readonly status: "running" | ExecStatus;
-  readonly exitCode: number | null;
-  /** Where the bytes begin, how many there are, and how many were printed in all. */
-  readonly stdoutOffset: number;
-  readonly stdoutBytes: number;
-  readonly stdoutTotalBytes: number;
-  readonly stderrOffset: number;
-  readonly stderrBytes: number;
-  readonly stderrTotalBytes: number;
-}
-
-/** Text frames of a terminal's WebSocket, from the daemon. */
-export type TerminalNotice =
-  /** The next byte of output has this offset; the ones before, from where the reader was, are no longer held. */
-  | { readonly type: "position"; readonly offset: number; readonly droppedBytes: number }
-  /** All output was sent. */
-  | { readonly type: "exit"; readonly exitCode: number | null; readonly signal: string | null };
-
 /** Text frames of a terminal's WebSocket, to the daemon. */
 export type TerminalRequest =
   | { readonly type: "resize"; readonly columns: number; readonly rows: number }
@@ -218,51 +161,4 @@ export interface WaitForOutputCall {
   readonly pattern: string;
   readonly literal?: boolean;
   readonly timeoutMs: number;
-}
-
-export type WaitForOutputReply =
-  | { readonly matched: true; readonly stream: "stdout" | "stderr"; readonly line: string }
-  /** The output ended without it. */
-  | { readonly matched: false };
-
-/** What idleness and people look at. Asking is not activity. */
-export interface DaemonActivity {
-  readonly runningExecs: number;
-  readonly openTerminals: number;
-  readonly previewTrafficAt: number | null;
-  readonly cpuShare: number;
-  /** Wall-clock time of the last exec or file call, or of the start. */
-  readonly lastActivityAt: number;
-  /** How many hold a connection now. */
-  readonly heldCount: number;
-}
-
-export interface ProcessInfo {
-  readonly pid: number;
-  readonly parentPid: number;
-  readonly command: string;
-  readonly state: string;
-  readonly residentBytes: number;
-  readonly cpuMs: number;
-  /** The exec it belongs to, if that is known. */
-  readonly execId: string | null;
-}
-
-export interface ListeningPort {
-  readonly port: number;
-  readonly address: string;
-  readonly pid: number | null;
-}
-
-/** What the sandbox's cgroup has used; `null` where the kernel does not show it. */
-export interface ResourceUsage {
-  readonly memoryBytes: number | null;
-  readonly memoryMaxBytes: number | null;
-  readonly processCount: number | null;
-  readonly processMax: number | null;
-  readonly cpuMs: number | null;
-  /** Of the workspace, as it was last measured, with what was written through the API since. Absent where the backend does not measure it. */
-  readonly diskBytes?: number;
-  /** Absent where the workspace has no limit. */
-  readonly diskMaxBytes?: number;
 }

@@ -11,6 +11,7 @@ import { FLEET_ERRORS, type FleetErrorDetails } from "./errors/fleet-errors.ts";
 import { REQUEST_ERRORS, type RequestErrorDetails } from "./errors/request-errors.ts";
 import { SANDBOX_ERRORS, type SandboxErrorDetails } from "./errors/sandbox-errors.ts";
 import type { ErrorSpec, ErrorSpecs } from "./errors/spec.ts";
+import type { OpenEnum } from "./open-enum.ts";
 
 export type { CapacityCounts, ConfigProblem, LossReason } from "./errors/fleet-errors.ts";
 
@@ -30,42 +31,90 @@ export const DAEMON_ERROR_CODES: ReadonlySet<ErrorCode> = new Set([
   "stale_generation",
 ] as const);
 
-/** The one error class of Sandlot. `code` decides everything; `details` are the facts of this case. */
-export class SandlotError<Code extends ErrorCode = ErrorCode> extends Error {
+/** A code of this version, or one of a later version that a peer has sent: a `switch` over codes needs a `default`. */
+export type AnyErrorCode = OpenEnum<ErrorCode>;
+
+/** The facts of a known code; of any code, those of one of them. */
+type DetailsOf<Code extends AnyErrorCode> = Code extends ErrorCode ? ErrorDetails[Code] : ErrorDetails[ErrorCode];
+
+/** An error as it travels. */
+export interface SentError {
+  readonly code: string;
+  readonly message: string;
+  readonly retryable: boolean;
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly remedy?: string | undefined;
+}
+
+/**
+ * The one error class of Sandlot. `code` decides everything; `details` are the facts of this case.
+ * Without a type argument the code may be one of a later version (`SandlotError.received`).
+ */
+export class SandlotError<Code extends AnyErrorCode = AnyErrorCode> extends Error {
   override readonly name = "SandlotError";
   readonly code: Code;
-  readonly details: ErrorDetails[Code];
+  readonly details: DetailsOf<Code>;
   /** What to do about it. A property of its own, so that printing the error shows it. */
   readonly remedy: string;
 
-  constructor(code: Code, details: ErrorDetails[Code], options?: { cause?: unknown }) {
-    super((ERRORS[code] as ErrorSpec<ErrorDetails[Code]>).message(details), options);
+  constructor(
+    code: Code,
+    // A code that is misspelled has no facts.
+    details: Code extends ErrorCode ? ErrorDetails[Code] : never,
+    options?: { cause?: unknown },
+    spec: ErrorSpec<DetailsOf<Code>> = ERRORS[code as ErrorCode] as ErrorSpec<DetailsOf<Code>>,
+  ) {
+    super(spec.message(details), options);
     this.code = code;
     this.details = details;
-    this.remedy = ERRORS[code].remedy;
+    this.remedy = spec.remedy;
+    if (!isErrorCode(code) || spec !== ERRORS[code]) RECEIVED.set(this, spec);
+  }
+
+  /**
+   * An error that a peer has sent, in the peer's words: of a later version, whose code this one does not know, or with facts
+   * that this version's sentence cannot be made from.
+   */
+  static received(
+    { code, message, retryable, details, remedy = UNKNOWN_REMEDY }: SentError,
+    status: number,
+  ): SandlotError {
+    const spec = { status: status as ErrorSpec<never>["status"], retryable, message: () => message, remedy };
+    return new SandlotError<AnyErrorCode>(code, details as never, {}, spec);
   }
 
   get status(): number {
-    return ERRORS[this.code].status;
+    return specOf(this).status;
   }
 
   get retryable(): boolean {
-    return ERRORS[this.code].retryable;
+    return specOf(this).retryable;
   }
 
   /** The one shape in which errors travel. */
-  toJSON(): { code: Code; message: string; retryable: boolean; details: ErrorDetails[Code]; remedy: string } {
+  toJSON(): { code: Code; message: string; retryable: boolean; details: DetailsOf<Code>; remedy: string } {
     const { code, message, retryable, details, remedy } = this;
     return { code, message, retryable, details, remedy };
   }
 }
+
+/** What a peer has said of an error. Beside the class: a private field would tell errors of two codes apart as types. */
+const RECEIVED = new WeakMap<SandlotError, Pick<ErrorSpec<never>, "status" | "retryable">>();
+
+function specOf(error: SandlotError): Pick<ErrorSpec<never>, "status" | "retryable"> {
+  return RECEIVED.get(error) ?? ERRORS[error.code as ErrorCode];
+}
+
+const UNKNOWN_REMEDY = "A newer version of Sandlot has sent this error: its documentation, docs/errors.md, says more.";
 
 /** Whether this version knows the code; one that came from outside may be of a later version, or anything. */
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }
 
-/** Narrows an unknown error to one code, so that its details have their type. */
-export function isSandlotError<Code extends ErrorCode>(error: unknown, code?: Code): error is SandlotError<Code> {
+/** Narrows an unknown error; with a code, to that one, so that its details have their type. */
+export function isSandlotError(error: unknown): error is SandlotError;
+export function isSandlotError<Code extends ErrorCode>(error: unknown, code: Code): error is SandlotError<Code>;
+export function isSandlotError(error: unknown, code?: ErrorCode): error is SandlotError {
   return error instanceof SandlotError && (code === undefined || error.code === code);
 }

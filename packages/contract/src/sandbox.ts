@@ -15,10 +15,22 @@
  *   its reader stops or its signal fires.
  */
 
-import type { ListeningPort, ProcessInfo, ResourceUsage, WaitForOutputReply } from "./daemon.ts";
 import type { ReadTextOptions } from "./file-text.ts";
 import type { Generation, SandboxId } from "./ids.ts";
-import type { OutputOptions, OutputSoFar } from "./output-so-far.ts";
+import type { OutputOptions } from "./output-so-far.ts";
+import type {
+  ExecInfo,
+  ExecOutputMode,
+  ExecResult,
+  FollowEnd,
+  OutputSoFar,
+  SpawnedExec,
+  StreamName,
+  WaitForOutputReply,
+} from "./results/exec.ts";
+import type { FileChange, FileListing, FileStat, GlobResult, GrepResult } from "./results/files.ts";
+import type { ListeningPort, ProcessInfo, ResourceUsage } from "./results/processes.ts";
+import type { TerminalInfo } from "./results/terminals.ts";
 import type { SandboxSessions } from "./sessions.ts";
 
 export interface Sandbox {
@@ -73,39 +85,6 @@ export interface SpawnOptions extends Omit<ExecOptions, "outputMaxBytes" | "onSt
   readonly output?: ExecOutputMode;
 }
 
-export type ExecOutputMode = "ring" | "hold";
-
-export interface SpawnedExec {
-  readonly execId: string;
-  readonly pid: number | null;
-}
-
-export type ExecStatus = "completed" | "timed_out" | "killed" | "lost";
-
-export interface ExecResult {
-  readonly execId: string;
-  readonly status: ExecStatus;
-  /** `null` when the command did not exit by itself. */
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly stdout: string;
-  readonly stderr: string;
-  /** Bytes that were produced but are no longer held, because output is kept in a bounded ring. */
-  readonly stdoutDroppedBytes: number;
-  readonly stderrDroppedBytes: number;
-  readonly durationMs: number;
-  /** Absent when `stdout` and `stderr` hold everything that was not dropped. */
-  readonly omitted?: OmittedOutput;
-}
-
-/** The beginning of the output, which is not in the result because that holds `outputMaxBytes` of each stream. */
-export interface OmittedOutput {
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  /** How to get it. */
-  readonly remedy: string;
-}
-
 /** Commands by their id: those that run, and those that have ended and are still remembered. */
 export interface SandboxExecs {
   list(): Promise<readonly ExecInfo[]>;
@@ -121,20 +100,6 @@ export interface SandboxExecs {
   writeStdin(execId: string, content: string | Uint8Array, options?: { readonly end?: boolean }): Promise<void>;
   /** Waits until a line of output matches. Not within `timeoutMs` is `wait_timeout`. */
   waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply>;
-}
-
-export interface ExecInfo {
-  readonly execId: string;
-  readonly command: string | readonly string[];
-  readonly status: "running" | ExecStatus;
-  readonly exitCode: number | null;
-  readonly pid: number | null;
-  readonly startedAt: number;
-  /** How much it has printed in all. */
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  /** `hold`: it runs and waits for its followers. */
-  readonly output?: ExecOutputMode;
 }
 
 export const EXEC_SIGNALS = [
@@ -165,29 +130,18 @@ export interface FollowOptions {
 export type FollowEvent =
   | {
       readonly type: "output";
-      readonly stream: "stdout" | "stderr";
+      readonly stream: StreamName;
       readonly offset: number;
       readonly bytes: Uint8Array;
     }
   /** The bytes from `fromOffset` to `toOffset` are no longer held. */
   | {
       readonly type: "gap";
-      readonly stream: "stdout" | "stderr";
+      readonly stream: StreamName;
       readonly fromOffset: number;
       readonly toOffset: number;
     }
   | { readonly type: "end"; readonly end: FollowEnd };
-
-/** The end of a followed exec, with how much it has printed in all. */
-export interface FollowEnd {
-  readonly execId: string;
-  readonly status: ExecStatus;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  readonly durationMs: number;
-}
 
 export interface WaitOptions {
   readonly timeoutMs: number;
@@ -217,15 +171,6 @@ export interface TerminalOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly columns: number;
   readonly rows: number;
-}
-
-export interface TerminalInfo {
-  readonly terminalId: string;
-  readonly command: readonly string[];
-  readonly columns: number;
-  readonly rows: number;
-  readonly createdAt: number;
-  readonly attachedCount: number;
 }
 
 /** One connection to a terminal. */
@@ -296,38 +241,9 @@ export interface WatchOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface FileChange {
-  /**
-   * `ready`: watching has begun. `overflow`: changes were missed; look for yourself. `created`, `modified` and
-   * `removed` are about `path`; a rename is one of each.
-   */
-  readonly type: "ready" | "created" | "modified" | "removed" | "overflow";
-  readonly path: string;
-}
-
-export interface FileStat {
-  readonly path: string;
-  readonly kind: "file" | "directory" | "symlink" | "other";
-  readonly sizeBytes: number;
-  readonly mode: number;
-  readonly modifiedAt: number;
-  /** Changes whenever the content does. Opaque. */
-  readonly version: string;
-}
-
-export interface FileListing {
-  readonly entries: readonly FileStat[];
-  readonly truncated: boolean;
-}
-
 export interface GlobOptions {
   readonly includeDirectories?: boolean;
   readonly maxResults?: number;
-}
-
-export interface GlobResult {
-  readonly paths: readonly string[];
-  readonly truncated: boolean;
 }
 
 export interface GrepOptions {
@@ -335,23 +251,6 @@ export interface GrepOptions {
   readonly literal?: boolean;
   readonly caseSensitive?: boolean;
   readonly maxResults?: number;
-}
-
-export interface GrepMatch {
-  readonly path: string;
-  /** Counted from 1. */
-  readonly lineNumber: number;
-  readonly line: string;
-}
-
-export interface GrepResult {
-  readonly matches: readonly GrepMatch[];
-  /** There are more matches than these, or something could not be read. */
-  readonly truncated: boolean;
-  /** Text files that may match and were not searched, because they are larger than `grepFileMaxBytes`. */
-  readonly skippedFiles: number;
-  /** Lines that may match and were not looked at, because they are longer than `grepLineMaxChars`. */
-  readonly skippedLines: number;
 }
 
 /** Where every sandbox keeps the thread's directories. */

@@ -1,10 +1,14 @@
 /**
  * Schemas of what crosses a process boundary. What comes from outside is parsed with these; what goes out has their
  * shape. The OpenAPI document and the typed client are made from them.
+ *
+ * Requests are strict: an unknown field is refused. Responses are read loosely: an unknown field is dropped, an unknown
+ * word is handed on (`docs/versioning.md`).
  */
 
 import { z } from "zod";
 import { THREAD_ID_PATTERN, USER_ID_PATTERN } from "./ids.ts";
+import { type Immutable, openEnum } from "./open-enum.ts";
 
 export const threadIdSchema = z
   .string()
@@ -16,41 +20,18 @@ export const userIdSchema = z
   .regex(USER_ID_PATTERN)
   .describe("Whom data and limits belong to: 1 to 128 letters, digits, underscores or hyphens.");
 
-export const execResultSchema = z
-  .object({
-    execId: z.string(),
-    status: z.enum(["completed", "timed_out", "killed", "lost"]),
-    exitCode: z.int().nullable().describe("null when the command did not exit by itself"),
-    signal: z.string().nullable(),
-    stdout: z.string(),
-    stderr: z.string(),
-    stdoutDroppedBytes: z.int().nonnegative(),
-    stderrDroppedBytes: z.int().nonnegative(),
-    durationMs: z.number().nonnegative(),
-    omitted: z
-      .object({
-        stdoutBytes: z.int().nonnegative(),
-        stderrBytes: z.int().nonnegative(),
-        remedy: z.string().describe("how to get them"),
-      })
-      .readonly()
-      .exactOptional()
-      .describe("the beginning of the output, where the result does not hold all of it"),
-  })
-  .meta({ id: "ExecResult" });
-
 export const recoverySchema = z
-  .strictObject({
-    kind: z
-      .enum(["same", "restored", "empty"])
-      .describe("same sandbox as before; a new one with the old workspace; or a new one with an empty workspace"),
+  .object({
+    kind: openEnum(["same", "restored", "empty"]).describe(
+      "same sandbox as before; a new one with the old workspace; or a new one with an empty workspace",
+    ),
     lost: z.array(z.string()),
     survived: z.array(z.string()),
   })
   .meta({ id: "Recovery" });
 
 /** What happened to a thread's state between its last use and this lease. */
-export type Recovery = Readonly<z.infer<typeof recoverySchema>>;
+export type Recovery = Immutable<z.infer<typeof recoverySchema>>;
 
 /** What a sandbox that was made anew has, and has not, when its workspace was kept. */
 export const RESTORED: Recovery = {
@@ -59,12 +40,16 @@ export const RESTORED: Recovery = {
   survived: ["workspace"],
 };
 
+export const SANDBOX_STATES = ["creating", "leased", "parked", "blank", "stopping"] as const;
+/** What a sandbox is to people, as far as this version knows. */
+export type SandboxState = (typeof SANDBOX_STATES)[number];
+
 export const sandboxSummarySchema = z
-  .strictObject({
+  .object({
     sandboxId: z.string(),
     user: z.string().nullable(),
     thread: z.string().nullable(),
-    state: z.enum(["creating", "leased", "parked", "blank", "stopping"]),
+    state: openEnum(SANDBOX_STATES),
     generation: z.int(),
     blueprint: z.string(),
     backend: z.string(),
@@ -75,10 +60,10 @@ export const sandboxSummarySchema = z
   .meta({ id: "SandboxSummary" });
 
 /** One line of `fleet.list()`. */
-export type SandboxSummary = Readonly<z.infer<typeof sandboxSummarySchema>>;
+export type SandboxSummary = Immutable<z.infer<typeof sandboxSummarySchema>>;
 
 export const threadSummarySchema = z
-  .strictObject({
+  .object({
     user: z.string(),
     thread: z.string(),
     sandbox: sandboxSummarySchema.nullable().describe("null: its files are kept, and the next use makes a sandbox"),
@@ -86,7 +71,7 @@ export const threadSummarySchema = z
   .meta({ id: "ThreadSummary" });
 
 /** One line of `fleet.listThreads()`. */
-export type ThreadSummary = Readonly<z.infer<typeof threadSummarySchema>>;
+export type ThreadSummary = Immutable<z.infer<typeof threadSummarySchema>>;
 
 /** Loose on purpose: a client of this version reads the errors of a later one, and DeerFlow's routes add `detail`. */
 export const errorBodySchema = z

@@ -1,7 +1,8 @@
 /** Persistent shells of a sandbox. */
 
-import type { OutputOptions, OutputSoFar } from "./output-so-far.ts";
-import type { ExecResult } from "./sandbox.ts";
+import type { OutputOptions } from "./output-so-far.ts";
+import type { OutputSoFar } from "./results/exec.ts";
+import type { SessionExecResult, SessionInfo } from "./results/sessions.ts";
 
 /**
  * Persistent shells: working directory, variables and functions stay from one command to the next. Commands of one
@@ -27,24 +28,10 @@ export interface SessionOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-export interface SessionInfo {
-  readonly sessionId: string;
-  readonly cwd: string;
-  readonly createdAt: number;
-  readonly busy: boolean;
-}
-
 export interface SessionExecOptions {
   readonly stdin?: string | Uint8Array;
   readonly timeoutMs?: number;
   /** As in `ExecOptions`. The rest is read with `output`. */
   readonly outputMaxBytes?: number;
   readonly signal?: AbortSignal;
-}
-
-export interface SessionExecResult extends ExecResult {
-  /** Where the session is after the command. */
-  readonly cwd: string;
-  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
-  readonly shellEnded: boolean;
 }

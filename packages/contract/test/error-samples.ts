@@ -87,6 +87,8 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   invalid_path: { path: "report.md", problem: "it is not absolute" },
   invalid_pattern: { pattern: "(", problem: "a group is not closed" },
   malformed_request: { problem: "it has two Host headers" },
+  bad_gateway_response: { url: "http://127.0.0.1:8750/v1/sandboxes", problem: "it is not JSON" },
+  protocol_incompatible: { peer: "gateway", theirs: "2.0", ours: "1.0" },
   bad_sandbox_response: { problem: "its status line is none" },
   internal: { problem: "a record has no actor" },
 };

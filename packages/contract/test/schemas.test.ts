@@ -1,4 +1,4 @@
-import { describe, expect, expectTypeOf, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import {
   type ExecResult,
@@ -38,10 +38,6 @@ const SUMMARY: SandboxSummary = {
 };
 
 describe("an exec result", () => {
-  it("has the same type as its schema", () => {
-    expectTypeOf<Readonly<z.infer<typeof execResultSchema>>>().toEqualTypeOf<ExecResult>();
-  });
-
   it("is accepted with and without an exit code", () => {
     expect(execResultSchema.parse(RESULT)).toEqual(RESULT);
     expect(execResultSchema.parse({ ...RESULT, status: "timed_out", exitCode: null, signal: "SIGKILL" })).toBeTruthy();
@@ -54,7 +50,7 @@ describe("an exec result", () => {
   it.each([
     ["a missing exit code", { ...RESULT, exitCode: undefined }],
     ["half an exit code", { ...RESULT, exitCode: 0.5 }],
-    ["an unknown status", { ...RESULT, status: "done" }],
+    ["a status that is no word", { ...RESULT, status: "all done" }],
     ["a negative duration", { ...RESULT, durationMs: -1 }],
     ["a negative count of dropped bytes", { ...RESULT, stdoutDroppedBytes: -1 }],
   ])("is refused with %s", (_, value) => {
@@ -68,12 +64,18 @@ describe("a sandbox summary", () => {
   });
 
   it.each([
-    ["an unknown state", { ...SUMMARY, state: "ready" }],
+    ["a state that is no word", { ...SUMMARY, state: 1 }],
     ["a thread that is missing rather than null", { ...SUMMARY, thread: undefined }],
     ["a broken generation", { ...SUMMARY, generation: 1.5 }],
-    ["an unknown key", { ...SUMMARY, token: "secret" }],
   ])("is refused with %s", (_, value) => {
     expect(sandboxSummarySchema.safeParse(value).success).toBe(false);
+  });
+});
+
+it("a summary drops what it does not know: nothing that was not meant for its reader is handed on", () => {
+  expect(sandboxSummarySchema.parse({ ...SUMMARY, state: "hibernating", token: "secret" })).toEqual({
+    ...SUMMARY,
+    state: "hibernating",
   });
 });
 
@@ -105,10 +107,11 @@ it.each([
   ["ExecResult", execResultSchema],
   ["Recovery", recoverySchema],
   ["SandboxSummary", sandboxSummarySchema],
-])("%s has its name in JSON Schema and allows nothing else", (name, schema) => {
-  const { $ref, $defs } = z.toJSONSchema(schema);
+])("%s has its name in JSON Schema, and takes fields that a later version adds", (name, schema) => {
+  const { $ref, $defs } = z.toJSONSchema(schema, { io: "input" });
   expect($ref).toBe(`#/$defs/${name}`);
-  expect($defs?.[name]).toMatchObject({ type: "object", additionalProperties: false });
+  expect($defs?.[name]).toMatchObject({ type: "object" });
+  expect($defs?.[name]).not.toHaveProperty("additionalProperties");
 });
 
 it("the workspace's directories are plain names below its root", () => {

@@ -12,7 +12,7 @@ import { chmodSync, closeSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import type { DaemonListen, ReadyLine } from "@sandlot/contract";
+import { type DaemonListen, PROTOCOL_VERSION, type ReadyLine } from "@sandlot/contract";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
 import { useScoreDescriptor } from "./exec/as-command.ts";
@@ -151,7 +151,8 @@ function announce(
   // A descriptor to announce on is there for the first run only.
   if (ready === undefined || (restarted && "fd" in ready)) return;
   const told = aio === null ? {} : { aioPort: portOf(aio) };
-  const line: ReadyLine = { ready: true, pid: process.pid, sandboxId, generation, port: portOf(server), ...told };
+  const who = { pid: process.pid, sandboxId, generation };
+  const line: ReadyLine = { ready: true, ...who, port: portOf(server), ...told, protocol: PROTOCOL_VERSION };
   const text = `${JSON.stringify(line)}\n`;
   if ("fd" in ready) {
     writeSync(ready.fd, text);

@@ -163,6 +163,7 @@ describe("the start", () => {
       sandboxId: "sandbox-1",
       generation: 7,
       port: null,
+      protocol: "1.0",
     });
     expect(statSync(socketPath).mode & 0o777).toBe(0o600);
   });

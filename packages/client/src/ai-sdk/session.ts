@@ -143,7 +143,8 @@ class SessionFiles {
   stat({ path, abortSignal }: PathOptions) {
     return this.#orNull(async (sandbox) => {
       const { kind, sizeBytes } = await sandbox.files.stat(await behindLinks(sandbox, absolutePath(path)));
-      return { type: kind === "file" || kind === "directory" ? kind : ("other" as const), size: sizeBytes };
+      const type = typeOf(kind);
+      return { type: type === "symlink" ? ("other" as const) : type, size: sizeBytes };
     }, abortSignal);
   }
 
@@ -155,7 +156,10 @@ class SessionFiles {
           field: "path",
           problem: `there are more than ${entries.length} entries in it`,
         });
-      return entries.map((entry) => ({ name: entry.path.slice(entry.path.lastIndexOf("/") + 1), type: entry.kind }));
+      return entries.map((entry) => ({
+        name: entry.path.slice(entry.path.lastIndexOf("/") + 1),
+        type: typeOf(entry.kind),
+      }));
     }, abortSignal);
   }
 
@@ -210,4 +214,9 @@ function encode(text: string, encoding = "utf-8"): Uint8Array {
       ? `the text has characters that ${encoding} has not`
       : `texts are written as utf-8, utf-16le, latin1 or ascii, not as ${encoding}`;
   throw new SandlotError("invalid_request", { field: "encoding", problem });
+}
+
+/** A kind that this version does not know is another one. */
+function typeOf(kind: string): "file" | "directory" | "symlink" | "other" {
+  return kind === "file" || kind === "directory" || kind === "symlink" ? kind : "other";
 }

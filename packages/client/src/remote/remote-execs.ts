@@ -6,18 +6,17 @@
 import {
   type ExecInfo,
   type ExecSignal,
-  errorBodySchema,
   execGapSchema,
   execListSchema,
   type FollowEvent,
   type FollowOptions,
+  foundSchema,
   isSandlotError,
-  killReplySchema,
   type OutputOptions,
   type OutputSoFar,
   outputSoFarSchema,
   type SandboxExecs,
-  SandlotError,
+  STREAM_NAMES,
   signalReplySchema,
   type WaitForOutputOptions,
   type WaitForOutputReply,
@@ -25,7 +24,7 @@ import {
 } from "@sandlot/contract";
 import { decodeBase64, encodeBase64 } from "../wire/bytes.ts";
 import { around, pause } from "../wire/clock.ts";
-import { ConnectionBroken, errorFrom, isBreak, unreachable } from "../wire/errors.ts";
+import { ConnectionBroken, errorOfEvent, isBreak, readResponse, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
 import type { StreamedResponse } from "../wire/node-calls.ts";
 import { execEndData, execOutputData } from "../wire/plain-replies.ts";
@@ -59,7 +58,7 @@ export class RemoteExecs implements SandboxExecs {
       try {
         const response = await this.#ask(execId, { ...next, until, hold }, signal);
         begun = true;
-        for await (const event of eventsOf(response)) {
+        for await (const event of eventsOf(response, this.#remote.transport.url)) {
           silent = 0;
           if (event.type === "output") next[event.stream] = event.offset + event.bytes.byteLength;
           if (event.type === "gap") next[event.stream] = event.toOffset;
@@ -116,7 +115,7 @@ export class RemoteExecs implements SandboxExecs {
 
   async #kill(execId: string): Promise<boolean> {
     const call = { method: "POST", path: this.#path(execId, "kill"), repeatable: true } as const;
-    return (await this.#remote.transport.json(killReplySchema, call)).found;
+    return (await this.#remote.transport.json(foundSchema, call)).found;
   }
 
   async writeStdin(
@@ -180,18 +179,17 @@ export async function readOutput(
   return remote.transport.json(outputSoFarSchema, call);
 }
 
-async function* eventsOf(response: StreamedResponse): AsyncGenerator<FollowEvent> {
-  for await (const { event, data } of serverEvents(response)) {
+/** Events that this version does not know are skipped, and so are gaps of streams that it does not know. */
+async function* eventsOf(response: StreamedResponse, url: string): AsyncGenerator<FollowEvent> {
+  for await (const { event, data } of serverEvents(response, url)) {
     if (event === "stdout" || event === "stderr") {
-      const { stream, offset, base64 } = execOutputData.parse(data);
-      yield { type: "output", stream, offset, bytes: decodeBase64(base64) };
-    } else if (event === "gap") yield { type: "gap", ...execGapSchema.parse(data) };
-    else if (event === "exit") yield { type: "end", end: execEndData.parse(data) };
-    else if (event === "error") throw errorOfEvent(data);
+      const { offset, base64 } = readResponse(execOutputData, data, url);
+      yield { type: "output", stream: event, offset, bytes: decodeBase64(base64) };
+    } else if (event === "gap") {
+      const { stream, fromOffset, toOffset } = readResponse(execGapSchema, data, url);
+      const known = STREAM_NAMES.find((one) => one === stream);
+      if (known !== undefined) yield { type: "gap", stream: known, fromOffset, toOffset };
+    } else if (event === "exit") yield { type: "end", end: readResponse(execEndData, data, url) };
+    else if (event === "error") throw errorOfEvent(data, url);
   }
-}
-
-function errorOfEvent(data: unknown): SandlotError {
-  const parsed = errorBodySchema.safeParse(data);
-  return parsed.success ? errorFrom(parsed.data.error) : new SandlotError("internal", { problem: "a stream failed" });
 }

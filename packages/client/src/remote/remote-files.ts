@@ -25,7 +25,7 @@ import {
 import type { z } from "zod";
 import { streamBody, toBytes } from "../wire/bytes.ts";
 import { around, pause } from "../wire/clock.ts";
-import { ConnectionBroken, isBreak, unreachable } from "../wire/errors.ts";
+import { ConnectionBroken, errorOfEvent, isBreak, readResponse, unreachable } from "../wire/errors.ts";
 import { serverEvents } from "../wire/events.ts";
 import type { Call, Query } from "../wire/transport.ts";
 import { pathOf, type RemoteThread } from "./thread-path.ts";
@@ -149,8 +149,11 @@ export class RemoteFiles implements SandboxFiles {
     this.#remote.check();
     const call = { method: "GET", path: this.#path("watch"), query: { path, recursive }, signal } as const;
     try {
-      for await (const { data } of serverEvents(await this.#remote.transport.stream(call)))
-        yield fileChangeSchema.parse(data);
+      const { url } = this.#remote.transport;
+      for await (const { event, data } of serverEvents(await this.#remote.transport.stream(call), url)) {
+        if (event === "error") throw errorOfEvent(data, url);
+        yield readResponse(fileChangeSchema, data, url);
+      }
     } catch (error) {
       signal?.throwIfAborted();
       throw error instanceof ConnectionBroken ? unreachable(this.#remote.transport.url, error.cause) : error;

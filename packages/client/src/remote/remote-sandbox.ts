@@ -15,6 +15,8 @@ import {
   type OutputOptions,
   type OutputSoFar,
   type ProcessInfo,
+  pickExecOptions,
+  pickSpawnOptions,
   portListSchema,
   processListSchema,
   type ResourceUsage,
@@ -79,10 +81,9 @@ export class RemoteSandbox implements Sandbox {
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     if (isLive(options)) return liveExec(this, command, options);
     this.#remote.check();
-    const { signal, outputMaxBytes } = options;
+    const { signal, stdin } = options;
     const execId = options.execId ?? randomId();
-    const limit = outputMaxBytes === undefined ? {} : { outputMaxBytes };
-    const json = { ...commandFields(command), ...optionFields(options), ...limit, execId };
+    const json = { ...commandFields(command), ...pickExecOptions(options), ...stdinFields(stdin), execId };
     const call = { method: "POST", path: pathOf(this.#remote, "exec"), json, signal, repeatable: true } as const;
     return this.#orAbandoned(execId, signal, () => this.#remote.transport.json(execResultSchema, call));
   }
@@ -91,8 +92,7 @@ export class RemoteSandbox implements Sandbox {
     this.#remote.check();
     const execId = options.execId ?? randomId();
     const keepStdinOpen = options.keepStdinOpen ?? false;
-    const held = options.output === undefined ? {} : { output: options.output };
-    const fields = { ...commandFields(command), ...optionFields(options), ...held };
+    const fields = { ...commandFields(command), ...pickSpawnOptions(options), ...stdinFields(options.stdin) };
     const json = { ...fields, execId, keepStdinOpen, background: true };
     const path = pathOf(this.#remote, "exec");
     const call = { method: "POST", path, json, signal: options.signal, repeatable: true } as const;
@@ -188,13 +188,4 @@ class RemotePorts implements SandboxPorts {
 
 function commandFields(command: string | readonly string[]): { command: string } | { argv: readonly string[] } {
   return typeof command === "string" ? { command } : { argv: command };
-}
-
-function optionFields({ cwd, env, timeoutMs, stdin }: ExecOptions) {
-  return {
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(env === undefined ? {} : { env }),
-    ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    ...stdinFields(stdin),
-  };
 }

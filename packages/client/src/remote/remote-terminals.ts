@@ -17,6 +17,7 @@ import {
   WEBSOCKET_PROTOCOL,
   WEBSOCKET_USER_PREFIX,
 } from "@sandlot/contract";
+import type { z } from "zod";
 import { toBytes } from "../wire/bytes.ts";
 import { unreachable } from "../wire/errors.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
@@ -75,6 +76,17 @@ export class RemoteTerminals implements SandboxTerminals {
   }
 }
 
+/** `null` for what this version does not know. It is read in a listener, whose errors no caller could catch. */
+function noticeOf(text: string): TerminalNotice | null {
+  try {
+    const parsed = terminalNoticeSchema.safeParse(JSON.parse(text));
+    return parsed.success ? parsed.data : null;
+  } catch {
+    return null;
+  }
+}
+
+type TerminalNotice = z.infer<typeof terminalNoticeSchema>;
 type End = { readonly exitCode: number | null; readonly signal: string | null };
 
 class RemoteTerminal implements Terminal {
@@ -101,7 +113,8 @@ class RemoteTerminal implements Terminal {
     this.opened = new Promise((resolve, reject) => {
       socket.addEventListener("message", ({ data }) => {
         if (data instanceof ArrayBuffer) return this.#received(new Uint8Array(data));
-        const notice = terminalNoticeSchema.parse(JSON.parse(String(data)));
+        const notice = noticeOf(String(data));
+        if (notice === null) return;
         if (notice.type === "exit") return exit({ exitCode: notice.exitCode, signal: notice.signal });
         this.#offset = notice.offset;
         this.#droppedBytes = notice.droppedBytes;

@@ -1,29 +1,74 @@
 /** From what a gateway answers, or does not, to the one error class. */
 
-import { errorBodySchema, isErrorCode, isSandlotError, SandlotError } from "@sandlot/contract";
+import { errorBodySchema, isErrorCode, isSandlotError, SandlotError, type SentError } from "@sandlot/contract";
 
 export async function errorOf(response: Pick<Response, "status" | "text">): Promise<SandlotError> {
   const text = await response.text().catch(() => "");
   const parsed = errorBodySchema.safeParse(parseJson(text));
-  if (parsed.success) return errorFrom(parsed.data.error);
+  if (parsed.success) return errorFrom(parsed.data.error, response.status);
   // Something between us and the gateway answered: a proxy, or another server altogether.
   return new SandlotError("internal", {
     problem: `the gateway's address answered ${response.status} without an error of ours`,
   });
 }
 
-/** An error as it travels. A code that this version does not know is told as `internal`. */
-export function errorFrom({
-  code,
-  message,
-  details,
-}: {
-  code: string;
-  message: string;
-  details: unknown;
-}): SandlotError {
-  if (!isErrorCode(code)) return new SandlotError("internal", { problem: `${code}: ${message}` });
-  return new SandlotError(code, details as never);
+/**
+ * An error that the gateway sent. One of a later version keeps its code, its sentence and its facts, also where this version
+ * knows the code and other facts for it.
+ */
+export function errorFrom(sent: SentError, status: number): SandlotError {
+  const { code, details } = sent;
+  if ("retryAfterMs" in details && typeof details.retryAfterMs !== "number") {
+    const { retryAfterMs: _, ...others } = details;
+    return errorFrom({ ...sent, details: others }, status);
+  }
+  if (!isErrorCode(code)) return SandlotError.received(sent, status);
+  try {
+    const error = new SandlotError(code, details as never);
+    return /\bundefined\b/.test(error.message) ? SandlotError.received(sent, status) : error;
+  } catch {
+    return SandlotError.received(sent, status);
+  }
+}
+
+/** What a schema makes of a response. One that does not fit is an error that names the first thing that is wrong. */
+export function readResponse<Value>(schema: Reader<Value>, data: unknown, url: string): Value {
+  try {
+    return schema.parse(data);
+  } catch (error) {
+    throw new SandlotError("bad_gateway_response", { url, problem: firstProblem(error) }, { cause: error });
+  }
+}
+
+export function jsonOf(text: string, url: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new SandlotError("bad_gateway_response", { url, problem: "it is not JSON" }, { cause: error });
+  }
+}
+
+/** The error that is an event of a stream. */
+export function errorOfEvent(data: unknown, url: string): SandlotError {
+  const parsed = errorBodySchema.safeParse(data);
+  if (parsed.success) return errorFrom(parsed.data.error, EVENT_STATUS);
+  return new SandlotError("bad_gateway_response", { url, problem: "the stream failed without an error of ours" });
+}
+
+/** Of an error whose code is unknown: its stream began with 200, and the event has no status. */
+const EVENT_STATUS = 502;
+
+/** A zod schema is one. */
+export interface Reader<Value> {
+  parse(data: unknown): Value;
+}
+
+function firstProblem(error: unknown): string {
+  const issues = error instanceof Error && "issues" in error && Array.isArray(error.issues) ? error.issues : [];
+  const [issue] = issues as readonly { readonly path?: readonly PropertyKey[]; readonly message?: string }[];
+  if (issue === undefined) return error instanceof Error ? error.message : String(error);
+  const where = issue.path === undefined || issue.path.length === 0 ? "it" : issue.path.map(String).join(".");
+  return `${where}: ${issue.message ?? "not as expected"}`;
 }
 
 /** The gateway could not be reached, or the connection broke. What was asked may or may not have happened. */

@@ -1,6 +1,6 @@
 /** Server-sent events out of an answer's body. */
 
-import { ConnectionBroken } from "./errors.ts";
+import { ConnectionBroken, jsonOf } from "./errors.ts";
 import type { StreamedResponse } from "./node-calls.ts";
 
 export interface ServerEvent {
@@ -9,8 +9,11 @@ export interface ServerEvent {
   readonly data: unknown;
 }
 
-/** Ends when the server ends the stream; rejects with `ConnectionBroken` when the connection does. */
-export async function* serverEvents({ chunks }: Pick<StreamedResponse, "chunks">): AsyncGenerator<ServerEvent> {
+/** Ends when the server ends the stream; rejects with `ConnectionBroken` when the connection does. `url` is for errors. */
+export async function* serverEvents(
+  { chunks }: Pick<StreamedResponse, "chunks">,
+  url: string,
+): AsyncGenerator<ServerEvent> {
   const decoder = new TextDecoder();
   let buffer = "";
   for await (const chunk of untilBroken(chunks)) {
@@ -18,7 +21,7 @@ export async function* serverEvents({ chunks }: Pick<StreamedResponse, "chunks">
     let from = Math.max(0, buffer.length - 1);
     buffer += decoder.decode(chunk, { stream: true });
     for (let end = buffer.indexOf("\n\n", from); end >= 0; end = buffer.indexOf("\n\n", from)) {
-      const event = parse(buffer.slice(0, end));
+      const event = parse(buffer.slice(0, end), url);
       buffer = buffer.slice(end + 2);
       from = 0;
       if (event !== null) yield event;
@@ -34,7 +37,7 @@ async function* untilBroken(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<U
   }
 }
 
-function parse(text: string): ServerEvent | null {
+function parse(text: string, url: string): ServerEvent | null {
   let event = "message";
   let id: string | null = null;
   let data = "";
@@ -43,5 +46,5 @@ function parse(text: string): ServerEvent | null {
     else if (line.startsWith("id: ")) id = line.slice(4);
     else if (line.startsWith("data: ")) data += line.slice(6);
   }
-  return data === "" ? null : { event, id, data: JSON.parse(data) };
+  return data === "" ? null : { event, id, data: jsonOf(data, url) };
 }

@@ -4,12 +4,8 @@
  * schema, which accepts or refuses it. A test compares both.
  */
 
-import { backgroundExecSchema, execEndSchema, execOutputSchema, leaseSchema } from "@sandlot/contract";
-
-/** A zod schema is one. */
-export interface Reader<Value> {
-  parse(data: unknown): Value;
-}
+import { execOutputSchema, followEndSchema, leaseSchema, spawnedExecSchema } from "@sandlot/contract";
+import type { Reader } from "./errors.ts";
 
 type Check = (value: unknown) => boolean;
 
@@ -53,7 +49,7 @@ export const leaseReply = plain(
   () => leaseSchema,
 );
 
-export const backgroundExecReply = plain(fields({ execId: text, pid: orNull(integer) }), () => backgroundExecSchema);
+export const backgroundExecReply = plain(fields({ execId: text, pid: orNull(integer) }), () => spawnedExecSchema);
 
 export const execOutputData = plain(
   fields({ stream: oneOf("stdout", "stderr"), offset: count, base64: text }),
@@ -70,5 +66,5 @@ export const execEndData = plain(
     stderrBytes: count,
     durationMs: (value) => number(value) && (value as number) >= 0,
   }),
-  () => execEndSchema,
+  () => followEndSchema,
 );

@@ -9,11 +9,19 @@
  * In Node, JSON requests and event streams go over `node:http` (`node-calls.ts`); everything else goes over `fetch`.
  */
 
-import { GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
+import { checkProtocol, GATEWAY_HEADERS, isSandlotError, SandlotError } from "@sandlot/contract";
 import { around, pause } from "./clock.ts";
-import { ConnectionBroken, errorOf, isRefusedUntouched, retryAfterMs, unreachable } from "./errors.ts";
+import {
+  ConnectionBroken,
+  errorOf,
+  isRefusedUntouched,
+  jsonOf,
+  type Reader,
+  readResponse,
+  retryAfterMs,
+  unreachable,
+} from "./errors.ts";
 import { type BufferedResponse, type NodeCalls, nodeCalls, type StreamedResponse } from "./node-calls.ts";
-import type { Reader } from "./plain-replies.ts";
 
 export interface TransportOptions {
   readonly url: string;
@@ -78,7 +86,8 @@ export class Transport {
 
   /** The answer parsed with its schema. */
   async json<Value>(schema: Reader<Value>, call: Call): Promise<Value> {
-    return schema.parse(JSON.parse(await this.text(call)));
+    const text = await this.text(call);
+    return readResponse(schema, jsonOf(text, this.url + call.path), this.url + call.path);
   }
 
   /** An answer without content. */
@@ -170,6 +179,7 @@ export class Transport {
     } catch (error) {
       throw new ConnectionBroken("no answer", { cause: rootOf(error) });
     }
+    checkProtocol("gateway", response.headers.get(GATEWAY_HEADERS.protocol));
     const generation = response.headers.get(GATEWAY_HEADERS.generation);
     const noticed = generation === null ? null : this.#options.onGeneration?.(Number(generation));
     if (noticed !== null && noticed !== undefined) await noticed;

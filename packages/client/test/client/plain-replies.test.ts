@@ -1,15 +1,10 @@
 /** The checks by hand accept only what the contract's schemas accept, and leave the rest to them. */
 
-import { backgroundExecSchema, execEndSchema, execOutputSchema, leaseSchema } from "@sandlot/contract";
+import { execOutputSchema, followEndSchema, leaseSchema, spawnedExecSchema } from "@sandlot/contract";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import {
-  backgroundExecReply,
-  execEndData,
-  execOutputData,
-  leaseReply,
-  type Reader,
-} from "../../src/wire/plain-replies.ts";
+import type { Reader } from "../../src/wire/errors.ts";
+import { backgroundExecReply, execEndData, execOutputData, leaseReply } from "../../src/wire/plain-replies.ts";
 
 interface Pair {
   readonly name: string;
@@ -34,7 +29,7 @@ const PAIRS: readonly Pair[] = [
   {
     name: "background command",
     reader: backgroundExecReply,
-    schema: backgroundExecSchema,
+    schema: spawnedExecSchema,
     sample: { execId: "e1", pid: null },
   },
   {
@@ -46,7 +41,7 @@ const PAIRS: readonly Pair[] = [
   {
     name: "end",
     reader: execEndData,
-    schema: execEndSchema,
+    schema: followEndSchema,
     sample: {
       execId: "e1",
       status: "completed",

@@ -9,6 +9,8 @@ export interface RequestErrorDetails {
   key_not_found: { id: string };
   gateway_address_invalid: { url: string; problem: string };
   gateway_untrusted: { url: string; problem: string };
+  bad_gateway_response: { url: string; problem: string };
+  protocol_incompatible: { peer: "daemon" | "gateway"; theirs: string; ours: string };
   rate_limited: { scope: string; max: number; retryAfterMs: number };
   route_not_found: { method: string; path: string };
   thread_exists: { thread: string };
@@ -54,6 +56,19 @@ export const REQUEST_ERRORS: ErrorSpecs<RequestErrorDetails> = {
     message: ({ url, problem }) => `The certificate of ${url} is not trusted: ${problem}.`,
     remedy:
       "Use the name that the certificate is for. For a certificate of your own, set NODE_EXTRA_CA_CERTS to the file of its authority.",
+  },
+  bad_gateway_response: {
+    status: 502,
+    retryable: false,
+    message: ({ url, problem }) => `${url} sent a response that cannot be read: ${problem}.`,
+    remedy: "Check that a Sandlot gateway answers at this address, and that nothing between changes its responses.",
+  },
+  protocol_incompatible: {
+    status: 501,
+    retryable: false,
+    message: ({ peer, theirs, ours }) => `The ${peer} speaks protocol version ${theirs}; this side speaks ${ours}.`,
+    remedy:
+      "Bring both to the same major version. A sandbox whose daemon is of another one has to be stopped; its files are kept.",
   },
   rate_limited: {
     status: 429,

@@ -1,10 +1,13 @@
 /** Commands on the wire: what is asked, what a stream of output carries. */
 
 import { z } from "zod";
+import type { ExecOptionName, SpawnOptionName } from "../exec-options.ts";
+import { openEnum } from "../open-enum.ts";
 import { OUTPUT_MIN_BYTES } from "../output-so-far.ts";
+import { EXEC_OUTPUT_MODES, execInfoSchema, STREAM_NAMES } from "../results/exec.ts";
+import { sessionInfoSchema } from "../results/sessions.ts";
 import { ENV_NAME_PATTERN, EXEC_SIGNALS } from "../sandbox.ts";
 import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
-import { execResultSchema } from "../schemas.ts";
 
 /** The longest a timer can wait (24.8 days). */
 const DURATION_MAX_MS = 2_147_483_647;
@@ -20,37 +23,42 @@ export const execIdSchema = z
   .regex(/^[A-Za-z0-9_.-]{1,128}$/)
   .describe("Chosen by the caller: the same id with the same command is run once.");
 
+/** The options of a command, as `exec-options.ts` lists them. */
+const commandOptions = {
+  execId: execIdSchema.optional(),
+  cwd: text(4_096).optional().describe("Default `/mnt/user-data/workspace`."),
+  env: environment.optional(),
+  timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional().describe("0: no limit."),
+  outputMaxBytes: z
+    .int()
+    .min(1)
+    .max(SANDBOX_LIMITS.execOutputMaxBytes)
+    .optional()
+    .describe("How much of the end of each stream the answer holds, up to what the gateway allows (default 1 MiB)."),
+  keepStdinOpen: z
+    .boolean()
+    .optional()
+    .describe("For `…/stdin`. Default: true for a background command that was given no `stdin`."),
+  output: z
+    .enum(EXEC_OUTPUT_MODES)
+    .optional()
+    .describe(
+      "`hold`: the command waits for its readers and loses no output; only with `background` or as events. " +
+        "`ring` (default): it never waits, and the oldest output is dropped beyond 10 MiB of a stream.",
+    ),
+} satisfies Readonly<Record<ExecOptionName | SpawnOptionName, z.ZodType>>;
+
 export const execRequestSchema = z
   .strictObject({
+    ...commandOptions,
     command: z
       .union([text(1_048_576), argv])
       .optional()
       .describe("A text goes through a shell; a list is a program with its arguments, run as it is."),
     argv: argv.optional().describe("The same as a list in `command`."),
-    cwd: text(4_096).optional().describe("Default `/mnt/user-data/workspace`."),
-    env: environment.optional(),
-    timeoutMs: z.int().min(0).max(DURATION_MAX_MS).optional().describe("0: no limit."),
     stdin: z.string().optional().describe("UTF-8. Closed after it."),
     stdinBase64: z.base64().optional().describe("The same for any bytes."),
-    outputMaxBytes: z
-      .int()
-      .min(1)
-      .max(SANDBOX_LIMITS.execOutputMaxBytes)
-      .optional()
-      .describe("How much of the end of each stream the answer holds, up to what the gateway allows (default 1 MiB)."),
-    execId: execIdSchema.optional(),
     background: z.boolean().optional().describe("Answer 202 at once; follow, feed and end it by its id."),
-    keepStdinOpen: z
-      .boolean()
-      .optional()
-      .describe("For `…/stdin`. Default: true for a background command that was given no `stdin`."),
-    output: z
-      .enum(["ring", "hold"])
-      .optional()
-      .describe(
-        "`hold`: the command waits for its readers and loses no output; only with `background` or as events. " +
-          "`ring` (default): it never waits, and the oldest output is dropped beyond 10 MiB of a stream.",
-      ),
   })
   .refine((body) => (body.command === undefined) !== (body.argv === undefined), {
     message: "exactly one of `command` and `argv` must be given",
@@ -64,28 +72,10 @@ export const execRequestSchema = z
 
 export type ExecRequestBody = z.infer<typeof execRequestSchema>;
 
-export const backgroundExecSchema = z
-  .strictObject({ execId: z.string(), pid: z.int().nullable() })
-  .meta({ id: "BackgroundExec" });
-
-export const execInfoSchema = z
-  .object({
-    execId: z.string(),
-    command: z.union([z.string(), z.array(z.string())]),
-    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
-    exitCode: z.int().nullable(),
-    pid: z.int().nullable(),
-    startedAt: z.number(),
-    stdoutBytes: z.int().nonnegative(),
-    stderrBytes: z.int().nonnegative(),
-    output: z.enum(["ring", "hold"]).exactOptional().describe("`hold`: it runs and waits for its readers."),
-  })
-  .meta({ id: "ExecInfo" });
-
-export const execListSchema = z.strictObject({ execs: z.array(execInfoSchema) }).meta({ id: "ExecList" });
+export const execListSchema = z.object({ execs: z.array(execInfoSchema) }).meta({ id: "ExecList" });
 
 /** Data of the event `start`. */
-export const execStartSchema = z.strictObject({
+export const execStartSchema = z.object({
   execId: z.string(),
   pid: z.int().nullable(),
   sandboxId: z.string(),
@@ -93,34 +83,21 @@ export const execStartSchema = z.strictObject({
 });
 
 /** Data of the events `stdout` and `stderr`. */
-export const execOutputSchema = z.strictObject({
-  stream: z.enum(["stdout", "stderr"]),
+export const execOutputSchema = z.object({
+  stream: openEnum(STREAM_NAMES),
   offset: z.int().nonnegative(),
   base64: z.string(),
 });
 
 /** Data of the event `gap`: these bytes are no longer held. */
-export const execGapSchema = z.strictObject({
-  stream: z.enum(["stdout", "stderr"]),
+export const execGapSchema = z.object({
+  stream: openEnum(STREAM_NAMES),
   fromOffset: z.int().nonnegative(),
   toOffset: z.int().nonnegative(),
 });
 
-/** Data of the event `exit`. */
-export const execEndSchema = z
-  .strictObject({
-    execId: z.string(),
-    status: z.enum(["completed", "timed_out", "killed", "lost"]),
-    exitCode: z.int().nullable(),
-    signal: z.string().nullable(),
-    stdoutBytes: z.int().nonnegative(),
-    stderrBytes: z.int().nonnegative(),
-    durationMs: z.number().nonnegative(),
-  })
-  .meta({ id: "ExecEnd" });
-
 /** Data of the event `resume`: ask `…/output` with these offsets. */
-export const execResumeSchema = z.strictObject({
+export const execResumeSchema = z.object({
   execId: z.string(),
   stdoutOffset: z.int().nonnegative(),
   stderrOffset: z.int().nonnegative(),
@@ -151,28 +128,8 @@ export const outputSoFarQuerySchema = z.strictObject({
     .describe("How much of each stream the answer holds, up to what the gateway allows (default 1 MiB)."),
 });
 
-const outputPartSchema = z
-  .strictObject({
-    text: z.string().describe("Whole characters."),
-    offset: z.int().nonnegative().describe("Of the first byte of `text`."),
-    nextOffset: z.int().nonnegative().describe("Where to go on."),
-    totalBytes: z.int().nonnegative().describe("How much was printed in all."),
-  })
-  .meta({ id: "OutputPart" });
-
-export const outputSoFarSchema = z
-  .strictObject({
-    execId: z.string(),
-    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
-    exitCode: z.int().nullable(),
-    stdout: outputPartSchema,
-    stderr: outputPartSchema,
-  })
-  .meta({ id: "OutputSoFar" });
-
 export const signalRequestSchema = z.strictObject({ signal: z.enum(EXEC_SIGNALS) }).meta({ id: "SignalRequest" });
-export const signalReplySchema = z.strictObject({ delivered: z.boolean() }).meta({ id: "SignalReply" });
-export const killReplySchema = z.strictObject({ found: z.boolean() }).meta({ id: "KillReply" });
+export const signalReplySchema = z.object({ delivered: z.boolean() }).meta({ id: "SignalReply" });
 
 export const stdinRequestSchema = z
   .strictObject({
@@ -194,24 +151,13 @@ export const waitForOutputRequestSchema = z
   })
   .meta({ id: "WaitForOutputRequest" });
 
-export const waitForOutputReplySchema = z
-  .discriminatedUnion("matched", [
-    z.strictObject({ matched: z.literal(true), stream: z.enum(["stdout", "stderr"]), line: z.string() }),
-    z.strictObject({ matched: z.literal(false) }),
-  ])
-  .meta({ id: "WaitForOutputReply" });
-
 export const sessionIdSchema = execIdSchema.describe("The id of a session, chosen by the caller or given.");
 
 export const sessionRequestSchema = z
   .strictObject({ sessionId: sessionIdSchema.optional(), cwd: text(4_096).optional(), env: environment.optional() })
   .meta({ id: "SessionRequest" });
 
-export const sessionInfoSchema = z
-  .strictObject({ sessionId: z.string(), cwd: z.string(), createdAt: z.number(), busy: z.boolean() })
-  .meta({ id: "SessionInfo" });
-
-export const sessionListSchema = z.strictObject({ sessions: z.array(sessionInfoSchema) }).meta({ id: "SessionList" });
+export const sessionListSchema = z.object({ sessions: z.array(sessionInfoSchema) }).meta({ id: "SessionList" });
 
 export const sessionExecRequestSchema = z
   .strictObject({
@@ -222,7 +168,3 @@ export const sessionExecRequestSchema = z
     outputMaxBytes: z.int().min(1).max(SANDBOX_LIMITS.execOutputMaxBytes).optional(),
   })
   .meta({ id: "SessionExecRequest" });
-
-export const sessionExecResultSchema = execResultSchema
-  .extend({ cwd: z.string(), shellEnded: z.boolean() })
-  .meta({ id: "SessionExecResult" });

@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { workspacePath } from "../workspace-paths.ts";
 
-/** Whether it is a path at all is for the sandbox to say (`invalid_path`); here it is only kept from being a book. */
+/** Whether it is a path at all is for the sandbox to say (`invalid_path`); only its length is checked here. */
 export const pathSchema = z
   .string()
   .max(16_384)
@@ -40,21 +40,6 @@ export const fileListQuerySchema = z.strictObject({
 
 export const fileWatchQuerySchema = z.strictObject({ path: pathSchema, recursive: flag.default(true) });
 
-export const fileStatSchema = z
-  .strictObject({
-    path: z.string(),
-    kind: z.enum(["file", "directory", "symlink", "other"]),
-    sizeBytes: z.number().nonnegative(),
-    mode: z.int(),
-    modifiedAt: z.number(),
-    version: z.string().describe("Changes whenever the content does; the `ETag` without its quotes."),
-  })
-  .meta({ id: "FileStat" });
-
-export const fileListingSchema = z
-  .strictObject({ entries: z.array(fileStatSchema), truncated: z.boolean() })
-  .meta({ id: "FileListing" });
-
 export const globRequestSchema = z
   .strictObject({
     path: pathSchema,
@@ -63,10 +48,6 @@ export const globRequestSchema = z
     maxResults: z.int().min(1).optional(),
   })
   .meta({ id: "GlobRequest" });
-
-export const globReplySchema = z
-  .strictObject({ paths: z.array(z.string()), truncated: z.boolean() })
-  .meta({ id: "GlobReply" });
 
 export const grepRequestSchema = z
   .strictObject({
@@ -79,21 +60,5 @@ export const grepRequestSchema = z
   })
   .meta({ id: "GrepRequest" });
 
-export const grepReplySchema = z
-  .strictObject({
-    matches: z.array(z.strictObject({ path: z.string(), lineNumber: z.int(), line: z.string() })),
-    truncated: z.boolean().describe("There are more matches, or something could not be read."),
-    skippedFiles: z.int().min(0).describe("Text files that may match and were too large to be searched."),
-    skippedLines: z.int().min(0).describe("Lines that may match and were too long to be looked at."),
-  })
-  .meta({ id: "GrepReply" });
-
 export const mkdirRequestSchema = z.strictObject({ path: pathSchema }).meta({ id: "MkdirRequest" });
 export const renameRequestSchema = z.strictObject({ from: pathSchema, to: pathSchema }).meta({ id: "RenameRequest" });
-
-export const fileChangeSchema = z
-  .strictObject({
-    type: z.enum(["ready", "created", "modified", "removed", "overflow"]),
-    path: z.string(),
-  })
-  .meta({ id: "FileChange" });

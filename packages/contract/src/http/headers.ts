@@ -14,6 +14,8 @@ export const GATEWAY_HEADERS = {
   requestId: "x-request-id",
   /** Which generation of the thread's sandbox has answered. */
   generation: "x-sandlot-generation",
+  /** Which version of the protocol the gateway speaks: in every response (`docs/versioning.md`). */
+  protocol: "x-sandlot-protocol",
 } as const;
 
 /** A browser cannot send headers with a WebSocket: it offers the key as a subprotocol instead. */

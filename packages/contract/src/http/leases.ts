@@ -1,6 +1,7 @@
 /** Leases of remote callers, on the wire. */
 
 import { z } from "zod";
+import type { Immutable } from "../open-enum.ts";
 import { recoverySchema } from "../schemas.ts";
 import { LEASE_TTL_DEFAULT_MS, LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS } from "./lease-lifetimes.ts";
 
@@ -18,7 +19,7 @@ export const leaseRequestSchema = z
   .meta({ id: "LeaseRequest" });
 
 export const leaseSchema = z
-  .strictObject({
+  .object({
     leaseId: z.string(),
     sandboxId: z.string(),
     generation: z.int(),
@@ -27,10 +28,10 @@ export const leaseSchema = z
   })
   .meta({ id: "Lease" });
 
-export type LeaseReply = z.infer<typeof leaseSchema>;
+export type LeaseReply = Immutable<z.infer<typeof leaseSchema>>;
 
 export const leaseRenewalSchema = z
-  .strictObject({
+  .object({
     leaseId: z.string(),
     expiresAt: z.number(),
     present: leaseSchema
@@ -40,4 +41,4 @@ export const leaseRenewalSchema = z
   })
   .meta({ id: "LeaseRenewal" });
 
-export type LeaseRenewal = z.infer<typeof leaseRenewalSchema>;
+export type LeaseRenewal = Immutable<z.infer<typeof leaseRenewalSchema>>;

@@ -1,31 +1,30 @@
 /** What operators, and users of their own, see: sandboxes, why they are there, who did what, whether the gateway is well. */
 
 import { z } from "zod";
+import { openEnum } from "../open-enum.ts";
 import { sandboxSummarySchema, userIdSchema } from "../schemas.ts";
 import { KEY_SCOPES } from "./key-scopes.ts";
 
 export const sandboxIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/);
 
-export const sandboxListSchema = z
-  .strictObject({ sandboxes: z.array(sandboxSummarySchema) })
-  .meta({ id: "SandboxList" });
+export const sandboxListSchema = z.object({ sandboxes: z.array(sandboxSummarySchema) }).meta({ id: "SandboxList" });
 
 export const explanationSchema = z
-  .strictObject({
+  .object({
     sandboxId: z.string(),
     user: z.string().nullable(),
     thread: z.string().nullable(),
-    state: z.enum(["creating", "leased", "parked", "blank", "stopping", "absent"]),
+    state: openEnum(["creating", "leased", "parked", "blank", "stopping", "absent"]),
     summary: z.string(),
-    holders: z.array(z.strictObject({ who: z.string(), purpose: z.string(), since: z.number() })),
-    stopped: z.strictObject({ reason: z.string(), by: z.string(), at: z.number().nullable() }).nullable(),
-    ends: z.strictObject({ reason: z.string(), at: z.number() }).nullable(),
+    holders: z.array(z.object({ who: z.string(), purpose: z.string(), since: z.number() })),
+    stopped: z.object({ reason: z.string(), by: z.string(), at: z.number().nullable() }).nullable(),
+    ends: z.object({ reason: z.string(), at: z.number() }).nullable(),
     history: z.array(z.looseObject({ type: z.string(), at: z.number(), instance: z.string() })),
   })
   .meta({ id: "Explanation" });
 
 export const auditEntrySchema = z
-  .strictObject({
+  .object({
     at: z.number(),
     requestId: z.string(),
     keyId: z.string().nullable(),
@@ -49,27 +48,32 @@ export const auditQuerySchema = z.strictObject({
 });
 
 export const auditFindingSchema = z
-  .strictObject({
-    kind: z
-      .enum(["unknown", "second", "gone"])
-      .describe("no record knows it; there is another beside it; it has ended and its record has not"),
+  .object({
+    kind: openEnum(["unknown", "second", "gone"]).describe(
+      "no record knows it; there is another beside it; it has ended and its record has not",
+    ),
     sandboxId: z.string().nullable(),
     problem: z.string().describe("In words, for a person."),
   })
   .meta({ id: "AuditFinding" });
 
 export const auditReplySchema = z
-  .strictObject({
+  .object({
     consistent: z.boolean().nullable().describe("Engine against store; null when they could not be compared."),
     findings: z.array(auditFindingSchema),
     entries: z.array(auditEntrySchema).describe("Who did what, the newest first."),
   })
   .meta({ id: "AuditReply" });
 
-export const healthSchema = z.strictObject({ status: z.literal("ok") }).meta({ id: "Health" });
+export const healthSchema = z
+  .object({
+    status: openEnum(["ok"]),
+    protocol: z.string().exactOptional().describe("The version of this API: `major.minor`."),
+  })
+  .meta({ id: "Health" });
 export const readinessSchema = z
-  .strictObject({
-    status: z.enum(["ready", "draining", "unavailable"]),
+  .object({
+    status: openEnum(["ready", "draining", "unavailable"]),
     checks: z.record(z.string(), z.string()),
   })
   .meta({ id: "Readiness" });
@@ -82,9 +86,9 @@ const grantedBlueprints = z
   .describe("Blueprints that the key may name; `*` is every one. A user's key without this list may name `default`.");
 
 export const apiKeyInfoSchema = z
-  .strictObject({
+  .object({
     id: z.string(),
-    scope: z.enum(KEY_SCOPES),
+    scope: openEnum(KEY_SCOPES),
     user: z.string().nullable(),
     label: z.string().nullable(),
     // Keys of earlier releases have no list.
@@ -108,7 +112,7 @@ export const newKeySchema = apiKeyInfoSchema
   .extend({ key: z.string().describe("The key itself. It is shown this once.") })
   .meta({ id: "NewKey" });
 
-export const keyListSchema = z.strictObject({ keys: z.array(apiKeyInfoSchema) }).meta({ id: "KeyList" });
+export const keyListSchema = z.object({ keys: z.array(apiKeyInfoSchema) }).meta({ id: "KeyList" });
 
 export type KeyRequest = z.infer<typeof keyRequestSchema>;
 export type NewApiKey = z.infer<typeof newKeySchema>;

@@ -1,6 +1,9 @@
 /** Threads as a whole, and what goes on inside their sandboxes: processes, ports, terminals. */
 
 import { z } from "zod";
+import { openEnum } from "../open-enum.ts";
+import { listeningPortSchema, processInfoSchema } from "../results/processes.ts";
+import { terminalExitSchema, terminalInfoSchema } from "../results/terminals.ts";
 import { ENV_NAME_PATTERN } from "../sandbox.ts";
 import { threadIdSchema, threadSummarySchema } from "../schemas.ts";
 
@@ -20,21 +23,21 @@ export const threadListQuerySchema = z.strictObject({
 });
 
 export const threadListSchema = z
-  .strictObject({
+  .object({
     threads: z.array(threadSummarySchema),
     next: z.string().nullable().describe("Ask again with `after` for more; null when these were the last."),
   })
   .meta({ id: "ThreadList" });
 
 export const destroyReplySchema = z
-  .strictObject({
-    outcome: z.enum(["absent", "stopped", "stopping"]).describe("`stopping`: not yet confirmed; ask again."),
+  .object({
+    outcome: openEnum(["absent", "stopped", "stopping"]).describe("`stopping`: not yet confirmed; ask again."),
   })
   .meta({ id: "DestroyReply" });
 
 export const branchRequestSchema = z.strictObject({ to: threadIdSchema }).meta({ id: "BranchRequest" });
 export const branchReplySchema = z
-  .strictObject({
+  .object({
     thread: z.string(),
     fileCount: z.int().nonnegative(),
     sizeBytes: z.number().nonnegative(),
@@ -45,42 +48,12 @@ export const branchReplySchema = z
 export type DestroyReply = z.infer<typeof destroyReplySchema>;
 export type BranchReply = z.infer<typeof branchReplySchema>;
 
-export const processListSchema = z
-  .strictObject({
-    processes: z.array(
-      z.strictObject({
-        pid: z.int(),
-        parentPid: z.int(),
-        command: z.string(),
-        state: z.string(),
-        residentBytes: z.number(),
-        cpuMs: z.number(),
-        execId: z.string().nullable(),
-      }),
-    ),
-  })
-  .meta({ id: "ProcessList" });
-
-export const usageSchema = z
-  .strictObject({
-    memoryBytes: z.number().nullable(),
-    memoryMaxBytes: z.number().nullable(),
-    processCount: z.number().nullable(),
-    processMax: z.number().nullable(),
-    cpuMs: z.number().nullable(),
-    diskBytes: z.number().exactOptional().describe("Of the workspace, as it was last measured."),
-    diskMaxBytes: z.number().exactOptional(),
-  })
-  .meta({ id: "ResourceUsage" });
+export const processListSchema = z.object({ processes: z.array(processInfoSchema) }).meta({ id: "ProcessList" });
 
 export const portSchema = z.coerce.number().int().min(1).max(65_535);
 export const portParamsSchema = z.strictObject({ thread: threadIdSchema, port: portSchema });
 
-export const portListSchema = z
-  .strictObject({
-    ports: z.array(z.strictObject({ port: z.int(), address: z.string(), pid: z.int().nullable() })),
-  })
-  .meta({ id: "PortList" });
+export const portListSchema = z.object({ ports: z.array(listeningPortSchema) }).meta({ id: "PortList" });
 
 export const portWaitRequestSchema = z
   .strictObject({ timeoutMs: z.int().min(1).max(600_000) })
@@ -94,10 +67,10 @@ export const portLinkRequestSchema = z
   .meta({ id: "PortLinkRequest" });
 
 export const portLinkSchema = z
-  .strictObject({
+  .object({
     url: z.string().describe("For a browser: it becomes a cookie of that host."),
     direct: z
-      .strictObject({ url: z.string(), headers: z.record(z.string(), z.string()) })
+      .object({ url: z.string(), headers: z.record(z.string(), z.string()) })
       .describe("For a program: an address that resolves, and the headers to send with every request below it."),
     expiresAt: z.number(),
   })
@@ -113,7 +86,7 @@ export const aioUrlRequestSchema = z
   .meta({ id: "AioUrlRequest" });
 
 export const aioUrlSchema = z
-  .strictObject({
+  .object({
     url: z.string().describe("The base URL for a client of AIO's API. It is the only credential: keep it secret."),
     linkId: z.string().describe("Names the URL when it is revoked; not a secret."),
     expiresAt: z.number(),
@@ -126,7 +99,7 @@ export const aioLinkIdSchema = z.string().regex(/^[0-9a-f]{48}$/);
 export const aioLinkParamsSchema = z.strictObject({ thread: threadIdSchema, linkId: aioLinkIdSchema });
 
 export const aioRevokedSchema = z
-  .strictObject({ revoked: z.int().min(0).describe("How many URLs ended; 0 when there was none.") })
+  .object({ revoked: z.int().min(0).describe("How many URLs ended; 0 when there was none.") })
   .meta({ id: "AioRevoked" });
 
 export const terminalIdSchema = z.string().regex(/^[A-Za-z0-9_.-]{1,128}$/);
@@ -151,20 +124,7 @@ export const terminalRequestSchema = z
   })
   .meta({ id: "TerminalRequest" });
 
-export const terminalInfoSchema = z
-  .strictObject({
-    terminalId: z.string(),
-    command: z.array(z.string()),
-    columns: z.int(),
-    rows: z.int(),
-    createdAt: z.number(),
-    attachedCount: z.int(),
-  })
-  .meta({ id: "TerminalInfo" });
-
-export const terminalListSchema = z
-  .strictObject({ terminals: z.array(terminalInfoSchema) })
-  .meta({ id: "TerminalList" });
+export const terminalListSchema = z.object({ terminals: z.array(terminalInfoSchema) }).meta({ id: "TerminalList" });
 
 /** Text frames that a client sends. `ack` says how many bytes it has shown in all, and turns flow control on. */
 export const terminalControlSchema = z.discriminatedUnion("type", [
@@ -175,5 +135,5 @@ export const terminalControlSchema = z.discriminatedUnion("type", [
 /** Text frames that the gateway sends: `ack` once, when the terminal is open; `exit` when its program has ended. */
 export const terminalNoticeSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("ack"), terminalId: z.string(), offset: z.int(), droppedBytes: z.int() }),
-  z.object({ type: z.literal("exit"), exitCode: z.int().nullable(), signal: z.string().nullable() }),
+  terminalExitSchema,
 ]);

@@ -3,7 +3,7 @@
 import { z } from "zod";
 
 export const uploadedFileSchema = z
-  .strictObject({
+  .object({
     filename: z.string(),
     sizeBytes: z.int().nonnegative(),
     path: z.string().describe("Where commands find it."),
@@ -21,7 +21,7 @@ export const uploadedFileSchema = z
 export type UploadedFile = z.infer<typeof uploadedFileSchema>;
 
 export const uploadReplySchema = z
-  .strictObject({
+  .object({
     success: z.boolean().describe("Whether every file that was sent is there."),
     files: z.array(uploadedFileSchema),
     message: z.string(),
@@ -40,19 +40,19 @@ export const uploadQuerySchema = z.strictObject({
 });
 
 export const uploadListSchema = z
-  .strictObject({ files: z.array(uploadedFileSchema), count: z.int().nonnegative() })
+  .object({ files: z.array(uploadedFileSchema), count: z.int().nonnegative() })
   .meta({ id: "UploadList" });
 
 export type UploadList = z.infer<typeof uploadListSchema>;
 
 export const uploadLimitsSchema = z
-  .strictObject({ maxFiles: z.int(), maxFileBytes: z.int(), maxTotalBytes: z.int() })
+  .object({ maxFiles: z.int(), maxFileBytes: z.int(), maxTotalBytes: z.int() })
   .meta({ id: "UploadLimits" });
 
 export type UploadLimits = z.infer<typeof uploadLimitsSchema>;
 
 export const uploadDeleteReplySchema = z
-  .strictObject({ success: z.literal(true), message: z.string() })
+  .object({ success: z.boolean(), message: z.string() })
   .meta({ id: "UploadDeleteReply" });
 
 export const artifactQuerySchema = z.strictObject({
@@ -74,5 +74,5 @@ export const artifactEditSchema = z
   .meta({ id: "ArtifactEdit" });
 
 export const artifactReplySchema = z
-  .strictObject({ success: z.literal(true), path: z.string(), size: z.int().nonnegative(), sha256: z.string() })
+  .object({ success: z.boolean(), path: z.string(), size: z.int().nonnegative(), sha256: z.string() })
   .meta({ id: "ArtifactReply" });

@@ -10,8 +10,10 @@
  */
 
 import { SandlotError } from "../errors.ts";
-import type { ExecOptions, ExecResult, FollowEnd, Sandbox } from "../sandbox.ts";
+import type { ExecResult, FollowEnd } from "../results/exec.ts";
+import type { ExecOptions, Sandbox } from "../sandbox.ts";
 import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
+import { isContinuation } from "../utf8.ts";
 
 /** Whether somebody wants output as it comes. */
 export function isLive(options: ExecOptions | undefined): boolean {
@@ -124,8 +126,4 @@ class LiveStream {
   async #tell(text: string): Promise<void> {
     if (text !== "") await this.#listener?.(text);
   }
-}
-
-function isContinuation(byte: number | undefined): boolean {
-  return byte !== undefined && (byte & 0xc0) === 0x80;
 }

@@ -15,6 +15,8 @@ import {
   SANDBOX_LIMITS,
   type SandboxExecs,
   SandlotError,
+  tornBytes,
+  unfinishedBytes,
 } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 
@@ -125,7 +127,7 @@ export function outputPart(
 ): OutputPart {
   const { asked, offset, totalBytes, isOver } = at;
   // What is no longer held may have ended within a character.
-  const torn = offset > asked ? continuationBytes(bytes) : 0;
+  const torn = offset > asked ? tornBytes(bytes) : 0;
   const isLast = isOver && offset + bytes.length >= totalBytes;
   const whole = isLast ? bytes.length : bytes.length - unfinishedBytes(bytes);
   const [from, to] = [Math.min(torn, whole), whole];
@@ -135,22 +137,4 @@ export function outputPart(
     nextOffset: offset + to,
     totalBytes,
   };
-}
-
-/** How many bytes at the front belong to a character that began before. */
-function continuationBytes(bytes: Buffer): number {
-  let count = 0;
-  while (count < 3 && ((bytes[count] ?? 0) & 0xc0) === 0x80) count++;
-  return count;
-}
-
-/** How many bytes at the end are the beginning of a character whose rest has not come. */
-function unfinishedBytes(bytes: Buffer): number {
-  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
-    const byte = bytes[bytes.length - back] ?? 0;
-    if ((byte & 0xc0) === 0x80) continue;
-    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return length > back ? back : 0;
-  }
-  return 0;
 }

@@ -2,7 +2,13 @@
  * `sandlot ps`, `rm`, `prune`, `explain` and `audit`: what there is, ending it, and why things are as they are.
  */
 
-import { isSandlotError, type SandboxSummary, SandlotError, type ThreadSummary } from "@sandlot/contract";
+import {
+  isSandlotError,
+  type OpenEnum,
+  type SandboxSummary,
+  SandlotError,
+  type ThreadSummary,
+} from "@sandlot/contract";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
 import { listSandboxes, requireThread, type TargetOptions, type Whose, withTarget } from "./target.ts";
@@ -68,7 +74,7 @@ export interface RemoveCommandOptions extends TargetOptions, Whose {
   readonly json: boolean;
 }
 
-type Outcome = "absent" | "stopped" | "stopping" | "in-use";
+type Outcome = OpenEnum<"absent" | "stopped" | "stopping" | "in-use">;
 
 interface Ended {
   readonly user: string;
@@ -140,12 +146,13 @@ async function removeAll(
 }
 
 function sentence(thread: string, outcome: Outcome): string {
-  return {
+  const sentences: Readonly<Record<string, string>> = {
     absent: `Thread ${thread} has no sandbox`,
     stopped: `The sandbox of thread ${thread} has ended`,
     stopping: `The sandbox of thread ${thread} is being ended; the engine has not confirmed yet`,
     "in-use": `The sandbox of thread ${thread} is in use and goes on; --force ends it`,
-  }[outcome];
+  };
+  return sentences[outcome] ?? `The sandbox of thread ${thread}: ${outcome}`;
 }
 
 export interface ExplainCommandOptions extends TargetOptions, Whose {

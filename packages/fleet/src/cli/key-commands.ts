@@ -59,7 +59,7 @@ export async function revokeKey(terminal: Terminal, id: string, options: KeyComm
   return revoked;
 }
 
-function blueprintsOf(scope: KeyScope, granted: readonly string[] | null): string {
+function blueprintsOf(scope: ApiKeyInfo["scope"], granted: readonly string[] | null): string {
   return granted === null ? (scope === "user" ? "default" : "*") : granted.join(",");
 }
 

@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import type { SandlotClient } from "@sandlot/client";
 import {
   type AuditFinding,
+  type DestroyReply,
   type ExplanationReply,
   type FleetEvent,
   type Recovery,
@@ -17,7 +18,7 @@ import {
 } from "@sandlot/contract";
 import type { FleetConfig } from "../config/fleet-config.ts";
 import { homeOf } from "../config/home.ts";
-import type { DestroyOutcome, Fleet } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { loadSettings } from "./load-settings.ts";
 import { type Login, readLogin } from "./login.ts";
@@ -62,7 +63,7 @@ export interface Target {
   threads(whose: Whose): Promise<readonly ThreadSummary[]>;
   /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
   findThread(name: ThreadName): Promise<ThreadSummary | null>;
-  destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyOutcome>;
+  destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   audit(): Promise<readonly AuditFinding[] | null>;
   /** `null` where some were missed. */

@@ -3,7 +3,7 @@
  */
 
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
-import type { FleetEvent } from "@sandlot/contract";
+import { EXEC_STATUSES, type FleetEvent, isErrorCode } from "@sandlot/contract";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { Streams } from "./streams/streams.ts";
@@ -12,6 +12,8 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 const PATHS = ["held", "parked", "blank", "cold"] as const;
 /** What was seen is counted together, this much at a time: the first of several costs more than all the others. */
 const SEEN_MAX = 64;
+/** Of errors and commands: what this version has no word for. */
+const OTHER = "other";
 const STATES = ["creating", "leased", "parked", "blank", "stopping"] as const;
 
 export class Metrics {
@@ -66,14 +68,16 @@ export class Metrics {
     this.#countLater(() => {
       this.#requests.inc({ method, route, status: String(status) });
       this.#requestSeconds.observe({ route }, durationMs / 1_000);
-      if (code !== null) this.#errors.inc({ code });
+      // A label has few values: a daemon that is not ours could send a new code or status each time.
+      if (code !== null) this.#errors.inc({ code: isErrorCode(code) ? code : OTHER });
     });
   }
 
   exec(status: string, durationMs: number): void {
     this.#countLater(() => {
-      this.#execs.inc({ status });
-      this.#execSeconds.observe({ status }, durationMs / 1_000);
+      const known = EXEC_STATUSES.find((one) => one === status) ?? OTHER;
+      this.#execs.inc({ status: known });
+      this.#execSeconds.observe({ status: known }, durationMs / 1_000);
     });
   }
 

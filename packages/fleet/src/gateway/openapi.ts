@@ -5,6 +5,7 @@
  * Invariants
  * - Every route of the document has a name here; one without is refused when the document is made.
  * - Every component is used, and is called by its own name.
+ * - What a request sends has no other fields than it says; what a response sends may have more in a later version.
  */
 
 import { GATEWAY_HEADERS } from "@sandlot/contract";
@@ -181,6 +182,7 @@ export const describeApi: TransformObject = (input) => {
   };
   const whole = plainlyNamed({ ...document, components: { ...document.components } });
   const schemas = whole.components?.schemas ?? {};
+  openResponses(whole.paths, schemas);
   for (const schema of Object.values(schemas)) absolutePaths(schema.properties as Json | undefined);
   const exec = schemas.ExecRequest;
   // `argv` is an older way to say the same; with one way, every body that fits the schema is valid.
@@ -215,6 +217,29 @@ function plainlyNamed<T extends { paths: Json; components?: { schemas?: Record<s
     (_, name) => `"#/components/schemas/${nameOf(name)}"`,
   );
   return JSON.parse(renamed) as T;
+}
+
+/** Takes `additionalProperties: false` from all that only responses have. */
+function openResponses(paths: Json, schemas: Record<string, Json>): void {
+  const requested = new Set<string>();
+  const request = (value: unknown): void => {
+    for (const [, name = ""] of JSON.stringify(value ?? {}).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
+      if (requested.has(name)) continue;
+      requested.add(name);
+      request(schemas[name]);
+    }
+  };
+  const open = (value: unknown): void => {
+    if (typeof value !== "object" || value === null) return;
+    if ("additionalProperties" in value && value.additionalProperties === false) delete value.additionalProperties;
+    for (const part of Object.values(value)) open(part);
+  };
+  const operations = Object.values(paths).flatMap((methods) =>
+    Object.values(methods as Readonly<Record<string, Json>>),
+  );
+  for (const { requestBody } of operations) request(requestBody);
+  for (const { responses } of operations) open(responses);
+  for (const [name, schema] of Object.entries(schemas)) if (!requested.has(name)) open(schema);
 }
 
 /** A path inside a sandbox is absolute; what checks it is further in, and answers with a code of its own. */

@@ -16,7 +16,7 @@ import { createServer as createHttpsServer } from "node:https";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import websocket from "@fastify/websocket";
-import { GATEWAY_HEADERS, SandlotError, WEBSOCKET_PROTOCOL } from "@sandlot/contract";
+import { GATEWAY_HEADERS, PROTOCOL_VERSION, SandlotError, WEBSOCKET_PROTOCOL } from "@sandlot/contract";
 import fastify, {
   type FastifyBaseLogger,
   type FastifyReply,
@@ -98,7 +98,10 @@ export async function createServer(
   const headers = securityHeaders(settings);
   app.addHook("onRequest", (request, reply, done) => {
     const isOpen = request.route.config.access === "open";
-    reply.headers(isOpen ? headers.open : headers.usual).header(GATEWAY_HEADERS.requestId, request.id);
+    reply
+      .headers(isOpen ? headers.open : headers.usual)
+      .header(GATEWAY_HEADERS.requestId, request.id)
+      .header(GATEWAY_HEADERS.protocol, PROTOCOL_VERSION);
     guard(request);
     done();
   });
@@ -200,7 +203,7 @@ function corsOptions({ allowedOrigins }: GatewaySettings) {
       "Mcp-Session-Id",
       "Sandlot-Run",
     ],
-    exposedHeaders: ["ETag", "Content-Range", "Retry-After", "X-Request-Id", "Mcp-Session-Id"],
+    exposedHeaders: ["ETag", "Content-Range", "Retry-After", "X-Request-Id", "X-Sandlot-Protocol", "Mcp-Session-Id"],
     maxAge: 600,
   };
 }

@@ -2,7 +2,14 @@
  * What the fleet can say about one sandbox: why it is alive, and what will end it.
  */
 
-import { type InstanceId, parseThreadId, type SandboxId, SandlotError, type UserId } from "@sandlot/contract";
+import {
+  type InstanceId,
+  parseThreadId,
+  type SandboxId,
+  type SandboxState,
+  SandlotError,
+  type UserId,
+} from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
@@ -153,7 +160,8 @@ function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: 
   const { thread, actor, reason } = record;
   const why = ends?.reason === "orphaned" ? "orphaned: no other Sandlot process runs" : ends?.reason;
   const until = ends === null ? "" : ` It ends at ${new Date(ends.at).toISOString()} (${why}) unless it is used.`;
-  switch (stateOf(record)) {
+  const state: SandboxState = stateOf(record);
+  switch (state) {
     case "creating":
       return (
         `It is being made by ${actor} for thread ${thread ?? "(none: it will be a blank)"}` +

@@ -1,6 +1,6 @@
 /** A sandbox as a line of a list. */
 
-import type { SandboxSummary } from "@sandlot/contract";
+import type { SandboxState, SandboxSummary } from "@sandlot/contract";
 import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
 
 export function summarize(record: SandboxRecord): SandboxSummary {
@@ -12,7 +12,7 @@ export function summarize(record: SandboxRecord): SandboxSummary {
   };
 }
 
-export function stateOf(record: SandboxRecord): SandboxSummary["state"] {
+export function stateOf(record: SandboxRecord): SandboxState {
   if (record.state !== "ready") return record.state;
   if (isBlank(record)) return "blank";
   return isHeld(record) ? "leased" : "parked";

@@ -11,14 +11,13 @@
  *   calls in between have connections of their own, so that they do not end with it.
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { renewReplySchema, SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
 import type { DaemonPath } from "../untrusted/limits.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { ConnectionLost, Connections } from "./connections.ts";
 import type { Hold } from "./hold.ts";
-import { renewReplySchema } from "./replies.ts";
 import { Wire } from "./wire.ts";
 
 /** After a broken request, how long the held connection may take to show that the daemon is gone. */

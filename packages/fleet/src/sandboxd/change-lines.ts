@@ -1,9 +1,9 @@
 /** The lines of a watch, as a reader gets them: one JSON object each. */
 
-import type { FileChange } from "@sandlot/contract";
+import { type FileChange, fileChangeSchema } from "@sandlot/contract";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import type { UnitGuard } from "../untrusted/units.ts";
-import { badResponse, fileChangeSchema, parseShort } from "./replies.ts";
+import { badResponse, parseShort } from "./replies.ts";
 
 const NEWLINE = 0x0a;
 

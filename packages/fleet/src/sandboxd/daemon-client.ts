@@ -3,13 +3,19 @@
  */
 
 import type { Duplex } from "node:stream";
-import { type DaemonActivity, isSandlotError, SandlotError } from "@sandlot/contract";
+import {
+  type DaemonActivity,
+  daemonActivitySchema,
+  isSandlotError,
+  renewReplySchema,
+  SandlotError,
+} from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 import { Calls } from "./calls.ts";
 import { Connections } from "./connections.ts";
 import { DaemonSandbox } from "./daemon-sandbox.ts";
 import { type Hold, holdBy, openHold } from "./hold.ts";
-import { activitySchema, nothingSchema, renewReplySchema } from "./replies.ts";
+import { nothingSchema } from "./replies.ts";
 import { type DaemonTarget, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
@@ -138,7 +144,7 @@ export function readActivity(
   deadlines?: Deadlines,
 ): Promise<DaemonActivity> {
   const call = { method: "GET", path: "/sandlot/activity", ...(signal && { signal }) } as const;
-  return once(target, signal, deadlines, (wire) => wire.ask(activitySchema, call));
+  return once(target, signal, deadlines, (wire) => wire.ask(daemonActivitySchema, call));
 }
 
 /** Tells a daemon that somebody still wants its sandbox. */

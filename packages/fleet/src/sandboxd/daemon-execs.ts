@@ -2,16 +2,18 @@
  * The commands of a sandbox by their id, through its daemon.
  */
 
-import type {
-  ExecInfo,
-  ExecSignal,
-  FollowEvent,
-  FollowOptions,
-  OutputOptions,
-  OutputSoFar,
-  SandboxExecs,
-  WaitForOutputOptions,
-  WaitForOutputReply,
+import {
+  type ExecInfo,
+  type ExecSignal,
+  type FollowEvent,
+  type FollowOptions,
+  foundSchema,
+  type OutputOptions,
+  type OutputSoFar,
+  type SandboxExecs,
+  type WaitForOutputOptions,
+  type WaitForOutputReply,
+  waitForOutputReplySchema,
 } from "@sandlot/contract";
 import { outputSoFar } from "../backend/output-so-far.ts";
 import { UnitGuard } from "../untrusted/units.ts";
@@ -41,12 +43,12 @@ export class DaemonExecs implements SandboxExecs {
   }
 
   async signal(execId: string, signal: ExecSignal): Promise<boolean> {
-    const { found } = await this.#calls.post(replies.foundSchema, "/sandlot/exec/signal", { execId, signal });
+    const { found } = await this.#calls.post(foundSchema, "/sandlot/exec/signal", { execId, signal });
     return found;
   }
 
   async kill(execId: string): Promise<boolean> {
-    const { found } = await this.#calls.post(replies.foundSchema, "/sandlot/exec/kill", { execId });
+    const { found } = await this.#calls.post(foundSchema, "/sandlot/exec/kill", { execId });
     return found;
   }
 
@@ -63,7 +65,7 @@ export class DaemonExecs implements SandboxExecs {
   waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply> {
     const { timeoutMs, literal, signal } = options;
     const fields = { execId, pattern, literal, timeoutMs };
-    return this.#calls.post(replies.waitForOutputReplySchema, "/sandlot/wait/output", fields, signal, timeoutMs);
+    return this.#calls.post(waitForOutputReplySchema, "/sandlot/wait/output", fields, signal, timeoutMs);
   }
 
   /** Connects again where a connection breaks, and repeats nothing. */

@@ -9,10 +9,13 @@ import {
   type FileChange,
   type FileListing,
   type FileStat,
+  fileListingSchema,
+  fileStatSchema,
   type GlobOptions,
   type GlobResult,
   type GrepOptions,
   type GrepResult,
+  globReplySchema,
   lineRangeOf,
   type ReadTextOptions,
   type SandboxFiles,
@@ -26,7 +29,7 @@ import { UnitGuard } from "../untrusted/units.ts";
 import type { Calls } from "./calls.ts";
 import { readChanges } from "./change-lines.ts";
 import { encode } from "./encoding.ts";
-import { fileListingSchema, fileStatSchema, globResultSchema, grepResultSchema, nothingSchema } from "./replies.ts";
+import { grepResultSchema, nothingSchema } from "./replies.ts";
 import { Source, upload } from "./upload.ts";
 import type { Call } from "./wire.ts";
 
@@ -105,7 +108,7 @@ export class DaemonFiles implements SandboxFiles {
   }
 
   glob(path: string, pattern: string, options: GlobOptions = {}): Promise<GlobResult> {
-    return this.#post(globResultSchema, "glob", { path: checked(path), pattern, ...options });
+    return this.#post(globReplySchema, "glob", { path: checked(path), pattern, ...options });
   }
 
   grep(path: string, pattern: string, options: GrepOptions = {}): Promise<GrepResult> {

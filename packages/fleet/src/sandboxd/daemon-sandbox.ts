@@ -10,11 +10,14 @@
 
 import {
   type DaemonActivity,
+  daemonActivitySchema,
   type ExecOptions,
   type ExecResult,
   type Generation,
   type ListeningPort,
   type ProcessInfo,
+  pickExecOptions,
+  pickSpawnOptions,
   type ResourceUsage,
   SANDBOX_LIMITS,
   type Sandbox,
@@ -22,6 +25,8 @@ import {
   type SandboxPorts,
   type SpawnedExec,
   type SpawnOptions,
+  spawnedExecSchema,
+  usageSchema,
   type WaitOptions,
 } from "@sandlot/contract";
 import { z } from "zod";
@@ -81,7 +86,7 @@ export class DaemonSandbox implements Sandbox {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     try {
       return await this.#call("/sandlot/spawn", command, execId, options, (wire, asked) =>
-        wire.ask(replies.spawnedExecSchema, asked),
+        wire.ask(spawnedExecSchema, asked),
       );
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -90,7 +95,7 @@ export class DaemonSandbox implements Sandbox {
   }
 
   activity(signal?: AbortSignal): Promise<DaemonActivity> {
-    return this.#calls.get(replies.activitySchema, "/sandlot/activity", signal);
+    return this.#calls.get(daemonActivitySchema, "/sandlot/activity", signal);
   }
 
   processes(): Promise<readonly ProcessInfo[]> {
@@ -98,7 +103,7 @@ export class DaemonSandbox implements Sandbox {
   }
 
   usage(): Promise<ResourceUsage> {
-    return this.#calls.get(replies.usageSchema, "/sandlot/usage");
+    return this.#calls.get(usageSchema, "/sandlot/usage");
   }
 
   async #call<T>(
@@ -108,11 +113,11 @@ export class DaemonSandbox implements Sandbox {
     options: SpawnOptions & Pick<ExecOptions, "outputMaxBytes">,
     ask: (wire: Wire, call: Call) => Promise<T>,
   ): Promise<T> {
-    const { stdin, signal, cwd, env, timeoutMs, keepStdinOpen, output, outputMaxBytes } = options;
+    const { stdin, signal } = options;
     signal?.throwIfAborted();
-    const call = { execId, repeatable: options.execId !== undefined, command, cwd, env, timeoutMs, keepStdinOpen };
-    const printing = { outputMaxBytes, ...(output === "hold" && { output }) };
-    const body = encodeCall({ ...call, ...printing, hasStdin: stdin !== undefined }, stdin);
+    const picked = path === "/sandlot/exec" ? pickExecOptions(options) : pickSpawnOptions(options);
+    const repeatable = options.execId !== undefined;
+    const body = encodeCall({ ...picked, execId, repeatable, command, hasStdin: stdin !== undefined }, stdin);
     const onAbort = () => void this.execs.kill(execId).catch(() => {});
     signal?.addEventListener("abort", onAbort, { once: true });
     try {

@@ -3,6 +3,7 @@
  */
 
 import {
+  foundSchema,
   type OutputOptions,
   type OutputSoFar,
   SANDBOX_LIMITS,
@@ -11,6 +12,8 @@ import {
   type SessionExecResult,
   type SessionInfo,
   type SessionOptions,
+  sessionInfoSchema,
+  sessionStateSchema,
 } from "@sandlot/contract";
 import { outputFrom, outputMaxBytes as partMaxBytes } from "../backend/output-so-far.ts";
 import type { Calls } from "./calls.ts";
@@ -38,7 +41,7 @@ export class DaemonSessions implements SandboxSessions {
 
   open(options: SessionOptions = {}): Promise<SessionInfo> {
     const { sessionId, cwd, env } = options;
-    return this.#calls.post(replies.sessionInfoSchema, "/sandlot/sessions/open", { sessionId, cwd, env });
+    return this.#calls.post(sessionInfoSchema, "/sandlot/sessions/open", { sessionId, cwd, env });
   }
 
   /** Aborting closes the connection, which ends the command inside. */
@@ -58,7 +61,7 @@ export class DaemonSessions implements SandboxSessions {
     } as const;
     try {
       const answer = await this.#calls.raw((wire) => wire.bytes(call));
-      return await parseResult(answer, replies.sessionStateSchema, omittedRemedy(sessionId));
+      return await parseResult(answer, sessionStateSchema, omittedRemedy(sessionId));
     } catch (error) {
       signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
@@ -86,6 +89,6 @@ export class DaemonSessions implements SandboxSessions {
   }
 
   async close(sessionId: string): Promise<void> {
-    await this.#calls.post(replies.foundSchema, "/sandlot/sessions/close", { sessionId });
+    await this.#calls.post(foundSchema, "/sandlot/sessions/close", { sessionId });
   }
 }

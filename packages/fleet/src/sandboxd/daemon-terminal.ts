@@ -9,12 +9,20 @@
  */
 
 import type { ClientRequest } from "node:http";
-import { SandlotError, TERMINAL_WINDOW_BYTES, type Terminal, type TerminalOutput } from "@sandlot/contract";
+import {
+  daemonTerminalNoticeSchema,
+  SandlotError,
+  TERMINAL_WINDOW_BYTES,
+  type Terminal,
+  type TerminalNotice,
+  type TerminalOutput,
+} from "@sandlot/contract";
 import type { RawData, WebSocket } from "ws";
+import { z } from "zod";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import { ConnectionLost } from "./connections.ts";
 import { encode } from "./encoding.ts";
-import { badResponse, errorOf, parseShort, terminalNoticeSchema } from "./replies.ts";
+import { badResponse, errorOf, parseShort } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
 /** A reader is told of progress this often at most; a fraction of the window, so that output never stops for it. */
@@ -25,6 +33,9 @@ const WAITING_MAX_BYTES = TERMINAL_WINDOW_BYTES + STREAM_LIMITS.terminalMessageM
 const WAITING_MAX = 1_024;
 /** Pieces up to this size are joined while they wait: each by itself costs more than its bytes. */
 const JOINED_MAX_BYTES = 1024;
+
+const typedSchema = z.object({ type: z.string() });
+const KNOWN_NOTICES: ReadonlySet<string> = new Set<TerminalNotice["type"]>(["position", "exit"]);
 
 export async function connectTerminal(
   wire: Wire,
@@ -95,6 +106,7 @@ class DaemonTerminal implements Terminal {
   readonly #socket: WebSocket;
   readonly #waiting: TerminalOutput[] = [];
   #waitingBytes = 0;
+  #unknownBytes = 0;
   #offset = 0;
   #dropped = 0;
   #acknowledged = 0;
@@ -156,14 +168,25 @@ class DaemonTerminal implements Terminal {
       this.#received(bytes);
       return null;
     }
-    const notice = parseShort(terminalNoticeSchema, bytes);
+    const { type } = parseShort(typedSchema, bytes);
+    if (!KNOWN_NOTICES.has(type)) return this.#skip(bytes.length);
+    this.#unknownBytes = 0;
+    const notice = parseShort(daemonTerminalNoticeSchema, bytes);
     if (notice.type === "exit") return { exitCode: notice.exitCode, signal: notice.signal };
     this.#dropped += notice.droppedBytes;
     this.#offset = notice.offset;
     return null;
   }
 
+  /** A notice of a type that this version does not know. */
+  #skip(length: number): null {
+    this.#unknownBytes += length;
+    if (this.#unknownBytes <= STREAM_LIMITS.unknownMaxBytes) return null;
+    throw badResponse("its terminal sends nothing but notices of an unknown type");
+  }
+
   #received(bytes: Buffer): void {
+    this.#unknownBytes = 0;
     this.#waitingBytes += bytes.length;
     if (this.#waitingBytes > WAITING_MAX_BYTES || this.#waiting.length >= WAITING_MAX || bytes.length === 0)
       throw badResponse("its terminal sent more than it may without being read");

@@ -2,7 +2,13 @@
  * The terminals of a sandbox, through its daemon.
  */
 
-import type { SandboxTerminals, Terminal, TerminalInfo, TerminalOptions } from "@sandlot/contract";
+import {
+  foundSchema,
+  type SandboxTerminals,
+  type Terminal,
+  type TerminalInfo,
+  type TerminalOptions,
+} from "@sandlot/contract";
 import type { Calls } from "./calls.ts";
 import { connectTerminal } from "./daemon-terminal.ts";
 import * as replies from "./replies.ts";
@@ -17,7 +23,7 @@ export class DaemonTerminals implements SandboxTerminals {
   async open(options: TerminalOptions): Promise<Terminal> {
     const { terminalId, command, cwd, env, columns, rows } = options;
     const fields = { terminalId, command, cwd, env, columns, rows };
-    const opened = await this.#calls.post(replies.terminalInfoSchema, "/sandlot/terminals/open", fields);
+    const opened = await this.#calls.post(replies.terminalSchema, "/sandlot/terminals/open", fields);
     return this.attach(opened.terminalId);
   }
 
@@ -30,6 +36,6 @@ export class DaemonTerminals implements SandboxTerminals {
   }
 
   async close(terminalId: string): Promise<void> {
-    await this.#calls.post(replies.foundSchema, "/sandlot/terminals/close", { terminalId });
+    await this.#calls.post(foundSchema, "/sandlot/terminals/close", { terminalId });
   }
 }

@@ -3,13 +3,14 @@
  *
  * Invariants
  * - For each stream, the pieces of output and the gaps cover every byte once, in order. What does not is an error.
+ * - Frames of a type that this version does not know are skipped, so many at a time.
  * - Of a frame that is not complete no more is held than the frame may have, however small the pieces are that it comes in.
  */
 
-import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, type SandlotError } from "@sandlot/contract";
+import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, followEndSchema, type SandlotError } from "@sandlot/contract";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import type { UnitGuard } from "../untrusted/units.ts";
-import { badResponse, followEndSchema, parseShort } from "./replies.ts";
+import { badResponse, parseShort } from "./replies.ts";
 
 export interface Offsets {
   stdout: number;
@@ -23,11 +24,18 @@ export async function* readFrames(
   guard: UnitGuard,
 ): AsyncGenerator<FollowEvent> {
   const frames = new Frames();
+  let unknownBytes = 0;
   try {
     for await (const chunk of chunks) {
       frames.add(chunk);
       for (let frame = frames.next(); frame !== null; frame = frames.next()) {
         const event = eventOf(frame, offsets);
+        unknownBytes = event === null ? unknownBytes + frame.length : 0;
+        if (unknownBytes > STREAM_LIMITS.unknownMaxBytes) throw broken();
+        if (event === null) {
+          await guard.passed();
+          continue;
+        }
         // From here on its reader is slow, not the daemon.
         guard.stop();
         yield event;
@@ -83,7 +91,8 @@ class Frames {
   }
 }
 
-function eventOf(frame: Buffer, offsets: Offsets): FollowEvent {
+/** `null` for a frame of a type that this version does not know. */
+function eventOf(frame: Buffer, offsets: Offsets): FollowEvent | null {
   const type = frame.readUInt8(0);
   const offset = Number(frame.readBigUInt64BE(1));
   const payload = frame.subarray(FRAME_HEADER_BYTES);
@@ -99,7 +108,7 @@ function eventOf(frame: Buffer, offsets: Offsets): FollowEvent {
     case FRAME.stderrGap:
       return gapOf("stderr", offset, payload, offsets);
     default:
-      throw broken();
+      return null;
   }
 }
 

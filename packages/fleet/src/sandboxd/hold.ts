@@ -5,10 +5,11 @@
  * daemon's HTTP server.
  */
 
+import { checkProtocol, holdGreetingSchema } from "@sandlot/contract";
 import { readShortJson } from "../untrusted/json.ts";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import { ConnectionLost, type OpenStream } from "./connections.ts";
-import { badResponse, holdGreetingSchema } from "./replies.ts";
+import { badResponse } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
 export interface Hold {
@@ -49,6 +50,12 @@ export async function holdBy(wire: Wire, stream: OpenStream, generation: number,
   if (!parsed.success || parsed.data.generation !== generation) {
     socket.destroy();
     throw badResponse("its daemon greeted with something else than its generation");
+  }
+  try {
+    checkProtocol("daemon", parsed.data.protocol);
+  } catch (error) {
+    socket.destroy();
+    throw error;
   }
   // A lease that was forgotten is no reason for a script not to end; whoever waits for the sandbox has a connection of its own.
   socket.unref();

@@ -2,9 +2,8 @@
  * Hearing that a daemon listens: the one line it writes to the descriptor or socket it was given.
  */
 
-import { type ReadyLine, SandlotError } from "@sandlot/contract";
+import { checkProtocol, isSandlotError, type ReadyLine, readyLineSchema, SandlotError } from "@sandlot/contract";
 import { readShortJson } from "../untrusted/json.ts";
-import { readyLineSchema } from "./replies.ts";
 
 const LINE_MAX_BYTES = 4_096;
 
@@ -38,9 +37,11 @@ export function readReadyLine(source: NodeJS.ReadableStream, signal?: AbortSigna
 
 function settleLine(line: string, resolve: (ready: ReadyLine) => void, reject: (error: unknown) => void): void {
   try {
-    resolve(readyLineSchema.parse(readShortJson(Buffer.from(line))));
-  } catch {
-    reject(broken());
+    const ready = readyLineSchema.parse(readShortJson(Buffer.from(line)));
+    checkProtocol("daemon", ready.protocol);
+    resolve(ready);
+  } catch (error) {
+    reject(isSandlotError(error, "protocol_incompatible") ? error : broken());
   }
 }
 

@@ -8,150 +8,55 @@ import {
   type ErrorCode,
   type ErrorDetails,
   errorBodySchema,
-  execResultSchema,
+  execInfoSchema,
+  grepReplySchema,
   isErrorCode,
+  listeningPortSchema,
+  processInfoSchema,
   SandlotError,
+  type SentError,
+  sessionInfoSchema,
+  terminalInfoSchema,
 } from "@sandlot/contract";
 import { z } from "zod";
 import { checked, readJson, readShortJson } from "../untrusted/json.ts";
 
-export const fileStatSchema = z.object({
-  path: z.string(),
-  kind: z.enum(["file", "directory", "symlink", "other"]),
-  sizeBytes: z.number(),
-  mode: z.int(),
-  modifiedAt: z.number(),
-  version: z.string(),
-});
-
-export const fileChangeSchema = z.object({
-  type: z.enum(["ready", "created", "modified", "removed", "overflow"]),
-  path: z.string(),
-});
-
-export const fileListingSchema = z.object({ entries: z.array(fileStatSchema), truncated: z.boolean() });
-
-export const globResultSchema = z.object({ paths: z.array(z.string()), truncated: z.boolean() });
-
-export const grepResultSchema = z.object({
-  matches: z.array(z.object({ path: z.string(), lineNumber: z.int(), line: z.string() })),
-  truncated: z.boolean(),
-  // A sandbox may outlive the fleet that made it, and its daemon not count these yet.
-  skippedFiles: z.int().default(0),
-  skippedLines: z.int().default(0),
-});
-
-export const nothingSchema = z.object({});
-
-export const spawnedExecSchema = z.object({ execId: z.string(), pid: z.int().nullable() });
-
-export const foundSchema = z.object({ found: z.boolean() });
-
-/** In one look: a schema of a list explains each of its wrong entries. */
+/** In one look: a schema of a list explains each of its wrong entries, and a daemon may send many. */
 function isCommand(value: unknown): boolean {
   return typeof value === "string" || (Array.isArray(value) && value.every((part) => typeof part === "string"));
 }
 
-export const execsSchema = z.array(
-  z.object({
-    execId: z.string(),
-    command: z.custom<string | readonly string[]>(isCommand),
-    status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
-    exitCode: z.int().nullable(),
-    pid: z.int().nullable(),
-    startedAt: z.number(),
-    stdoutBytes: z.int(),
-    stderrBytes: z.int(),
-    output: z.enum(["ring", "hold"]).exactOptional(),
-  }),
-);
+export const nothingSchema = z.object({});
 
-export const sessionInfoSchema = z.object({
-  sessionId: z.string(),
-  cwd: z.string(),
-  createdAt: z.number(),
-  busy: z.boolean(),
+export const grepResultSchema = grepReplySchema.extend({
+  // A sandbox may outlive the fleet that made it, and its daemon not count these yet.
+  skippedFiles: z.int().min(0).default(0),
+  skippedLines: z.int().min(0).default(0),
 });
+
+export const execsSchema = z.array(execInfoSchema.extend({ command: z.custom<string | readonly string[]>(isCommand) }));
 
 export const sessionsSchema = z.array(sessionInfoSchema);
 
-/** What the result of a session's command says beside the rest. */
-export const sessionStateSchema = z.object({ cwd: z.string(), shellEnded: z.boolean() });
-
-export const terminalInfoSchema = z.object({
-  terminalId: z.string(),
+export const terminalSchema = terminalInfoSchema.extend({
   command: z.custom<readonly string[]>((value) => typeof value !== "string" && isCommand(value)),
-  columns: z.int(),
-  rows: z.int(),
-  createdAt: z.number(),
-  attachedCount: z.int(),
 });
 
-export const terminalsSchema = z.array(terminalInfoSchema);
+export const terminalsSchema = z.array(terminalSchema);
 
-export const terminalNoticeSchema = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("position"), offset: z.int().nonnegative(), droppedBytes: z.int().nonnegative() }),
-  z.object({ type: z.literal("exit"), exitCode: z.int().nullable(), signal: z.string().nullable() }),
-]);
+export const processesSchema = z.array(processInfoSchema);
 
-export const waitForOutputReplySchema = z.union([
-  z.object({ matched: z.literal(true), stream: z.enum(["stdout", "stderr"]), line: z.string() }),
-  z.object({ matched: z.literal(false) }),
-]);
+export const portsSchema = z.array(listeningPortSchema);
 
-export const followEndSchema = execResultSchema
-  .pick({ execId: true, status: true, exitCode: true, signal: true, durationMs: true })
-  .extend({ stdoutBytes: z.int(), stderrBytes: z.int() });
-
-export const holdGreetingSchema = z.object({ pid: z.int(), generation: z.int(), run: z.string() });
-
-export const renewReplySchema = z.object({ run: z.string() });
-
-export const readyLineSchema = z.object({
-  ready: z.literal(true),
-  pid: z.int(),
-  sandboxId: z.string(),
-  generation: z.int(),
-  port: z.int().nullable(),
-});
-
-export const activitySchema = z.object({
-  runningExecs: z.int(),
-  openTerminals: z.int(),
-  previewTrafficAt: z.number().nullable(),
-  cpuShare: z.number(),
-  lastActivityAt: z.number(),
-  heldCount: z.int(),
-});
-
-export const processesSchema = z.array(
-  z.object({
-    pid: z.int(),
-    parentPid: z.int(),
-    command: z.string(),
-    state: z.string(),
-    residentBytes: z.number(),
-    cpuMs: z.number(),
-    execId: z.string().nullable(),
-  }),
-);
-
-export const portsSchema = z.array(z.object({ port: z.int(), address: z.string(), pid: z.int().nullable() }));
-
-export const usageSchema = z.object({
-  memoryBytes: z.number().nullable(),
-  memoryMaxBytes: z.number().nullable(),
-  processCount: z.number().nullable(),
-  processMax: z.number().nullable(),
-  cpuMs: z.number().nullable(),
-});
-
-/** The error that a daemon has sent. Its sentence is made here, from the code and the facts. */
+/** The error that a daemon has sent. Of a code that this version knows, the sentence is made here, from the facts. */
 export function errorOf(status: number, body: Buffer): SandlotError {
   const parsed = errorBodySchema.safeParse(readShortJson(body));
-  const { code, details } = parsed.success ? parsed.data.error : { code: "", details: {} };
-  const error = isErrorCode(code) ? errorWith(code, details) : null;
-  return error ?? badResponse(`its daemon answered ${status} without an error`);
+  if (!parsed.success) return badResponse(`its daemon answered ${status} without an error`);
+  const { code, message, retryable, details } = parsed.data.error;
+  const facts = factsOf(details);
+  if (facts === null) return badResponse(`its daemon answered ${status} without an error`);
+  if (!isErrorCode(code)) return laterError(status, { code, message, retryable, details: facts });
+  return errorWith(code, facts) ?? badResponse(`its daemon answered ${status} without an error`);
 }
 
 /** The error in an answer that has no status; `null` when there is none. */
@@ -182,10 +87,15 @@ export function badResponse(problem: string): SandlotError {
 const FACT_MAX_CHARS = 8_192;
 /** A caller who is told to wait for longer would not come again. */
 const RETRY_AFTER_MAX_MS = 60_000;
+const CODE_PATTERN = /^[a-z][a-z0-9_]{0,63}$/;
+const MESSAGE_MAX_CHARS = 1_024;
+/** What a daemon may say about a request. That a key is missing or refused is the gateway's to say. */
+const LATER_STATUSES: ReadonlySet<number> = new Set([
+  400, 404, 409, 410, 412, 413, 415, 416, 422, 429, 500, 501, 503, 504, 507,
+]);
 
-/** `null` for a code that is not a daemon's to send, and for facts that its sentence cannot be made from. */
-function errorWith(code: ErrorCode, given: Readonly<Record<string, unknown>>): SandlotError | null {
-  if (!DAEMON_ERROR_CODES.has(code)) return null;
+/** `null` where a number that callers wait by is none. */
+function factsOf(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | null {
   const details: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
     if (typeof value === "string") details[name] = value.slice(0, FACT_MAX_CHARS);
@@ -196,6 +106,19 @@ function errorWith(code: ErrorCode, given: Readonly<Record<string, unknown>>): S
     if (typeof retryAfterMs !== "number" || !(retryAfterMs >= 0)) return null;
     details.retryAfterMs = Math.min(retryAfterMs, RETRY_AFTER_MAX_MS);
   }
+  return details;
+}
+
+/** An error of a later version: its code, its sentence and its facts are kept, within limits. */
+function laterError(status: number, sent: SentError): SandlotError {
+  if (!CODE_PATTERN.test(sent.code)) return badResponse(`its daemon answered ${status} without an error`);
+  const message = sent.message.slice(0, MESSAGE_MAX_CHARS);
+  return SandlotError.received({ ...sent, message }, LATER_STATUSES.has(status) ? status : 502);
+}
+
+/** `null` for a code that is not a daemon's to send, and for facts that its sentence cannot be made from. */
+function errorWith(code: ErrorCode, details: Readonly<Record<string, unknown>>): SandlotError | null {
+  if (!DAEMON_ERROR_CODES.has(code)) return null;
   try {
     return new SandlotError(code, details as unknown as ErrorDetails[ErrorCode]);
   } catch {

@@ -5,9 +5,16 @@
  * Invariant: a result has a size that was asked for, and reading it blocks nothing else, whatever the daemon sends.
  */
 
-import { type ExecResult, execResultSchema, type OutputSoFar, SANDBOX_LIMITS } from "@sandlot/contract";
+import {
+  type ExecResult,
+  execResultSchema,
+  type OutputSoFar,
+  outputLineSchema,
+  resultLineSchema,
+  SANDBOX_LIMITS,
+} from "@sandlot/contract";
 import { omittedRemedy } from "@sandlot/contract/live-exec";
-import { z } from "zod";
+import type { z } from "zod";
 import { outputPart } from "../backend/output-so-far.ts";
 import { badResponse, parseReply, parseShort } from "./replies.ts";
 
@@ -17,26 +24,6 @@ const LINE_MAX_BYTES = 64 * 1024;
 const JSON_MAX_BYTES = 16 * 1024 * 1024;
 const JSON_MAX_VALUES = 64;
 const NEWLINE = 0x0a;
-
-const bytes = z.int().nonnegative();
-const lineSchema = execResultSchema.omit({ stdout: true, stderr: true, omitted: true }).extend({
-  stdoutBytes: bytes,
-  stderrBytes: bytes,
-  stdoutOmittedBytes: bytes,
-  stderrOmittedBytes: bytes,
-});
-
-const outputLineSchema = z.object({
-  execId: z.string().max(1_024),
-  status: z.enum(["running", "completed", "timed_out", "killed", "lost"]),
-  exitCode: z.int().nullable(),
-  stdoutOffset: bytes,
-  stdoutBytes: bytes,
-  stdoutTotalBytes: bytes,
-  stderrOffset: bytes,
-  stderrBytes: bytes,
-  stderrTotalBytes: bytes,
-});
 
 /** How much of each stream a call asks for. */
 export function outputLimit({ outputMaxBytes }: { readonly outputMaxBytes?: number }): number {
@@ -57,7 +44,7 @@ export async function parseResult<Also extends object>(
   const end = body.subarray(0, LINE_MAX_BYTES).indexOf(NEWLINE);
   if (end < 0) return parseJson(body, also);
   const line = body.subarray(0, end);
-  const head = parseShort(lineSchema, line);
+  const head = parseShort(resultLineSchema, line);
   const { stdoutBytes, stderrBytes, stdoutOmittedBytes, stderrOmittedBytes, ...outcome } = head;
   const from = end + 1;
   if (body.length !== from + stdoutBytes + stderrBytes) throw badResponse("its daemon sent a broken result");

@@ -13,6 +13,7 @@
  * for depth or values. `json-fuzz.test.ts` holds it against `JSON.parse`.
  */
 
+import { unfinishedBytes } from "@sandlot/contract";
 import { z } from "zod";
 import { nextTurn } from "../world/system-world.ts";
 import { tryJson } from "../world/try-json.ts";
@@ -312,14 +313,7 @@ function setOwn(object: Record<string, unknown>, name: string, value: unknown): 
 
 /** Where the character begins that the byte at `at` is part of. A byte that is part of none begins by itself. */
 function characterStart(body: Buffer, at: number): number {
-  if (at >= body.length) return body.length;
-  for (let back = 0; back < 4 && back <= at; back++) {
-    const byte = body[at - back] ?? 0;
-    if ((byte & 0xc0) === 0x80) continue;
-    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return back < length ? at - back : at;
-  }
-  return at;
+  return at >= body.length ? body.length : at - unfinishedBytes(body, at);
 }
 
 function isSpace(byte: number | undefined): boolean {

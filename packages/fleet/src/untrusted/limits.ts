@@ -5,7 +5,8 @@
  * (`DaemonPath`), or has the smallest limits (AIO). An answer that is too long or too late ends its connection.
  *
  *   maxBytes      what is held of one answer at most. Answers to calls that nobody waits for are kilobytes
- *   maxValues     of JSON: checking a value costs a microsecond or two of the fleet's processor
+ *   maxValues     of JSON: checking a value costs a microsecond or two of the fleet's processor. Twice what this version sends,
+ *                 so that a later daemon may send more fields
  *   firstByteMs   until an answer begins; `null` where the caller's own limit or signal decides (a command that runs)
  *   bodyMs        from its first byte to its last, however slowly it comes
  */
@@ -27,8 +28,8 @@ const SHORT: ReplyLimit = { maxBytes: 32 * KIB, maxValues: 256, firstByteMs: 30_
 /** The same, for what walks or writes files first. */
 const FILE_WORK: ReplyLimit = { ...SHORT, firstByteMs: 300_000 };
 /** Names and descriptions, as many as there are. */
-const LIST: ReplyLimit = { maxBytes: 2 * MIB, maxValues: 40_000, firstByteMs: 30_000, bodyMs: 30_000 };
-const FOUND_FILES: ReplyLimit = { maxBytes: 16 * MIB, maxValues: 80_000, firstByteMs: 300_000, bodyMs: 60_000 };
+const LIST: ReplyLimit = { maxBytes: 2 * MIB, maxValues: 80_000, firstByteMs: 30_000, bodyMs: 30_000 };
+const FOUND_FILES: ReplyLimit = { maxBytes: 16 * MIB, maxValues: 160_000, firstByteMs: 300_000, bodyMs: 60_000 };
 /** Both streams of a command, each byte escaped. */
 const OUTPUT: ReplyLimit = {
   maxBytes: 2 * 6 * SANDBOX_LIMITS.execOutputMaxBytes + 64 * KIB,
@@ -121,6 +122,8 @@ export const STREAM_LIMITS = {
   unsentMs: 60_000,
   /** So many frames or lines, then others have their turn. */
   unitsAtOnce: 128,
+  /** Frames of a type that this version does not know, between two that it knows. */
+  unknownMaxBytes: 1 * MIB,
   /** One WebSocket message of a terminal. The daemon sends 32 KiB at a time. */
   terminalMessageMaxBytes: 256 * KIB,
   /** Input to a terminal that its daemon has not taken. */

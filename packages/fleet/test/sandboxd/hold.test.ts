@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { renewReplySchema } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ConnectionLost } from "../../src/sandboxd/connections.ts";
 import { openHold } from "../../src/sandboxd/hold.ts";
-import { renewReplySchema } from "../../src/sandboxd/replies.ts";
 import { Wire } from "../../src/sandboxd/wire.ts";
 
 const GREETING = `${JSON.stringify({ pid: 7, generation: 3, run: "grün" })}\n`;

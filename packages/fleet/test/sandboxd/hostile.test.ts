@@ -8,6 +8,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { SandlotError } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
 import { DaemonAttachment, renewDaemon } from "../../src/sandboxd/index.ts";
@@ -140,11 +141,10 @@ describe("a daemon that was replaced", () => {
     expect(await code(DaemonAttachment.open(target, world))).toBe("sandbox_unreachable");
   });
 
-  it("follows with frames that go back, come twice or are of no kind", async () => {
+  it("follows with frames that go back, come twice or are too long", async () => {
     for (const [type, offset, length] of [
       [1, 5, 1],
       [1, 0, 0],
-      [9, 0, 1],
       [3, 0, 0],
       [1, 0, 2 ** 31],
       [5, 0, 2],
@@ -158,6 +158,64 @@ describe("a daemon that was replaced", () => {
       };
       expect(await code(drain(attachment.sandbox.execs.follow("x")))).toBe("bad_sandbox_response");
     }
+  });
+
+  it("follows with frames of a type that this version does not know: a few are skipped, no more", async () => {
+    const frame = (type: number, payload: string) => {
+      const head = Buffer.alloc(13);
+      head.writeUInt8(type, 0);
+      head.writeUInt32BE(payload.length, 9);
+      return Buffer.concat([head, Buffer.from(payload)]);
+    };
+    const end = { execId: "x", status: "frozen", exitCode: null, signal: null, stdoutBytes: 1, stderrBytes: 0 };
+    answers["/sandlot/exec/follow"] = (_, response) => {
+      response.write(frame(77, "of a later version"));
+      response.write(frame(1, "a"));
+      response.write(frame(78, ""));
+      response.write(frame(5, JSON.stringify({ ...end, durationMs: 1, more: [1] })));
+    };
+    const events = [];
+    for await (const event of attachment.sandbox.execs.follow("x")) events.push(event);
+    expect(events).toEqual([
+      { type: "output", stream: "stdout", offset: 0, bytes: new Uint8Array([97]) },
+      { type: "end", end: { ...end, durationMs: 1 } },
+    ]);
+    answers["/sandlot/exec/follow"] = (_, response) => {
+      for (let sent = 0; sent < 40; sent++) response.write(frame(77, "x".repeat(32_768)));
+    };
+    expect(await code(drain(attachment.sandbox.execs.follow("x")))).toBe("bad_sandbox_response");
+  });
+
+  it("answers with errors of a later version: they keep their code and facts, within limits", async () => {
+    const refuse = (status: number, error: object) => {
+      answers["/sandlot/usage"] = (_, response) => send(response, JSON.stringify({ error }), status);
+      return attachment.sandbox.usage().then(
+        () => null,
+        (thrown: SandlotError) => thrown,
+      );
+    };
+    const sent = { code: "later_code", message: "Not yet.", retryable: true, details: { day: 3, deep: { a: 1 } } };
+    const kept = await refuse(409, { ...sent, more: 1 });
+    expect(kept).toMatchObject({ code: "later_code", message: "Not yet.", retryable: true, status: 409 });
+    expect(kept?.details).toEqual({ day: 3 });
+    // That a key is refused is for the gateway to say.
+    expect((await refuse(401, sent))?.status).toBe(502);
+    expect((await refuse(409, { ...sent, message: "x".repeat(30_000) }))?.message).toHaveLength(1_024);
+    for (const bad of [{ code: "Later Code" }, { code: "x".repeat(65) }, { details: { retryAfterMs: "soon" } }])
+      expect((await refuse(409, { ...sent, ...bad }))?.code).toBe("bad_sandbox_response");
+  });
+
+  it("announces the version of its protocol: only another major one is refused", async () => {
+    const greet = (protocol: unknown) => {
+      answers["/sandlot/hold"] = (_, response) =>
+        void response.write(
+          `${JSON.stringify({ pid: 1, generation: target.generation, run: "r", protocol, more: {} })}\n`,
+        );
+      return code(DaemonAttachment.open(target, world).then((opened) => opened.close()));
+    };
+    for (const protocol of [undefined, null, "1.0", "1.99", "x", "2".repeat(4_000), 2, {}])
+      expect([protocol, await greet(protocol)]).toEqual([protocol, "no error"]);
+    for (const protocol of ["2.0", "0.1"]) expect(await greet(protocol)).toBe("protocol_incompatible");
   });
 
   it("watches with a line that does not end", async () => {
@@ -175,7 +233,13 @@ describe("the terminal of a daemon that was replaced", () => {
 
   it.each<[string, (socket: WebSocket) => void]>([
     ["a text that is no notice", (socket) => socket.send("boom")],
-    ["a notice of no kind", (socket) => socket.send('{"type":"x"}')],
+    ["a notice of no type", (socket) => socket.send('{"kind":"x"}')],
+    [
+      "nothing but notices of a type that nobody knows",
+      (socket) => {
+        for (let sent = 0; sent < 300; sent++) socket.send(JSON.stringify({ type: "x", text: "x".repeat(4_096) }));
+      },
+    ],
     ["a message that is too long", (socket) => socket.send(Buffer.alloc(2_000_000))],
     ["an empty message", (socket) => socket.send(Buffer.alloc(0))],
     [

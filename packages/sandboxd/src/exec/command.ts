@@ -19,8 +19,8 @@ const SHELLS = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
 export function checkExecCall(value: unknown): ExecCall {
   if (typeof value !== "object" || value === null) throw invalid("body", "it is not an exec call");
-  const { repeatable, command, cwd, env = {}, hasStdin } = value as Record<string, unknown>;
-  const { execId, timeoutMs, keepStdinOpen, output, outputMaxBytes } = value as Record<string, unknown>;
+  const { repeatable, command, hasStdin, ...options } = value as Record<string, unknown>;
+  const { execId, cwd, env = {}, timeoutMs, keepStdinOpen, output, outputMaxBytes } = options;
   if (cwd !== undefined && typeof cwd !== "string") throw invalid("cwd", "it is not a path");
   return {
     execId: checkId(execId, "execId"),

@@ -8,6 +8,8 @@
  * - Listeners run after each write and once more when the stream is closed.
  */
 
+import { tornBytes } from "@sandlot/contract";
+
 export interface HeldBytes {
   /** Where these bytes begin. Later than what was asked for when the bytes between are dropped. */
   readonly offset: number;
@@ -142,7 +144,7 @@ export class OutputRing {
   tail(maxBytes: number): OutputTail {
     const omitted = Math.max(0, this.heldBytes - maxBytes);
     const { bytes } = this.read(this.#startOffset + omitted, maxBytes);
-    const torn = this.#startOffset + omitted === 0 ? 0 : continuationBytes(bytes);
+    const torn = this.#startOffset + omitted === 0 ? 0 : tornBytes(bytes);
     const lost = omitted === 0 ? { dropped: torn, omitted: 0 } : { dropped: 0, omitted: torn };
     return {
       bytes: bytes.subarray(torn),
@@ -180,11 +182,4 @@ export class OutputRing {
       if (block.start === block.data.length) this.#blocks.shift();
     }
   }
-}
-
-/** How many bytes at the front belong to a character that began before. */
-function continuationBytes(bytes: Uint8Array): number {
-  let count = 0;
-  while (count < 3 && ((bytes[count] ?? 0) & 0xc0) === 0x80) count++;
-  return count;
 }

@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
+import { checkJsonFields } from "./request-fields.ts";
 
 /** Of JSON, and of a command's stdin. Larger input belongs in a file. */
 const BODY_MAX_BYTES = 64 * 1024 * 1024;
@@ -33,9 +34,11 @@ export function readBody(
   });
 }
 
-/** A JSON object; its fields are for the caller to check. */
+/** A JSON object of fields that the route knows; what they hold is for the caller to check. */
 export async function readJson(request: IncomingMessage): Promise<Readonly<Record<string, unknown>>> {
-  return parseObject(await readBody(request));
+  const fields = parseObject(await readBody(request));
+  checkJsonFields(request, fields);
+  return fields;
 }
 
 /** One JSON line, and the bytes after it. */
@@ -44,8 +47,9 @@ export async function readLineAndBytes(
 ): Promise<{ line: Readonly<Record<string, unknown>>; bytes: Buffer }> {
   const body = await readBody(request);
   const end = body.indexOf(NEWLINE);
-  if (end < 0) return { line: parseObject(body), bytes: Buffer.alloc(0) };
-  return { line: parseObject(body.subarray(0, end)), bytes: body.subarray(end + 1) };
+  const line = parseObject(end < 0 ? body : body.subarray(0, end));
+  checkJsonFields(request, line);
+  return { line, bytes: end < 0 ? Buffer.alloc(0) : body.subarray(end + 1) };
 }
 
 export function sendJson(response: ServerResponse, value: unknown, status = 200): void {

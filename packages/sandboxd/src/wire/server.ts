@@ -12,7 +12,13 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { AIO_TUNNEL_PORT, type DaemonActivity, type HoldGreeting, type RenewReply } from "@sandlot/contract";
+import {
+  AIO_TUNNEL_PORT,
+  type DaemonActivity,
+  type HoldGreeting,
+  PROTOCOL_VERSION,
+  type RenewReply,
+} from "@sandlot/contract";
 import { type Aio, aio, keylessServer } from "../aio/index.ts";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
@@ -26,6 +32,7 @@ import { checkPort, flag, integer, invalid, readJson, refuse, sendError, sendJso
 import type { CredentialCheck } from "./credentials.ts";
 import { execRoutes } from "./exec-routes.ts";
 import { fileRoutes, fileTakeovers } from "./file-routes.ts";
+import { checkQueryFields } from "./request-fields.ts";
 import type { Query, Routes, Takeovers } from "./routes.ts";
 import { sessionRoutes } from "./session-routes.ts";
 import { terminalRoutes } from "./terminal-routes.ts";
@@ -86,7 +93,9 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
       credentials.check(request.headers);
       touch(name);
     }
-    return { name, query: parseQuery(search) };
+    const query = parseQuery(search);
+    checkQueryFields(request, query);
+    return { name, query };
   };
 
   let aioApi: Aio | undefined;
@@ -207,7 +216,8 @@ function bindingRoutes(
       holds.delete(response);
       touch();
     });
-    const greeting: HoldGreeting = { pid: process.pid, generation: credentials.generation, run };
+    const { generation } = credentials;
+    const greeting: HoldGreeting = { pid: process.pid, generation, run, protocol: PROTOCOL_VERSION };
     response.writeHead(200, { "content-type": "application/json" });
     response.write(`${JSON.stringify(greeting)}\n`);
   };
@@ -227,8 +237,8 @@ function bindingRoutes(
       else sendJson(response, {});
     },
 
-    [RENEW]: (request, response) => {
-      request.resume();
+    [RENEW]: async (request, response) => {
+      await readJson(request);
       const reply: RenewReply = { run };
       sendJson(response, reply);
     },

@@ -6,15 +6,17 @@
  */
 
 import {
-  backgroundExecSchema,
   type ExecOptions,
   type ExecRequestBody,
   execRequestSchema,
   execResultSchema,
+  pickExecOptions,
+  pickSpawnOptions,
   SANDBOX_LIMITS,
   type Sandbox,
   SandlotError,
   type SpawnOptions,
+  spawnedExecSchema,
   threadParamsSchema,
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -40,7 +42,7 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
         tags: ["exec"],
         params: threadParamsSchema,
         body: execRequestSchema,
-        response: { 200: execResultSchema, 202: backgroundExecSchema, ...THREAD_ERRORS },
+        response: { 200: execResultSchema, 202: spawnedExecSchema, ...THREAD_ERRORS },
       },
     },
     (request, reply) => {
@@ -49,11 +51,7 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
         const command = commandOf(body);
         if (body.background === true) {
           const keepStdinOpen = body.keepStdinOpen ?? stdinOf(body) === undefined;
-          const { execId, pid } = await sandbox.spawn(command, {
-            ...optionsOf(body),
-            ...outputOf(body),
-            keepStdinOpen,
-          });
+          const { execId, pid } = await sandbox.spawn(command, { ...spawnOptionsOf(body), keepStdinOpen });
           return reply.code(202).send({ execId, pid });
         }
         if (wantsEventStream(request)) return streamExec(context, request, reply, sandbox, command);
@@ -63,7 +61,7 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
         }
         const followed = body.execId === undefined ? { signal } : {};
         const outputMaxBytes = resultLimit(body, settings);
-        const result = await sandbox.exec(command, { ...optionsOf(body), ...followed, outputMaxBytes });
+        const result = await sandbox.exec(command, { ...execOptionsOf(body), ...followed, outputMaxBytes });
         metrics.exec(result.status, result.durationMs);
         if (lease.recovery.kind !== "same") reply.header("x-sandlot-recovery", lease.recovery.kind);
         return sendLargeJson(reply.code(200), result);
@@ -86,7 +84,7 @@ async function streamExec(
 ): Promise<FastifyReply> {
   const body = request.body as ExecRequestBody;
   const keepStdinOpen = body.keepStdinOpen ?? false;
-  const started = await sandbox.spawn(command, { ...optionsOf(body), ...outputOf(body), keepStdinOpen });
+  const started = await sandbox.spawn(command, { ...spawnOptionsOf(body), keepStdinOpen });
   const start = { ...started, sandboxId: sandbox.id, generation: sandbox.generation };
   const from = { stdout: 0, stderr: 0 };
   const order = { execId: started.execId, start, from, until: "exit" as const, isHeld: body.output === "hold" };
@@ -97,20 +95,17 @@ function commandOf({ command, argv }: ExecRequestBody): string | readonly string
   return command ?? argv ?? [];
 }
 
-function optionsOf(body: ExecRequestBody): ExecOptions {
-  const { cwd, env, timeoutMs, execId } = body;
-  const stdin = stdinOf(body);
-  return {
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(env === undefined ? {} : { env }),
-    ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    ...(execId === undefined ? {} : { execId }),
-    ...(stdin === undefined ? {} : { stdin }),
-  };
+function execOptionsOf(body: ExecRequestBody): ExecOptions {
+  return { ...pickExecOptions(body), ...givenStdin(body) };
 }
 
-function outputOf({ output }: ExecRequestBody): Pick<SpawnOptions, "output"> {
-  return output === undefined ? {} : { output };
+function spawnOptionsOf(body: ExecRequestBody): SpawnOptions {
+  return { ...pickSpawnOptions(body), ...givenStdin(body) };
+}
+
+function givenStdin(body: ExecRequestBody): Pick<ExecOptions, "stdin"> {
+  const stdin = stdinOf(body);
+  return stdin === undefined ? {} : { stdin };
 }
 
 function stdinOf({ stdin, stdinBase64 }: ExecRequestBody): string | Uint8Array | undefined {

@@ -5,8 +5,8 @@ import {
   execIdSchema,
   execListSchema,
   execOutputQuerySchema,
+  foundSchema,
   isSandlotError,
-  killReplySchema,
   type OutputOptions,
   outputSoFarQuerySchema,
   outputSoFarSchema,
@@ -156,7 +156,7 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
         summary: "End a command and everything it has started",
         tags: ["exec"],
         params: execParamsSchema,
-        response: { 200: killReplySchema, ...THREAD_ERRORS },
+        response: { 200: foundSchema, ...THREAD_ERRORS },
       },
     },
     (request, reply) =>

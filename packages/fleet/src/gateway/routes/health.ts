@@ -1,11 +1,11 @@
 /** Is it alive, is it ready, what does it count. The first two are the only routes without a key. */
 
-import { errorBodySchema, healthSchema, readinessSchema } from "@sandlot/contract";
+import { errorBodySchema, healthSchema, PROTOCOL_VERSION, readinessSchema } from "@sandlot/contract";
 import { z } from "zod";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 
-const WELL = JSON.stringify(healthSchema.parse({ status: "ok" }));
+const WELL = JSON.stringify(healthSchema.parse({ status: "ok", protocol: PROTOCOL_VERSION }));
 
 export function healthRoutes(app: GatewayApp, { fleet, metrics, draining }: GatewayContext): void {
   app.get(

@@ -76,8 +76,8 @@ describeOnEngine("runtime directories of containers", (onEngine) => {
       const stop = backend.watch((event) => heard.push(event));
       await stage.destroy(await stage.make(stage.newKey(), {}, backend), backend);
       stop();
-      const troubles = heard.filter(({ type }) => type === "trouble");
+      const troubles = heard.filter(({ type }) => type === "housekeeping-failed");
       const problem = expect.stringContaining("ENOTDIR");
-      expect(troubles).toEqual([{ type: "trouble", what: "runtime-directories", problem }]);
+      expect(troubles).toEqual([{ type: "housekeeping-failed", task: "runtime-directories", problem }]);
     }));
 });

@@ -3,8 +3,7 @@
  * gives the daemon its own output to announce on, and the engine passes that on as it comes.
  */
 
-import type { DaemonConfig, ReadyLine } from "@sandlot/contract";
-import { readyLineSchema } from "../../../sandboxd/replies.ts";
+import { type DaemonConfig, type ReadyLine, readyLineSchema } from "@sandlot/contract";
 import { readShortJson } from "../../../untrusted/json.ts";
 
 /** The descriptor that the first process makes a copy of its output under. */

@@ -2,6 +2,7 @@
  * What is kept of a command's output: the last `maxBytes`. Older bytes are dropped and counted, never silently.
  */
 
+import { tornBytes } from "@sandlot/contract";
 import type { Sink } from "./streams.ts";
 
 /** Makes a command wait for those who follow it; see `output-hold.ts`. */
@@ -84,7 +85,7 @@ export class OutputRing implements Sink {
     const omitted = Math.max(0, this.#held - maxBytes);
     const bytes = this.#bytes(omitted);
     const isTorn = this.#dropped + omitted > 0;
-    const torn = isTorn ? continuationBytes(bytes) : 0;
+    const torn = isTorn ? tornBytes(bytes) : 0;
     const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(torn));
     return omitted > 0
       ? { text, droppedBytes: this.#dropped, omittedBytes: omitted + torn }
@@ -129,11 +130,4 @@ export class OutputRing implements Sink {
       if (block.start === BLOCK_BYTES) this.#blocks.shift();
     }
   }
-}
-
-/** How many bytes at the front belong to a character that began before. */
-function continuationBytes(bytes: Uint8Array): number {
-  let count = 0;
-  while (count < 3 && ((bytes[count] ?? 0) & 0xc0) === 0x80) count++;
-  return count;
 }

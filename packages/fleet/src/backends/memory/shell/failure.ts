@@ -2,7 +2,7 @@
  * How failures look on a shell's standard error: the sentences that every Unix uses for them.
  */
 
-import { type ErrorCode, isSandlotError } from "@sandlot/contract";
+import { type ErrorCode, isErrorCode, isSandlotError } from "@sandlot/contract";
 import { Killed, TooManyProcesses } from "../exec/machine.ts";
 import { BrokenPipe, type Sink } from "../exec/streams.ts";
 import { ShellError } from "./state.ts";
@@ -27,7 +27,7 @@ export class UsageError extends Error {
 /** What to print for an error of the tree, or `null` when it is not one. */
 export function sentenceOf(error: unknown): string | null {
   if (!isSandlotError(error)) return null;
-  return SENTENCES[error.code] ?? error.message;
+  return (isErrorCode(error.code) ? SENTENCES[error.code] : undefined) ?? error.message;
 }
 
 /** Writes why a command failed and gives its status. What is no failure of a command goes on upwards. */

@@ -1,0 +1,92 @@
+/** What only a daemon says, to its fleet: that it is there, what it does, and the heads of results and outputs. */
+
+import { z } from "zod";
+import { type Immutable, openEnum } from "../open-enum.ts";
+import { EXEC_STATUSES, execResultSchema } from "./exec.ts";
+import { terminalExitSchema } from "./terminals.ts";
+
+const bytes = z.int().nonnegative();
+/** `PROTOCOL_VERSION` of the daemon. Absent from a daemon of before 0.2, `null` when it is no version. */
+const protocol = z.string().max(32).nullish().catch(null);
+
+export const readyLineSchema = z.object({
+  ready: z.literal(true),
+  pid: z.int(),
+  sandboxId: z.string(),
+  generation: z.int(),
+  /** The port that was given out, when the daemon listens on TCP. */
+  port: z.int().nullable(),
+  /** The same for `aioListen`. */
+  aioPort: z.int().nullable().exactOptional(),
+  protocol,
+});
+
+export type ReadyLine = Immutable<z.infer<typeof readyLineSchema>>;
+
+export const holdGreetingSchema = z.object({
+  pid: z.int(),
+  generation: z.int(),
+  /** Tells one run of the daemon from the next: after a restart, what ran before is gone. */
+  run: z.string(),
+  protocol,
+});
+
+export type HoldGreeting = Immutable<z.infer<typeof holdGreetingSchema>>;
+
+export const renewReplySchema = z.object({ run: z.string() });
+
+export type RenewReply = Immutable<z.infer<typeof renewReplySchema>>;
+
+export const daemonActivitySchema = z.object({
+  runningExecs: z.int(),
+  openTerminals: z.int(),
+  previewTrafficAt: z.number().nullable(),
+  cpuShare: z.number(),
+  /** Wall-clock time of the last exec or file call, or of the start. */
+  lastActivityAt: z.number(),
+  /** How many hold a connection now. */
+  heldCount: z.int(),
+});
+
+/** What idleness and people look at. Asking is not activity. */
+export type DaemonActivity = Immutable<z.infer<typeof daemonActivitySchema>>;
+
+export const resultLineSchema = execResultSchema.omit({ stdout: true, stderr: true, omitted: true }).extend({
+  stdoutBytes: bytes,
+  stderrBytes: bytes,
+  /** Held by the daemon and not sent. */
+  stdoutOmittedBytes: bytes,
+  stderrOmittedBytes: bytes,
+});
+
+/** What a result says beside the output, whose bytes follow. That of a session's command has its state as well. */
+export type ResultLine = Immutable<z.infer<typeof resultLineSchema>> & {
+  readonly cwd?: string;
+  readonly shellEnded?: boolean;
+};
+
+export const outputLineSchema = z.object({
+  execId: z.string().max(1_024),
+  status: openEnum(["running", ...EXEC_STATUSES]),
+  exitCode: z.int().nullable(),
+  /** Where the bytes begin, how many there are, and how many were printed in all. */
+  stdoutOffset: bytes,
+  stdoutBytes: bytes,
+  stdoutTotalBytes: bytes,
+  stderrOffset: bytes,
+  stderrBytes: bytes,
+  stderrTotalBytes: bytes,
+});
+
+/** What a session's command has printed until now. The bytes follow. */
+export type OutputLine = Immutable<z.infer<typeof outputLineSchema>>;
+
+/** Text frames of a terminal's WebSocket, from the daemon. */
+export const daemonTerminalNoticeSchema = z.discriminatedUnion("type", [
+  /** The next byte of output has this offset; the ones before, from where the reader was, are no longer held. */
+  z.object({ type: z.literal("position"), offset: bytes, droppedBytes: bytes }),
+  /** All output was sent. */
+  terminalExitSchema,
+]);
+
+export type TerminalNotice = Immutable<z.infer<typeof daemonTerminalNoticeSchema>>;

@@ -1,0 +1,8 @@
+/** What a sandbox answers with, whoever is asked. */
+
+export * from "./daemon.ts";
+export * from "./exec.ts";
+export * from "./files.ts";
+export * from "./processes.ts";
+export * from "./sessions.ts";
+export * from "./terminals.ts";

@@ -1,0 +1,25 @@
+/** What persistent shells answer with. */
+
+import { z } from "zod";
+import type { Immutable } from "../open-enum.ts";
+import { execResultSchema } from "./exec.ts";
+
+export const sessionInfoSchema = z
+  .object({ sessionId: z.string(), cwd: z.string(), createdAt: z.number(), busy: z.boolean() })
+  .meta({ id: "SessionInfo" });
+
+export type SessionInfo = Immutable<z.infer<typeof sessionInfoSchema>>;
+
+/** What the result of a session's command says beside the rest. */
+export const sessionStateSchema = z.object({
+  /** Where the session is after the command. */
+  cwd: z.string(),
+  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
+  shellEnded: z.boolean(),
+});
+
+export const sessionExecResultSchema = execResultSchema
+  .extend(sessionStateSchema.shape)
+  .meta({ id: "SessionExecResult" });
+
+export type SessionExecResult = Immutable<z.infer<typeof sessionExecResultSchema>>;
