@@ -8,20 +8,30 @@ import type {
   BlueprintHash,
   FleetId,
   Generation,
+  Immutable,
   SandboxId,
   ThreadId,
   ThreadKey,
   Token,
   UserId,
 } from "@sandlot/contract";
+import { z } from "zod";
 
-export interface Labels {
-  readonly fleet: FleetId;
-  readonly sandboxId: SandboxId;
+/** As they are written beside what was made, and read again. */
+export const labelsSchema = z.object({
+  fleet: branded<FleetId>(z.string()),
+  sandboxId: branded<SandboxId>(z.string()),
   /** The generation it was made as. Binding gives a blank a later one, which only its marker and daemon know. */
-  readonly generation: Generation;
-  readonly threadKey: ThreadKey | null;
-  readonly blueprintHash: BlueprintHash;
+  generation: branded<Generation>(z.int()),
+  threadKey: branded<ThreadKey>(z.string()).nullable(),
+  blueprintHash: branded<BlueprintHash>(z.string()),
+});
+
+export type Labels = Immutable<z.infer<typeof labelsSchema>>;
+
+/** Brands exist at compile time only. */
+function branded<Id>(schema: z.ZodType): z.ZodType<Id> {
+  return schema as z.ZodType<Id>;
 }
 
 /**

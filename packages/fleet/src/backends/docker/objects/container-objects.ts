@@ -17,7 +17,7 @@ import { join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
-import type { Labels } from "../../../backend/labels.ts";
+import { type Labels, labelsSchema } from "../../../backend/labels.ts";
 import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, makeLayout, type ObjectName } from "../../../host/layout.ts";
 import { type KeptLimits, keptLimitsSchema } from "../../../host/limits/kept-limits.ts";
@@ -60,13 +60,7 @@ export interface ContainerObject {
 
 const fileSchema = z.object({
   record: z.object({
-    labels: z.object({
-      fleet: z.string(),
-      sandboxId: z.string(),
-      generation: z.int(),
-      threadKey: z.string().nullable(),
-      blueprintHash: z.string(),
-    }),
+    labels: labelsSchema,
     place: z.string().regex(/^(home$|slot:)/),
     credentials: z.object({ generation: z.int(), token: z.string() }),
     transport: z.enum(["socket", "port"]).default("socket"),

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import type { EngineRef } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials, Place } from "../../../backend/backend.ts";
-import type { Labels } from "../../../backend/labels.ts";
+import { type Labels, labelsSchema } from "../../../backend/labels.ts";
 import type { Account } from "../../../host/accounts/index.ts";
 import { type Layout, type ObjectName, objectDirectory, PIPES } from "../../../host/layout.ts";
 import { type KeptLimits, keptLimitsSchema } from "../../../host/limits/kept-limits.ts";
@@ -61,13 +61,7 @@ export interface LocalObject {
 const processIdSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
 const processSchema = z.object({ init: processIdSchema, monitor: processIdSchema.nullable() });
 const objectSchema = z.object({
-  labels: z.object({
-    fleet: z.string(),
-    sandboxId: z.string(),
-    generation: z.int(),
-    threadKey: z.string().nullable(),
-    blueprintHash: z.string(),
-  }),
+  labels: labelsSchema,
   place: z.string().regex(/^(home$|slot:)/),
   credentials: z.object({ generation: z.int(), token: z.string() }),
   limits: keptLimitsSchema,
