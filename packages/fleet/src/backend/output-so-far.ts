@@ -7,6 +7,7 @@
  */
 
 import {
+  EXEC_STATUSES,
   type FollowEvent,
   OUTPUT_MIN_BYTES,
   type OutputOptions,
@@ -52,7 +53,8 @@ export async function outputSoFar(
   options.signal?.throwIfAborted();
   const known = (await execs.list()).find((one) => one.execId === execId);
   if (known === undefined) throw new SandlotError("exec_not_found", { execId });
-  const isOver = known.status !== "running";
+  // One of a later version may mean either; what is there is read, and nothing is waited for.
+  const isOver = EXEC_STATUSES.some((status) => status === known.status);
   const totals = { stdout: known.stdoutBytes, stderr: known.stderrBytes };
   const parts = { stdout: new Part(from.stdout, maxBytes), stderr: new Part(from.stderr, maxBytes) };
   /** Of a command that has ended, the end says how much there is: a backend may add a line of its own. */

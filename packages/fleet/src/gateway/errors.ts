@@ -52,8 +52,13 @@ export function errorReply(error: SandlotError, requestId: string): ErrorReply {
 export function toSandlotError(error: unknown, request: FastifyRequest): SandlotError {
   if (isSandlotError(error)) return error;
   if (hasZodFastifySchemaValidationErrors(error)) {
+    const unknown = error.validation.find(({ keyword }) => keyword === "unrecognized_keys") as
+      | { readonly params?: { readonly keys?: readonly string[] }; readonly instancePath: string }
+      | undefined;
+    if (unknown !== undefined)
+      return unknownField([error.validationContext, ...partsOf(unknown.instancePath)], unknown.params?.keys ?? []);
     const issue = error.validation[0];
-    const path = (issue?.instancePath ?? "").split("/").filter((part) => part !== "");
+    const path = partsOf(issue?.instancePath ?? "");
     if (error.validationContext === "params" && path[0] === "thread") return threadProblem(request);
     return invalid([error.validationContext, ...path].join("."), issue?.message ?? "it is not valid");
   }
@@ -71,6 +76,24 @@ export function toSandlotError(error: unknown, request: FastifyRequest): Sandlot
     { problem: "the gateway's log has more under this request's id" },
     { cause: error },
   );
+}
+
+function partsOf(instancePath: string): readonly string[] {
+  return instancePath.split("/").filter((part) => part !== "");
+}
+
+/** A client of a later version, or one that has misspelled something: the name of the field says which. */
+function unknownField(where: readonly (string | undefined)[], names: readonly string[]): SandlotError {
+  const [name = ""] = names;
+  return invalid([...where, name.slice(0, 100)].join("."), "this gateway does not know the field");
+}
+
+/** Routes without a schema for their query take none. Ours alone: DeerFlow's and previews take what they always took. */
+export function refuseUnknownQuery(request: FastifyRequest): void {
+  const { schema, url = "" } = request.routeOptions;
+  const names = Object.keys((request.query ?? {}) as object);
+  if (names.length > 0 && url.startsWith("/v1/") && schema?.querystring === undefined)
+    throw unknownField(["querystring"], names);
 }
 
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {

@@ -28,7 +28,7 @@ import { serializerCompiler, validatorCompiler } from "fastify-type-provider-zod
 import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
-import { sendError } from "./errors.ts";
+import { refuseUnknownQuery, sendError } from "./errors.ts";
 import { authenticate } from "./guards/authenticate.ts";
 import { AwaitedBodies } from "./guards/awaited-bodies.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
@@ -110,6 +110,10 @@ export async function createServer(
     const waiting = authenticate(keys, rates, request, reply);
     if (waiting === null) done();
     else waiting.then(() => done(), done);
+  });
+  app.addHook("preValidation", (request, _reply, done) => {
+    refuseUnknownQuery(request);
+    done();
   });
   endSlowBodies(app, context);
   reportRequests(app, context);
