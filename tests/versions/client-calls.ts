@@ -54,7 +54,14 @@ export const SANDBOX_CALLS: Readonly<Record<string, Call>> = {
   "files.mkdir": ({ sandbox, at }) => sandbox.files.mkdir(at("made")),
   "files.rename": ({ sandbox, at }) => sandbox.files.rename(at("b.txt"), at("c.txt")),
   "files.remove": ({ sandbox, at }) => sandbox.files.remove(at("c.txt")),
-  "files.watch": ({ sandbox, at }) => some(sandbox.files.watch(at(".")), 2),
+  "files.watch": async ({ sandbox, at }) => {
+    const seen: string[] = [];
+    for await (const { type } of sandbox.files.watch(at("."))) {
+      if (seen.length === 0) await sandbox.files.write(at("watched.txt"), "x");
+      if (seen.push(type) >= 2) break;
+    }
+    return seen;
+  },
   "sessions.open": ({ sandbox }) => sandbox.sessions.open({ sessionId: "s" }),
   "sessions.exec": ({ sandbox }) => sandbox.sessions.exec("s", "echo in session"),
   "sessions.output": ({ sandbox }) => sandbox.sessions.output("s"),
