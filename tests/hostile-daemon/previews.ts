@@ -34,7 +34,11 @@ export async function openPreviews(home: string, world: World) {
   const { server, ...previews } = listening({
     ...{ links, aioLinks: await AioLinks.open(home, links, world) },
     ...{ world, settings: resolveGatewaySettings(), certificate: null },
-    ...{ threads: { acquireExisting }, keys: { find: () => KEY }, logger: quiet as never },
+    ...{
+      threads: { acquireExisting, release: (lease) => lease.release() },
+      keys: { find: () => KEY },
+      logger: quiet as never,
+    },
   });
   const port = await server;
   let serial = 0;

@@ -6,28 +6,42 @@
  */
 
 import { type FileStat, type Sandbox, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
-import type { Fleet } from "../fleet.ts";
 import type { ThreadKey, ThreadUse } from "./thread-use.ts";
 import { type BranchOutcome, STAGED_PREFIX, STAGED_SUFFIX } from "./workspace-access.ts";
 
 const DEPTH_MAX = 64;
 
 export async function branchThroughSandboxes(
-  fleet: Fleet,
   threads: ThreadUse,
   from: ThreadKey,
   to: ThreadKey,
   signal: AbortSignal,
 ): Promise<BranchOutcome> {
-  await using source = await threads.acquire(from, "gateway: branch", signal);
-  await using target = await threads.acquire(to, "gateway: branch", signal);
-  if (target.recovery.kind !== "empty") throw new SandlotError("thread_exists", { thread: to.thread });
+  const source = await threads.acquire(from, "gateway: branch", signal);
   try {
-    return await copyTree(source.sandbox, target.sandbox, signal);
+    return await copyToNew(threads, source.sandbox, to, signal);
+  } finally {
+    await threads.release(source);
+  }
+}
+
+async function copyToNew(
+  threads: ThreadUse,
+  source: Sandbox,
+  to: ThreadKey,
+  signal: AbortSignal,
+): Promise<BranchOutcome> {
+  const target = await threads.acquire(to, "gateway: branch", signal);
+  const isNew = target.recovery.kind === "empty";
+  try {
+    if (!isNew) throw new SandlotError("thread_exists", { thread: to.thread });
+    return await copyTree(source, target.sandbox, signal);
   } catch (error) {
-    await target.release();
-    await fleet.destroy(to, { purge: true, force: true });
+    await threads.release(target);
+    if (isNew) await threads.destroy(to, { purge: true, force: true });
     throw error;
+  } finally {
+    await threads.release(target);
   }
 }
 

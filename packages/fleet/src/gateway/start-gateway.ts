@@ -88,7 +88,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     logger.error({ err: error }, "the audit log cannot be written"),
   );
   const streams = new Streams(settings);
-  const threads = new ThreadUse(fleet);
+  const threads = new ThreadUse(fleet, world);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world);
   const aioLinks = await AioLinks.open(home, links, world);
@@ -133,12 +133,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     forget = await writeOwnAddress(home, urlOf(settings, port), world);
   } catch (error) {
     await giveUp();
+    await threads.close();
     throw error;
   }
 
   let closing: Promise<void> | null = null;
   const close = async () => {
     draining.abort(new SandlotError("fleet_closed", { operation: "request" }));
+    const givenBack = threads.close();
     const closed = new AbortController();
     const late = sleep(world, settings.drainMs, closed.signal).then(
       () => app.server.closeAllConnections(),
@@ -150,7 +152,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     closed.abort();
     await Promise.all([late, tidying]);
     // What was cut off gives its lease back a moment later.
-    await Promise.race([threads.idle(), sleep(world, LAST_LEASES_MS, undefined, { background: true })]);
+    await Promise.race([givenBack, sleep(world, LAST_LEASES_MS, undefined, { background: true })]);
   };
   return {
     url: urlOf(settings, port),

@@ -1,5 +1,6 @@
 /**
- * Using a thread's sandbox for the length of one request: a lease is taken, used and given back, whatever happens.
+ * Using a thread's sandbox for the length of one request: a lease is taken, used and given back, whatever happens. A lease that was
+ * given back is kept for the thread's next request (`thread-leases.ts`).
  *
  * Invariants
  * - A lease of this file ends with the work it was taken for: on success, on failure and when the caller goes away.
@@ -10,6 +11,7 @@
 
 import {
   GATEWAY_HEADERS,
+  isSandlotError,
   parseThreadId,
   type Sandbox,
   type SandboxSummary,
@@ -18,22 +20,24 @@ import {
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
-import type { AcquireRequest, Fleet, Lease } from "../fleet.ts";
+import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease } from "../fleet.ts";
+import type { World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
 
 export type { ThreadKey } from "./thread-key.ts";
 
 import { checkBlueprint, userOf } from "./guards/caller.ts";
-import { TrackedLeases } from "./tracked-leases.ts";
+import { ThreadLeases } from "./thread-leases.ts";
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
 
 export class ThreadUse {
   readonly #fleet: Fleet;
-  readonly #leases = new TrackedLeases();
+  readonly #leases: ThreadLeases;
 
-  constructor(fleet: Fleet) {
+  constructor(fleet: Fleet, world: World) {
     this.#fleet = fleet;
+    this.#leases = new ThreadLeases(fleet.events, world);
   }
 
   /** Finds or makes the thread's sandbox. */
@@ -44,7 +48,7 @@ export class ThreadUse {
       reply.header(GATEWAY_HEADERS.generation, lease.generation);
       return await use(lease.sandbox, lease, signal);
     } finally {
-      await lease.release();
+      await this.release(lease);
     }
   }
 
@@ -55,6 +59,7 @@ export class ThreadUse {
     return this.with(request, reply, use);
   }
 
+  /** A lease until it is given to `release`. */
   async acquire(
     key: ThreadKey,
     purpose: string,
@@ -62,8 +67,31 @@ export class ThreadUse {
     { existing = false }: Pick<AcquireRequest, "existing"> = {},
   ): Promise<Lease> {
     const order = { purpose, existing, ...(signal === undefined ? {} : { signal }) };
-    const lease = await acquireGranted(this.#fleet, key, order);
-    return this.#leases.track(lease);
+    const lease = await this.acquireAs(key, order);
+    this.#leases.began(key, lease);
+    return lease;
+  }
+
+  /** A lease that its caller releases by itself, and for which a stopping gateway does not wait. */
+  async acquireAs(key: ThreadKey, order: Omit<AcquireRequest, "user" | "thread">): Promise<Lease> {
+    try {
+      return await acquireGranted(this.#fleet, key, order);
+    } catch (error) {
+      const full = isSandlotError(error, "capacity_exhausted");
+      // What is kept here takes room, and keeps a sandbox past its lifetime from being replaced.
+      const inTheWay = full || isSandlotError(error, "sandbox_expired");
+      if (!inTheWay || !(await this.#leases.releaseKept(full ? undefined : key))) throw error;
+      return await acquireGranted(this.#fleet, key, order);
+    }
+  }
+
+  release(lease: Lease): Promise<void> {
+    return this.#leases.release(lease);
+  }
+
+  /** Ends the thread's sandbox. A lease that is kept for its next request does not count as use. */
+  destroy(key: ThreadKey, options: DestroyOptions): Promise<DestroyOutcome> {
+    return this.#leases.withoutKept(key, () => this.#fleet.destroy(key, options));
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of making it. */
@@ -77,9 +105,9 @@ export class ThreadUse {
     return found;
   }
 
-  /** Resolves when no request holds a lease any more. */
-  idle(): Promise<void> {
-    return this.#leases.none();
+  /** Keeps no lease from here on. Resolves when no request holds one any more. */
+  close(): Promise<void> {
+    return this.#leases.close();
   }
 
   find(key: ThreadKey): Promise<SandboxSummary | null> {
@@ -88,7 +116,7 @@ export class ThreadUse {
 }
 
 /** Takes a lease if the caller's key was granted the blueprint that the thread's sandbox has, or would be made from. */
-export async function acquireGranted(
+async function acquireGranted(
   fleet: Fleet,
   { user, thread, granted = null }: ThreadKey,
   order: Omit<AcquireRequest, "user" | "thread">,

@@ -61,7 +61,7 @@ export class WorkspaceAccess {
   ): Promise<{ readonly files: WorkspaceFiles; readonly done: () => Promise<void> }> {
     if (this.host !== null) return openHost(this.host, key);
     const lease = await this.#threads.acquire(key, purpose, signal);
-    return { files: new LeasedFiles(lease.sandbox, this.#world), done: () => lease.release() };
+    return { files: new LeasedFiles(lease.sandbox, this.#world), done: () => this.#threads.release(lease) };
   }
 }
 

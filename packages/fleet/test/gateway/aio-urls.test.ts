@@ -265,7 +265,8 @@ test("a URL that ends while it is looked up takes no lease", async () => {
     acquired += 1;
     throw new Error("none is to be had");
   };
-  const { server, close } = previewServer({ aioLinks: { use } as never, threads: { acquireExisting } });
+  const threads = { acquireExisting, release: async () => undefined };
+  const { server, close } = previewServer({ aioLinks: { use } as never, threads });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   await expect(fetch(`http://127.0.0.1:${port}/aio/${"0".repeat(96)}/v1/sandbox`)).rejects.toThrow();

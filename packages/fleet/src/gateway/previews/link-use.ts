@@ -27,7 +27,7 @@ export interface LinkClaims extends ThreadKey {
 
 export interface LinkUseParts {
   readonly keys: Pick<ApiKeys, "find">;
-  readonly threads: Pick<ThreadUse, "acquireExisting">;
+  readonly threads: Pick<ThreadUse, "acquireExisting" | "release">;
   readonly world: World;
 }
 
@@ -45,7 +45,7 @@ export async function useLink(
     connect: (port, options) => lease.connect(port, options),
     release() {
       limit[Symbol.dispose]();
-      return lease.release();
+      return threads.release(lease);
     },
   };
 }

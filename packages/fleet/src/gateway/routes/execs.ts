@@ -246,7 +246,7 @@ async function sendRaw(context: GatewayContext, request: FastifyRequest, reply: 
   if ((await threads.find(key)) === null) execNotFound(order.execId);
   const signal = goneSignal(reply);
   const lease = await threads.acquire(key, purposeOf(request), signal);
-  const body = await streamed(rawOutput(lease.sandbox, order, signal), () => lease.release());
+  const body = await streamed(rawOutput(lease.sandbox, order, signal), () => threads.release(lease));
   return reply.header("content-type", "application/octet-stream").send(body);
 }
 

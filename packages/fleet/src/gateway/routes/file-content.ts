@@ -182,9 +182,9 @@ async function openFile(
   try {
     const { files } = lease.sandbox;
     const stat = await fileAt(() => files.stat(path), path);
-    return { stat, stream: (range) => files.download(path, range), close: () => lease.release() };
+    return { stat, stream: (range) => files.download(path, range), close: () => threads.release(lease) };
   } catch (error) {
-    await lease.release();
+    await threads.release(lease);
     throw error;
   }
 }

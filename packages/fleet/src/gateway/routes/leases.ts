@@ -22,14 +22,14 @@ import { z } from "zod";
 import type { Fleet, Lease } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { userOf } from "../guards/caller.ts";
-import { acquireGranted, goneSignal, threadOf } from "../thread-use.ts";
+import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 /** Leases remembered without asking the store. */
 const GIVEN_MAX = 20_000;
 const leaseParamsSchema = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/) });
 
-export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): void {
+export function leaseRoutes(app: GatewayApp, { fleet, threads, world }: GatewayContext): void {
   const given = new GivenLeases(fleet);
 
   app.post(
@@ -48,7 +48,7 @@ export function leaseRoutes(app: GatewayApp, { fleet, world }: GatewayContext): 
       const key = threadOf(request);
       const { purpose, ttlMs, blueprint } = leaseRequestSchema.parse(request.body ?? {});
       const signal = goneSignal(reply);
-      const lease = await acquireGranted(fleet, key, {
+      const lease = await threads.acquireAs(key, {
         ...{ ttlMs, signal, purpose: purpose ?? "remote" },
         ...(blueprint === undefined ? {} : { blueprint }),
       });

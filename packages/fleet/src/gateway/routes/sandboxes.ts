@@ -6,6 +6,7 @@
 import {
   destroyReplySchema,
   explanationSchema,
+  parseThreadId,
   type SandboxSummary,
   SandlotError,
   sandboxIdSchema,
@@ -17,16 +18,18 @@ import type { FastifyRequest } from "fastify";
 import { z } from "zod";
 import type { Explanation } from "../../fleet.ts";
 import { livingSandboxes } from "../../inspect/living.ts";
+import { parseUser } from "../../lifecycle/call-options.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { isVisibleTo } from "../event-log.ts";
 import { ownerOf } from "../guards/caller.ts";
 import { SseStream } from "../streams/sse.ts";
+import type { ThreadKey } from "../thread-key.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
 
 const sandboxParamsSchema = z.strictObject({ id: sandboxIdSchema });
 
 export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { fleet, world } = context;
+  const { fleet, threads, world } = context;
 
   app.get(
     "/v1/sandboxes",
@@ -89,12 +92,16 @@ export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
       const outcome =
         thread === null
           ? await fleet.destroyBlank(sandboxId)
-          : await fleet.destroy(user === null ? { thread } : { user, thread }, { force: request.query.force });
+          : await threads.destroy(keyOf(user, thread), { force: request.query.force });
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );
 
   eventRoute(app, context);
+}
+
+function keyOf(user: string | null, thread: string): ThreadKey {
+  return { user: parseUser(user ?? undefined), thread: parseThreadId(thread) };
 }
 
 function eventRoute(app: GatewayApp, context: GatewayContext): void {

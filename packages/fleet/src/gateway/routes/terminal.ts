@@ -66,7 +66,7 @@ export function terminalRoutes(app: GatewayApp, context: GatewayContext): void {
       } catch (error) {
         socket.close(isSandlotError(error, "rate_limited") ? 1013 : 1011);
       } finally {
-        await lease.release();
+        await context.threads.release(lease);
       }
     },
   });
@@ -87,11 +87,11 @@ async function open(
     const opened: Opened = { lease, terminal, taken: false };
     // The handshake may still fail, and then nobody takes it.
     request.raw.socket.once("close", () => {
-      if (!opened.taken) void terminal.detach().finally(() => lease.release());
+      if (!opened.taken) void terminal.detach().finally(() => context.threads.release(lease));
     });
     return opened;
   } catch (error) {
-    await lease.release();
+    await context.threads.release(lease);
     throw error;
   }
 }

@@ -93,7 +93,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       },
     },
     async (request, reply) => {
-      const outcome = await fleet.destroy(threadOf(request), { force: request.query.force });
+      const outcome = await threads.destroy(threadOf(request), { force: request.query.force });
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );
@@ -112,7 +112,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
     },
     async (request, reply) => {
       const key = threadOf(request);
-      const outcome = await fleet.destroy(key, { purge: true, force: request.query.force });
+      const outcome = await threads.destroy(key, { purge: true, force: request.query.force });
       // What is deleted does not come back through an address that was given away.
       await aioLinks.revoke(key);
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
@@ -139,7 +139,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       const branch = workspaces.host?.branch?.bind(workspaces.host);
       const outcome =
         branch === undefined
-          ? await branchThroughSandboxes(fleet, threads, from, to, goneSignal(reply))
+          ? await branchThroughSandboxes(threads, from, to, goneSignal(reply))
           : await branch(from, to);
       const { fileCount, sizeBytes, skipped } = outcome;
       return reply.code(201).send({ thread: to.thread, fileCount, sizeBytes, skipped: [...skipped] });
