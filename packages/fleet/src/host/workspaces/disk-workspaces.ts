@@ -196,11 +196,9 @@ export class DiskWorkspaces implements Workspaces {
     generation: Generation,
     options: { readonly mountPoints?: readonly MountPoint[]; readonly owner?: Account } = {},
   ): Promise<{ readonly place: SlotPlace; readonly mntPath: string }> {
-    const { homes, layout, locks, markers, owners, slots, trash } = this.#parts;
+    const { homes, layout, markers, owners, slots, trash } = this.#parts;
     const place = slotPlace(sandboxId, generation);
     const name = place.slice("slot:".length);
-    // Whoever gets the blank does not wait for them then.
-    locks.openSome();
     return this.#locked([name], place, () => {
       if (slots.isThere(name)) throw new SandlotError("file_exists", { path: place });
       try {

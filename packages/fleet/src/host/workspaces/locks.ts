@@ -26,8 +26,6 @@ const DATABASES = 64;
 /** A holder is done within a fraction of this; only one that was stopped (SIGSTOP) keeps others waiting so long. */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 2;
-/** A few milliseconds. */
-const OPENED_AT_ONCE = 8;
 
 interface Lock {
   readonly database: DatabaseSync;
@@ -64,15 +62,6 @@ export class DiskLocks {
       if (this.#world.monotonicMs() >= deadline)
         throw this.#unavailable(`another process has held a workspace's lock for ${this.#patienceMs} ms`);
       await sleep(this.#world, RETRY_MS * (0.5 + this.#world.random()));
-    }
-  }
-
-  /** Opens some that are not open yet, for a process that will soon need most of them. */
-  openSome(): void {
-    for (let number = 0, opened = 0; number < DATABASES && opened < OPENED_AT_ONCE; number++) {
-      if (this.#locks.has(number)) continue;
-      this.#lock(number);
-      opened++;
     }
   }
 

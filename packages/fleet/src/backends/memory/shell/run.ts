@@ -2,7 +2,7 @@
  * Starts a command the way `exec` asks for it: a string goes through the shell, an array is run as it is.
  *
  * `just-bash` was considered. It prints when a command has ended, runs nothing in the background and applies its own limits
- * before a timeout, and the backend suite checks all three. Its 49 packages are more than these 2,100 lines are worth.
+ * before a timeout; the backend suite checks all three. It also brings 49 packages.
  */
 
 import type { RunCommand } from "../exec/exec-table.ts";
