@@ -14,7 +14,7 @@
  */
 
 import { tmpdir } from "node:os";
-import { type EngineRef, type LimitKind, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -28,26 +28,27 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
+import { BackendCalls } from "../../backend/backend-calls.ts";
 import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import type { Refusal } from "../../host/egress/index.ts";
+import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
-import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
 import { connectAppleEngine } from "./apple/apple-engine.ts";
+import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
-import { closingProblemWith } from "./container/isolation.ts";
-import { publishes, runtimeOf } from "./container/transport.ts";
+import { publishes } from "./container/transport.ts";
 import { ContainerAccounts } from "./container-accounts.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
-import { ContainerGuards, holdsDisk } from "./container-guards.ts";
-import { canGiveWayOut, Egresses } from "./egress.ts";
+import { ContainerGuards } from "./container-guards.ts";
+import { Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine } from "./engine/docker-engine.ts";
 import type { Engine, ListedContainer } from "./engine/engine.ts";
@@ -116,8 +117,7 @@ class DockerBackend implements Backend {
   readonly #reaching: Reaching;
   /** `null` where sandboxes have the daemon inside. */
   readonly #aio: AioRuntime | null;
-  readonly #creating = new Set<Promise<unknown>>();
-  readonly #closing = new AbortController();
+  readonly #calls = new BackendCalls();
   readonly #sweeping: Promise<unknown>;
 
   constructor(engine: Engine, settings: DockerSettings, { world, others = NO_OTHERS }: DockerBackendOptions) {
@@ -171,9 +171,9 @@ class DockerBackend implements Backend {
     const onOutOfMemory = ({ name }: Labelled) => void this.#guards.outOfMemory(name);
     this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pausing, onOutOfMemory });
     const onProblem = (error: unknown) => onTrouble("limits", problemOf(error));
-    const onHit = (sandboxId: SandboxId, limit: LimitKind, because: string) =>
-      this.#watcher.tell({ type: "limit-hit", sandboxId, limit, because });
-    this.#guards = new ContainerGuards({ world, engine, layout, blueprints, onHit, onProblem });
+    const onHit: GuardsListener["onHit"] = ({ record }, limit, because) =>
+      this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because });
+    this.#guards = new ContainerGuards({ world, engine, layout, blueprints, listener: { onHit, onProblem } });
     // What stands still needs no renewal: it takes the time for nothing, and could not answer.
     const isStill = (containerId: string) => this.#pausing.isPaused(containerId);
     const renewed = {
@@ -195,33 +195,29 @@ class DockerBackend implements Backend {
     ]);
     // Elsewhere a directory that was renamed here may be seen late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
-    const network = this.#canHaveNetwork(engine);
+    const network = canHaveNetwork(engine, settings);
     this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
     this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    return this.#ask("create", signal, () => {
+    return this.#calls.create(signal, async (either) => {
       this.#check(spec);
-      const creating = this.#create(spec, AbortSignal.any([signal, this.#closing.signal]));
-      this.#creating.add(creating);
-      const done = () => this.#creating.delete(creating);
-      creating.then(done, done);
-      return creating;
+      return this.#create(spec, either);
     });
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
-    return this.#ask("attach", signal, () => this.#reaching.attach(this.#parseOwn(target), target, signal));
+    return this.#calls.ask("attach", signal, () => this.#reaching.attach(this.#parseOwn(target), target, signal));
   }
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
-    return this.#ask("rebind", signal, () => this.#reaching.rebind(this.#parseOwn(target), target, from, signal));
+    return this.#calls.ask("rebind", signal, () => this.#reaching.rebind(this.#parseOwn(target), target, from, signal));
   }
 
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
-    return this.#ask("probe", signal, () =>
+    return this.#calls.ask("probe", signal, () =>
       this.#others.madeBy(ref) === null
         ? this.#liveness.probe(ref)
         : this.#others.use(ref, (maker) => maker.probe(ref, signal)),
@@ -229,7 +225,7 @@ class DockerBackend implements Backend {
   }
 
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
-    return this.#ask("destroy", signal, async () => {
+    return this.#calls.ask("destroy", signal, async () => {
       if (this.#others.madeBy(ref) !== null) return this.#others.use(ref, (maker) => maker.destroy(ref, signal));
       const { name } = this.#parse(ref);
       await this.#credentials.whileEnding(name, () => this.#remover.destroy(ref, signal));
@@ -242,7 +238,7 @@ class DockerBackend implements Backend {
 
   /** Always consistent: what was made is on disk before it is made, and the engine knows what it has. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
-    return this.#ask("list", signal, async () => {
+    return this.#calls.ask("list", signal, async () => {
       // One sandbox alone is looked for by whoever ends it after its maker has died.
       if (sandboxId !== undefined) await this.#objects.clear(sandboxId);
       else this.#accounts.sweepClaims();
@@ -277,7 +273,7 @@ class DockerBackend implements Backend {
   }
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
-    return this.#ask("activity", signal, async () => {
+    return this.#calls.ask("activity", signal, async () => {
       const { name, containerId } = this.#parse(ref);
       const object = await this.#objects.get(name);
       if (object === null) throw new SandlotError("sandbox_not_found", { id: ref });
@@ -293,27 +289,17 @@ class DockerBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort(closedError("create"));
+    this.#calls.end();
     this.#watcher.stop();
     this.#renewer.stop();
     this.#pausing.stop();
     this.#guards.close();
-    await Promise.allSettled([...this.#creating, this.#sweeping]);
+    await Promise.allSettled([this.#calls.settled(), this.#sweeping]);
     await this.#reaching.close();
     this.#egresses.close();
     this.workspaces.close();
     this.#engine.close();
     this.#accounts.close();
-  }
-
-  /** With any of the runtimes that sandboxes are isolated with. Which of them is asked for is seen when one is made. */
-  #canHaveNetwork({ facts }: Engine): boolean {
-    const { docker, blueprints } = this.#settings;
-    const runtimes = Object.values(blueprints).map(({ blueprint }) => runtimeOf(blueprint, docker));
-    return (
-      (publishes(docker) && !facts.relaysSockets) ||
-      [docker.runtime, ...runtimes].some((runtime) => canGiveWayOut(facts, { ...docker, runtime }))
-    );
   }
 
   async #create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -341,7 +327,7 @@ class DockerBackend implements Backend {
   async #isIdle(name: string): Promise<boolean | null> {
     const object = await this.#living(name);
     if (object === null) return null;
-    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(IDLE_ANSWER_MS)]);
+    const signal = AbortSignal.any([this.#calls.ending, AbortSignal.timeout(IDLE_ANSWER_MS)]);
     const found = await this.#credentials.ask(object, (target) => readActivity(target, signal));
     return found.heldCount === 0 && found.runningExecs === 0 && found.openTerminals === 0;
   }
@@ -350,7 +336,7 @@ class DockerBackend implements Backend {
   async #renewed(name: string): Promise<void> {
     const object = await this.#living(name);
     if (object === null || this.#aio !== null) return;
-    await this.#credentials.ask(object, (target) => renewDaemon(target, this.#closing.signal));
+    await this.#credentials.ask(object, (target) => renewDaemon(target, this.#calls.ending));
   }
 
   /** What the engine has of this fleet, by name. Should there be two of one name, the one that is written down. */
@@ -409,34 +395,8 @@ class DockerBackend implements Backend {
     if (mode !== "none" && !this.capabilities.has("network")) throw missing("the blueprint's network");
     if (mode === "none" && this.#aio !== null) throw missing("an image whose server is reached through a network");
   }
-
-  /** Asks, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
-  async #ask<T>(operation: string, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
-    if (this.#closing.signal.aborted) throw closedError(operation);
-    signal.throwIfAborted();
-    return abortable(call(), signal);
-  }
-}
-
-function closedError(operation: string): SandlotError {
-  return new SandlotError("fleet_closed", { operation });
 }
 
 function missingCapability(capability: Capability, neededBy: string): SandlotError {
   return new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
-}
-
-function capabilitiesOf(
-  { facts }: Engine,
-  { lateBinding, network, ownAccounts }: Readonly<Record<"lateBinding" | "network" | "ownAccounts", boolean>>,
-  { docker, speaksAio }: Pick<DockerSettings, "docker" | "speaksAio">,
-): ReadonlySet<Capability> {
-  const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
-  const capabilities = new Set<Capability>(["image", "runtime", "limits", "mounts", ...daemons]);
-  if (facts.canPause && !speaksAio) capabilities.add("pause");
-  if (lateBinding) capabilities.add("late-binding");
-  if (network) capabilities.add("network");
-  if (!speaksAio && closingProblemWith(docker, facts) === null) capabilities.add("closed-daemon");
-  if (ownAccounts) capabilities.add("own-account");
-  return capabilities;
 }

@@ -10,17 +10,15 @@
  * nothing for processes: no engine has one.
  */
 
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import type { LimitKind, Sandbox, SandboxId } from "@sandlot/contract";
+import type { Sandbox } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import type { FleetFacts } from "../../backend/entry.ts";
+import { type GuardsListener, HostGuards, holdsDisk } from "../../host/guards/host-guards.ts";
 import type { Layout, ObjectName } from "../../host/layout.ts";
-import { DiskGuard, DiskWatcher, type LimitGroup, LimitWatch, limitedSandbox } from "../../host/limits/index.ts";
+import { containerGroup } from "../../host/limits/container-group.ts";
+import type { DiskGuard, LimitGroup } from "../../host/limits/index.ts";
 import { explainHit } from "../../host/limits/limits.ts";
-import { Layout as DiskLayout, slotNameOf, USER_DATA } from "../../host/workspaces/layout.ts";
 import type { World } from "../../world/world.ts";
-import { containerGroup } from "./container-group.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { ContainerObject } from "./objects/container-objects.ts";
 
@@ -29,8 +27,7 @@ export interface ContainerGuardsParts {
   readonly engine: Engine;
   readonly layout: Layout;
   readonly blueprints: FleetFacts["blueprints"];
-  readonly onHit: (sandboxId: SandboxId, limit: LimitKind, because: string) => void;
-  readonly onProblem: (error: unknown) => void;
+  readonly listener: GuardsListener;
 }
 
 interface Guarded {
@@ -38,20 +35,15 @@ interface Guarded {
   readonly group: LimitGroup;
 }
 
-export class ContainerGuards {
+export class ContainerGuards extends HostGuards {
   readonly #parts: ContainerGuardsParts;
-  readonly #watcher: DiskWatcher;
-  readonly #watch: LimitWatch;
-  readonly #disk: DiskLayout;
   readonly #guarded = new Map<ObjectName, Promise<Guarded | null>>();
   /** Of these, what is known already; `null` for one without limits. */
   readonly #known = new Map<ObjectName, Guarded | null>();
 
   constructor(parts: ContainerGuardsParts) {
+    super(parts.world, parts.layout, parts.listener);
     this.#parts = parts;
-    this.#watcher = new DiskWatcher({ world: parts.world });
-    this.#watch = new LimitWatch(parts.world);
-    this.#disk = new DiskLayout(parts.layout.root);
   }
 
   /** Begins to watch, where there is something to watch. */
@@ -70,7 +62,7 @@ export class ContainerGuards {
       (error: unknown) => {
         // Asked again by whoever comes next.
         this.#guarded.delete(name);
-        this.#parts.onProblem(error);
+        this.problem(error);
         return null;
       },
     );
@@ -82,40 +74,32 @@ export class ContainerGuards {
   limitedNow(name: ObjectName, sandbox: Sandbox): Sandbox | null {
     const known = this.#known.get(name);
     if (known === undefined) return null;
-    return known === null ? sandbox : this.#limit(name, sandbox, known);
+    return known === null ? sandbox : this.limit(name, sandbox, known.group, known.guard);
   }
 
   /** The sandbox as it is given out. */
   async limited(object: ContainerObject, sandbox: Sandbox): Promise<Sandbox> {
     const guarded = await this.watch(object);
-    return guarded === null ? sandbox : this.#limit(object.name, sandbox, guarded);
+    return guarded === null ? sandbox : this.limit(object.name, sandbox, guarded.group, guarded.guard);
   }
 
   /** The engine says that something of a container was ended for want of memory. Without a limit it was the host's want. */
   async outOfMemory(name: ObjectName): Promise<void> {
     const guarded = await this.#guarded.get(name);
-    if (guarded?.group.isCounted === true) this.#watch.look(name);
-    else if (guarded != null) this.#watch.note(name, "memory", explainHit(guarded.group, "memory"));
+    if (guarded?.group.isCounted === true) this.watching.look(name);
+    else if (guarded != null) this.watching.note(name, "memory", explainHit(guarded.group, "memory"));
   }
 
   forget(name: ObjectName): void {
     void this.#guarded.get(name)?.then((guarded) => guarded?.guard?.close());
     this.#guarded.delete(name);
     this.#known.delete(name);
-    this.#watch.forget(name);
+    this.watching.forget(name);
   }
 
-  close(): void {
+  override close(): void {
     for (const name of [...this.#guarded.keys()]) this.forget(name);
-    this.#watcher.close();
-    this.#watch.close();
-  }
-
-  #limit(name: ObjectName, sandbox: Sandbox, { group, guard }: Guarded): Sandbox {
-    return limitedSandbox(sandbox, group, guard, {
-      onEnd: (hits) => this.#watch.look(name, hits),
-      onFileLimit: (because) => this.#watch.note(name, "disk", because),
-    });
+    super.close();
   }
 
   /** Those that it was made with, whatever is configured meanwhile. */
@@ -127,37 +111,14 @@ export class ContainerGuards {
   }
 
   async #guard(object: ContainerObject, containerId: string, limits: Blueprint["limits"]): Promise<Guarded> {
-    const { engine, onHit, onProblem, world } = this.#parts;
-    const { name, record } = object;
+    const { engine } = this.#parts;
     const found = engine.facts.isOnThisHost ? await engine.inspect(containerId) : null;
     const init = found?.State.Pid ?? 0;
-    const seen = containerGroup(name, init);
-    const group = seen.isCounted ? seen : uncounted(seen, limits);
-    this.#watch.watch(group, (limit, because) => onHit(record.labels.sandboxId, limit, because));
-    if (!holdsDisk(limits)) return { group, guard: null };
-    const { diskBytes, filesMax } = limits;
-    const guard: DiskGuard = new DiskGuard(this.#watcher, {
-      ...{ world, group, diskBytes, filesMax, onProblem },
-      place: () => this.#placeOf(object),
-      spare: init > 0 ? [init] : [],
-      onExceeded: () => this.#watch.note(name, "disk", guard.says),
-    });
+    const seen = containerGroup(object.name, init);
+    const group = this.heed(object, seen.isCounted ? seen : uncounted(seen, limits));
+    const guard = holdsDisk(limits) ? this.diskGuard(object, group, limits, init > 0 ? [init] : []) : null;
     return { group, guard };
   }
-
-  /** Where the object's workspace is on the host; `null` when it has none. */
-  #placeOf({ record }: ContainerObject): string | null {
-    const { threadKey } = record.labels;
-    const slot = slotNameOf(record.place);
-    const home = threadKey === null ? null : this.#disk.userData(threadKey);
-    const path = slot === null ? home : join(this.#disk.mnt(slot), USER_DATA);
-    return path !== null && existsSync(path) ? path : null;
-  }
-}
-
-/** Whether there is a budget that takes somebody to hold it. */
-export function holdsDisk({ diskBytes, filesMax }: Blueprint["limits"]): boolean {
-  return diskBytes !== undefined || filesMax !== undefined;
 }
 
 /** `null` where there are none. */

@@ -1,20 +1,15 @@
 /**
- * Reaching the daemon of a container: attaching, binding a blank, and what it means when nobody answers.
+ * Reaching the daemon of a container, which may be paused, or be a server of the image's own.
  *
- *   attach   known to be paused? unpaused ─▶ connected (or held since it was bound) ─▶ way out and disk budget in place
- *   rebind   connections made ahead ─▶ bound and held in one step ─▶ kept for the attach that follows
+ *   attach   known to be paused? unpaused ─▶ connected (`sandboxd/attacher.ts`) ─▶ way out and disk budget in place
  *
- * Invariants
- * - The engine is not asked on the way to a daemon that answers.
- * - Whoever cannot be reached is asked for in the engine: what is dead there is lost, what lives may be restarting.
+ * Invariant: a daemon that was killed inside is started again by its supervisor, on a new socket, so one that lives is asked again.
  */
 
 import { existsSync } from "node:fs";
-import { type EngineRef, isSandlotError, type Sandbox, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Attachment, CreateSpec, Credentials, Target } from "../../backend/backend.ts";
 import { egressPath, type Layout, type ObjectName } from "../../host/layout.ts";
-import { DaemonAttachment } from "../../sandboxd/index.ts";
-import { Standby } from "../../sandboxd/standby.ts";
+import { Attacher, type Reached, withSandbox } from "../../sandboxd/attacher.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
@@ -42,35 +37,36 @@ export interface ReachingParts {
   readonly network: boolean;
 }
 
-/** A daemon that was killed inside is started again by its supervisor, on a new socket. */
+/** How long a restarted daemon may take. */
 const RESTART_LOOKS = 20;
 const RESTART_LOOK_MS = 50;
 
 export class Reaching {
   readonly #parts: ReachingParts;
-  readonly #standby: Standby;
-  readonly #attachments = new Set<Attachment>();
+  readonly #attacher: Attacher;
 
   constructor(parts: ReachingParts) {
     this.#parts = parts;
-    this.#standby = new Standby(parts.world);
+    const { world, credentials, liveness } = parts;
+    this.#attacher = new Attacher({
+      ...{ world, credentials },
+      probe: (ref) => liveness.probe(ref),
+      dress: (name, inner) => this.#dressed(name, inner),
+      mayAnswerNow: (name, looks) => this.#mayAnswerNow(name, looks),
+    });
   }
 
   async attach({ name, containerId }: ParsedRef, target: Target, signal: AbortSignal): Promise<Attachment> {
-    const { credentials, pausing } = this.#parts;
+    const { credentials, pausing, aio } = this.#parts;
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
       if (pausing.mayStandStill(containerId)) await pausing.moving(containerId);
-      const open = () => this.#open(name, target, signal);
-      const inner =
-        this.#standby.claim(name, target) ??
-        (await this.reach(name, target, () => pausing.unlessSilent(containerId, open)));
-      void inner.closed.then(unwant);
-      credentials.note(name, target);
-      const attachment = await this.#dressed(name, inner);
-      this.#attachments.add(attachment);
-      void attachment.closed.then(() => this.#attachments.delete(attachment));
+      const attachment = await this.#attacher.attach(name, target, signal, {
+        around: (open) => pausing.unlessSilent(containerId, open),
+        ...(aio !== null && { open: () => aio.attach(target, name, signal) }),
+      });
+      void attachment.closed.then(unwant);
       return attachment;
     } catch (error) {
       unwant();
@@ -88,9 +84,10 @@ export class Reaching {
     const unwant = pausing.want(containerId, name);
     try {
       await credentials.locate(name);
-      const rebind = () => aio?.rebind(target, from, name) ?? this.#rebind(name, target, from, signal);
-      await this.reach(name, target, () => pausing.unlessSilent(containerId, rebind));
-      credentials.note(name, target);
+      await this.#attacher.rebind(name, target, from, signal, {
+        around: (bind) => pausing.unlessSilent(containerId, bind),
+        ...(aio !== null && { bind: () => aio.rebind(target, from, name) }),
+      });
     } finally {
       unwant();
     }
@@ -101,50 +98,26 @@ export class Reaching {
     const { credentials, aio } = this.#parts;
     if (aio !== null) return;
     await credentials.locate(name);
-    await this.#standby.prepare(name, credentials.target(name, spec.labels.sandboxId, spec));
+    await this.#attacher.prepare(name, spec);
   }
 
-  async reach<T>(
-    name: ObjectName,
-    target: { readonly sandboxId: SandboxId; readonly generation: number; readonly ref: EngineRef },
-    call: () => Promise<T>,
-  ): Promise<T> {
-    const { liveness, layout, world } = this.#parts;
-    for (let looks = 0; ; looks++) {
-      try {
-        return await call();
-      } catch (error) {
-        if (!isSandlotError(error, "sandbox_unreachable")) throw error;
-        const answer = await liveness.probe(target.ref);
-        if (answer === "dead") throw lostError(target, error);
-        if (answer === "unknown" || looks >= RESTART_LOOKS) throw error;
-        if (!publishSocket(layout, name)) await sleep(world, RESTART_LOOK_MS);
-      }
-    }
+  reach<T>(name: ObjectName, target: Reached, call: () => Promise<T>): Promise<T> {
+    return this.#attacher.reach(name, target, call);
   }
 
   drop(name: ObjectName): void {
-    this.#standby.drop(name);
+    this.#attacher.drop(name);
   }
 
-  async close(): Promise<void> {
-    this.#standby.close();
-    await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
+  close(): Promise<void> {
+    return this.#attacher.close();
   }
 
-  #open(name: ObjectName, target: Target, signal: AbortSignal): Promise<Attachment> {
-    const { credentials, world, aio } = this.#parts;
-    if (aio !== null) return aio.attach(target, name, signal);
-    const daemon = credentials.target(name, target.sandboxId, target);
-    return DaemonAttachment.open(daemon, world, signal, this.#standby.take(name));
-  }
-
-  async #rebind(name: ObjectName, target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
-    const { credentials, world } = this.#parts;
-    const before = credentials.target(name, target.sandboxId, from);
-    const after = credentials.target(name, target.sandboxId, target);
-    const ahead = this.#standby.take(name);
-    this.#standby.bound(name, target, await DaemonAttachment.rebind(before, after, world, signal, ahead));
+  async #mayAnswerNow(name: ObjectName, looks: number): Promise<boolean> {
+    const { layout, world } = this.#parts;
+    if (looks >= RESTART_LOOKS) return false;
+    if (!publishSocket(layout, name)) await sleep(world, RESTART_LOOK_MS);
+    return true;
   }
 
   /** An attachment as it is given out. Without a way out, and with limits that are known, nothing has to be read for it. */
@@ -164,17 +137,4 @@ export class Reaching {
       throw error;
     }
   }
-}
-
-function withSandbox(inner: Attachment, sandbox: Sandbox): Attachment {
-  if (sandbox === inner.sandbox) return inner;
-  const { closed, connect } = inner;
-  return { sandbox, closed, ...(connect && { connect: connect.bind(inner) }), close: () => inner.close() };
-}
-
-function lostError(
-  { sandboxId, generation }: { readonly sandboxId: SandboxId; readonly generation: number },
-  cause: unknown,
-): SandlotError {
-  return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause });
 }

@@ -13,7 +13,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type EngineRef, isSandlotError, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
+import { type EngineRef, type SandboxId, SandlotError, type ThreadKey } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -27,6 +27,7 @@ import type {
   ListOptions,
   Target,
 } from "../../backend/backend.ts";
+import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import type { WriteBudget } from "../../backend/write-budget.ts";
@@ -39,12 +40,12 @@ import { lazyLimits } from "../../host/limits/lazy-limits.ts";
 import { machineId } from "../../host/process-table.ts";
 import { closingProblem } from "../../host/runtime/runtime-directory.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
+import { QuotaWorkspaces } from "../../host/workspaces/quota-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
+import { Attacher, withSandbox } from "../../sandboxd/attacher.ts";
 import { KnownCredentials } from "../../sandboxd/credentials.ts";
-import { DaemonAttachment, readActivity } from "../../sandboxd/index.ts";
+import { readActivity } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
-import { Standby } from "../../sandboxd/standby.ts";
-import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
 import { Egresses } from "./egress.ts";
@@ -54,7 +55,6 @@ import { Maker } from "./maker.ts";
 import { notOurs, type ParsedRef, parseRef } from "./objects/engine-ref.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { type LocalObject, ObjectStore } from "./objects/object-store.ts";
-import { QuotaWorkspaces } from "./quota-workspaces.ts";
 import { Remover } from "./remover.ts";
 import { type ConfiguredSettings, type LocalSettings, localSettings } from "./settings.ts";
 import { mappedSandbox } from "./unsafe/mapped-sandbox.ts";
@@ -96,11 +96,9 @@ class LocalBackend implements Backend {
   readonly #remover: Remover;
   readonly #watcher: Watcher;
   readonly #renewer: Renewer;
-  readonly #standby: Standby;
+  readonly #attacher: Attacher;
   readonly #maps: PathMaps;
-  readonly #attachments = new Set<Attachment>();
-  readonly #creating = new Set<Promise<unknown>>();
-  readonly #closing = new AbortController();
+  readonly #calls = new BackendCalls();
   readonly #sweeping: Promise<void>;
   readonly #accounts: SandboxAccounts | null;
   readonly #mapping: IdMapping;
@@ -112,7 +110,6 @@ class LocalBackend implements Backend {
     this.#mapping = settings.mapping;
     const layout = makeLayout(home, fleetId, process.env.XDG_RUNTIME_DIR ?? tmpdir());
     this.#maps = new PathMaps(layout);
-    this.#standby = new Standby(world);
     const id = machineId();
     this.#blueprints = settings.blueprints;
     // The layout has made the home.
@@ -165,67 +162,53 @@ class LocalBackend implements Backend {
     };
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     if (settings.orphanTimeoutMs > 0) this.#renewer.start();
+    const probe = (ref: EngineRef) => this.#probe(ref);
+    const dress = (name: string, inner: Attachment) => this.#dressed(name, inner);
+    this.#attacher = new Attacher({ world, credentials: this.#credentials, probe, dress });
     this.#sweeping = this.#sweep();
     this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible, accounts !== null);
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    return this.#ask("create", signal, () => {
+    return this.#calls.create(signal, async (either) => {
       this.#check(spec);
-      const creating = this.#create(spec, AbortSignal.any([signal, this.#closing.signal]));
-      this.#creating.add(creating);
-      const done = () => this.#creating.delete(creating);
-      creating.then(done, done);
-      return creating;
+      return this.#create(spec, either);
     });
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
-    return this.#ask("attach", signal, async () => {
-      const { name } = this.#parse(target.ref);
-      const daemon = this.#credentials.target(name, target.sandboxId, target);
-      const open = () => DaemonAttachment.open(daemon, this.#world, signal, this.#standby.take(name));
-      const inner = this.#standby.claim(name, target) ?? (await this.#reach(target, open));
-      this.#credentials.note(name, target);
-      const attachment = await this.#dressed(name, inner);
-      this.#attachments.add(attachment);
-      void attachment.closed.then(() => this.#attachments.delete(attachment));
-      return attachment;
-    });
+    return this.#calls.ask("attach", signal, async () =>
+      this.#attacher.attach(this.#parse(target.ref).name, target, signal),
+    );
   }
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
-    return this.#ask("rebind", signal, async () => {
+    return this.#calls.ask("rebind", signal, async () => {
       const { name } = this.#parse(target.ref);
-      const before = this.#credentials.target(name, target.sandboxId, from);
-      const after = this.#credentials.target(name, target.sandboxId, target);
       // The last moment at which nobody can run anything in the workspace that has just arrived.
       if (this.#quotas.isConceivable) await this.#hold(name);
-      const rebind = () => DaemonAttachment.rebind(before, after, this.#world, signal, this.#standby.take(name));
-      const attachment = await this.#reach(target, rebind);
-      this.#credentials.note(name, target);
-      this.#standby.bound(name, target, attachment);
+      await this.#attacher.rebind(name, target, from, signal);
     });
   }
 
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
-    return this.#ask("probe", signal, () => this.#probe(ref));
+    return this.#calls.ask("probe", signal, () => this.#probe(ref));
   }
 
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
-    return this.#ask("destroy", signal, async () => {
+    return this.#calls.ask("destroy", signal, async () => {
       const { name } = this.#parse(ref);
       await this.#remover.destroy(ref, signal);
       this.#credentials.forget(name);
       this.#guards.forget(name);
-      this.#standby.drop(name);
+      this.#attacher.drop(name);
       this.#maps.forget(name);
     });
   }
 
   /** Always consistent: what was made is on disk before it is made. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
-    return this.#ask("list", signal, async () => {
+    return this.#calls.ask("list", signal, async () => {
       if (sandboxId === undefined) await this.#sweepUnmade();
       const names = await this.#objects.names();
       const wanted = sandboxId === undefined ? names : names.filter((name) => name.startsWith(`${sandboxId}-`));
@@ -245,24 +228,23 @@ class LocalBackend implements Backend {
   }
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
-    return this.#ask("activity", signal, async () => {
+    return this.#calls.ask("activity", signal, async () => {
       const object = await this.#objects.get(this.#parse(ref).name);
       if (object === null) throw new SandlotError("sandbox_not_found", { id: ref });
       const { sandboxId, generation } = object.record.labels;
-      return this.#reach({ sandboxId, generation, ref }, () =>
+      return this.#attacher.reach(object.name, { sandboxId, generation, ref }, () =>
         this.#credentials.ask(object, (target) => readActivity(target, signal)),
       );
     });
   }
 
   async close(): Promise<void> {
-    this.#closing.abort(closedError("create"));
+    this.#calls.end();
     this.#watcher.stop();
     this.#renewer.stop();
-    await Promise.allSettled([...this.#creating, this.#sweeping]);
-    await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
+    await Promise.allSettled([this.#calls.settled(), this.#sweeping]);
+    await this.#attacher.close();
     await Promise.allSettled([this.#settleRemains()]);
-    this.#standby.close();
     this.#guards.close();
     this.#egresses.close();
     this.workspaces.close();
@@ -297,8 +279,7 @@ class LocalBackend implements Backend {
     this.#credentials.note(name, spec);
     const object = await this.#objects.get(name);
     if (object !== null) this.#guards.watch(object);
-    if (spec.marker === null)
-      void this.#standby.prepare(name, this.#credentials.target(name, spec.labels.sandboxId, spec));
+    if (spec.marker === null) void this.#attacher.prepare(name, spec);
     return created;
   }
 
@@ -308,7 +289,7 @@ class LocalBackend implements Backend {
   }
 
   /** An attachment as it is given out: under the sandbox's limits, with its way out in place. */
-  async #dressed(name: string, inner: DaemonAttachment): Promise<Attachment> {
+  async #dressed(name: string, inner: Attachment): Promise<Attachment> {
     try {
       const object = await this.#objects.get(name);
       if (object === null) return inner;
@@ -316,25 +297,10 @@ class LocalBackend implements Backend {
       const limited = this.#guards.limited(object, inner.sandbox);
       const sandbox =
         object.record.isolation === "bubblewrap" ? limited : mappedSandbox(limited, this.#maps.of(object));
-      const { closed } = inner;
-      return { sandbox, closed, connect: (port, signal) => inner.connect(port, signal), close: () => inner.close() };
+      return withSandbox(inner, sandbox);
     } catch (error) {
       await inner.close();
       throw error;
-    }
-  }
-
-  /** Whoever cannot be reached is asked for in the machine: only what is dead there is lost. */
-  async #reach<T>(
-    target: { sandboxId: SandboxId; generation: number; ref: EngineRef },
-    call: () => Promise<T>,
-  ): Promise<T> {
-    try {
-      return await call();
-    } catch (error) {
-      if (!isSandlotError(error, "sandbox_unreachable") || (await this.#probe(target.ref)) !== "dead") throw error;
-      const { sandboxId, generation } = target;
-      throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }, { cause: error });
     }
   }
 
@@ -376,17 +342,6 @@ class LocalBackend implements Backend {
     if (!capabilities.has("network") && blueprint.network.mode !== "open" && blueprint.network.allow.length > 0)
       throw missing("network", "the blueprint's network");
   }
-
-  /** Asks, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
-  async #ask<T>(operation: string, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
-    if (this.#closing.signal.aborted) throw closedError(operation);
-    signal.throwIfAborted();
-    return abortable(call(), signal);
-  }
-}
-
-function closedError(operation: string): SandlotError {
-  return new SandlotError("fleet_closed", { operation });
 }
 
 function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: boolean): ReadonlySet<Capability> {

@@ -4,8 +4,8 @@
 
 import { expect, it } from "vitest";
 import { hashBlueprint } from "../../../src/backend/blueprint.ts";
-import { containerGroup } from "../../../src/backends/docker/container-group.ts";
 import { parseRef } from "../../../src/backends/docker/objects/labels.ts";
+import { containerGroup } from "../../../src/host/limits/container-group.ts";
 import { holdStill, withoutDaemon } from "../../../src/host/limits/disk/hold.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { describeOnEngine } from "./on-engine.ts";

@@ -7,9 +7,9 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { read, readCounter, readNumber } from "../../host/limits/group-files.ts";
-import { findHierarchies, type Hierarchies, type Tree } from "../../host/limits/hierarchy.ts";
-import type { LimitGroup, LimitHits } from "../../host/limits/limits.ts";
+import { read, readCounter, readNumber } from "./group-files.ts";
+import { findHierarchies, type Hierarchies, type Tree } from "./hierarchy.ts";
+import type { LimitGroup, LimitHits } from "./limits.ts";
 
 /** `init` is the host's pid of the container's first process; 0 where it is no process of this machine. */
 export function containerGroup(name: string, init: number): LimitGroup {

@@ -4,9 +4,9 @@
 
 import type { WorkspaceSpot } from "../../backend/backend.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
-import type { ProjectQuotas } from "../../host/limits/index.ts";
-import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
-import type { DiskOptions } from "../../host/workspaces/parts.ts";
+import type { ProjectQuotas } from "../limits/index.ts";
+import { DiskWorkspaces } from "./disk-workspaces.ts";
+import type { DiskOptions } from "./parts.ts";
 
 export class QuotaWorkspaces extends DiskWorkspaces {
   readonly #quotas: ProjectQuotas;

@@ -1,0 +1,32 @@
+/** What containers of an engine can do with these settings. */
+
+import type { Capability } from "../../backend/backend.ts";
+import { closingProblemWith } from "./container/isolation.ts";
+import { publishes, runtimeOf } from "./container/transport.ts";
+import { canGiveWayOut } from "./egress.ts";
+import type { Engine } from "./engine/engine.ts";
+import type { DockerSettings } from "./settings.ts";
+
+/** With any of the runtimes that sandboxes are isolated with. Which of them is asked for is seen when one is made. */
+export function canHaveNetwork({ facts }: Engine, { docker, blueprints }: DockerSettings): boolean {
+  const runtimes = Object.values(blueprints).map(({ blueprint }) => runtimeOf(blueprint, docker));
+  return (
+    (publishes(docker) && !facts.relaysSockets) ||
+    [docker.runtime, ...runtimes].some((runtime) => canGiveWayOut(facts, { ...docker, runtime }))
+  );
+}
+
+export function capabilitiesOf(
+  { facts }: Engine,
+  { lateBinding, network, ownAccounts }: Readonly<Record<"lateBinding" | "network" | "ownAccounts", boolean>>,
+  { docker, speaksAio }: Pick<DockerSettings, "docker" | "speaksAio">,
+): ReadonlySet<Capability> {
+  const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
+  const capabilities = new Set<Capability>(["image", "runtime", "limits", "mounts", ...daemons]);
+  if (facts.canPause && !speaksAio) capabilities.add("pause");
+  if (lateBinding) capabilities.add("late-binding");
+  if (network) capabilities.add("network");
+  if (!speaksAio && closingProblemWith(docker, facts) === null) capabilities.add("closed-daemon");
+  if (ownAccounts) capabilities.add("own-account");
+  return capabilities;
+}
