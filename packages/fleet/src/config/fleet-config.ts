@@ -206,7 +206,10 @@ interface FleetConfigBlueprintsLimits {
   readonly cpuWeight?: number | undefined;
   /** Processes and threads of one sandbox. */
   readonly pidsMax?: "unlimited" | number | undefined;
-  /** Disk space of the workspace. */
+  /**
+   * Disk space of the workspace. The fleet watches it; where the file system has project quotas (experimental), the
+   * kernel holds it.
+   */
   readonly diskBytes?: "unlimited" | number | string | undefined;
   /** Files and directories in the workspace. */
   readonly filesMax?: "unlimited" | number | undefined;

@@ -174,7 +174,9 @@ const blueprintSchema = z
           .optional()
           .describe("Its share of the processors when they are busy; an ordinary service has 100."),
         pidsMax: amount.describe("Processes and threads of one sandbox."),
-        diskBytes: sizeLimit.describe("Disk space of the workspace."),
+        diskBytes: sizeLimit.describe(
+          "Disk space of the workspace. The fleet watches it; where the file system has project quotas (experimental), the kernel holds it.",
+        ),
         filesMax: amount.describe("Files and directories in the workspace."),
       })
       .prefault({})

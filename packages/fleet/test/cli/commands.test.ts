@@ -99,6 +99,13 @@ describe("config check", () => {
     expect(text.stdout + json.stdout).not.toContain("hunter2");
   });
 
+  it("names what is experimental, and only where it is used", async () => {
+    const aio = file("aio.json", JSON.stringify({ backend: "docker", docker: { runtime: "aio" } }));
+    expect((await runCli(["config", "check", aio])).stdout).toMatch(/^ {2}experimental: docker\.runtime: aio .*$/m);
+    const unused = file("unused.json", JSON.stringify({ backend: "local", docker: { runtime: "aio" } }));
+    expect((await runCli(["config", "check", unused])).stdout).not.toContain("experimental");
+  });
+
   it("takes the file from SANDLOT_CONFIG where none is named", async () => {
     const path = file("wrong.json", '{ "idleTimeout": 5 }');
     const { code, stderr } = await runHere(["config", "check"], { SANDLOT_CONFIG: path });
