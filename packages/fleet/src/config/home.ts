@@ -60,7 +60,7 @@ export function pathProblem(text: string, environment: Environment): Omit<Proble
 }
 
 /** What is there now. `undefined` when nothing is, or when it cannot be told: whoever opens it will say so. */
-export function look(path: string): Stats | undefined {
+function look(path: string): Stats | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false });
   } catch {

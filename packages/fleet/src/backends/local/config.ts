@@ -4,7 +4,7 @@ import { z } from "zod";
 import { accountId, DEFAULT_ACCOUNT_ID } from "../../backend/config/account-ids.ts";
 import { size } from "../../backend/config/amounts.ts";
 
-export const LOCAL_DEFAULTS = {
+const LOCAL_DEFAULTS = {
   /** Real commands, really isolated, with nothing but bubblewrap. */
   isolation: "bubblewrap",
   uid: DEFAULT_ACCOUNT_ID,
