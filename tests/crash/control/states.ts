@@ -21,7 +21,7 @@ export function statesOf(
   const hit = new Set<StateHit>();
   for (const record of records) {
     const holders: Readonly<Record<string, unknown>> = record.holders;
-    if (record.actor === name && record.state !== "ready") hit.add(record.state);
+    if (record.state !== "ready" && record.actor === name) hit.add(record.state);
     if (name in holders) hit.add(record.boundFrom === null ? "leased" : "binding");
     if (isParked(record) && lastHolderOf(record.sandboxId) === name) hit.add("parked");
   }

@@ -38,6 +38,9 @@ export const REF = "engine-1" as EngineRef;
 export const GENERATION = (EPOCH_MS + 1) as Generation;
 export const TOKEN = "token" as Token;
 
+/** Fields of any state, also where they do not fit together. */
+type Fields = { readonly [Key in keyof SandboxRecord]?: SandboxRecord[Key] };
+
 export class Bench {
   readonly scheduler = new Scheduler(() => undefined);
   readonly tables = new WatchedTables(new Host({ name: "store", scheduler: this.scheduler }), () => "epoch");
@@ -111,7 +114,7 @@ export class Bench {
     return this;
   }
 
-  record(changes: Partial<SandboxRecord> = {}): SandboxRecord {
+  record(changes: Fields = {}): SandboxRecord {
     return {
       ...{ sandboxId: BOX, user: USER, thread: THREAD, revision: 1, generation: GENERATION, token: TOKEN, ref: REF },
       ...{ state: "ready", actor: null, backend: "simulated", blueprint: "default", place: "home", arrival: null },
@@ -130,7 +133,7 @@ export class Bench {
   }
 
   /** A record that is there, as if it had come in the right way. */
-  has(changes: Partial<SandboxRecord> = {}, by = this.one): SandboxRecord {
+  has(changes: Fields = {}, by = this.one): SandboxRecord {
     const record = this.record(changes);
     const method = record.state === "creating" ? "reserve" : record.state === "ready" ? "restore" : "condemn";
     this.step(by, method, [{}], (tables) => tables.putRecord(record));
@@ -138,10 +141,10 @@ export class Bench {
   }
 
   /** Writes the next revision of a record. */
-  change(by: Instance, method: string, request: unknown, changes: Partial<SandboxRecord>): this {
+  change(by: Instance, method: string, request: unknown, changes: Fields): this {
     const before = this.tables.record(BOX) ?? this.record();
     return this.step(by, method, [request], (tables) =>
-      tables.putRecord({ ...before, revision: before.revision + 1, ...changes }),
+      tables.putRecord({ ...before, revision: before.revision + 1, ...changes } as SandboxRecord),
     );
   }
 

@@ -7,7 +7,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-tables.ts";
-import type { Obituary, SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Obituary, ReadyRecord, SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
 import type { Census, ListFilter, ObituaryFilter, Session } from "../../../packages/fleet/src/store/store.ts";
@@ -121,11 +121,11 @@ export class WatchedTables implements Tables {
     return this.#rows.records(filter);
   }
 
-  recordsHeldBy(instance: InstanceId): readonly SandboxRecord[] {
+  recordsHeldBy(instance: InstanceId): readonly ReadyRecord[] {
     return this.#rows.recordsHeldBy(instance);
   }
 
-  recordWithLease(leaseId: string): SandboxRecord | null {
+  recordWithLease(leaseId: string): ReadyRecord | null {
     return this.#rows.recordWithLease(leaseId);
   }
 

@@ -4,10 +4,10 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
-import type { InstanceId, SandboxId, ThreadId } from "@sandlot/contract";
+import type { EngineRef, InstanceId, SandboxId, ThreadId } from "@sandlot/contract";
 import fc from "fast-check";
 import { afterEach, describe, expect, it } from "vitest";
-import type { SandboxRecord } from "../../src/store/record.ts";
+import type { ReadyRecord, SandboxRecord } from "../../src/store/record.ts";
 import { Connection } from "../../src/store/sqlite/connection.ts";
 import { identify } from "../../src/store/sqlite/file.ts";
 import type { Tables } from "../../src/store/tables.ts";
@@ -54,9 +54,10 @@ function everything(tables: Tables) {
 
 const identity = { bootId: "b", pidNamespace: "p", pid: 1, startTime: "s" };
 
-function change(tables: Tables, kind: number, which: number, n: number, base: SandboxRecord): void {
+function change(tables: Tables, kind: number, which: number, n: number, base: ReadyRecord): void {
   const sandboxId = `s${which}` as SandboxId;
-  const old = tables.record(sandboxId);
+  const found = tables.record(sandboxId);
+  const old = found?.state === "ready" ? found : null;
   const thread = `t${(which + n) % 3}` as ThreadId;
   if (kind === 0) tables.putMeta({ ...tables.meta(), generation: n, recovering: n % 2 === 0 });
   if (kind === 1)
@@ -68,7 +69,7 @@ function change(tables: Tables, kind: number, which: number, n: number, base: Sa
     tables.putRecord({ ...old, revision: n, holders: { [A]: { generation: old.generation, seq: n, since: n } } });
   if (kind === 5 && old !== null) tables.putRecord({ ...old, revision: n, holders: {}, parkedAt: n });
   if (kind === 6 && old !== null)
-    tables.putRecord({ ...old, revision: n, token: `k${n}` as never, purge: n % 2 === 0 });
+    tables.putRecord({ ...old, revision: n, token: `k${n}` as never, place: `slot:${n}` });
   if (kind >= 7) {
     const claimed = tables.recordOf(USER, thread);
     if (claimed === null || claimed.sandboxId === sandboxId)
@@ -87,7 +88,10 @@ const stepArbitrary = fc.record({
 
 describe("two connections in random order", () => {
   it("each find what a third that remembers nothing finds, also after rolling back", { timeout: 60_000 }, async () => {
-    const base = await someRecord();
+    const base: ReadyRecord = {
+      ...(await someRecord()),
+      ...{ state: "ready", actor: null, ref: "ref" as EngineRef, holders: {}, leases: {}, purge: false, reason: null },
+    };
     const both = [connect(), connect()];
     let n = 0;
     fc.assert(
@@ -194,12 +198,15 @@ describe("a cached row", () => {
       leases: { ["l" as never]: lease },
     };
     const one = connect();
+    const outside = new DatabaseSync(here.path, { timeout: 1_000 });
     let record = first;
     for (const field of Object.keys(changed) as (keyof SandboxRecord)[]) {
-      record = { ...record, [field]: changed[field] };
+      record = { ...record, [field]: changed[field] } as SandboxRecord;
       one.transact("write", (tables) => tables.putRecord(record));
-      expect(connect().transact("read", (tables) => tables.record(first.sandboxId))).toEqual(record);
+      // Fields of several states do not fit together, so the text itself is read.
+      expect(JSON.parse(String(outside.prepare("SELECT body FROM records").get()?.body))).toEqual(record);
     }
+    outside.close();
     expect(Object.keys(changed).sort()).toEqual(Object.keys(first).sort());
   });
 

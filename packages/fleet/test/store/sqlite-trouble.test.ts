@@ -151,10 +151,10 @@ describe("the schema", () => {
       ...record,
       sandboxId: "held",
       thread: "t2",
-      state: "ready",
+      ...{ state: "ready", actor: null, ref: "ref" },
       holders: { a: { generation: 1, seq: 1, since: 1 } },
     };
-    const parked = { ...record, sandboxId: "parked", thread: "t3", state: "ready" };
+    const parked = { ...record, sandboxId: "parked", thread: "t3", state: "ready", actor: null, ref: "ref" };
     const db = new DatabaseSync(here.path);
     db.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA journal_mode = WAL; BEGIN`);
     expect(migrate(db, 1)).toBe("current");

@@ -26,7 +26,11 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   raiseGeneration(tables, generation);
   const holders = { [instance]: { generation, seq, since: tables.now() } };
   const leases = renewed(remembered.leases);
-  const record: ReadyRecord = { ...remembered, holders, leases, parkedAt: null, revision: remembered.revision + 1 };
+  const record: ReadyRecord = {
+    ...remembered,
+    ...{ holders, leases, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
+    revision: remembered.revision + 1,
+  };
   return { kind: "held", record: insert(tables, record) };
 }
 

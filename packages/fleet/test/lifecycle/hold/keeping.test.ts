@@ -56,7 +56,7 @@ describe("a sandbox that nobody holds any more", () => {
 
   test("and that is bound only in the record was used by nobody", () => {
     const boundFrom = { generation: record.generation, token: record.token };
-    expect(isUntouched({ ...record, arrival: null }, { ...record, arrival: null, boundFrom })).toBe(true);
+    expect(isUntouched({ ...record, arrival: null }, recordWith({ ...record, arrival: null, boundFrom }))).toBe(true);
   });
 
   test("and that was put back into an emptied store under the same id is not the same any more", () => {
