@@ -27,7 +27,7 @@ describe("a bind whose confirmation got lost", () => {
     expect(await second.sandbox.files.readText("/tmp/scratch")).toBe("x\n");
   });
 
-  test("is finished by whoever attaches next, where its own instance died", async () => {
+  test("is finished by the next attach, where its own instance died", async () => {
     const stage = newStage({ pool: { default: 1 } });
     const a = await stage.open();
     await stage.settle();

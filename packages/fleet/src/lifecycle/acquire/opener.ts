@@ -104,6 +104,8 @@ export class Opener {
     at("attaching");
     const tried: SandboxId[] = [];
     while (true) {
+      // Nothing is reserved for callers that have gone.
+      signal.throwIfAborted();
       const answer = await this.#take(key, wanted, tried, signal);
       if (answer.kind === "recovering" || answer.kind === "unknown-session") return opened(await this.#refused(answer));
       if (answer.kind === "reserved") {

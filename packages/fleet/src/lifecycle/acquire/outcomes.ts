@@ -15,7 +15,7 @@ export function recoveryOf(record: ReadyRecord, arrival: Arrival | null): Recove
   return arrival === null || isShared(record) ? SAME : RECOVERIES[arrival];
 }
 
-/** Somebody else is at work in it, so it is not new to its thread. */
+/** Other callers are at work in it, so it is not new to its thread. */
 function isShared({ holders, leases }: ReadyRecord): boolean {
   return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }

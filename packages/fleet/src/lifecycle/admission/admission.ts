@@ -80,7 +80,7 @@ export class Admission {
 
   /**
    * What limits a caller that does not wait, and evicts nothing: in both modes it stays below the limit. `null`: others
-   * wait, and nobody overtakes those who wait.
+   * wait already, and a later caller does not overtake them.
    */
   room(user: UserId): Limits | null {
     const { limits } = this.#parts;

@@ -167,8 +167,8 @@ export const takingCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       expect(await store.take(takeOf("t", a, 1, anything(stage)))).toMatchObject({ kind: "recovering" });
       await stage.endRecovery();
-      const nobody = takeOf("t", "nobody" as typeof a, 1, anything(stage));
-      expect(await store.take(nobody)).toEqual({ kind: "unknown-session" });
+      const unknown = takeOf("t", "unknown" as typeof a, 1, anything(stage));
+      expect(await store.take(unknown)).toEqual({ kind: "unknown-session" });
       expect(await store.list()).toEqual([]);
     },
   },
@@ -192,7 +192,7 @@ export const takingCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "a release of what was used ends the wait for the confirmation of its bind; one that nobody used does not",
+    name: "a release of what was used ends the wait for the confirmation of its bind; a release without use does not",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
