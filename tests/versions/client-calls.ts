@@ -16,7 +16,7 @@ export interface CallStage {
 }
 
 /** The first events of a stream. */
-export async function some<T>(stream: AsyncIterable<T>, count: number): Promise<readonly T[]> {
+async function some<T>(stream: AsyncIterable<T>, count: number): Promise<readonly T[]> {
   const taken: T[] = [];
   for await (const one of stream) if (taken.push(one) >= count) break;
   return taken;

@@ -16,7 +16,7 @@ export async function errorOf(response: Pick<Response, "status" | "text">): Prom
  * An error that the gateway sent. One of a later version keeps its code, its sentence and its facts, also where this version
  * knows the code and other facts for it.
  */
-export function errorFrom(sent: SentError, status: number): SandlotError {
+function errorFrom(sent: SentError, status: number): SandlotError {
   const { code, details } = sent;
   if ("retryAfterMs" in details && typeof details.retryAfterMs !== "number") {
     const { retryAfterMs: _, ...others } = details;

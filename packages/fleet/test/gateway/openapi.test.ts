@@ -105,3 +105,26 @@ test("every property below /v1 is spelled in camelCase; DeerFlow's spelling stay
   for (const name of ["artifactUrl", "skippedFiles", "maxFileBytes", "exitCode"]) expect(ours).toContain(name);
   for (const name of ["artifact_url", "skipped_files", "max_file_size"]) expect(spelled("/api/")).toContain(name);
 });
+
+test("a response may have more in a later version, and a request may not", () => {
+  const { schemas } = document.components;
+  const closed = (node: unknown, seen = new Set<string>()): boolean => {
+    if (typeof node !== "object" || node === null) return false;
+    if ("additionalProperties" in node && node.additionalProperties === false) return true;
+    return Object.entries(node).some(([key, value]) => {
+      const name = key === "$ref" ? String(value).split("/").at(-1) : undefined;
+      if (name === undefined || seen.has(name)) return closed(value, seen);
+      seen.add(name);
+      return closed(schemas[name], seen);
+    });
+  };
+  const named = operations().map(({ path, method, operation }) => ({ name: `${method} ${path}`, operation }));
+  expect(named.filter(({ operation }) => closed(operation.responses)).map(({ name }) => name)).toEqual([]);
+  const bodies = named.flatMap(({ name, operation: { requestBody } }) => {
+    const json = requestBody?.content["application/json"];
+    return json !== undefined && name.includes(" /v1/") ? [{ name, json }] : [];
+  });
+  expect(bodies.length).toBeGreaterThan(15);
+  expect(bodies.filter(({ json }) => !closed(json)).map(({ name }) => name)).toEqual([]);
+  expect(JSON.stringify(schemas.ExecResult)).toContain("x-extensible-enum");
+});
