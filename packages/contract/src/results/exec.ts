@@ -48,6 +48,10 @@ export const execResultSchema = z
   })
   .meta({ id: "ExecResult" });
 
+/**
+ * The result of a command. `exitCode` is `null` when it did not exit by itself. Dropped bytes were printed and are no longer
+ * held; `omitted` counts those that are held and not in `stdout` and `stderr`, and is absent when there are none.
+ */
 export type ExecResult = Immutable<z.infer<typeof execResultSchema>>;
 
 export const spawnedExecSchema = z
@@ -75,6 +79,7 @@ export const execInfoSchema = z
   })
   .meta({ id: "ExecInfo" });
 
+/** A command that runs or is remembered. `stdoutBytes` and `stderrBytes` are what it has printed in all. */
 export type ExecInfo = Immutable<z.infer<typeof execInfoSchema>>;
 
 export const followEndSchema = z
@@ -105,6 +110,10 @@ const outputPartSchema = z
   })
   .meta({ id: "OutputPart" });
 
+/**
+ * A part of a stream: whole characters from the byte at `offset` on; the next part begins at `nextOffset`. `offset` is beyond
+ * the one asked for when the bytes between are no longer held.
+ */
 export type OutputPart = Immutable<z.infer<typeof outputPartSchema>>;
 
 export const outputSoFarSchema = z
@@ -119,6 +128,7 @@ export const outputSoFarSchema = z
   })
   .meta({ id: "OutputSoFar" });
 
+/** What a command has printed until now. `exitCode` is `null` while it runs, and when it did not exit by itself. */
 export type OutputSoFar = Immutable<z.infer<typeof outputSoFarSchema>>;
 
 export const foundSchema = z.object({ found: z.boolean() }).meta({ id: "KillReply" });

@@ -15,6 +15,7 @@ export const fileStatSchema = z
   })
   .meta({ id: "FileStat" });
 
+/** A file or directory. `version` is opaque and changes whenever the content does. */
 export type FileStat = Immutable<z.infer<typeof fileStatSchema>>;
 
 export const fileListingSchema = z
@@ -50,6 +51,7 @@ export const grepReplySchema = z
   })
   .meta({ id: "GrepReply" });
 
+/** Matching lines. `truncated`: there are more, or something could not be read. What was skipped may match, too. */
 export type GrepResult = Immutable<z.infer<typeof grepReplySchema>>;
 
 export const fileChangeSchema = z
@@ -63,4 +65,5 @@ export const fileChangeSchema = z
   })
   .meta({ id: "FileChange" });
 
+/** `ready`: watching has begun. `overflow`: changes were missed; look again. The others are about `path`. */
 export type FileChange = Immutable<z.infer<typeof fileChangeSchema>>;

@@ -22,4 +22,5 @@ export const sessionExecResultSchema = execResultSchema
   .extend(sessionStateSchema.shape)
   .meta({ id: "SessionExecResult" });
 
+/** Also says where the session is after the command (`cwd`), and whether its shell ended: the next command gets a fresh one. */
 export type SessionExecResult = Immutable<z.infer<typeof sessionExecResultSchema>>;
