@@ -16,7 +16,6 @@ import {
   type OutputSoFar,
   outputSoFarSchema,
   type SandboxExecs,
-  STREAM_NAMES,
   signalReplySchema,
   type WaitForOutputOptions,
   type WaitForOutputReply,
@@ -187,7 +186,7 @@ async function* eventsOf(response: StreamedResponse, url: string): AsyncGenerato
       yield { type: "output", stream: event, offset, bytes: decodeBase64(base64) };
     } else if (event === "gap") {
       const { stream, fromOffset, toOffset } = readResponse(execGapSchema, data, url);
-      const known = STREAM_NAMES.find((one) => one === stream);
+      const known = (["stdout", "stderr"] as const).find((one) => one === stream);
       if (known !== undefined) yield { type: "gap", stream: known, fromOffset, toOffset };
     } else if (event === "exit") yield { type: "end", end: readResponse(execEndData, data, url) };
     else if (event === "error") throw errorOfEvent(data, url);
