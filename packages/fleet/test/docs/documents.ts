@@ -1,18 +1,9 @@
-/**
- * What the documents claim, found in their text: links, code blocks, and the tests and commands that show a promise.
- *
- *   `test/provider/acquire.test.ts` › get is synchronous and in memory only      a test, or a case of a suite
- *   `npm run sim` › fleet-limit                                                  an invariant of the simulation
- *   `npm run bench core` › growth-10-to-100000                                   a result of a benchmark
- *   `npm run crash`                                                              a command as a whole
- *
- * A path that begins with `test/` or `src/` is below `packages/fleet`; every other one is below the repository.
- */
+/** The documents' text, read as data: links, code blocks, tables; and the commands, invariants and mutants that they may name. */
 
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-const ROOT = join(import.meta.dirname, "..", "..", "..", "..");
+export const ROOT = join(import.meta.dirname, "..", "..", "..", "..");
 
 export function read(path: string): string {
   return readFileSync(join(ROOT, path), "utf8");
@@ -25,7 +16,14 @@ export function documentPaths(): string[] {
       .filter((name) => name.endsWith(".md"))
       .map((name) => join(folder, name));
   const packages = readdirSync(join(ROOT, "packages")).map((name) => join("packages", name, "README.md"));
-  return [...below("."), ...below("docs"), ...below("docs/decisions"), ...packages.filter(isThere)];
+  return [
+    ...below("."),
+    ...below("docs"),
+    ...below("docs/backends"),
+    ...below("docs/decisions"),
+    ...below("docs/guides"),
+    ...packages.filter(isThere),
+  ];
 }
 
 export function isThere(path: string): boolean {
@@ -49,12 +47,6 @@ export function codeBlocks(path: string, language: string): string[] {
   return [...read(path).matchAll(fence)].map(([, code = ""]) => code);
 }
 
-/** Something that shows that a claim is true: a file and a title in it, or a command and what it prints. */
-export interface Proof {
-  readonly subject: string;
-  readonly title: string | null;
-}
-
 /** The cells of a table's rows, header and rule left out. */
 export function tableRows(text: string): string[][] {
   const lines = text.split("\n").filter((line) => line.startsWith("|"));
@@ -68,27 +60,8 @@ export function tableRows(text: string): string[][] {
     );
 }
 
-/** Every proof that a text names, wherever it stands. */
-export function proofsIn(text: string): Proof[] {
-  const named = [...text.matchAll(/`([^`\n]+)` › ([^|\n]*?)\s*(?=\||<br>|$)/gm)];
-  return named.map(([, subject = "", title = ""]) => ({ subject, title }));
-}
-
-/** `null`: it is there. Otherwise what is missing. */
-export function problemOf({ subject, title }: Proof): string | null {
-  return subject.startsWith("npm ") ? problemOfCommand(subject, title) : problemOfTest(subject, title);
-}
-
-function problemOfTest(path: string, title: string | null): string | null {
-  const file = /^(test|src)\//.test(path) ? join("packages", "fleet", path) : path;
-  if (!isThere(file) || !statSync(join(ROOT, file)).isFile()) return `${path}: no such file`;
-  if (title === null) return null;
-  const literal = title.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  const declared = new RegExp(`(?:\\b(?:test|it)(?:\\.\\w+)?\\(|\\)\\(|\\bname:)\\s*(["\`])${literal}\\1`);
-  return declared.test(read(file)) ? null : `${path}: no test called "${title}"`;
-}
-
-function problemOfCommand(command: string, title: string | null): string | null {
+/** `null`: the command is there, and prints what is named. Otherwise what is missing. */
+export function problemOfCommand(command: string, title: string | null): string | null {
   const [, verb, first = ""] = command.split(" ");
   const script = verb === "run" ? first : (verb ?? "");
   const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
@@ -96,13 +69,20 @@ function problemOfCommand(command: string, title: string | null): string | null 
   const step = /--only (\S+)$/.exec(command)?.[1];
   if (step !== undefined && !read("scripts/test.mjs").includes(`name: "${step}"`)) return `${command}: no such step`;
   if (title === null) return null;
-  const printed: Readonly<Record<string, () => string[]>> = { sim: simulationInvariants, bench: benchmarkResults };
+  const printed: Readonly<Record<string, () => string[]>> = {
+    sim: () => simulationInvariants().map(({ name }) => name),
+    bench: benchmarkResults,
+  };
   return printed[script]?.().includes(title) ? null : `${command}: prints no ${title}`;
 }
 
-export function simulationInvariants(): string[] {
+/** The invariants of the simulation, each with the rule that it belongs to. */
+export function simulationInvariants(): { readonly name: string; readonly rule: number }[] {
   const source = read("tests/simulation/checks/invariants.ts");
-  return [...source.matchAll(/^ {2}"([a-z-]+)": \[/gm)].map(([, name = ""]) => name);
+  return [...source.matchAll(/^ {2}"([a-z-]+)": \[\s*(\d+),/gm)].map(([, name = "", rule]) => ({
+    name,
+    rule: Number(rule),
+  }));
 }
 
 function benchmarkResults(): string[] {

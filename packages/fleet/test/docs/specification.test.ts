@@ -1,67 +1,49 @@
-/** The documents name only what is there: tests by their titles, commands, invariants, mutants and files. */
+/** The documents name only what is there: promises with their proofs, rules with their checks, links with their targets. */
 
 import { describe, expect, test } from "vitest";
-import {
-  documentPaths,
-  isThere,
-  linkTargets,
-  plantedMutants,
-  problemOf,
-  proofsIn,
-  read,
-  simulationInvariants,
-  tableRows,
-} from "./documents.ts";
+import { documentPaths, isThere, linkTargets, plantedMutants, read, simulationInvariants } from "./documents.ts";
+import { PROOFS } from "./proofs.ts";
+import { PAGE, problems, promisedRules, promisesOf, renderPage } from "./specification-page.ts";
 
-const SPECIFICATION = "docs/SPECIFICATION.md";
-const NOT_YET = "not yet measured";
-
-const promises = tableRows(read(SPECIFICATION)).filter(([id]) => id?.startsWith("S-"));
-
-describe("the specification", () => {
-  test("numbers its promises without a gap", () => {
-    expect(promises.length).toBeGreaterThan(0);
-    expect(promises.map(([id]) => id)).toEqual(promises.map((_, index) => `S-${index + 1}`));
+describe("the promises", () => {
+  test.each(["S", "A", "C"] as const)("%s are numbered in documents", (letter) => {
+    expect(promisesOf(letter).length).toBeGreaterThan(10);
   });
 
-  test.each(promises)("%s is shown by what it names", (_, promise, shownBy = "") => {
-    expect(promise).not.toBe("");
-    for (const cell of shownBy.split("<br>").map((part) => part.trim())) {
-      if (cell === NOT_YET) continue;
-      const command = /^`(npm [^`]+)`$/.exec(cell)?.[1];
-      const proofs = command === undefined ? proofsIn(cell) : [{ subject: command, title: null }];
-      expect(proofs, `neither a test, nor a command, nor "${NOT_YET}": ${cell}`).toHaveLength(1);
-      expect(proofs.map(problemOf)).toEqual([null]);
-    }
-  });
-});
-
-describe("the documents", () => {
-  test.each(["docs/LIFECYCLE.md", "docs/CONCURRENCY.md"])("%s names tests that exist", (path) => {
-    const proofs = proofsIn(read(path));
-    expect(proofs.length).toBeGreaterThan(0);
-    expect(proofs.map(problemOf).filter((problem) => problem !== null)).toEqual([]);
+  test("are numbered without a gap, and each is shown by tests or commands that exist", () => {
+    expect(problems()).toEqual([]);
   });
 
-  test.each(documentPaths())("%s links to files that exist", (path) => {
-    expect(linkTargets(path).filter((target) => !isThere(target))).toEqual([]);
+  test("without a proof, with one that does not exist, or with a number of no document are problems", () => {
+    const { "S-1": _, ...without } = PROOFS;
+    const wrong = { ...without, "S-2": ["no such title"], "S-3": ["npm run sim › no-such-invariant"], "S-999": ["x"] };
+    expect(problems(wrong)).toEqual([
+      'S-1: neither a test nor "not yet measured"',
+      "S-999: no document has this number",
+      'S-2: no test called "no such title"',
+      "S-3: npm run sim: prints no no-such-invariant",
+      'S-999: no test called "x"',
+    ]);
+  });
+
+  test(`${PAGE} says what shows them`, () => {
+    expect(read(PAGE) === renderPage(), "run `npm run docs:tests`").toBe(true);
   });
 });
 
 describe("the sixteen rules", () => {
-  const rules = tableRows(read("docs/CONCURRENCY.md")).filter(([number = ""]) => /^\d+$/.test(number));
-  const invariants = simulationInvariants();
-  const mutants = plantedMutants();
-  const namesIn = (cell = "") => [...cell.matchAll(/`([a-z0-9-]+)`/g)].map(([, name = ""]) => name);
-
   test("are all there", () => {
-    expect(rules.map(([number]) => Number(number))).toEqual(Array.from({ length: 16 }, (_, index) => index + 1));
+    expect(promisedRules().map(({ id }) => Number(id))).toEqual(Array.from({ length: 16 }, (_, index) => index + 1));
   });
 
-  test.each(rules)("rule %s names invariants and mutants that exist", (number, _rule, _files, checked, broken) => {
-    expect(namesIn(checked).length).toBeGreaterThan(0);
-    expect(namesIn(checked).filter((name) => !invariants.includes(name))).toEqual([]);
-    expect(namesIn(broken).length).toBeGreaterThan(0);
-    expect(namesIn(broken).filter((name) => mutants.get(name) !== Number(number))).toEqual([]);
+  test.each(promisedRules())("rule $id is checked by an invariant and broken by a mutant", ({ id }) => {
+    expect(simulationInvariants().filter(({ rule }) => rule === Number(id)).length).toBeGreaterThan(0);
+    expect([...plantedMutants().values()].filter((rule) => rule === Number(id)).length).toBeGreaterThan(0);
+  });
+});
+
+describe("the documents", () => {
+  test.each(documentPaths())("%s links to files that exist", (path) => {
+    expect(linkTargets(path).filter((target) => !isThere(target))).toEqual([]);
   });
 });
