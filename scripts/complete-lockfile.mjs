@@ -10,9 +10,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "./runtime.mjs";
 
-const PATH = join(ROOT, "package-lock.json");
+/** The root's, unless another lockfile is named. */
+const PATH = join(ROOT, process.argv.find((argument) => argument.endsWith(".json")) ?? "package-lock.json");
 const PLATFORM =
-  /-(android|darwin|freebsd|linux|openharmony|wasm32|win32)-(arm64|arm|ia32|ppc64|riscv64|s390x|wasi|x64)/;
+  /-(android|darwin|freebsd|linux|openbsd|openharmony|wasm32|win32)-(arm64|arm|ia32|loong64|ppc64|riscv64|s390x|wasi|x64)/;
 
 const lock = JSON.parse(readFileSync(PATH, "utf8"));
 if (process.argv.includes("--forget")) forget();

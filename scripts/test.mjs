@@ -61,6 +61,7 @@ const SUITES = {
     { name: "sim-more", run: () => script("sim", "--runs", "3000") },
     // Some of the bugs that `test:long` plants, to see that planting and finding them still works.
     { name: "sim-mutants-sample", run: () => script("sim:mutants", ...MUTANTS_SAMPLE) },
+    { name: "docs-site", run: () => script("docs:site") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
   ],
   long: [
