@@ -10,7 +10,7 @@ import { plantedMutants, problemOfCommand, ROOT, read, simulationInvariants, tab
 import { PROOFS } from "./proofs.ts";
 
 export const PAGE = "docs/specification-tests.md";
-export const NOT_YET = "not yet measured";
+const NOT_YET = "not yet measured";
 
 /** The documents whose tables number their rows, by the letter of their ids. */
 const NUMBERED = { S: "docs/SPECIFICATION.md", A: "docs/LIFECYCLE.md", C: "docs/CONCURRENCY.md" } as const;
