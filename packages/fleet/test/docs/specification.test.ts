@@ -1,7 +1,15 @@
 /** The documents name only what is there: promises with their proofs, rules with their checks, links with their targets. */
 
 import { describe, expect, test } from "vitest";
-import { documentPaths, isThere, linkTargets, plantedMutants, read, simulationInvariants } from "./documents.ts";
+import {
+  codeBlocks,
+  documentPaths,
+  isThere,
+  linkTargets,
+  plantedMutants,
+  read,
+  simulationInvariants,
+} from "./documents.ts";
 import { PROOFS } from "./proofs.ts";
 import { PAGE, problems, promisedRules, promisesOf, renderPage } from "./specification-page.ts";
 
@@ -39,6 +47,20 @@ describe("the sixteen rules", () => {
   test.each(promisedRules())("rule $id is checked by an invariant and broken by a mutant", ({ id }) => {
     expect(simulationInvariants().filter(({ rule }) => rule === Number(id)).length).toBeGreaterThan(0);
     expect([...plantedMutants().values()].filter((rule) => rule === Number(id)).length).toBeGreaterThan(0);
+  });
+});
+
+describe("the pages of backends", () => {
+  const headings = (name: string) =>
+    [...read(`docs/backends/${name}.md`).matchAll(/^## (.*)$/gm)].map(([, text]) => text);
+  const common = headings("memory");
+
+  test.each(["local", "docker"])("%s has the headings of the others, in their order", (name) => {
+    expect(headings(name).filter((heading) => common.includes(heading))).toEqual(common);
+  });
+
+  test.each(["memory", "local", "docker"])("%s has a diagram of processes and sockets", (name) => {
+    expect(codeBlocks(`docs/backends/${name}.md`, "mermaid")).toHaveLength(1);
   });
 });
 
