@@ -6,7 +6,7 @@
  *   npm run bench core -- --json results.jsonl  also one JSON line per result, with the raw samples
  *   npm run bench scenarios -- --backend local  turns of conversations, timed (scenarios/main.ts has its own options)
  *
- * Ends with 1 when a ratio misses its limit, with 2 when it does not understand what it is asked.
+ * Exits with 1 when a ratio misses its limit, with 2 on wrong arguments.
  */
 
 import { appendFileSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ import { describe, jsonLine } from "./measuring/report.ts";
 import { isMissed } from "./measuring/result.ts";
 import type { Suite } from "./suites/suite.ts";
 
-/** Loaded when asked for: a suite may need an engine that is not there. */
+/** Loaded on demand: a suite may need a missing engine. */
 const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>> = {
   core: () => import("./suites/core.ts"),
   gateway: () => import("./suites/gateway.ts"),
@@ -57,7 +57,7 @@ async function main(args: readonly string[]): Promise<number> {
   return missed.length === 0 ? 0 : 1;
 }
 
-/** Before the first result: a file that cannot be written is found now and not after minutes. */
+/** Before the first result: an unwritable file is found now and not after minutes. */
 function begin(file: string): void {
   try {
     writeFileSync(file, "");

@@ -1,16 +1,17 @@
 /**
- * Makes a checkout ready to run, whatever state it is in, and then runs something:
+ * Prepares a checkout in any state, and then runs something:
  *
  *   node scripts/bootstrap.mjs [--no-build] [--for start|build|test|engines|long] [--then <script> <arguments>…]
  *
  * 1. system packages, where a part of the repository needs one;
  * 2. npm packages, when missing or not the ones of the lockfile; among them is the Node that everything else runs on.
- *    `npm start` takes what it builds and serves (`dependencies` of package.json and of the packages), everything else takes all;
+ *    `npm start` installs what it builds and serves (`dependencies` of package.json and of the packages), everything
+ *    else installs all;
  * 3. the build, when sources changed;
  * 4. the script after `--then`, on that Node, with our terminal and its exit code.
  *
- * When all is in place this costs a few file reads. Two at once are fine: one prepares, the other waits.
- * Runs on Node 20 and up with nothing installed.
+ * When all is in place this costs a few file reads. Concurrent runs are fine: one prepares, the other waits. Runs on
+ * Node 20 and up with nothing installed.
  */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
@@ -20,17 +21,17 @@ import { build, isBuilt } from "./build.mjs";
 import { installPackages, leavesSystemPackagesAlone } from "./debian-packages.mjs";
 import { childEnvironment, NODE_FLOOR, npm, pinnedNode, ROOT, repositoryNode, run, withHeartbeat } from "./runtime.mjs";
 
-/** What the sandboxes of `npm start` take. */
+/** Purposes that need what sandboxes of `npm start` need. */
 const SERVED = ["start", "build", "test", "engines", "long"];
-/** What tests of sandboxes take, whichever engine they run on. */
+/** Purposes that test sandboxes, on any engine. */
 const TESTED = ["test", "engines", "long"];
-/** What container engines and browsers are tested with. */
+/** Purposes that test container engines and browsers. */
 const WITH_ENGINES = ["engines", "long"];
 
 /**
- * Debian packages that parts of the repository need, where the presence of `command` in PATH, or of `file`, means that the
- * package is there. `for` lists the commands that look after it: `npm start`, `npm test`, `npm run test:engines` and
- * `npm run test:long`. An engine's package is listed here when its backend arrives.
+ * Debian packages that parts of the repository need. A package is present if `command` is in PATH, or `file` exists.
+ * `for` lists the commands that check it: `npm start`, `npm test`, `npm run test:engines` and `npm run test:long`. An
+ * engine's package is listed here when its backend arrives.
  */
 const SYSTEM_PACKAGES = [
   {
@@ -79,10 +80,10 @@ const LOCK = join(CACHE, "bootstrap.lock");
 const INSTALL_STAMP = join(ROOT, "node_modules", ".sandlot-install.json");
 /** npm's own list of what it installed. */
 const INSTALLED = join(ROOT, "node_modules", ".package-lock.json");
-/** Present from before an install until after it. */
+/** Exists from before an install until after it. */
 const INSTALL_BEGUN = join(CACHE, "install-begun");
 const LOCK_TOUCH_MS = 2_000;
-/** A lock nobody touched for this long belongs to a process that was killed, or to what it left running. */
+/** A lock untouched for this long belongs to a killed process, or to its leftovers. */
 const LOCK_STALE_MS = 15_000;
 
 await main(process.argv.slice(2));
@@ -92,7 +93,7 @@ async function main(args) {
   const options = then === -1 ? args : args.slice(0, then);
   const purpose = options.includes("--for") ? options[options.indexOf("--for") + 1] : "build";
   const wantBuild = !options.includes("--no-build");
-  // What is served are the programs; their declarations are for whoever builds on the packages.
+  // Serving needs the programs; only users that build on the packages need their declarations.
   const wanted = { withTypes: purpose !== "start" };
   const packages = purpose === "start" ? "served" : "all";
   const isReady = () => isInstalled(packages) && (!wantBuild || isBuilt(wanted));
@@ -104,7 +105,7 @@ async function main(args) {
       if (wantBuild && !isBuilt(wanted)) await buildOrExit(wanted);
     });
   }
-  // What npm runs ends with npm, however that ends.
+  // A script of npm ends with npm, however that ends.
   const endWithParent = process.env.npm_lifecycle_event !== undefined;
   if (then !== -1)
     process.exitCode = await run(nodeOrExit(), args.slice(then + 1), { env: childEnvironment(), endWithParent });
@@ -131,7 +132,7 @@ function isInPath(command) {
 
 // --- npm packages
 
-/** `served`: what `npm start` takes. All packages include them, so a purpose that needs fewer leaves the others alone. */
+/** `served`: the packages of `npm start`. All packages include them, so a smaller purpose leaves the others. */
 function isInstalled(packages) {
   const stamp = readStamp();
   return (
@@ -142,7 +143,7 @@ function isInstalled(packages) {
   );
 }
 
-/** What the last complete install brought; `null` where there is none. */
+/** The result of the last complete install; `null` where there is none. */
 function readStamp() {
   return existsSync(INSTALL_STAMP) ? JSON.parse(readFileSync(INSTALL_STAMP, "utf8")) : null;
 }
@@ -173,9 +174,9 @@ function hashOfManifests() {
 
 async function install(wanted) {
   const startedAt = Date.now();
-  // npm takes what an interrupted install left behind for complete, so that has to go.
+  // npm takes the remains of an interrupted install for complete, so they are removed.
   if (existsSync(INSTALL_BEGUN)) removeInstalled();
-  // A checkout that has the packages of the tests keeps them, also when the lockfile has changed since.
+  // A checkout with the packages of the tests keeps them, also after a change of the lockfile.
   const packages = installedPackages().some(({ dev }) => dev) ? "all" : wanted;
   say(`installing ${packages === "all" ? "all packages" : "the packages of what is served"} (up to a minute) …`);
   writeFileSync(INSTALL_BEGUN, "");
@@ -192,12 +193,12 @@ async function install(wanted) {
 }
 
 async function npmInstall(packages) {
-  // --no-save leaves the lockfile as it is. What is included and omitted is said also against NODE_ENV and the user's
+  // --no-save leaves the lockfile unchanged. Includes and omits are explicit, to override NODE_ENV and the user's
   // settings. Errors only, because Node 20 would warn about every package's `engines`.
   const development = packages === "all" ? "--include=dev" : "--omit=dev";
   const args = ["install", "--no-save", development, "--include=optional", "--loglevel=error"];
   const tell = (elapsed) => say(`still installing (${elapsed} s)`);
-  // npm outlives us when we are killed; until it has ended, the lock is not free.
+  // npm outlives this process when it is killed; until npm has ended, the lock is not free.
   const code = await withHeartbeat(10_000, tell, () =>
     npm(args, { onStart: (pid) => writeFileSync(LOCK, String(pid)) }),
   );
@@ -231,8 +232,8 @@ async function buildOrExit(wanted) {
 // --- one at a time
 
 /**
- * The lock is a file that only one process can create. It holds the id of the process at work (we, or npm below us) and
- * is touched for as long as we live.
+ * The lock is a file that only one process can create. It holds the id of the working process (this one, or npm below
+ * it) and is touched while this process lives.
  */
 async function withLock(work) {
   mkdirSync(CACHE, { recursive: true });
@@ -280,7 +281,7 @@ function isRunning(pid) {
   }
 }
 
-// --- words
+// --- output
 
 function nodeOrExit() {
   const node = repositoryNode();

@@ -1,6 +1,6 @@
 /**
- * Builds the packages when their sources are not the ones last built. Staleness goes by content, not by file times,
- * so a fresh checkout, a branch switch and a copied tree all do the right thing.
+ * Builds the packages when their sources are not the ones last built. Staleness is decided by content, not by file
+ * times, so a fresh checkout, a branch switch and a copied tree all work.
  */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,14 +8,14 @@ import { dirname, join, relative } from "node:path";
 import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
 
 const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
-/** The daemon is one file, and the command line a few: they are bundled and not only compiled. */
+/** The daemon is one file, and the command line a few: they are bundled, not only compiled. */
 const BUNDLES = [
   { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" },
   { script: "packages/fleet/bundle.mjs", output: "packages/fleet/dist/bundle/index.js" },
 ];
 const STAMP = join(ROOT, ".cache", "build.json");
 
-/** `withTypes`: also the declarations, which whoever only runs the programs does not need. */
+/** `withTypes`: also the declarations, which running the programs does not need. */
 export function isBuilt({ withTypes = true } = {}) {
   if (!existsSync(STAMP) || BUNDLES.some(({ output }) => !existsSync(join(ROOT, output)))) return false;
   const built = JSON.parse(readFileSync(STAMP, "utf8"));
@@ -23,7 +23,7 @@ export function isBuilt({ withTypes = true } = {}) {
   return !withTypes || (built.withTypes && PACKAGES.every((folder) => missingOutputs(folder).length === 0));
 }
 
-/** Returns the exit code of the first part that fails. `runPart` runs one, as `run` does. */
+/** Returns the exit code of the first failing part. `runPart` runs one, as `run` does. */
 export async function build({ withTypes = true, runPart = run } = {}) {
   const sources = hashOfSources();
   if (withTypes) {
@@ -42,7 +42,7 @@ export async function build({ withTypes = true, runPart = run } = {}) {
 
 /** Checks the types and writes the declarations. */
 function compile(runPart) {
-  // The compiler trusts its own record of what it wrote; where outputs are gone, that record has to go too.
+  // The compiler trusts its own record of its outputs; where outputs are gone, that record has to go too.
   for (const folder of PACKAGES) {
     if (missingOutputs(folder).length > 0) rmSync(join(ROOT, folder, "dist", "tsconfig.tsbuildinfo"), { force: true });
   }
@@ -80,7 +80,7 @@ function outputOf(source) {
   return source.replace("/src/", "/dist/").replace(/\.ts$/, ".d.ts");
 }
 
-/** The compiler never deletes: what a removed source left behind would still be importable, and published. */
+/** The compiler never deletes: the outputs of a removed source would still be importable, and published. */
 function removeOrphans(folder) {
   const kept = new Set(sourcesOf(folder).map((source) => join(ROOT, outputOf(source))));
   const bundle = join(ROOT, folder, "dist", "bundle");

@@ -1,7 +1,7 @@
 /**
- * Uses the packages as a stranger does: packs them, installs the tarballs into an empty project, counts what that brought,
- * type-checks and runs programs against them, among them those of the README, and starts the command line both on a Node
- * that can run it and on one that cannot.
+ * Uses the packages as an outside user does: packs them, installs the tarballs into an empty project, counts what that
+ * brought, type-checks and runs programs against them, including those of the README, and starts the command line both
+ * on a Node that can run it and on one that cannot.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -21,11 +21,11 @@ import { floorNode } from "./floor-node.mjs";
 import { pack } from "./pack.mjs";
 import { BIN, childEnvironment, isAtLeast, NODE_FLOOR, ROOT, registryEnvironment } from "./runtime.mjs";
 
-/** What `npm install` of the library may bring: see README.md. */
+/** The maximum number of packages that the library may install: see README.md. */
 const PACKAGES_MAX = 60;
 const MEGABYTES_MAX = 50;
 
-/** Every entry of the packages, compiled as TypeScript with the libraries' declarations checked, and run as it is. */
+/** Every entry of the packages, compiled as TypeScript with the libraries' declarations checked, and run unchanged. */
 const PROGRAM = `
 import { openFleet } from "sandlot";
 import { SandlotError } from "@sandlot/contract";
@@ -54,7 +54,7 @@ console.log(missing.message);
 `;
 
 const TSCONFIG = {
-  // Declarations are checked too: a stranger may not skip them.
+  // Declarations are checked too: a user may not skip them.
   compilerOptions: {
     module: "nodenext",
     target: "es2023",
@@ -97,7 +97,7 @@ function checkInstall(): void {
   install(packed.map(({ tarball }) => tarball));
 }
 
-/** Packages, megabytes and install scripts of what npm has installed. */
+/** Packages, megabytes and install scripts of npm's install. */
 function checkSize(): void {
   const lock = JSON.parse(readFileSync(join(project, "node_modules", ".package-lock.json"), "utf8")) as {
     packages: Record<string, { hasInstallScript?: boolean }>;
@@ -151,7 +151,7 @@ function checkProgram(): void {
   expectIncludes(said, "npm install @larksuiteoapi/node-sdk@1");
 }
 
-/** Its first program on this Node, and the form for older ones on the oldest that is supported; each also in real isolation. */
+/** Its first program on this Node, and the form for older ones on the oldest supported; each also in real isolation. */
 async function checkReadme(): Promise<void> {
   const readme = readFileSync(join(ROOT, "README.md"), "utf8");
   const programs = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, text = ""]) => text);
@@ -173,7 +173,7 @@ async function checkReadme(): Promise<void> {
       writeFileSync(join(project, "readme.ts"), text);
       const home = { SANDLOT_HOME: join(project, `home-${backend}-${node === floor ? "floor" : "pinned"}`) };
       const output = step(`${title}, ${backend}`, node, ["readme.ts"], { environment: home });
-      // The fleet leaves its sandbox for the next process, which there is none of.
+      // The fleet leaves its sandbox for a next process, and there is none.
       step("end its sandbox", "npx", ["--no-install", "sandlot", "rm", "--thread", "t1", "--purge"], {
         environment: { ...home, SANDLOT_BACKEND: backend },
       });
@@ -182,7 +182,7 @@ async function checkReadme(): Promise<void> {
   }
 }
 
-/** A gateway of what was installed: its pages, a command in a sandbox whose network has a proxy, MCP. */
+/** A gateway of the installed packages: its pages, a command in a sandbox whose network has a proxy, MCP. */
 async function checkGateway(): Promise<void> {
   const home = join(project, "home-gateway");
   const config = join(project, "sandlot.json");
@@ -219,7 +219,7 @@ async function checkGateway(): Promise<void> {
     expectIncludes(await ask("/docs/static/swagger-ui-bundle.js"), "SwaggerUIBundle");
     expectIncludes(await ask("/openapi.json"), "/v1/threads/");
     expectIncludes(await ask("/metrics"), "sandlot_");
-    // The proxy refuses in words, which come from the process beside the sandbox through the one inside it.
+    // The proxy's refusal text comes from the process beside the sandbox through the one inside it.
     const command = "curl -sS http://refused.example/ || wget -qO- http://refused.example/";
     expectIncludes(await ask("/v1/threads/t1/exec", { command }), "refused.example");
     const initialize = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "check", version: "1" } };
@@ -233,7 +233,7 @@ async function checkGateway(): Promise<void> {
   console.log("serve: ok");
 }
 
-/** What is not installed is named, with the command that installs it. */
+/** An error names the missing package, with the command that installs it. */
 function checkMissingPeers(): void {
   const args = ["--no-install", "sandlot", "exec", "--thread", "t1", "--json", "--", "true"];
   const { stdout } = spawnSync("npx", args, {
@@ -247,7 +247,7 @@ function checkMissingPeers(): void {
   if (status !== 3) throw new Error(`without its packages the converter ends with ${status}, not 3`);
 }
 
-/** From npm's cache where it can, from the registry where it must. */
+/** From npm's cache if possible, otherwise from the registry. */
 function install(specifiers: readonly string[]): void {
   const args = ["install", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
   step(`install ${specifiers.length} package(s)`, "npm", [...args, ...specifiers], { env: registryEnvironment() });

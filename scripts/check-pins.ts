@@ -1,10 +1,11 @@
 /**
- * What an install may contain, checked against the manifests and the lockfile:
+ * Checks what an install may contain, against the manifests and the lockfile:
  * - exact versions everywhere, so that a checkout installs the same tomorrow (peers are ranges by nature);
  * - one version and one Node floor for all packages;
- * - `npm start` installs what the packages are built from, in the versions that they name, and no more;
- * - no package that wants to run a script when it is installed, since package managers refuse to run them;
- * - a lockfile complete for every platform, with a hash for everything that this platform installs, and no file that says which registry packages came from.
+ * - `npm start` installs exactly what the packages are built from, in the versions that they name;
+ * - no package with an install script, since package managers refuse to run them;
+ * - a lockfile complete for every platform, with a hash for everything that this platform installs, and no file that
+ *   says which registry packages came from.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,10 +19,10 @@ const ALLOWED_INSTALL_SCRIPTS = [
   "node_modules/protobufjs",
   "node_modules/ssh2",
   "node_modules/tesseract.js",
-  // Its script only checks what a platform package of its own already brought.
+  // Its script only checks what its platform package already installed.
   "node_modules/esbuild",
 ];
-/** Also under another name: `npm:name@1.2.3`. */
+/** Also with an alias: `npm:name@1.2.3`. */
 const EXACT = /^(?:npm:(?:@[\w-]+\/)?[\w.-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/;
 const REGISTRY_ADDRESS = /\bregistry\.[\w-]+\.\w+|^registry\s*=/m;
 
@@ -60,8 +61,8 @@ function* checkManifests(): Generator<string> {
 }
 
 /**
- * A package's development packages are in its bundle, or only its tests take them. `npm start` installs no development
- * packages, so what goes into the bundles stands in `dependencies` of the root as well: all but declarations and optional peers.
+ * A package's development packages are in its bundle, or only its tests use them. `npm start` installs no development
+ * packages, so bundled packages are also in `dependencies` of the root: all but declarations and optional peers.
  */
 function* checkServed(): Generator<string> {
   const { dependencies = {}, devDependencies = {} } = readJson<Manifest>("package.json");

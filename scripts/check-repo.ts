@@ -1,9 +1,9 @@
 /**
- * Rules of this repository that no linter knows:
- * - a source file fits a reader's head, and the provider stays control flow only;
- * - time and chance come in through the world, so that tests and the simulation decide them;
- * - no folder with a name that says nothing;
- * - what takes an engine or a browser is tested in the folders of `npm run test:engines`;
+ * Rules of this repository that no linter has:
+ * - a source file is short enough to read, and the provider stays control flow only;
+ * - time and randomness come in through the world, so that tests and the simulation decide them;
+ * - no folder with a meaningless name;
+ * - tests that need an engine or a browser are in the folders of `npm run test:engines`;
  * - every package carries the licence.
  */
 import { readFileSync } from "node:fs";
@@ -16,13 +16,13 @@ const PROVIDER = "packages/fleet/src/provider.ts";
 const PROVIDER_MAX_LINES = 300;
 const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services", "core"]);
 
-/** Where time and chance may be taken from the system. A backend joins the list when its engine is a real one. */
+/** Files that may use the system's time and randomness. A backend joins the list when its engine is real. */
 const MAY_USE_SYSTEM_TIME = [
   "packages/fleet/src/world/system-world.ts",
   "packages/sandboxd/src/clock.ts",
   "packages/client/src/wire/clock.ts",
-  "packages/fleet/src/backends/local/engine/start.ts", // Only lets what a pipe still holds arrive.
-  "packages/fleet/src/cli/", // Talks to a person, in a person's time.
+  "packages/fleet/src/backends/local/engine/start.ts", // Only waits for the rest of a pipe.
+  "packages/fleet/src/cli/", // Interacts with a person in real time.
 ];
 /** The folders of `npm run test:engines`, as in vitest.config.ts. */
 const ENGINE_TESTS = /^packages\/(?:fleet\/test\/backends\/docker|[^/]+\/test\/engines)\//;
@@ -85,7 +85,7 @@ function* checkLicences(): Generator<string> {
   }
 }
 
-/** Blanks comments out and keeps every line where it was. */
+/** Blanks comments out and keeps the line numbers. */
 function withoutComments(source: string): string {
   return source
     .replace(/\/\*[\s\S]*?\*\//g, (comment) => comment.replace(/[^\n]/g, " "))

@@ -1,4 +1,4 @@
-/** Prints every import that goes through a wall between rooms (`walls.ts`), and fails when there is one. */
+/** Prints every forbidden import between folders (`walls.ts`), and fails when there is one. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,10 +1,10 @@
 /**
- * Adds to package-lock.json the packages for other platforms that the registry in use does not carry. Without them
- * `npm ci` refuses the lockfile. Their versions are exact in the packages that want them; their hashes are not known,
- * so npm does not check those on the platforms concerned.
+ * Adds to package-lock.json the packages for other platforms that the registry in use lacks. Without them `npm ci`
+ * refuses the lockfile. Their versions are exact in the packages that need them; their hashes are unknown, so npm does
+ * not check them on those platforms.
  *
- * `--forget` takes them out again: npm then looks for them, and writes the hashes of those that the registry has got since.
- * Both are parts of `npm run lock`.
+ * `--forget` removes them again: npm then searches for them, and writes the hashes of those that the registry has by
+ * now. Both are parts of `npm run lock`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,22 +1,22 @@
 /**
- * Debian's packages, where we are root and there is `apt-get`. Plain JavaScript for Node 20 and up, because it runs before
- * anything is installed.
+ * Installs Debian packages, if this process is root and there is `apt-get`. Plain JavaScript for Node 20 and up,
+ * because it runs before anything is installed.
  *
- * Every command is printed before it runs. `SANDLOT_NO_SYSTEM_PACKAGES=1` keeps all of them from running.
+ * Every command is printed before it runs. `SANDLOT_NO_SYSTEM_PACKAGES=1` prevents all of them.
  */
 import { spawnSync } from "node:child_process";
 
-/** Another process may be installing at this moment, such as another test. */
+/** Another process, such as another test, may be installing at this moment. */
 const LOCK_TIMEOUT_S = 300;
 
-/** Whether this machine's own packages are to be left alone. */
+/** Whether system packages must not be installed. */
 export function leavesSystemPackagesAlone() {
   return !["", "0", "false", undefined].includes(process.env.SANDLOT_NO_SYSTEM_PACKAGES);
 }
 
 /**
- * Whether they are installed now. What usually stands in the way is put right, once: package lists that are old or absent, and an
- * installation that was killed, after which nothing can be installed.
+ * Whether they are installed now. The usual obstacles are repaired, once: old or missing package lists, and a killed
+ * installation, after which nothing can be installed.
  * @param {readonly string[]} names
  * @param {{ suite?: string, stdio?: "inherit" | "ignore" }} options
  */

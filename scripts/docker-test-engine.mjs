@@ -1,17 +1,17 @@
 /**
- * A Docker engine for tests: one that runs already, or a private `dockerd` with its own root, socket and pid file.
+ * A Docker engine for tests: a running one, or a private `dockerd` with its own root, socket and pid file.
  *
  *   node scripts/docker-test-engine.mjs run -- vitest run packages/fleet/test/backends/docker
  *   const engine = await holdTestEngine();   …   await engine.release();
  *
- * Several processes may hold the private engine; whoever lets go last stops it and removes everything of it. The test image
- * is made by mmdebstrap, since no registry is asked, and kept in `.cache/`. What is missing is installed from Debian where
- * we are root there; otherwise `holdTestEngine` answers with the reason why there is no engine.
+ * Several processes may hold the private engine; the last release stops it and removes everything. mmdebstrap builds
+ * the test image, without a registry, and `.cache/` keeps it. Missing programs are installed from Debian if this
+ * process is root there; otherwise `holdTestEngine` returns the reason why there is no engine.
  *
- * gVisor's `runsc`, from Debian's backports, is registered twice where it can be had: as `runsc`, which shows sockets that containers
- * make, and as `runsc-closed`, which does not.
+ * gVisor's `runsc`, from Debian's backports, is registered twice if available: as `runsc`, which shows sockets that
+ * containers make, and as `runsc-closed`, which does not.
  *
- * `SANDLOT_TEST_DOCKER_HOST` names an engine to use instead; nothing of it is stopped.
+ * `SANDLOT_TEST_DOCKER_HOST` names an engine to use instead; it is never stopped.
  */
 import { spawn, spawnSync } from "node:child_process";
 import {
@@ -35,7 +35,7 @@ const IMAGE_TAR = join(ROOT, ".cache", "docker-test-image.tar");
 const IMAGE_PACKAGES = "ca-certificates,git,netcat-openbsd,procps,python3-minimal,ripgrep";
 export const TEST_IMAGE = "sandlot-test:1";
 
-/** Whoever ends the engine itself needs one of its own: `SANDLOT_TEST_ENGINE` tells them apart. */
+/** A test that ends the engine needs its own: `SANDLOT_TEST_ENGINE` distinguishes them. */
 const PLACE = `/tmp/sandlot-docker-${process.getuid?.() ?? 0}${process.env.SANDLOT_TEST_ENGINE ?? ""}`;
 const SOCKET = join(PLACE, "docker.sock");
 const HOLDERS = join(PLACE, "holders");
@@ -54,7 +54,7 @@ export async function holdTestEngine() {
   return locked(async () => {
     const missing = installWhatIsMissing();
     if (missing !== null) return { reason: missing };
-    // Of a run that was killed with all its processes, an engine's pid file, mounts and half-made containers are left.
+    // A run that was killed with all its processes leaves an engine's pid file, mounts and half-made containers.
     if (!isHeld() && !(await answers())) await removeEngine();
     const holder = join(HOLDERS, `${identityOf(process.pid)}-${Math.random().toString(16).slice(2)}`);
     mkdirSync(HOLDERS, { recursive: true, mode: 0o700 });
@@ -76,7 +76,7 @@ export async function holdTestEngine() {
   });
 }
 
-/** The archive that the test image is made from, for other engines. */
+/** The archive of the test image, for other engines. */
 export function testImageArchive() {
   if (!existsSync(IMAGE_TAR)) makeImage();
   return IMAGE_TAR;
@@ -87,7 +87,7 @@ export async function crashTestEngine() {
   const pid = enginePid();
   if (pid !== null) kill(pid);
   await until(STOP_MS, "dockerd ended", () => enginePid() === null);
-  // Its containerd has ended with it. Where nobody waits for orphans its pid would still be taken.
+  // Its containerd has ended with it. Without a reaper for orphans its pid would still be taken.
   for (const file of ["dockerd.pid", "exec/containerd/containerd.pid"]) rmSync(join(PLACE, file), { force: true });
 }
 
@@ -97,14 +97,14 @@ export async function startTestEngine() {
 }
 
 function installWhatIsMissing() {
-  // Whoever needs gVisor says so when it is not there.
+  // A test that needs gVisor reports when it is missing.
   if (!has("runsc") && has("apt-get")) installFromBackports("runsc");
   return (
     installed("dockerd", ["docker.io"]) ?? (existsSync(IMAGE_TAR) ? null : installed("mmdebstrap", ["mmdebstrap"]))
   );
 }
 
-/** Installs the Debian packages of a program that is missing. Answers with what is wrong, or `null`. */
+/** Installs the Debian packages of a missing program. Returns the problem, or `null`. */
 export function installed(program, debianPackages, suite) {
   if (has(program)) return null;
   if (process.getuid?.() !== 0 || !has("apt-get")) return `${program} is not installed`;
@@ -127,7 +127,7 @@ function has(program) {
   );
 }
 
-/** What cannot be said on a command line. */
+/** Options that the command line lacks. */
 function engineConfig() {
   // Nested virtualization may be missing, and ptrace is slow.
   const plain = ["--platform=systrap"];
@@ -165,7 +165,7 @@ async function startEngine() {
 }
 
 async function loadImage() {
-  // Also for other engines, whoever has put the image into this one.
+  // Also needed by other engines, even if this one has the image.
   if (!existsSync(IMAGE_TAR)) makeImage();
   if ((await status(`/images/${TEST_IMAGE}/json`)) === 200) return;
   const { status: code, stderr } = spawnSync("docker", ["--host", `unix://${SOCKET}`, "import", IMAGE_TAR, TEST_IMAGE]);
@@ -182,7 +182,7 @@ function makeImage() {
   renameSync(coming, IMAGE_TAR);
 }
 
-/** Whether somebody who still runs uses it. */
+/** Whether a running process holds it. */
 function isHeld() {
   if (!existsSync(HOLDERS)) return false;
   return readdirSync(HOLDERS).some((name) => isIdentity(name.split("-").slice(0, 2).join("-")));
@@ -193,11 +193,11 @@ async function stopWhenUnused() {
 }
 
 async function removeEngine() {
-  // Nobody uses it and nothing of it is kept, so there is no need to wait until it has put everything in order, which takes 15 s.
+  // It is unused and nothing is kept, so a clean shutdown, which takes 15 s, is not needed.
   await crashTestEngine();
   for (const pid of remainsOf(PLACE)) kill(pid);
   await until(STOP_MS, "containerd ended", () => remainsOf(PLACE).length === 0);
-  // What a dockerd that was killed left mounted would be in the way, and a removal must not go through it.
+  // The mounts of a killed dockerd would be in the way, and a removal must not go through them.
   for (const mount of mountsBelow(PLACE)) spawnSync("umount", ["--lazy", mount]);
   rmSync(PLACE, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
 }
@@ -211,7 +211,7 @@ function enginePid() {
   }
 }
 
-/** What a killed engine at this place has left running: its containerd, shims, and what runs in their containers. */
+/** Processes that a killed engine at this place left: its containerd, shims, and the processes in their containers. */
 export function remainsOf(place) {
   const processes = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -244,7 +244,7 @@ export function mountsBelow(place) {
     .reverse();
 }
 
-/** One that has ended since it was found is as good as killed: much of an engine ends with its first processes. */
+/** A process that ended meanwhile counts as killed: much of an engine ends with its first processes. */
 export function kill(pid) {
   try {
     process.kill(pid, "SIGKILL");
@@ -263,8 +263,8 @@ function runs(pid) {
 }
 
 /**
- * A pid is used again, also by another boot of the machine; together with when it began it is not. One that has ended is nobody,
- * also where nobody waits for orphans, and a pid is then taken for ever.
+ * A pid is reused, also by another boot; together with its start time it is unique. A zombie is no process, also where
+ * orphans are not reaped and their pids stay taken.
  */
 function identityOf(pid) {
   const stat = read(`/proc/${pid}/stat`);

@@ -1,9 +1,9 @@
-/** The lowest Node that the packages promise to run on, fetched once from the package registry and kept in `.cache/`. */
+/** The lowest supported Node, fetched once from the package registry and kept in `.cache/`. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NODE_FLOOR, nodePackage, npm, ROOT } from "./runtime.mjs";
 
-/** The path of its binary. `undefined`: there is no such package for this platform. Rejects when it cannot be fetched. */
+/** The path of its binary. `undefined`: there is no package for this platform. Rejects when it cannot be fetched. */
 export async function floorNode() {
   const version = NODE_FLOOR.join(".");
   const found = nodePackage();

@@ -1,9 +1,9 @@
 /**
- * Writes packages/fleet/src/config/fleet-config.ts from the schema of configurations, or with `--check` tells whether it
- * is up to date. Run with `node --conditions=sandlot-source scripts/generate-config-type.ts [--check]`.
+ * Writes packages/fleet/src/config/fleet-config.ts from the schema of configurations, or with `--check` reports whether
+ * it is up to date. Run with `node --conditions=sandlot-source scripts/generate-config-type.ts [--check]`.
  *
- * A type that is inferred from a zod schema has no comments, so an editor would show nothing about a key. The interface
- * says the same with the schema's descriptions and defaults; test/config/fleet-config.test.ts shows that both are equal.
+ * A type inferred from a zod schema has no comments, so an editor would show nothing about a key. The interface has the
+ * schema's descriptions and defaults; test/config/fleet-config.test.ts shows that both are equal.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -47,7 +47,7 @@ if (!process.argv.includes("--check")) {
   process.exitCode = 1;
 }
 
-/** Everything is optional-or-undefined and read-only: so that a constant can be passed, and a key as `undefined`. */
+/** Everything is optional-or-undefined and read-only: callers can pass a constant, and a key as `undefined`. */
 function declare(name: string, schema: Schema, exported = false): string {
   const place = interfaces.push("") - 1;
   const members = Object.entries(schema.properties ?? {}).map(([key, value]) => {

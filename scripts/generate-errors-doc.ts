@@ -1,6 +1,6 @@
 /**
- * Writes docs/errors.md from the error registry, or with `--check` tells whether it is up to date.
- * Run with `node --conditions=sandlot-source scripts/generate-errors-doc.ts [--check]`.
+ * Writes docs/errors.md from the error registry, or with `--check` reports whether it is up to date. Run with `node
+ * --conditions=sandlot-source scripts/generate-errors-doc.ts [--check]`.
  *
  * The samples have an entry for every code, so a new code without one does not compile, and the page shows each message
  * as a person would read it.

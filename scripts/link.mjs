@@ -1,10 +1,11 @@
 /**
  * Puts the command line of this checkout on the PATH, as a link called `sandlot`:
  *
- *   npm run link [-- <folder>]       default: /usr/local/bin for root, ~/.local/bin for everybody else
- *   npm run unlink [-- <folder>]     takes it away again
+ *   npm run link [-- <folder>]       default: /usr/local/bin for root, ~/.local/bin for others
+ *   npm run unlink [-- <folder>]     removes it again
  *
- * It follows the checkout: after `git pull`, the same command again builds what changed. A file that is not such a link is never replaced.
+ * It follows the checkout: after `git pull`, the same command again builds what changed. A file that is not such a link
+ * is never replaced.
  */
 import { lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
 import { homedir } from "node:os";
@@ -39,7 +40,7 @@ function usualFolder() {
   return process.getuid?.() === 0 ? "/usr/local/bin" : join(homedir(), ".local", "bin");
 }
 
-/** `null`: nothing is there. `other`: something that we did not make. */
+/** `null`: missing. `other`: a file that this script did not create. */
 function linkTarget(path) {
   try {
     if (!lstatSync(path).isSymbolicLink()) return "other";

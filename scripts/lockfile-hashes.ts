@@ -1,11 +1,11 @@
 /**
- * Every package of the lockfile has a hash, or npm would take whatever a registry answers with. The exceptions are counted:
- * native parts of development tools for platforms other than the one that we build, test and publish on. The registry in use
- * answers 404 for them, so there is no hash to be had (`complete-lockfile.mjs`). `npm start` installs none of them, on any
- * platform; `npm test` on those platforms takes them without a check.
+ * Every package of the lockfile has a hash, or npm would take whatever a registry sends. The exceptions are counted:
+ * native parts of development tools for platforms other than the one that we build, test and publish on. The registry
+ * in use returns 404 for them, so their hashes are unknown (`complete-lockfile.mjs`). `npm start` installs none of
+ * them, on any platform; `npm test` on those platforms installs them without a check.
  */
 
-/** Where this repository is built, tested and published. */
+/** The platform on which this repository is built, tested and published. */
 const OURS = { os: "linux", cpu: "x64", libc: "glibc" } as const;
 
 /** How many packages of each tool have no hash. One more is a problem; one fewer, and the number has to follow. */

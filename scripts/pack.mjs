@@ -1,9 +1,9 @@
 /**
- * Makes installable tarballs of the packages, which are on no public registry yet:
+ * Builds installable tarballs of the packages, which are on no public registry yet:
  *
  *   npm run pack [-- --to <folder>]      default: `packed/` of the checkout
  *
- * Prints the command that installs them. All of them have to be named there: npm would look for the others on a registry.
+ * Prints the command that installs them. It has to name all of them: npm would search the others on a registry.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, rmSync } from "node:fs";

@@ -1,9 +1,9 @@
-/** The files of the checkout as paths with `/`, relative to its root, without what git ignores. */
+/** The files of the checkout as paths with `/`, relative to its root, without ignored ones. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "./runtime.mjs";
 
-/** By name, not by asking git: the checks also run in an unpacked archive. */
+/** By name, without git: the checks also run in an unpacked archive. */
 const IGNORED = new Set([".git", ".cache", "node_modules", "dist", "coverage"]);
 
 export function repositoryFiles(folder = ""): string[] {

@@ -1,6 +1,6 @@
 /**
- * What the scripts know about processes: which Node runs this repository, which environment a child gets, and how a
- * child's end becomes ours. Plain JavaScript for Node 20 and up, because it runs before anything is installed.
+ * Processes for the scripts: which Node runs this repository, the environment of a child, and how a child's exit
+ * becomes ours. Plain JavaScript for Node 20 and up, because it runs before anything is installed.
  */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -10,12 +10,12 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("..", import.meta.url));
 export const BIN = join(ROOT, "node_modules", ".bin");
-/** The lowest Node the packages promise to run on (`engines` in each package.json). */
+/** The lowest supported Node (`engines` in each package.json). */
 export const NODE_FLOOR = [22, 18, 0];
 
 const KEPT_CERTIFICATES = "SANDLOT_KEPT_CA_CERTS";
 
-/** How soon it is noticed that nobody waits for us any more. */
+/** How soon the end of the parent is noticed. */
 const PARENT_LOOK_MS = 500;
 
 /** Platforms for which the registry has Node as a package. Elsewhere (macOS) the machine's own Node is used. */
@@ -35,7 +35,7 @@ export function pinnedNode() {
   return found && join(ROOT, "node_modules", found.name, found.binary);
 }
 
-/** The Node to run the repository on: the pinned one, else this one if it is new enough, else undefined. */
+/** The Node for the repository: the pinned one, else this one if it is new enough, else undefined. */
 export function repositoryNode() {
   const pinned = pinnedNode();
   if (pinned && existsSync(pinned)) return pinned;
@@ -62,21 +62,21 @@ export function childEnvironment(extra = {}) {
   return { ...environment, ...kept, PATH: [BIN, ...path].join(delimiter), ...extra };
 }
 
-/** The environment of a process that asks a package registry, which may need the extra certificates. */
+/** The environment of a process that uses a package registry, which may need the extra certificates. */
 export function registryEnvironment(environment = childEnvironment()) {
   const certificates = process.env.NODE_EXTRA_CA_CERTS ?? process.env[KEPT_CERTIFICATES];
   return certificates === undefined ? environment : { ...environment, NODE_EXTRA_CA_CERTS: certificates };
 }
 
 /**
- * Runs a command with our terminal. SIGTERM and SIGHUP are handed on. SIGINT is handed on only when no terminal is
- * attached: a terminal sends Ctrl-C to the child as well, and twice would mean "do not wait".
- * With `endWithParent`, the end of whoever started us is a SIGTERM too: npm hands its signals to a shell, which hands on none.
- * Resolves with the exit code as a shell would report it.
+ * Runs a command with our terminal. SIGTERM and SIGHUP are passed on. SIGINT is passed on only without a terminal: a
+ * terminal sends Ctrl-C to the child as well, and twice would mean "do not wait". With `endWithParent`, the end of our
+ * parent is a SIGTERM too: npm sends its signals to a shell, which passes on none. Resolves with the exit code as a
+ * shell would report it.
  */
 export function run(command, args, { onStart, interruptSignal = "SIGINT", endWithParent = false, ...options } = {}) {
   return new Promise((resolve) => {
-    // Before anything is started: a parent that ends meanwhile is then found to be gone at the first look.
+    // Before the start: a parent that ends meanwhile is then found missing at the first check.
     const parent = process.ppid;
     const child = spawn(command, args, { cwd: ROOT, stdio: "inherit", ...options });
     if (child.pid !== undefined) onStart?.(child.pid);
@@ -106,15 +106,15 @@ export function run(command, args, { onStart, interruptSignal = "SIGINT", endWit
 }
 
 /**
- * `npm`, through a shell on Windows, where it is a batch file; `args` never hold anything a user typed. It ignores SIGINT,
- * in the belief that a terminal has sent it to the script as well.
+ * `npm`, through a shell on Windows, where it is a batch file; `args` never contain user input. It ignores SIGINT,
+ * because it assumes that a terminal has sent it to the script as well.
  */
 export function npm(args, options = {}) {
   const env = registryEnvironment(process.env);
   return run("npm", args, { env, shell: process.platform === "win32", interruptSignal: "SIGTERM", ...options });
 }
 
-/** Calls `tell(seconds)` every `everyMs` until the work has settled: silence longer than that means something is wrong. */
+/** Calls `tell(seconds)` every `everyMs` until the work has settled: a longer silence means that something is wrong. */
 export async function withHeartbeat(everyMs, tell, work) {
   const startedAt = Date.now();
   const timer = setInterval(() => tell(Math.round((Date.now() - startedAt) / 1000)), everyMs);

@@ -29,13 +29,13 @@ import { repositoryFiles } from "./repository-files.ts";
 import { childEnvironment, ROOT, repositoryNode, withHeartbeat } from "./runtime.mjs";
 import { runWatched, STALL_MS } from "./watched-run.mjs";
 
-/** Every suite starts programs from `dist`, and each may be the first to run in a checkout. */
+/** Every suite starts programs from `dist`, and may be the first to run in a checkout. */
 const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) };
 
 /** Under a minute on two idle processors. Each is found long before its seeds are used up. */
 const MUTANTS_SAMPLE = ["--sample", "16", "--runs", "1500", "--unchanged", "60"];
 
-/** Each in the order of running: what is quick and points at the cause comes first. */
+/** In the order of running: quick steps that point at a cause come first. */
 const SUITES = {
   test: [
     BUILD,
@@ -59,7 +59,7 @@ const SUITES = {
     { name: "vitest-node-floor", run: vitestOnNodeFloor },
     { name: "vitest-engines", run: () => vitest("vitest-engines", repositoryNode(), "run", "--project", "engines") },
     { name: "sim-more", run: () => script("sim", "--runs", "3000") },
-    // Some of the bugs that `test:long` plants, to see that planting and finding them still works.
+    // Some of the bugs that `test:long` plants, to check that planting and finding them still works.
     { name: "sim-mutants-sample", run: () => script("sim:mutants", ...MUTANTS_SAMPLE) },
     { name: "docs-site", run: () => script("docs:site") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
@@ -82,7 +82,7 @@ const SUITES = {
   ],
 };
 
-/** What the library's core consists of; the engines and services around it are tested on one Node. */
+/** The library's core; the engines and services around it are tested on one Node. */
 const NODE_FLOOR_TESTS = [
   "packages/contract",
   ..."backend config docs host/workspaces inspect lifecycle observe provider store backends/memory"
@@ -95,7 +95,7 @@ const HEARTBEAT_MS = 30_000;
 const NAMED_FAILURES = 10;
 const REASON_LENGTH = 300;
 const CACHE = join(ROOT, ".cache");
-/** Many tests start processes from source: what Node has compiled once is read the next time. */
+/** Many tests start processes from source: Node reads cached compiled code. */
 const COMPILED = { NODE_COMPILE_CACHE: join(CACHE, "compiled") };
 const IN_CI = process.env.CI === "true";
 
@@ -142,7 +142,7 @@ function chosenSteps(suite, args) {
   return undefined;
 }
 
-/** The steps that the changes since `ref` can affect; all where that cannot be told. */
+/** The steps that the changes since `ref` can affect; all of them when that is unknown. */
 function changedSteps(steps, ref) {
   const changes = changesSince(ref);
   if ("problem" in changes) {
@@ -202,7 +202,7 @@ function report(results) {
   return failed === 0 ? 0 : 1;
 }
 
-/** A message as it fits into the list at the end; the whole of it stands where the step ran. */
+/** A message shortened for the list at the end; the step's own output has all of it. */
 function oneLine(text) {
   const line = stripVTControlCharacters(text).replace(/\s+/g, " ").trim();
   return line.length <= REASON_LENGTH ? line : `${line.slice(0, REASON_LENGTH)}…`;
@@ -215,7 +215,7 @@ async function outcome(exitCode) {
   return (await exitCode) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 }
 
-/** Runs a command and says what hung, where it hung. Returns its exit code, never 0 then. */
+/** Runs a command and reports what hung. Returns its exit code, never 0 then. */
 async function watched(command, args, options = {}) {
   const { code, stalled } = await runWatched(command, args, options);
   if (stalled === null) return code;
@@ -225,7 +225,7 @@ async function watched(command, args, options = {}) {
   return code || 1;
 }
 
-/** A script of package.json, as `npm run` would run it but without the shell that npm puts in between. */
+/** A script of package.json, as `npm run` would run it but without npm's shell. */
 async function script(name, ...extra) {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const commands = scripts[name].split(" && ").map((command) => command.split(" "));

@@ -13,7 +13,7 @@ export interface TestSummary {
   readonly failed: number;
   readonly failures: readonly NamedReason[];
   readonly skipped: readonly NamedReason[];
-  /** Passed at the second try: a test that is not dependable, or a fault that shows itself now and then. */
+  /** Passed at a retry: an unreliable test, or an intermittent fault. */
   readonly retried: readonly NamedReason[];
   /** Files, the slowest first. */
   readonly slowest: readonly FileDuration[];
@@ -72,7 +72,7 @@ function nameOf(test: TestCase): string {
   return `${test.module.relativeModuleId} > ${test.fullName}`;
 }
 
-/** The first error: those after it are of the next try, or follow from it. */
+/** The first error: later ones are from the retry, or follow from it. */
 function named(name: string, errors: readonly WithMessage[]): NamedReason {
   return { name, reason: errors[0]?.message ?? "no message" };
 }
@@ -84,7 +84,7 @@ function summarize(modules: readonly TestModule[], unhandledErrors: readonly Wit
   const retried: NamedReason[] = [];
   for (const error of unhandledErrors) failures.push(named("outside of every test", [error]));
   for (const module of modules) {
-    // A file that could not be loaded and a suite whose hook failed have no failed test to show for it.
+    // A file that could not be loaded and a suite whose hook failed have no failed test.
     for (const error of module.errors()) failures.push(named(module.relativeModuleId, [error]));
     for (const suite of module.children.allSuites()) {
       for (const error of suite.errors())

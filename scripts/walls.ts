@@ -1,13 +1,13 @@
 /**
- * The walls between the rooms of the packages: which folder may import which.
+ * The import rules between the folders of the packages.
  *
- * A room is a folder that assumes one thing: `sandboxd/` a reachable daemon, `host/` this machine, `backends/local` bubblewrap. A
- * room imports the rooms of its row and itself, nothing else. Type imports count: a type in the wrong room is a wall with a hole.
- * Between rooms there are no cycles, whatever the table allows.
+ * A room is a folder with one assumption: `sandboxd/` a reachable daemon, `host/` this machine, `backends/local`
+ * bubblewrap. A room imports only itself and the rooms of its row. Type imports count, because a type in the wrong room
+ * is a dependency, too. There are no cycles between rooms, whatever the table allows.
  */
 
 export interface SourceFile {
-  /** From the root of the repository, with slashes. */
+  /** Relative to the repository, with slashes. */
   readonly path: string;
   readonly text: string;
 }
@@ -19,13 +19,13 @@ interface Import {
 
 const FLEET = "packages/fleet/src/";
 
-/** Folders that hold rooms instead of being one. */
+/** Folders that contain rooms instead of being one. */
 const HALLS = ["backends", "compat", "host", "lifecycle"];
 
-/** Files at the top of the fleet that any room may import: types, and how this package finds its own files and peers. */
+/** Files at the top of the fleet that any room may import: types, and the paths of this package's files and peers. */
 const EVERYWHERE = ["fleet.ts", "optional-peer.ts", "package-files.ts"];
 
-/** `x/*` stands for every room of the hall `x`, and for its own files. */
+/** `x/*` is every room of the hall `x`, and its own files. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   world: [],
   untrusted: ["world"],
@@ -48,7 +48,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   channels: ["world"],
   gateway: ["backend", "config", "host/*", "inspect", "mcp", "observe", "untrusted", "world"],
 };
-/** The composition root and the command line put rooms together: they may import all but what stands above them. */
+/** The composition root and the command line assemble rooms: they may import all but what is above them. */
 const MAY_NOT_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "": ["cli", "gateway", "mcp", "channels", "testing"],
   cli: ["lifecycle/*", "testing", "channels"],
@@ -61,7 +61,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   fleet: ["contract", "sandboxd", "client"],
 };
 
-/** Every import that goes through a wall, and every cycle of rooms, one line each. */
+/** Every forbidden import, and every cycle of rooms, one line each. */
 export function wallProblems(files: readonly SourceFile[]): string[] {
   const imports = files.flatMap(importsOf);
   return [...packageProblems(files), ...imports.flatMap(roomProblem), ...cycleProblems(imports)];
@@ -122,7 +122,7 @@ function cycleProblems(imports: readonly Import[]): string[] {
   return problems;
 }
 
-/** Files at the top are rooms of their own: one of them importing another is no cycle. */
+/** Each file at the top is its own room: one of them importing another is no cycle. */
 function nodeOf(path: string): string {
   return roomOf(path) || path;
 }

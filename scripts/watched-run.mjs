@@ -1,23 +1,23 @@
 /**
- * Runs a command and ends it when it makes no progress, however long it takes as a whole: a slow machine is no failure, a
- * hang is. Progress is output, or a change of `progressFile`, into which the command writes what it is working on.
+ * Runs a command and ends it when it makes no progress, regardless of its total time: a slow machine is no failure, a
+ * hang is. Progress is output, or a change of `progressFile`, into which the command writes its current work.
  *
- * The command gets a process group of its own, so that what it started ends with it.
+ * The command gets its own process group, so that its children end with it.
  */
 import { spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { ROOT } from "./runtime.mjs";
 
-/** No step of the tests is silent for this long on a machine that still works. */
+/** No step of the tests is silent for this long on a working machine. */
 export const STALL_MS = 5 * 60_000;
-/** How long a command that hangs may take to clean up. */
+/** How long a hanging command may take to clean up. */
 const GRACE_MS = 10_000;
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /**
- * Resolves with the exit code as a shell would report it, and with what hung, if the command was ended for that: the lines of
- * `progressFile`, or nothing but the fact.
+ * Resolves with the exit code as a shell would report it, and with what hung, if the command was ended for that: the
+ * lines of `progressFile`, or an empty list.
  * @param {string} command
  * @param {readonly string[]} args
  * @param {{ env?: NodeJS.ProcessEnv, cwd?: string, shell?: boolean, stallMs?: number, progressFile?: string }} options
@@ -67,7 +67,7 @@ export function runWatched(
       clearInterval(looking);
       clearTimeout(killing);
       for (const signal of SIGNALS) process.off(signal, end);
-      // What the command left running would hold its output open.
+      // The command's leftovers would hold its output open.
       end("SIGKILL");
       resolve({ code, stalled });
     };
@@ -77,7 +77,7 @@ export function runWatched(
     });
     child.once("exit", (code, signal) => {
       const exitCode = code ?? 128 + (constants.signals[signal] ?? 0);
-      // Its last lines may still be on their way; what else holds the pipes may never close them.
+      // Its last lines may still arrive; other holders of the pipes may never close them.
       const late = setTimeout(finish, GRACE_MS, exitCode);
       child.once("close", () => {
         clearTimeout(late);

@@ -1,4 +1,4 @@
-/** A Map of counters and nothing around it: what looking a key up costs, and how that grows with the number of keys. */
+/** A Map of counters and nothing else: the cost of a key look-up, and how it grows with the number of keys. */
 
 export class BareMap {
   readonly #counts = new Map<string, number>();

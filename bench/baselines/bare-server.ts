@@ -1,4 +1,4 @@
-/** A bare `node:http` server on a unix socket: the floor of every daemon that is written for Node. */
+/** A bare `node:http` server on a unix socket: the minimum for every daemon written for Node. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ server.listen(process.env.SOCKET, () => process.stdout.write("ready\\n"));
 
 export type BareServer = ReturnType<typeof startBareServer>;
 
-/** `wrap` puts a program before Node, such as bwrap with its options. `ready`: it has said that it listens. */
+/** `wrap` puts a program before Node, such as bwrap with its options. `ready` resolves when it listens. */
 export function startBareServer(wrap: (directory: string) => readonly string[] = () => []) {
   const directory = mkdtempSync(join(tmpdir(), "bare-"));
   const socketPath = join(directory, "s");

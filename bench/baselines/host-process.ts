@@ -1,9 +1,9 @@
-/** Node's own way to start a process on the host: the floor of every command in a sandbox on it. */
+/** Node's own way to start a process on the host: the minimum for every command in a sandbox on it. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** A new process with its output collected, as an exec has it. */
+/** A new process with its output collected, as in an exec. */
 export async function spawnTrue(): Promise<void> {
   const child = spawn("/bin/true", [], { stdio: ["ignore", "pipe", "pipe"] });
   child.stdout.resume();

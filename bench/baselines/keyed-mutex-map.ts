@@ -1,6 +1,6 @@
 /**
- * The least that anybody would write to count users of something by key, safely, in asynchronous code: a Map of
- * counters, and a mutex per key made of promise tails.
+ * The minimal safe way to count users by key in asynchronous code: a Map of counters, and a mutex per key made of
+ * promise tails.
  */
 
 export class KeyedMutexMap {

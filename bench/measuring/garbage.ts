@@ -1,6 +1,6 @@
 /**
- * Collecting garbage on request, so that one side's garbage is not collected in the other side's time, and so that the
- * size of the heap means what is still in use.
+ * Collects garbage on request, so that one side's garbage is not collected in the other side's time, and the heap size
+ * shows only what is in use.
  */
 
 import { setImmediate } from "node:timers/promises";
@@ -9,7 +9,7 @@ import { runInNewContext } from "node:vm";
 
 type Collector = (options?: { type: "minor" | "major" }) => void;
 
-/** A new context is given `gc` as soon as the flag is set; this one never gets it. So no second process is needed. */
+/** A new context gets `gc` as soon as the flag is set; this one never does. So no second process is needed. */
 function exposeCollector(): Collector {
   setFlagsFromString("--expose-gc");
   const gc: unknown = runInNewContext("gc");
@@ -19,7 +19,7 @@ function exposeCollector(): Collector {
 
 const collect = exposeCollector();
 
-/** Empties the nursery: what a batch allocates is then collected in its own time. Takes well under a millisecond. */
+/** Empties the nursery: a batch's allocations are then collected in its own time. Takes well under a millisecond. */
 export function collectYoung(): void {
   collect({ type: "minor" });
 }
@@ -28,7 +28,7 @@ export function collectYoung(): void {
 const SETTLED_BYTES = 4_096;
 const COLLECTIONS_MAX = 20;
 
-/** What is in use, after everything that can go has gone. Counts buffers and strings outside the heap as well. */
+/** The bytes in use, after everything collectable is gone. Includes buffers and strings outside the heap. */
 export async function settledHeapBytes(): Promise<number> {
   let before = Number.POSITIVE_INFINITY;
   for (let count = 0; count < COLLECTIONS_MAX; count += 1) {

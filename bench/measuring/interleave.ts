@@ -1,20 +1,20 @@
 /**
- * Measuring several sides in one run: many short rounds, every side once per round, in an order drawn anew each time.
+ * Measures several sides in one run: many short rounds, every side once per round, in a new random order each time.
  *
  * A machine that is slow for a second is slow for every side of the rounds in that second, so the ratio within a round
- * means something where two times taken minutes apart do not. What is compared is therefore the median of the rounds'
- * ratios, never two bare times.
+ * is meaningful where two times taken minutes apart are not. So the result is the median of the rounds' ratios, never a
+ * comparison of two bare times.
  */
 
 import { collectYoung } from "./garbage.ts";
 
 export interface Subject {
   readonly name: string;
-  /** Does the operation `count` times, one after another. A side that is not asynchronous returns nothing to wait for. */
+  /** Runs the operation `count` times, one after another. A synchronous side returns nothing to wait for. */
   run(count: number): Promise<void> | void;
-  /** What must be there before the next timing, and is not part of it. */
+  /** Prepares the next timing, outside of it. */
   prepare?(): Promise<void>;
-  /** What a timing leaves to be cleared away, outside of it. */
+  /** Cleans up after a timing, outside of it. */
   settle?(): Promise<void>;
 }
 
@@ -23,7 +23,7 @@ export interface Plan {
   /** Operations per timing. More than one where a single operation is too short for the clock. */
   readonly batch: number;
   readonly timingsPerRound: number;
-  /** Operations per side before the first round: until the code is compiled and the tables have their size. */
+  /** Operations per side before the first round: until the code is compiled and the tables have their final size. */
   readonly warmUp: number;
 }
 
@@ -58,7 +58,7 @@ export function ratios(ours: Timings, baseline: Timings): readonly number[] {
   return ours.rounds.map((time, round) => time / (baseline.rounds[round] ?? Number.NaN));
 }
 
-/** In turns and in pieces of the later size, so that no side is compiled for a world in which it is alone. */
+/** In turns and in batches of the later size, so that no side is compiled as if it were alone. */
 async function warmUp(subjects: readonly Subject[], { batch, warmUp: operations }: Plan): Promise<void> {
   for (let done = 0; done < operations; done += batch) {
     for (const subject of subjects) await time(subject, batch);
@@ -75,7 +75,7 @@ async function time(subject: Subject, batch: number): Promise<number> {
   return nanoseconds;
 }
 
-/** Fisher and Yates. A fixed order would give the same side the other's warm caches every time. */
+/** Fisher and Yates. In a fixed order the same side would get the other's warm caches every time. */
 function shuffled<T>(items: readonly T[]): readonly T[] {
   const order = [...items];
   for (let last = order.length - 1; last > 0; last -= 1) {

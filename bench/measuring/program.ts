@@ -1,6 +1,6 @@
 /**
- * Programs as somebody at a terminal starts them: from the start of the process to its end, and the processor time that it and
- * what it waited for have taken.
+ * Programs as started at a terminal: from the start of the process to its end, and the processor time of the process
+ * and its children.
  */
 
 import { spawn } from "node:child_process";
@@ -13,7 +13,7 @@ export interface Cost {
 
 const MEASURED = `TIMEFORMAT='%3U %3S %3R'; time "$@" >/dev/null 2>&1 </dev/null; status=$?; exit $status`;
 
-/** Rejects when it fails. The shell's own `time` does the measuring, from within. */
+/** Rejects when it fails. The shell's own `time` measures, from within. */
 export async function costOf(command: readonly string[], environment: NodeJS.ProcessEnv): Promise<Cost> {
   const child = spawn("bash", ["-c", `${MEASURED}`, "bash", ...command], {
     env: environment,
@@ -29,7 +29,7 @@ export async function costOf(command: readonly string[], environment: NodeJS.Pro
   return { wallNs: wall * 1e9, processorNs: (user + system) * 1e9 };
 }
 
-/** A side that only has its end to be waited for. */
+/** A side that is measured only by its end. */
 export async function runProgram(command: readonly string[], environment: NodeJS.ProcessEnv): Promise<void> {
   const [program = "", ...args] = command;
   const child = spawn(program, args, { env: environment, stdio: ["ignore", "ignore", "ignore"] });

@@ -1,4 +1,4 @@
-/** Showing results: to a person on the terminal, to a program as one JSON line each. */
+/** Prints results: on the terminal, and as one JSON line each. */
 
 import { isMissed, type Result } from "./result.ts";
 
@@ -25,7 +25,7 @@ export function jsonLine(result: Result): string {
   return `${JSON.stringify({ name, ratio, limit, samples, unit, spread, ratioOfMedians, percentiles, about })}\n`;
 }
 
-/** Of small ones two digits after the point would be one that says something. */
+/** For small ratios two decimals would be one significant digit. */
 function showRatio(ratio: number): string {
   return ratio > 0 && ratio < 0.1 ? ratio.toPrecision(3) : ratio.toFixed(2);
 }

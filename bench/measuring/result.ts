@@ -1,4 +1,4 @@
-/** A result: one ratio, what it is held against, and everything it was computed from. */
+/** A result: one ratio, its limit, and all data it was computed from. */
 
 import { ratios, type Timings } from "./interleave.ts";
 import { median, type Summary, summarize } from "./statistics.ts";
@@ -10,11 +10,11 @@ export interface Side {
 
 export interface Result {
   readonly name: string;
-  /** The median of the rounds' ratios: this is what is held against the limit. */
+  /** The median of the rounds' ratios, which the limit applies to. */
   readonly ratio: number;
-  /** The same from each side's median over the whole run. Far from `ratio`, it says that the machine was unsteady. */
+  /** The ratio of the sides' medians over the whole run. If it is far from `ratio`, the machine was unsteady. */
   readonly ratioOfMedians: number;
-  /** The most that `ratio` may be. `null`: told for comparison, never missed. */
+  /** The maximum of `ratio`. `null`: for comparison only, never missed. */
   readonly limit: number | null;
   readonly unit: "ns" | "bytes";
   readonly sides: readonly Side[];
@@ -56,6 +56,6 @@ export function resultOf(
 }
 
 export function isMissed({ ratio, limit }: Result): boolean {
-  // Not `>`: a ratio that is no number has shown nothing, and must not pass.
+  // Not `>`: a ratio that is NaN has shown nothing, and must not pass.
   return limit !== null && !(ratio <= limit);
 }

@@ -1,4 +1,4 @@
-/** Order statistics. They are what a noisy machine leaves standing: one stalled batch moves a mean, not a median. */
+/** Order statistics. They are robust on a noisy machine: one stalled batch moves a mean, not a median. */
 
 export interface Summary {
   readonly p25: number;
@@ -25,7 +25,7 @@ export function median(samples: readonly number[]): number {
   return summarize(samples).p50;
 }
 
-/** Between the two nearest samples, in proportion. */
+/** Interpolated between the two nearest samples. */
 function quantile(sorted: Float64Array, share: number): number {
   const at = (sorted.length - 1) * share;
   const below = sorted[Math.floor(at)] ?? Number.NaN;

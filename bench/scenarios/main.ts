@@ -1,12 +1,12 @@
 /**
- * Scenarios: turns of conversations (acquire, run, release) as DeerFlow's benchmark measures them, with its scenarios, its
- * workloads and its fields, so that both can be laid side by side.
+ * Scenarios: turns of conversations (acquire, run, release) as DeerFlow's benchmark measures them, with its scenarios,
+ * its workloads and its fields, so that both can be compared.
  *
  *   npm run bench scenarios -- --backend local                          every scenario with the workload noop
  *   npm run bench scenarios -- --backend docker --scenario warm_same_thread --workload fs_1mb --iterations 50
  *   npm run bench scenarios -- --backend local --output results.jsonl   where the rows go (appended)
  *
- * Ends with 1 when a turn failed or a scenario did not show what it is there for, with 2 when it is not understood.
+ * Exits with 1 when a turn failed or a scenario did not show its effect, with 2 on wrong arguments.
  */
 
 import { appendFileSync } from "node:fs";

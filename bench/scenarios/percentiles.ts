@@ -1,4 +1,4 @@
-/** What DeerFlow's summary says of rows: counts, warm hits, and percentiles of each part. */
+/** DeerFlow's summary of rows: counts, warm hits, and percentiles of each part. */
 
 import type { Row } from "./turn.ts";
 
@@ -6,7 +6,7 @@ export interface ScenarioSummary {
   readonly count: number;
   readonly ok: number;
   readonly errors: number;
-  /** `null` when no turn knows. */
+  /** `null` when it is unknown for every turn. */
   readonly warmHitRate: number | null;
   readonly figures: readonly string[];
 }

@@ -1,6 +1,4 @@
-/**
- * The five scenarios: which thread each turn is for, what the fleet is configured with, and what must have shown.
- */
+/** The five scenarios: the thread of each turn, the fleet's configuration, and the expected effect. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
@@ -10,19 +8,19 @@ export interface ScenarioPlan {
   readonly iterations: number;
   readonly concurrency: number;
   readonly warmUpIterations: number;
-  /** How many sandboxes there may be before parked ones go. */
+  /** How many sandboxes may exist before parked ones are evicted. */
   readonly replicas: number;
   readonly idleTimeoutSeconds: number;
   /** Otherwise a sandbox ends with its turn. */
   readonly keepsWarm: boolean;
-  /** The sandbox of this turn is ended behind the fleet's back. */
+  /** The sandbox of this turn is ended without the fleet's knowledge. */
   readonly faultAfter: number | null;
   readonly image: string | null;
 }
 
 interface Outcome {
   readonly rows: readonly Row[];
-  /** What the scenario should have shown and did not. */
+  /** The expected effect that is missing. */
   readonly problem: string | null;
 }
 
@@ -77,7 +75,7 @@ export const SCENARIOS = {
 
 export type ScenarioName = keyof typeof SCENARIOS;
 
-/** DeerFlow's `replicas` is a soft cap: beyond it parked ones go, and work goes on. */
+/** DeerFlow's `replicas` is a soft cap: beyond it parked sandboxes are evicted, and work goes on. */
 function softly({ replicas, idleTimeoutSeconds }: ScenarioPlan): FleetConfig {
   return { limits: { mode: "soft", max: replicas }, idleTimeoutMs: idleTimeoutSeconds * SECOND_MS };
 }
@@ -99,7 +97,7 @@ async function warmUp(turns: Turns): Promise<void> {
   await turns.fleet.destroy({ user: USER, thread: "warmup" });
 }
 
-/** As many at once as the plan says, in the order of their numbers. */
+/** With the plan's concurrency, in the order of their numbers. */
 async function inOrder(
   turns: Turns,
   threadOf: (index: number) => string,
@@ -121,7 +119,7 @@ async function inOrder(
   return { rows: rows.toSorted((a, b) => a.iteration - b.iteration), problem };
 }
 
-/** A turn, a rest that is longer than the timeout, and another one, which must find nothing warm. */
+/** A turn, a rest longer than the timeout, and another turn, which must find nothing warm. */
 async function idleTimeout(given: Turns): Promise<Outcome> {
   const plan = { ...given.plan, idleTimeoutSeconds: idleSeconds(given.plan) };
   const turns = { ...given, plan };
@@ -139,7 +137,7 @@ async function idleTimeout(given: Turns): Promise<Outcome> {
   return { rows, problem: rows.some(hit) ? "an idle sandbox was not ended" : null };
 }
 
-/** Twice as many threads as there may be sandboxes, and one that is leased throughout: it must not be touched. */
+/** Twice as many threads as sandboxes, and one leased throughout: it must not be evicted. */
 async function replicaPressure(turns: Turns): Promise<Outcome> {
   const { fleet, plan } = turns;
   await warmUp(turns);

@@ -1,4 +1,4 @@
-/** A fleet for one scenario, in a directory of its own, which goes with it. */
+/** A fleet for one scenario, in its own temporary directory. */
 
 import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
@@ -10,7 +10,7 @@ export interface ScenarioStage extends AsyncDisposable {
   readonly image: string | null;
 }
 
-/** `image` is for engines that have images; `null` takes the tests' own. */
+/** `image` is for engines with images; `null` takes the tests' own. */
 export async function openStage(
   backend: "local" | "docker",
   config: FleetConfig,

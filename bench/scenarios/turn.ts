@@ -1,13 +1,11 @@
-/**
- * One turn: acquire, run, release, each timed. A turn that fails is a row like the others, and has released what it held.
- */
+/** One turn: acquire, run, release, each timed. A failed turn is a row like the others, and has released its lease. */
 
 import type { AcquirePath } from "@sandlot/contract";
 import type { Fleet, Lease } from "../../packages/fleet/src/fleet.ts";
 import type { ScenarioName, ScenarioPlan } from "./scenarios.ts";
 import { type Step, WORKLOADS, type WorkloadName } from "./workloads.ts";
 
-/** The fields of DeerFlow's rows, under their names. */
+/** The fields of DeerFlow's rows, with their names. */
 export interface Row {
   readonly provider: string;
   readonly scenario: string;
@@ -20,7 +18,7 @@ export interface Row {
   readonly run_ms: number;
   readonly release_ms: number;
   readonly total_ms: number;
-  /** The thread's own sandbox was there already. */
+  /** The thread's own sandbox existed already. */
   readonly warm_hit: boolean | null;
   readonly success: boolean;
   readonly error: string | null;
@@ -82,7 +80,7 @@ async function perform(sandbox: Lease["sandbox"], { command, expected }: Step): 
     throw new Error(`Error: unexpected output ${stdout.trim()}`);
 }
 
-/** How each lease was come by: the fleet says so when it is given. */
+/** The path of each lease, which the fleet reports when it grants it. */
 const paths = new WeakMap<Fleet, Map<string, AcquirePath>>();
 
 function acquirePath(fleet: Fleet): { of(leaseId: string): AcquirePath | undefined } {

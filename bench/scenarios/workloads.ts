@@ -1,10 +1,8 @@
-/**
- * What a turn runs. `state_reuse` writes in one turn and expects to find it in the next.
- */
+/** The workloads of a turn. `state_reuse` writes in one turn and expects to find it in the next. */
 
 export interface Step {
   readonly command: string;
-  /** What its output must have in it. */
+  /** What its output must contain. */
   readonly expected?: string;
 }
 

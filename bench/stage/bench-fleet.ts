@@ -1,6 +1,6 @@
 /**
- * A real fleet on the real clock, with the instant backend. Its loops are there and start; their intervals are longer
- * than a benchmark, so that none of them runs in the middle of a measurement.
+ * A real fleet on the real clock, with the instant backend. Its loops start, but their intervals are longer than a
+ * benchmark, so that none runs during a measurement.
  */
 
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * A memory store that forgets a record as soon as it is ready: every answer is the real store's, and nothing remains.
- * With it the growth of the heap is the fleet's own. A renewal would find every hold lost, so none may come meanwhile.
+ * A memory store that forgets a record as soon as it is ready: every result is the real store's, and nothing remains.
+ * So the growth of the heap is the fleet's own. A renewal would find every hold lost, so none may happen meanwhile.
  */
 
 import type { Epoch } from "@sandlot/contract";

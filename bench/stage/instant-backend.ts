@@ -1,8 +1,8 @@
 /**
- * A backend that takes no time and keeps nothing: what is measured with it is the fleet.
+ * A backend that takes no time and keeps nothing: it measures the fleet alone.
  *
- * It cannot list what it made, so the reconciler must not run while it is in use (see `bench-fleet.ts`), and its
- * sandboxes can be attached to and nothing more.
+ * It cannot list what it created, so the reconciler must not run while it is in use (see `bench-fleet.ts`), and its
+ * sandboxes support only attaching.
  */
 
 import type { EngineRef, Sandbox } from "@sandlot/contract";

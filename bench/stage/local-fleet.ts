@@ -1,6 +1,4 @@
-/**
- * A fleet on the local backend in a directory of its own, which goes with it.
- */
+/** A fleet on the local backend in its own temporary directory. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +21,7 @@ export async function openLocalFleet(config: FleetConfig = {}): Promise<LocalFle
   return goingWith(home, await openFleet({ backend: "local", home, ...config }));
 }
 
-/** The same with one account for all sandboxes, as a fleet has it whose ids its user namespace does not have. */
+/** The same with one account for all sandboxes, as in a fleet whose user namespace lacks the ids. */
 export async function openSharedAccountFleet(): Promise<LocalFleet> {
   const home = mkdtempSync(join(tmpdir(), "sandlot-bench-"));
   const world = systemWorld();
@@ -35,7 +33,7 @@ export async function openSharedAccountFleet(): Promise<LocalFleet> {
   return goingWith(home, await assembleFleet({ settings, world, store, backend }));
 }
 
-/** Beyond what any user namespace has. */
+/** Outside of every user namespace. */
 const NOT_THERE = { first: 2 ** 32, count: 2 };
 
 function goingWith(home: string, fleet: Fleet): LocalFleet {

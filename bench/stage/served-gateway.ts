@@ -1,4 +1,4 @@
-/** `sandlot serve` as a process of its own on the local backend, in a directory that goes with it. */
+/** `sandlot serve` as a separate process on the local backend, in a temporary directory. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -34,7 +34,7 @@ export async function serveGateway(): Promise<ServedGateway> {
   };
 }
 
-/** Node on a file or program text, from source, with its first words to be read. */
+/** Node on a file or program text, from source, with readable output. */
 export function startNode(args: readonly string[], environment: NodeJS.ProcessEnv): ChildProcess {
   return spawn(process.execPath, ["--conditions=sandlot-source", ...args], {
     env: environment,

@@ -1,4 +1,4 @@
-/** Thread ids as applications have them: 32 random characters, each a string of its own. */
+/** Thread ids as in applications: 32 random characters, each a separate string. */
 
 import { randomBytes } from "node:crypto";
 

@@ -1,4 +1,4 @@
-/** The suite `cli`: what the built command line costs, against bare Node, against `docker exec`, and after a gateway's death. */
+/** The suite `cli`: the cost of the built command line, against bare Node and `docker exec`, and after a restart. */
 
 import { execExisting } from "./cli/exec-existing.ts";
 import { gatewayRestart } from "./cli/gateway-restart.ts";

@@ -1,4 +1,4 @@
-/** The suite `core`: what the fleet's own bookkeeping costs, without any engine. */
+/** The suite `core`: the cost of the fleet's own bookkeeping, without any engine. */
 
 import { acquireReleaseHeld } from "./bookkeeping/acquire-release-held.ts";
 import { growth } from "./bookkeeping/growth.ts";

@@ -1,4 +1,4 @@
-/** The suite `docker`: what a sandbox in a container costs against the Engine API used directly. */
+/** The suite `docker`: the cost of a sandbox in a container against the Engine API used directly. */
 
 import { cachedAcquire } from "./docker/cached-acquire.ts";
 import { blankAcquire, coldAcquire } from "./docker/cold-start.ts";

@@ -1,4 +1,4 @@
-/** The suite `gateway`: what going through HTTP costs against the library, and against a bare server. */
+/** The suite `gateway`: the cost of HTTP against the library, and against a bare server. */
 
 import { execThroughHttp } from "./gateway/exec.ts";
 import { health } from "./gateway/health.ts";

@@ -1,4 +1,4 @@
-/** The suite `local`: what a sandbox on this machine costs against the same work without one. */
+/** The suite `local`: the cost of a sandbox on this machine against the same work without one. */
 
 import { blankAcquire } from "./local/blank-acquire.ts";
 import { coldCreate } from "./local/cold-create.ts";

@@ -1,9 +1,9 @@
 /**
- * The suite `peers`: a command in a sandbox of Sandlot beside other ways to run one here. All sides in one run, round by round; each
- * ratio is against Node's own spawn on the host. Nothing has a limit: this is for comparison.
+ * The suite `peers`: a command in a sandbox of Sandlot beside other ways to run one here. All sides in one run, round
+ * by round; each ratio is against Node's own spawn on the host. There are no limits: this is for comparison.
  *
- *   a new one for each command     bwrap, sandbox-runtime, `docker run`, a cold acquire
- *   one that is there              `docker exec`, an exec in a held sandbox
+ *   a new sandbox per command      bwrap, sandbox-runtime, `docker run`, a cold acquire
+ *   an existing sandbox            `docker exec`, an exec in a held sandbox
  */
 
 import { execFileSync } from "node:child_process";

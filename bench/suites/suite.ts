@@ -1,14 +1,14 @@
-/** What `bench/main.ts` runs: a suite gives its results one by one, as they are known. */
+/** The interface of a suite for `bench/main.ts`: it yields its results one by one. */
 
 import type { Result } from "../measuring/result.ts";
 
 export interface SuiteOptions {
-  /** Fewer rounds, for a look while working. The ratios are the same, only less certain. */
+  /** Fewer rounds, for a quick check. The ratios are the same, only less certain. */
   readonly quick: boolean;
 }
 
 export interface Suite {
-  /** What is measured, and what is not, in a few lines for whoever reads the figures. */
+  /** What is measured, and what is not, in a few lines for the reader of the figures. */
   readonly about: string;
   run(options: SuiteOptions): AsyncIterable<Result>;
 }

@@ -3,11 +3,11 @@
  *
  *   npm run aio-clients -- [--version 0.0.30] [--python …/bin/python] [--url http://…]
  *
- * The package is installed into a directory of its own, which goes with the run; so it takes Python with `venv` and a package
- * registry, or a Python that has it already (`--python`). A daemon is started by hand, and python/run.py goes through every method that the client has for `/v1/sandbox`,
- * `/v1/shell`, `/v1/bash` and `/v1/file`: with the token in each of its three places and without one, by the client that
- * waits and by the one that does not. Then the same without a key through an AIO URL of a gateway, into a sandbox of this
- * machine. `--url` drives another server, without a key, instead.
+ * The package is installed into a temporary directory; this needs Python with `venv` and a package registry, or a
+ * Python that has the package (`--python`). A daemon is started by hand, and python/run.py calls every method that the
+ * client has for `/v1/sandbox`, `/v1/shell`, `/v1/bash` and `/v1/file`: with the token in each of its three places and
+ * without one, by the synchronous and the asynchronous client. Then the same without a key through an AIO URL of a
+ * gateway, into a sandbox of this machine. `--url` tests another server, without a key, instead.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -71,12 +71,12 @@ async function driveGateway(python: string): Promise<number> {
   }
 }
 
-/** The Python that has the client; `null`, with a reason said, where it cannot be had. */
+/** The Python with the client; `null`, with a printed reason, if it is unavailable. */
 function installed(): string | null {
   const python = join(place, "venv/bin/python");
   const steps = [
     ["python3", "-m", "venv", join(place, "venv")],
-    // It brings thousands of files that are never read along.
+    // The package contains thousands of files that are never read.
     [python, "-m", "pip", "install", "--quiet", "--no-compile", `agent-sandbox==${values.version}`],
   ];
   for (const [program = "", ...args] of steps) {
@@ -88,7 +88,7 @@ function installed(): string | null {
   return python;
 }
 
-/** Each way of showing the key, with both clients. Answers with a status. */
+/** Each place of the key, with both clients. Returns a status. */
 async function drive(python: string, url: string, keys: readonly string[]): Promise<number> {
   let failed = 0;
   for (const key of keys)

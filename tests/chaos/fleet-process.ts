@@ -1,10 +1,10 @@
 /**
- * A process of the fleet that is going to be killed. Says what it is about to do, one word a line, and does it.
+ * A process of the fleet that will be killed. Prints each step before it does it, one word a line.
  *
  *   node --conditions=sandlot-source fleet-process.ts '<config>'       stdin: an `Order`, once it is "open"
  *
- * Where it is told after which word, and how long after it, another thread of it sends the signal: from outside, a stage of a
- * millisecond could not be hit, and from the thread that works, only where that one waits.
+ * If the order names a word and a delay, another thread of the process sends the signal: from outside a stage of a
+ * millisecond could not be hit, and from the working thread only where it waits.
  */
 
 import { flushCompileCache } from "node:module";
@@ -32,7 +32,7 @@ new Worker(KILLER, { eval: true, workerData: due }).unref();
 const REST_MS = 50;
 let kill: Order["kill"] = null;
 
-/** A pipe is written to before this returns, so that whoever hears of the end knows what we were at. */
+/** A pipe is written before this returns, so that the parent knows the last step when we end. */
 function say(word: string): void {
   process.stdout.write(`${word}\n`);
   if (word !== kill?.after) return;
@@ -41,7 +41,7 @@ function say(word: string): void {
 }
 
 const fleet = await openFleet(JSON.parse(process.argv[2] ?? "{}"));
-// A process that is killed writes no cache, and the next ones would have to compile everything again.
+// A killed process writes no cache, and the next ones would have to compile everything again.
 flushCompileCache();
 say("open");
 for await (const line of createInterface({ input: process.stdin })) {
@@ -51,14 +51,14 @@ for await (const line of createInterface({ input: process.stdin })) {
     try {
       await turn(order);
     } catch (error) {
-      // Refused, as on a machine that is too busy: said, and tried again. Anything else is a bug.
+      // Refused, as on a busy machine: printed, and retried. Anything else is a bug.
       if (!isSandlotError(error) || error.code === "internal") throw error;
       say("refused");
       await sleep(REST_MS);
     }
   }
 }
-// Whoever started us is gone.
+// The parent is gone.
 process.exit(0);
 
 async function turn({ thread, blueprint }: Order): Promise<void> {
@@ -73,7 +73,7 @@ async function turn({ thread, blueprint }: Order): Promise<void> {
   await lease.release();
   say("released");
   say("stop");
-  // Refused while somebody else waits for it, which is as good.
+  // Refused while another caller waits for it, which is equally good.
   await fleet.destroy({ thread });
   say("stopped");
 }

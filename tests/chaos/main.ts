@@ -1,16 +1,17 @@
 /**
- * Chaos with real sandboxes: fleets are killed at every stage of a sandbox's life, containers are killed, removed, paused and
- * starved of memory, processes are killed, and the engine itself is restarted, killed, stopped and filled up. After each deed
- * nothing of the fleet may be left (containers, networks, volumes, processes, control groups, mounts, directories), nobody
- * else may have been hurt, every call must have settled, and the time until the sandbox was usable again is taken.
+ * Chaos with real sandboxes: fleets are killed at every stage of a sandbox's life, containers are killed, removed,
+ * paused and starved of memory, processes are killed, and the engine itself is restarted, killed, paused and filled up.
+ * After each fault nothing of the fleet may be left (containers, networks, volumes, processes, control groups, mounts,
+ * directories), no other sandbox may be affected, every call must have settled, and the time until the sandbox was
+ * usable again is measured.
  *
  *   npm run chaos -- --backend docker --runs 200      fleets killed 200 times, and everything else a few times
  *   npm run chaos -- --backend local --runs 200       the same without an engine
- *   npm run chaos -- --quick                          a dozen deeds, for CI
- *   npm run chaos -- --only engine                    one kind of deed: fleet, container, engine or process
+ *   npm run chaos -- --quick                          a dozen faults, for CI
+ *   npm run chaos -- --only engine                    one kind of fault: fleet, container, engine or process
  *
- * READ deeds/ for what is done, and stage/yard.ts for what must hold afterwards. The seed decides what is drawn; how long
- * things take is the machine's, so a seed does not replay a run exactly.
+ * READ deeds/ for the faults, and stage/yard.ts for what must hold afterwards. The seed decides what is drawn; the
+ * machine decides how long things take, so a seed does not replay a run exactly.
  */
 
 import { parseArgs } from "node:util";
@@ -29,7 +30,7 @@ import type { Yard } from "./stage/yard.ts";
 const FULL_RUN_KILLS = 150;
 const HITS_MIN = 20;
 const QUICK_KILLS = 6;
-/** How often everything else is done in a run that is not quick: once for so many kills, and several times at least. */
+/** How often every other fault happens in a run that is not quick: once per this many kills, at least several times. */
 const KILLS_PER_ROUND = 50;
 const ROUNDS_MIN = 3;
 
@@ -82,7 +83,7 @@ async function main(): Promise<number> {
   return report(yard, run, (performance.now() - startedAt) / 1_000);
 }
 
-/** A reason in place of a yard, where there is no engine. */
+/** A reason instead of an environment, where there is no engine. */
 async function onDocker(run: Run): Promise<Yard | string> {
   const engine = await ChaosEngine.open();
   if (typeof engine === "string") return engine;

@@ -1,6 +1,6 @@
 /**
  * Killed processes: real Sandlot processes that share one SQLite store and one engine are killed (SIGKILL) and stopped
- * (SIGSTOP, often for longer than their session lives) in every state a record can be in, and nothing may go wrong.
+ * (SIGSTOP, often for longer than their session lives) in every state of a record, and nothing may go wrong.
  *
  *   npm run crash -- --cycles N [--seed S] [--processes P] [--keep]
  *   npm run crash -- --plant double         one planted violation; it must be reported, and the exit code is 1
@@ -9,14 +9,14 @@
  *   main ──stdin, stdout, signals──▶ child × P ──unix socket──▶ engine process (ledger, checks, faults, traps)
  *     └──────────────── reads ─────────▶ fleet.db ◀──────────────────┘
  *
- * READ control/cycles.ts for what is done to the children, engine-process/checks.ts for what must hold at every effect,
+ * READ control/cycles.ts for the faults of the children, engine-process/checks.ts for what must hold at every effect,
  * control/final-checks.ts for what must hold at the end.
  *
- * The seed decides what is drawn; with real processes the machine decides who draws first, so a seed does not replay.
- * A failure keeps its directory: what every child and the engine did, and the database.
+ * The seed decides what is drawn; with real processes the machine decides who draws first, so a seed does not replay. A
+ * failure keeps its directory: the logs of every child and the engine, and the database.
  *
- * Invariant: no process survives main. It ends those it started, by their pid, however it ends itself; should it be
- * killed, the engine notices and does it.
+ * Invariant: no process survives main. It ends those it started, by their pid, however it ends itself; if it is killed,
+ * the engine notices and does it.
  */
 
 import { spawnSync } from "node:child_process";
@@ -26,7 +26,7 @@ import { type CrashOptions, CrashRun } from "./control/crash-run.ts";
 import { STATES } from "./control/states.ts";
 import { PLANTS, parsePlant } from "./plants.ts";
 
-/** From this many cycles on, every state must have been hit this often: less would prove little. */
+/** From this many cycles on, every state must have been hit this often: fewer would prove little. */
 const FULL_RUN_CYCLES = 1_000;
 const HITS_MIN = 20;
 const PLANT_CYCLES = 8;
@@ -48,7 +48,7 @@ async function run(): Promise<number> {
   const options: CrashOptions = {
     cycles: wholeNumber("cycles", values.cycles, 1),
     seed: wholeNumber("seed", values.seed, 0),
-    // One must be left to notice, and one to go on, while a third is stopped.
+    // One must be left to notice, and one to work, while a third is stopped.
     processes: wholeNumber("processes", values.processes, 3),
     plant: parsePlant(values.plant),
   };

@@ -1,9 +1,9 @@
 /**
- * What every process of a run agrees on: the fleet's settings, small in real time, and the threads that are worked on.
+ * Shared by every process of a run: the fleet's settings, with short times, and the threads in use.
  *
- * A session lives 1.5 s, so that a stopped process is buried within the run, and everything housekeeping does happens
- * several times a second. Six threads, and callers without one, want eight places that two blanks share: there is room most of the time, and
- * none often enough that somebody must be evicted.
+ * A session lives 1.5 s, so that a stopped process is declared dead within the run, and all housekeeping happens
+ * several times a second. Six threads, and callers without one, share eight places with two blanks: there is room most
+ * of the time, and often enough none, so that a sandbox must be evicted.
  */
 
 import type { FleetId } from "@sandlot/contract";
@@ -20,7 +20,7 @@ export const RECORDS_MAX = 8;
 
 export function settingsFor(home: string, storePath: string): Settings {
   return {
-    // What other backends are told means nothing to the one under fire.
+    // The settings of other backends have no meaning here.
     ...resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: home }),
     home,
     fleetId: FLEET,
@@ -45,7 +45,7 @@ export function settingsFor(home: string, storePath: string): Settings {
 export interface ThreadOf {
   readonly user: string;
   readonly thread: string;
-  /** Whether somebody may delete it. What is written in the others must be there at the end, all of it. */
+  /** Whether it may be deleted. Everything written in the others must be there at the end. */
   readonly purgeable: boolean;
 }
 

@@ -1,11 +1,11 @@
 /**
- * What the processes of a run say to each other: JSON, one message a line.
+ * The messages between the processes of a run: JSON, one message a line.
  *
- * - Client to engine: requests over a unix socket, answered in any order, and events that the engine pushes.
+ * - Client to engine: requests over a unix socket, with responses in any order, and events that the engine pushes.
  * - Child to main: notes on stdout, written synchronously: what was acknowledged before a SIGKILL has arrived.
  * - Main to child: commands on stdin. Its end means that main is gone.
  *
- * All of them are started from the same checkout, so a message is trusted to have its type; nothing else is read here.
+ * All of them are started from the same checkout, so the type of a message is trusted.
  */
 
 import type { Readable } from "node:stream";
@@ -32,20 +32,20 @@ import type {
 import type { Marker } from "../../packages/fleet/src/backend/labels.ts";
 import type { Liveness } from "../../packages/fleet/src/world/world.ts";
 
-/** A write says for whom it is, so that a sandbox that serves two threads gives itself away. */
+/** A write names its owner, so that a sandbox that serves two threads is detected. */
 export interface Entry {
   readonly owner: string;
   readonly token: string;
 }
 
-/** What the engine can be asked for by a child: its side of the backend contract, and what only a test does. */
+/** A child's requests to the engine: its side of the backend contract, and those that only a test makes. */
 export interface EngineCalls {
   hello(peer: { readonly name: string; readonly pid: number }): void;
   create(spec: CreateSpec): Created;
   attach(target: Target): number;
   detach(attachment: number): void;
   append(attachment: number, entry: Entry): void;
-  /** Whether the workspace has the token, and whose workspace it is. */
+  /** Whether the workspace has the token, and the workspace's owner. */
   grep(attachment: number, entry: Entry): boolean;
   rebind(target: Target, from: Credentials): void;
   probe(ref: EngineRef): Liveness;
@@ -65,24 +65,24 @@ export interface EngineCalls {
 
   /** Ends a sandbox that the thread uses, as a crash would. */
   crash(owner: string): void;
-  /** This child is about to insist on the end of a thread's sandbox, or of the thread. Answered with a ticket. */
+  /** This child is about to force the end of a thread's sandbox, or of the thread. Returns a ticket. */
   announce(what: "force" | "purge", owner: string): number;
   /** The announced call has settled. */
   settled(ticket: number): void;
-  /** This child no longer trusts what it holds (`instance-doubted`). */
+  /** This child no longer trusts its holds (`instance-doubted`). */
   doubted(): void;
 }
 
-/** What main tells the engine. */
+/** Main's requests to the engine. */
 export interface ControlCalls {
   control(): void;
-  /** From now on the next such call of anybody (or of `only`) waits, and main is told. Replaces what was set before. */
+  /** From now on the next such call of any child (or of `only`) waits, and main gets a report. Replaces a trap. */
   trap(trap: Trap | null): void;
-  /** What becomes of a call that waits. `drop`: it never takes effect and is never answered. */
+  /** The decision about a waiting call. `drop`: it never takes effect and never gets a response. */
   decide(held: number, decision: { readonly kind: "go" | "drop"; readonly afterMs: number }): void;
   paused(name: string): void;
   resumed(name: string): void;
-  /** No more faults; whatever waits goes on. Answered when nothing is under way for processes that are gone. */
+  /** No more faults; waiting calls go on. Resolves when no call of a process that is gone is pending. */
   heal(): void;
   dump(): EngineDump;
 }
@@ -91,7 +91,7 @@ export type Method = keyof EngineCalls;
 
 export interface Trap {
   readonly methods: readonly Method[];
-  /** Whether the call waits before it takes effect, or with its answer. */
+  /** Whether the call waits before its effect, or with its response. */
   readonly when: "before" | "after";
 }
 
@@ -128,7 +128,7 @@ export interface Request {
 export type Answer = { readonly id: number; readonly value?: unknown; readonly error?: WireError };
 type WireError = { readonly code: string | null; readonly message: string; readonly details: unknown };
 
-/** What a child tells main. */
+/** A child's reports to main. */
 export type Note =
   | { readonly note: "loaded" }
   | { readonly note: "open" }
@@ -146,7 +146,7 @@ export type Note =
   | { readonly note: "finished" }
   | { readonly note: "closed" };
 
-/** What main tells a child. `nudge`: take a sandbox through its whole life, so that every state is passed soon. */
+/** Main's commands to a child. `nudge`: take a sandbox through its whole life, so that every state is passed soon. */
 export type Command =
   | { readonly command: "go" }
   | { readonly command: "nudge" }
@@ -162,7 +162,7 @@ export function readLines<Message>(from: Readable, each: (message: Message) => v
     rest = lines.pop() ?? "";
     for (const line of lines) each(JSON.parse(line));
   });
-  // A killed process resets its connections; whoever cares about its end listens for that.
+  // A killed process resets its connections; code that needs its end listens for `close`.
   from.on("error", () => {});
 }
 

@@ -1,6 +1,6 @@
 /**
- * Values from JSON schemas, drawn from a seed: mostly valid ones, and valid ones with something wrong. Names of fields
- * say what a value is for, so that a request often means something to a sandbox and does not only pass its schema.
+ * Values from JSON schemas, drawn from a seed: mostly valid ones, and valid ones with a mistake. A field's name
+ * suggests a useful value, so that a request often has an effect in a sandbox and does not only pass its schema.
  */
 
 export type Schema = Readonly<Record<string, unknown>>;
@@ -139,7 +139,7 @@ export function generate(
   }
 }
 
-/** A valid value with something wrong in it. */
+/** A valid value with a mistake in it. */
 export function spoil(chance: Chance, value: unknown): unknown {
   if (value !== null && typeof value === "object" && !Array.isArray(value) && chance.chance(0.8)) {
     const entries = Object.entries(value);
@@ -166,7 +166,7 @@ function object(
   const made: Record<string, unknown> = {};
   for (const [name, property] of Object.entries((schema.properties ?? {}) as Record<string, Schema>))
     if (required.has(name) || chance.chance(0.25)) made[name] = generate(chance, property, definitions, name);
-  // What excludes each other is mostly asked for one at a time.
+  // Mutually exclusive fields are mostly sent one at a time.
   if ("argv" in made && "command" in made) delete made[chance.pick(["argv", "command"])];
   if ("execId" in made && "command" in made && chance.chance(0.7)) delete made.execId;
   if ("properties" in schema && "argv" in (schema.properties as object) && !("argv" in made) && !("command" in made))

@@ -1,11 +1,11 @@
 /**
- * Fuzzes a gateway: requests made from its own OpenAPI document, valid and spoiled, of several users at once.
+ * Fuzzes a gateway: requests generated from its own OpenAPI document, valid and spoiled, of several users at once.
  *
  *   npm run fuzz -- --requests 20000 --seed 7 --backend memory
  *   npm run fuzz -- --daemon --cases 20000 --seed 7      a hostile daemon instead, see tests/hostile-daemon
  *
- * Fails on any 5xx but `capability_missing` and `wait_timeout`, on a crash, on a request without an answer, when
- * less than 40 % pass validation, and when anything is left behind. Prints the status counts of every route.
+ * Fails on any 5xx but `capability_missing` and `wait_timeout`, on a crash, on a request without a response, when less
+ * than 40 % pass validation, and when anything is left behind. Prints the status counts of every route.
  */
 
 import { parseArgs } from "node:util";
@@ -18,7 +18,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     backend: { type: "string", default: "memory" },
     concurrency: { type: "string", default: "24" },
-    /** Bounds a run, whatever it has got through. */
+    /** The time limit of a run. */
     seconds: { type: "string", default: "900" },
     daemon: { type: "boolean", default: false },
     cases: { type: "string", default: "20000" },
@@ -35,7 +35,7 @@ if (values.daemon) {
 const total = Number(values.requests);
 const seed = Number(values.seed);
 const deadline = Date.now() + Number(values.seconds) * 1_000;
-/** Codes of requests that did not get past validation and authorisation. */
+/** Codes of requests that failed validation or authorisation. */
 const NOT_VALID = new Set([
   "invalid_request",
   "invalid_thread_id",
@@ -47,7 +47,7 @@ const NOT_VALID = new Set([
   "forbidden",
 ]);
 
-/** Answers above 499 that are no failure: what this backend does not have, and a wait that was asked to be short. */
+/** Statuses above 499 that are no failure: unsupported by this backend, and a wait that was requested to be short. */
 const EXPECTED = new Set(["capability_missing", "wait_timeout"]);
 
 interface Operation {
@@ -105,7 +105,7 @@ function note(operation: string, status: number): void {
   counts.set(operation, statuses);
 }
 
-/** One request, drawn from its own number, so that any of them can be made again. */
+/** One request, drawn from its own number, so that each can be repeated. */
 async function once(number: number): Promise<void> {
   const chance = new Chance(seed * 1_000_003 + number);
   const operation = chance.pick(operations);
@@ -153,7 +153,7 @@ async function once(number: number): Promise<void> {
       problems.push(`request ${number}: ${name} answered ${response.status} without a code`);
   } catch (error) {
     if (stop.signal.aborted) {
-      // It may wait for what was asked, or not have been looked at yet: that it passed is not known.
+      // It may still wait, or not have been read yet: whether it passed validation is unknown.
       note(name, 0);
       cut += 1;
     } else

@@ -1,4 +1,4 @@
-/** A gateway on a fleet of its own, in a home that is removed afterwards. For fuzzing and for load. */
+/** A gateway on a private fleet, in a temporary home. For fuzzing and for load. */
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
 export interface GatewayStage {
   readonly fleet: Fleet;
   readonly gateway: Gateway;
-  /** Says what is left that should not be, and closes everything. */
+  /** Returns what is left that should not be, and closes everything. */
   done(): Promise<readonly string[]>;
 }
 

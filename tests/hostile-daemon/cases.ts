@@ -1,4 +1,4 @@
-/** Every call of the host that reads what a sandbox sends, each with the path whose answer it depends on. */
+/** Every call of the host that reads what a sandbox sends, each with the path whose response it depends on. */
 
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -25,13 +25,13 @@ export interface Stage {
   readonly world: World;
   readonly socketPath: string;
   readonly port: number;
-  /** Asks a preview of the sandbox that these credentials lead to; resolves with what came back. */
+  /** Requests a preview of the sandbox of these credentials; resolves with the response. */
   readonly preview: (target: DaemonTarget, upgrade: boolean) => Promise<string>;
 }
 
-/** How long a caller stays with something that may be silent for as long as it likes. */
+/** How long a caller stays with something that may be silent for ever. */
 const STAY_MS = 120;
-/** And how much of it is looked at. */
+/** How many events are read. */
 const EVENTS_MAX = 6_000;
 
 type Sandbox = ContractSandbox & { activity?(): Promise<unknown> };
@@ -94,7 +94,7 @@ const AIO_CALLS: readonly (readonly [string, (sandbox: AioSandbox) => Promise<un
 
 export interface Case {
   readonly name: string;
-  /** The path that is answered wrongly. */
+  /** The path with the wrong response. */
   readonly path: string;
   readonly run: (stage: Stage, token: string) => Promise<unknown>;
 }
@@ -113,7 +113,7 @@ const TRANSPORTS = {
 
 const AIO_TRANSPORTS = {
   address: ({ port }: Stage) => ({ url: `http://127.0.0.1:${port}` }),
-  /** As through the door of a network namespace: connections that somebody else has made. */
+  /** As through the connector of a network namespace: the caller passes open connections. */
   namespace: ({ socketPath }: Stage) => ({ connect: () => connected(socketPath), close: () => {} }),
 } as const;
 
@@ -205,7 +205,7 @@ async function held<T>(stage: Stage, at: DaemonTarget, use: (attachment: DaemonA
   }
 }
 
-/** Reads for a while. That nothing more comes is the caller's own affair. */
+/** Reads for a while. Silence is no failure. */
 async function stay(open: (signal: AbortSignal) => AsyncIterable<unknown>): Promise<void> {
   const controller = new AbortController();
   const timer = setTimeout(() => controller.abort(STAYED), STAY_MS);

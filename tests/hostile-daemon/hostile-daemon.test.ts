@@ -1,4 +1,4 @@
-/** A daemon that speaks the protocol wrongly on purpose, against everything of the host that talks to one. */
+/** A daemon that violates the protocol on purpose, against every part of the host that talks to one. */
 
 import { expect, test } from "vitest";
 import { lines, runHostile } from "./run.ts";

@@ -1,4 +1,4 @@
-/** The gateway's preview server over attachments to the double, and a client that looks at what comes back byte by byte. */
+/** The gateway's preview server over attachments to the double, and a client that checks the response byte by byte. */
 
 import { connect } from "node:net";
 import { resolveGatewaySettings } from "../../packages/fleet/src/config/gateway-settings.ts";
@@ -12,14 +12,14 @@ import type { World } from "../../packages/fleet/src/world/world.ts";
 
 const KEY = { id: "key", scope: "operator", user: null, label: null, blueprints: null, createdAt: 0 } as const;
 const STAY_MS = 120;
-/** Longer than the deadline for a head, hastened. */
+/** Longer than the deadline for a head, divided by the haste. */
 const ANSWER_MS = 30_000;
 const HEAD_PATTERN = /^HTTP\/1\.1 (101|[2-5]\d\d) [ -~]+\r\n/;
 
 export async function openPreviews(home: string, world: World) {
   const links = await PreviewLinks.open(home, world);
   const targets = new Map<string, DaemonTarget>();
-  // A lease without a fleet: what it leads to is the double, and it ends with the request.
+  // A lease without a fleet: it leads to the double, and ends with the request.
   const acquireExisting = async ({ thread }: { readonly thread: string }): Promise<Lease> => {
     const target = targets.get(thread);
     if (target === undefined) throw new Error(`there is no ${thread}`);

@@ -1,4 +1,4 @@
-/** Real sandboxes of the local backend whose daemon was replaced, while a bystander uses one that was not. */
+/** Real sandboxes of the local backend with a replaced daemon, while a bystander uses an unchanged one. */
 
 import { chmodSync, cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -33,7 +33,7 @@ const PATHS = Object.keys(SANDBOX_CALLS);
 
 afterAll(removeDaemon);
 
-/** Deadlines come sooner while calls are made, and when they should while sandboxes are. */
+/** Deadlines are shortened during calls, and normal while sandboxes are created. */
 let haste = 1;
 const hasty: World = {
   ...world,

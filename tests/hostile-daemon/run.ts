@@ -1,9 +1,11 @@
 /**
- * Runs cases against the double: half of them every honest answer broken off after each of its bytes, half drawn from a seed.
+ * Runs cases against the double: half of them every honest response broken off after each of its bytes, half drawn from
+ * a seed.
  *
- * Asserted: every call ends, with a result or a typed error; nothing is thrown past it; no turn of the event loop takes more
- * than `TURN_MAX_MS` of processor time; what is taken of an answer, and the memory of the process, stay within bounds.
- * Deadlines come `HASTE` times sooner, so that slow bytes cost no time. Beside it a bystander uses a sandbox of its own.
+ * Asserted: every call ends, with a result or a typed error; nothing is thrown past it; no turn of the event loop takes
+ * more than `TURN_MAX_MS` of processor time; the bytes taken of a response, and the memory of the process, stay within
+ * bounds. Deadlines are `HASTE` times shorter, so that slow bytes cost no time. A bystander uses another sandbox
+ * meanwhile.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -26,19 +28,19 @@ import { openPreviews } from "./previews.ts";
 const TURN_MAX_MS = 50;
 const HASTE = 300;
 const CONCURRENCY = 12;
-/** Longer than any deadline, hastened, on a machine that does something else as well. */
+/** Longer than any shortened deadline on a busy machine. */
 const HANG_MS = 90_000;
-/** Of all cases that run at once, beyond what was there before: a dozen of the largest answers that are allowed. */
+/** For all concurrent cases together, above the baseline: a dozen of the largest allowed responses. */
 const MEMORY_MAX_BYTES = 512 * 1024 * 1024;
-/** What is on its way in sockets when a connection is ended. */
+/** Bytes in flight in sockets when a connection is ended. */
 const UNDERWAY_BYTES = 8 * 1024 * 1024;
-/** What the AIO client uses inside; its backend makes errors of the contract of them. */
+/** Internal errors of the AIO client; its backend turns them into errors of the contract. */
 const AIO_FAILURES = new Set(["NoAnswer", "ServerAway", "AioRefusal", "KeyIgnored", "TimeoutError"]);
 
 export interface Report {
   readonly seed: number;
   readonly cases: number;
-  /** By what they ended with. */
+  /** By their outcome. */
   readonly outcomes: Readonly<Record<string, number>>;
   readonly worstTurnMs: number;
   readonly memoryBytes: number;
@@ -66,7 +68,7 @@ export async function runHostile({ cases, seed }: { cases: number; seed: number 
   try {
     const stage: Stage = { world, socketPath: hostile.path, port: hostile.port, preview: previews.ask };
     const honest = (number: number) => ({ one: CASES[number % CASES.length] as Case, token: `${number}.h.none` });
-    // What is loaded and compiled at first use is nobody's fault.
+    // Loading and compiling at the first use must not count.
     await runAll(stage, CASES.length, honest, problems, () => {});
     const control = await beside(friendly.path, () =>
       runAll(stage, Math.min(cases, 1_000), honest, problems, () => {}),
@@ -108,7 +110,7 @@ interface Planned {
   readonly token: string;
 }
 
-/** Of each two cases one breaks an honest answer off, one is drawn. */
+/** Of each two cases one breaks an honest response off, one is drawn. */
 function planOf(seed: number): (number: number) => Planned {
   const places = Object.entries(HONEST).flatMap(([path, honest]) =>
     CASES.some((one) => one.path === path)
@@ -122,7 +124,7 @@ function planOf(seed: number): (number: number) => Planned {
       const one = chance.pick(CASES);
       return { one, token: `${own}.r.${one.path}` };
     }
-    // Spread, so that a short run meets every path, and a long one every byte.
+    // Spread, so that a short run covers every path, and a long one every byte.
     const place = places[((number / 2 + seed) * 7_919) % places.length];
     const one = chance.pick(CASES.filter(({ path }) => path === place?.path));
     return { one, token: `${own}.t${place?.at}.${one.path}` };
@@ -168,7 +170,7 @@ async function outcomeOf(stage: Stage, one: Case, token: string, name: string, p
   }
 }
 
-/** Somebody else's calls, while something goes on. */
+/** The calls of a bystander during the work. */
 async function beside(socketPath: string, work: () => Promise<void>): Promise<Latencies> {
   const target = { address: { path: socketPath }, sandboxId: "b", generation: 1, token: "0.h.none" };
   const attachment = await DaemonAttachment.open(target, systemWorld());
@@ -191,7 +193,7 @@ async function beside(socketPath: string, work: () => Promise<void>): Promise<La
   return { count: took.length, medianMs: at(0.5), p99Ms: at(0.99), worstMs: at(1) };
 }
 
-/** Calls of which more was taken than they may have. */
+/** Calls that took more of a response than allowed. */
 function tooMuch(taken: readonly (readonly [string, number])[]): string[] {
   return taken.flatMap(([token, bytes]) => {
     const path = token.split(".", 3)[2] ?? "";

@@ -1,10 +1,10 @@
 /**
- * Load: many clients on many threads, each doing what an agent's turn does: lease, exec, file, release. Every output is
- * checked against a nonce. Meanwhile idle event streams and terminals are held, and one client reads nothing.
+ * Load: many clients on many threads, each doing an agent's turn: lease, exec, file, release. Every output is checked
+ * against a nonce. Meanwhile idle event streams and terminals are held, and one client reads nothing.
  *
  *   npm run load -- --seconds 60 --clients 200 --threads 200 --users 20 --backend local
  *
- * Prints latencies. Fails on any error, any wrong output, any stream that was lost, and anything left behind.
+ * Prints latencies. Fails on any error, any wrong output, any lost stream, and anything left behind.
  */
 
 import { connect } from "node:net";
@@ -137,11 +137,11 @@ async function drained(reader: ReadableStreamDefaultReader<Uint8Array>): Promise
   try {
     while (!(await reader.read()).done);
   } catch {
-    // It was ended from here.
+    // This process ended it.
   }
 }
 
-/** None where the backend has no terminals; that is said, and is no error. */
+/** None where the backend has no terminals; that is printed, and is no error. */
 async function holdTerminals(count: number) {
   const sockets = new Set<WebSocket>();
   let expected = count;
@@ -170,13 +170,13 @@ async function holdTerminals(count: number) {
   return { open: () => sockets.size, expected, close };
 }
 
-/** Asks for the events of the whole fleet and never reads one. */
+/** Requests the events of the whole fleet and never reads one. */
 function holdSlowReader() {
   const { hostname, port, host } = new URL(url);
   const socket = connect(Number(port), hostname);
   socket.pause();
   socket.write(`GET /v1/events HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${operator}\r\n\r\n`);
-  // The gateway may cut it off; that is its right.
+  // The gateway may cut it off.
   socket.on("error", () => undefined);
   return socket;
 }

@@ -1,13 +1,13 @@
 /**
- * What there is on this host that belongs to the fleets below a home: processes, mounts, control groups, files. Taken before
- * and after, the difference is what was left.
+ * Everything on this host that belongs to the fleets below a home: processes, mounts, control groups, files. The
+ * difference between before and after is what was left.
  *
  * Invariants
- * - A process is ours for a reason that is the process's own, never by its name: it is in a control group of our fleets, it
- *   comes from this process, or its arguments, environment, mounts or descriptors name our home or one of our fleets. Both
- *   are random, so nobody else's has them; and whatever runs in a sandbox sees the workspace in its mounts, so
- *   nothing of ours is without.
- * - Docker's mounts and shims name nobody: there, whatever is new on the host counts.
+ * - A process is ours by its own facts, never by its name: it is in a control group of our fleets, it descends from
+ *   this process, or its arguments, environment, mounts or descriptors name our home or one of our fleets. Both are
+ *   random, so no other process has them; and every process in a sandbox sees the workspace in its mounts, so all of
+ *   ours are found.
+ * - Docker's mounts and shims name no owner: there, everything new on the host counts.
  */
 
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
@@ -35,14 +35,14 @@ export function look(home: string, engine: Engine): HostSight {
   };
 }
 
-/** The directory of a claimed account stands for nothing of its own while its claim is in it. */
+/** The directory of a claimed account is not listed separately while it has a claim. */
 function filesIn(home: string): readonly string[] {
   const files = readdirSync(home, { recursive: true }).map(String);
   const claimed = new Set(files.map((file) => CLAIM.exec(file)?.[1]));
   return files.filter((file) => !claimed.has(file));
 }
 
-/** What is there now and was not before. */
+/** What is new. */
 export function added(before: HostSight, after: HostSight): HostDifference {
   const fresh = (kind: keyof HostSight) => [...after[kind]].filter((name) => !before[kind].has(name));
   return { processes: fresh("processes"), mounts: fresh("mounts"), groups: fresh("groups"), files: fresh("files") };
@@ -54,18 +54,20 @@ export function countOf(difference: HostDifference): number {
 
 /** The claim of an account: `ids/<uid>/<object>`. */
 const CLAIM = /^(ids\/\d+)\/./;
-/** The store, a home's number, a fleet's own folders, and what its sandboxes share. Every other new file was left. */
+/**
+ * The store, a home's number, a fleet's own folders, and what its sandboxes share. All other new files are left over.
+ */
 const KEPT =
   /^fleet\.db|^ids\/number$|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
-/** What stays of a purged thread for a week, so that whoever slept through its end writes nothing. */
+/** What stays of a purged thread for a week, so that a process that missed its end writes nothing. */
 const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 
-/** Whether a file below a home stays when no sandbox is there. */
+/** Whether a file below a home stays without sandboxes. */
 export function isKept(file: string): boolean {
   return KEPT.test(file) || FENCE.test(file);
 }
 
-/** What stands between a container and the host. */
+/** The processes between a container and the host. */
 const CONTAINERS = /containerd-shim|conmon/;
 
 function* processes(names: readonly string[], engine: Engine): Generator<string> {

@@ -1,13 +1,13 @@
 /**
- * Makes, uses and destroys sandboxes for a long time and then looks for what is left.
+ * Creates, uses and destroys sandboxes for a long time and then looks for leftovers.
  *
  *   npm run soak -- --backend local --cycles 2000
  *   npm run soak -- --cycles 200 --together 50 --jobs 4
  *   npm run soak -- --backend docker --cycles 200 --together 20
  *
- * First `--together` sandboxes at once, each used; then `--cycles` of create, use and destroy, `--jobs` side by side.
- * Every output is checked against a nonce. Fails when a use went wrong, or when processes, mounts, control groups or
- * files are there afterwards that were not there before.
+ * First `--together` sandboxes at once, each used; then `--cycles` of create, use and destroy, `--jobs` at a time.
+ * Every output is checked against a nonce. Fails when a use went wrong, or when there are new processes, mounts,
+ * control groups or files afterwards.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -29,7 +29,7 @@ const { values } = parseArgs({
   },
 });
 const [cycles, together, jobs] = [Number(values.cycles), Number(values.together), Number(values.jobs)];
-/** What the engine ends off the hot path may take a moment. */
+/** The engine may end some things a moment later, off the hot path. */
 const SETTLE_MS = 30_000;
 const PROGRESS_MS = 15_000;
 
@@ -40,7 +40,7 @@ async function soak(): Promise<number> {
   const backend = values.backend === "docker" ? "docker" : "local";
   const startedAt = performance.now();
   const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
-  // An engine of its own, where no other is named.
+  // A private engine, if none is named.
   const engine = backend === "docker" ? await holdTestEngine() : null;
   if (engine !== null && "reason" in engine) throw new Error(`There is no Docker engine: ${engine.reason}`);
   const before = look(home, backend);
@@ -76,7 +76,7 @@ async function allAtOnce(fleet: Fleet, failures: string[], sight: () => HostDiff
   await Promise.all(leases.map(({ sandbox }, index) => use(sandbox, `t${index}`, failures)));
   const count = (await fleet.list()).filter(({ state }) => state === "leased").length;
   if (count !== together) failures.push(`${count} of ${together} were there at once`);
-  // Whoever does not see them now would not see them left behind.
+  // If they are not visible now, leftovers would not be either.
   const { processes, files } = sight();
   console.log(`${together} at once: ${processes.length} processes and ${files.length} files seen on the host`);
   if (processes.length < together || files.length < together) failures.push("the host shows less than there is");
@@ -109,7 +109,7 @@ async function use(sandbox: Awaited<ReturnType<Fleet["acquire"]>>["sandbox"], no
   if (stdout !== `${nonce}done\n`) failures.push(`${nonce}: ${JSON.stringify(stdout)}`);
 }
 
-/** What is left when everything has had its time to end. */
+/** What is left after everything had time to end. */
 async function settled(read: () => HostDifference): Promise<HostDifference> {
   const deadline = Date.now() + SETTLE_MS;
   for (;;) {

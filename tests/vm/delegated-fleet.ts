@@ -1,6 +1,6 @@
 /**
- * An ordinary account's limits, in a control group that was handed to it: runs a process that takes too much memory, one
- * that starts too many, and says what came of it. It has its group to itself, as a service has.
+ * Limits of an ordinary account, in a control group delegated to it: runs a process that takes too much memory, one
+ * that starts too many, and reports the outcome. It has its group to itself, like a service.
  */
 
 import { spawnSync } from "node:child_process";

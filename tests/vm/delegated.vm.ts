@@ -1,6 +1,6 @@
 /**
- * Control groups of version 2 for a fleet that is not root's: it gets a group from somebody who may give one, and limits
- * its sandboxes below that.
+ * Control groups of version 2 for an unprivileged fleet: root delegates a group to it, and it limits its sandboxes
+ * below that.
  */
 
 import { spawnSync } from "node:child_process";
@@ -17,7 +17,7 @@ it("limits the sandboxes of an ordinary account in the group that was handed to 
   mkdirSync(HANDED);
   for (const file of ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"])
     chownSync(join(HANDED, file), UID, UID);
-  // Enters as root, and is somebody else from then on.
+  // Enters as root, then changes the account.
   const enter = `echo $$ > ${HANDED}/cgroup.procs && exec setpriv --reuid=${UID} --regid=${UID} --clear-groups "$@"`;
   const fleet = [process.execPath, "--conditions=sandlot-source", join(import.meta.dirname, "delegated-fleet.ts")];
   const { stdout, stderr } = spawnSync("/bin/sh", ["-c", enter, "sh", ...fleet], { encoding: "utf8" });

@@ -1,6 +1,6 @@
 /**
- * What runs inside the machine: the parts that were asked for, one after the other, each a run of Vitest with its temporary
- * files on the disk that the part is about.
+ * Runs inside the machine: the requested parts, one after the other, each a run of Vitest with its temporary files on
+ * the part's disk.
  */
 
 import { spawn } from "node:child_process";

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of the machine: the host's files, read-only, under a layer of memory; disks with project quotas;
-# control groups of version 2; then the tests. Whatever happens, the machine is switched off.
+# The first process of the machine: mounts the host's files, read-only, under an overlay in memory, disks with project
+# quotas and control groups of version 2, and runs the tests. In any case it switches the machine off at the end.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 halt_now() { echo "vm: $1"; sync; echo o > /proc/sysrq-trigger; sleep 10; }

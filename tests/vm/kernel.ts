@@ -1,6 +1,6 @@
 /**
- * What the machine is made of, from Debian's packages: a Linux that runs as a program (user-mode-linux), which takes no
- * hardware and no rights beyond those of the account, and the maker of xfs. What is installed is used; what is not is
+ * The parts of the machine, from Debian's packages: a Linux that runs as a program (user-mode-linux), which needs no
+ * hardware and no rights beyond those of the account, and the maker of xfs. Installed packages are used; others are
  * downloaded into a cache and unpacked there, and nothing on this machine changes.
  */
 
@@ -16,7 +16,7 @@ export interface Kernel {
   readonly makeXfs: { readonly program: string; readonly libraries: string };
 }
 
-/** Programs of this machine that are used in the other, where its files are seen, and the package of each. */
+/** Programs of this machine that the other uses through the shared files, and the package of each. */
 const PROGRAMS = {
   "mkfs.ext4": "e2fsprogs",
   chattr: "e2fsprogs",
@@ -28,7 +28,7 @@ const PROGRAMS = {
 const PACKAGES = ["user-mode-linux", "xfsprogs", "libinih1", "liburcu8"] as const;
 const FOLDERS = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/** One line for each thing that is missing. */
+/** One line per missing program. */
 export function missingPrograms(): readonly string[] {
   if (process.platform !== "linux" || process.arch !== "x64") return ["the machine needs Linux on x64"];
   if (process.getuid?.() !== 0) return ["the machine shows the host's files as they are, which takes root"];
@@ -51,7 +51,7 @@ export function findKernel(): Kernel {
   };
 }
 
-/** The cache appears whole, by a rename. */
+/** The cache appears complete, by a rename. */
 function unpacked(): string {
   const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "sandlot", "vm");
   if (existsSync(cache)) return cache;

@@ -1,6 +1,6 @@
 /**
- * A machine for one run: two empty disks, a kernel with the host's files read-only below it, and what it prints. Nothing is
- * left of it, however it ends.
+ * A machine for one run: two empty disks, a kernel with the host's files read-only below it, and its output. Nothing is
+ * left, however it ends.
  */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
@@ -13,12 +13,12 @@ import type { Kernel } from "./kernel.ts";
 
 const MEGABYTE = 1024 * 1024;
 const DISKS = { ext4: 2_048 * MEGABYTE, xfs: 512 * MEGABYTE };
-/** Bombs take 720 MB on purpose, and everything that is written lies in memory. */
+/** Bombs take 720 MB on purpose, and all written data is in memory. */
 const MEMORY = "3072M";
 const INIT = fileURLToPath(new URL("./init.sh", import.meta.url));
 const REPOSITORY = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 
-/** Resolves with what the tests ended with; `null` when the machine ended without a word of it. */
+/** Resolves with the tests' exit code; `null` when the machine ended without one. */
 export async function runMachine(kernel: Kernel, parts: readonly string[], timeoutMs: number): Promise<number | null> {
   const directory = mkdtempSync(join(tmpdir(), "sandlot-vm-"));
   let machine: ChildProcess | undefined;
@@ -66,10 +66,10 @@ function argumentsFor(directory: string, kernel: Kernel, parts: readonly string[
   return [
     ...[`mem=${MEMORY}`, `uml_dir=${directory}`, "umid=sandlot", "loglevel=1"],
     ...[`ubd0=${join(directory, "ext4")}`, `ubd1=${join(directory, "xfs")}`],
-    // The host's own files, which nobody in the machine can write.
+    // The host's own files, read-only in the machine.
     ...["rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro"],
     ...["con=null", "con0=null,fd:1", `init=${INIT}`],
-    // What the kernel does not know it hands to the first process as its environment.
+    // The kernel passes unknown arguments to the first process as its environment.
     ...[`SANDLOT_REPOSITORY=${REPOSITORY}`, `SANDLOT_NODE=${realpathSync(process.execPath)}`],
     ...[`SANDLOT_MODULES=${kernel.modules}`, `SANDLOT_PARTS=${parts.join(",")}`],
   ];
@@ -87,7 +87,7 @@ async function told(machine: ChildProcess): Promise<number | null> {
   return code;
 }
 
-/** The kernel has a process for each of its own; all of them are in its group. */
+/** The kernel has a host process for each of its own; all of them are in its group. */
 function endGroup(pid: number): void {
   try {
     process.kill(-pid, "SIGKILL");

@@ -1,10 +1,10 @@
 /**
- * `npm run vm`: shows in a machine of its own what takes another kernel than this one: disk budgets by project quotas on
- * ext4 and xfs, and limits by control groups of version 2.
+ * `npm run vm`: tests in a separate machine what needs another kernel: disk budgets by project quotas on ext4 and xfs,
+ * and limits by control groups of version 2.
  *
  *   npm run vm                        everything
  *   npm run vm -- --parts ext4,groups only these
- *   npm run vm -- --timeout-s 900     how long it may take
+ *   npm run vm -- --timeout-s 900     the time limit
  */
 
 import { parseArgs } from "node:util";

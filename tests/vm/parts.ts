@@ -1,11 +1,9 @@
-/**
- * What is shown in the machine, in parts that can be asked for by name.
- */
+/** The tests in the machine, in named parts. */
 
 export interface Part {
   readonly name: string;
   readonly about: string;
-  /** Where temporary files lie, and so the homes of the fleets under test. */
+  /** The directory of temporary files, and so of the homes of the fleets under test. */
   readonly temporary: string;
   readonly files: readonly string[];
 }

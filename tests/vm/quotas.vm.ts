@@ -1,5 +1,6 @@
 /**
- * Disk budgets that the kernel holds, in real sandboxes on a real file system with project quotas. `TMPDIR` lies on it.
+ * Disk budgets that the kernel enforces, in real sandboxes on a real file system with project quotas. `TMPDIR` is on
+ * it.
  */
 
 import { execFileSync } from "node:child_process";
@@ -46,7 +47,7 @@ describe(`project quotas on ${type}`, { timeout: 120_000 }, () => {
       const neighbour = await limited(stage, other);
       const hits = hitsOf(backend.watch.bind(backend));
 
-      // Two files: no single one may grow beyond the budget in any case.
+      // Two files: no single file may exceed the budget in any case.
       await sandbox.exec("head -c 1M /dev/zero > small");
       const dd = await sandbox.exec(["dd", "if=/dev/zero", "of=big", "bs=64K", "count=4000"]);
       expect(dd).toMatchObject({ status: "completed", exitCode: 1 });
@@ -231,7 +232,7 @@ function slotPath(home: string, fleetId: string, { created }: Made): string {
   return join(home, fleetId, "slots", created.place.slice("slot:".length), "mnt/user-data");
 }
 
-/** The numbers of a fleet's claims, each of which the kernel must know with a limit. */
+/** The numbers of a fleet's claims, each of which must have a limit in the kernel. */
 function limitedIds(fleetId: string, home: string): readonly number[] {
   const projects = join(home, fleetId, "projects");
   if (lstatSync(projects, { throwIfNoEntry: false }) === undefined) return [];

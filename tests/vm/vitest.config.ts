@@ -1,4 +1,4 @@
-/** The tests that only a machine of their own can run, and those of the limits once more on another kernel. */
+/** The tests that need a separate machine, and those of the limits again on another kernel. */
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import shared from "../../vitest.config.ts";
@@ -11,7 +11,7 @@ export default defineConfig({
   test: {
     ...test,
     include: ["tests/vm/*.vm.ts", "packages/fleet/test/backends/local/**/*.test.ts"],
-    // One processor, and slower at everything that asks the kernel.
+    // One processor, and slower at every system call.
     maxWorkers: 1,
     testTimeout: 180_000,
     hookTimeout: 180_000,

@@ -1,6 +1,4 @@
-/**
- * A lease more on a slot that is held already: the hot path, in memory only. Against a Map with a keyed mutex.
- */
+/** One more lease on a held slot: the hot path, in memory only. Against a Map with a keyed mutex. */
 
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import { KeyedMutexMap } from "../../baselines/keyed-mutex-map.ts";
@@ -15,7 +13,7 @@ const LIMIT = 4;
 export async function* acquireReleaseHeld({ quick }: SuiteOptions): AsyncGenerator<Result> {
   const thread = threadName();
   await using plain = await openBenchFleet();
-  // Long enough that no leak is reported meanwhile; stacks without a report are refused by the configuration.
+  // Long enough that no leak is reported meanwhile; the configuration refuses stacks without a report.
   await using tracing = await openBenchFleet({ leakDetection: { captureStacks: true, afterMs: 3_600_000 } });
   await using _plainHolder = await plain.acquire({ thread });
   await using _tracingHolder = await tracing.acquire({ thread });

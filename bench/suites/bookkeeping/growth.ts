@@ -1,10 +1,10 @@
 /**
- * Whether the hot path stays as quick when there is much to look through: acquire + release while held, with 10 and
- * with 100,000 threads. A Map grows slower as well once it no longer fits into the processor's caches, so what counts
- * is how much more the fleet grows than a Map does.
+ * Whether the hot path stays fast with many threads: acquire + release while held, with 10 and with 100,000 threads. A
+ * Map also gets slower once it no longer fits into the processor's caches, so the result is how much more the fleet
+ * slows down than a Map.
  *
- * All sides touch the same keys in the same random order. Both fleets live in one process and therefore in one heap: a
- * full collection that the large one makes expensive is paid by whoever is running, so its growth is not seen here.
+ * All sides touch the same keys in the same random order. Both fleets live in one process and therefore in one heap:
+ * the running side pays for a full collection that the large one makes expensive, so that growth is not visible here.
  */
 
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
@@ -20,7 +20,7 @@ import type { SuiteOptions } from "../suite.ts";
 const LIMIT = 1.5;
 const FEW = 10;
 const MANY = 100_000;
-/** How long the random order is before it repeats: long enough that every key comes several times. */
+/** The length of the random order before it repeats: every key comes several times. */
 const ORDER_LENGTH = 1_000_003;
 
 interface Counter {
@@ -43,7 +43,7 @@ export async function* growth({ quick }: SuiteOptions): AsyncGenerator<Result> {
     mutexSubject("Map + keyed mutex, 10", few),
     mutexSubject("Map + keyed mutex, 100,000", many),
   ];
-  // Long enough for the large tables to be rebuilt once, so that they have the size they keep.
+  // Long enough for the large tables to be rebuilt once, so that they have their final size.
   const plan = { rounds: quick ? 40 : 250, batch: 2_000, timingsPerRound: 1, warmUp: 200_000 };
   const [fleetFew, fleetMany, mapFew, mapMany, mutexFew, mutexMany] = await interleave(subjects, plan);
   if (!fleetFew || !fleetMany || !mapFew || !mapMany || !mutexFew || !mutexMany) throw new Error("A side is missing.");
@@ -124,13 +124,13 @@ function mutexSubject(name: string, keys: readonly string[]): Subject {
   };
 }
 
-/** Every key is held once, as every thread is. */
+/** Every key is held once, like every thread. */
 function filled<T extends Counter>(map: T, keys: readonly string[]): T {
   for (const key of keys) void map.acquire(key);
   return map;
 }
 
-/** The same numbers for every side, each with a place of its own in them. */
+/** The same numbers for every side, each with its own position. */
 const ORDER = Float64Array.from({ length: ORDER_LENGTH }, () => Math.random());
 
 function inRandomOrder(keys: readonly string[]): () => string {

@@ -1,9 +1,9 @@
 /**
- * What an instance keeps in memory for each thread it holds: slot, lease, indexes, and the record a slot remembers.
+ * What an instance keeps in memory for each held thread: slot, lease, indexes, and the record in the slot.
  *
- * The store forgets records as soon as they are ready and the benchmark keeps neither leases nor thread ids, so what is
- * left of the growth is the fleet's, and the attachment that the backend gave it. The same number of attachments is
- * made alone, weighed, and taken off. Objects that a fleet has once are too small to matter among so many threads.
+ * The store forgets records as soon as they are ready and the benchmark keeps neither leases nor thread ids, so the
+ * growth is the fleet's, and that of the backend's attachments. The same number of attachments is created alone,
+ * weighed, and subtracted. Objects that a fleet has once are too small to matter among so many threads.
  */
 
 import type { EngineRef, Generation, SandboxId, Token } from "@sandlot/contract";
@@ -21,7 +21,7 @@ const LIMIT_BYTES = 2_048;
 const THREADS = 100_000;
 
 export async function* heapPerRecord({ quick }: SuiteOptions): AsyncGenerator<Result> {
-  // Compiled code and hidden classes are made by the first few and would be counted as theirs.
+  // The first few create compiled code and hidden classes, which would be counted as theirs.
   await fleetBytes(2_000, false);
   const repetitions = quick ? 1 : 3;
   const [bare, used, attachments]: [number[], number[], number[]] = [[], [], []];
@@ -64,10 +64,10 @@ async function fleetBytes(threads: number, touch: boolean): Promise<number> {
   return ((await settledHeapBytes()) - before) / threads;
 }
 
-/** The array that keeps them is there before, so that only the attachments are weighed. */
+/** The array exists before, so that only the attachments are weighed. */
 async function attachmentBytes(threads: number): Promise<number> {
   const backend = new InstantBackend();
-  // Strings that every attachment shares, because the fleet's own ids are the fleet's to count.
+  // Strings that every attachment shares, because the fleet's own ids count as the fleet's.
   const target = {
     sandboxId: "shared" as SandboxId,
     generation: 1 as Generation,

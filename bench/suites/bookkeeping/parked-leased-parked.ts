@@ -1,6 +1,6 @@
 /**
  * A parked thread is acquired and released again: two changes of state in a SQLite store on a real file. Against the
- * two bare write transactions that no store of this kind can do without.
+ * two bare write transactions that such a store needs at least.
  */
 
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
@@ -19,7 +19,7 @@ import { threadNames } from "../../stage/thread-names.ts";
 import type { SuiteOptions } from "../suite.ts";
 
 const LIMIT = 3;
-/** Parked at the same time: enough for several pages, as a fleet of this size would have. */
+/** Parked at the same time: enough for several pages, as in a fleet of this size. */
 const THREADS = 100;
 
 export async function* parkedLeasedParked(options: SuiteOptions): AsyncGenerator<Result> {
@@ -37,11 +37,11 @@ async function* measure(directory: string, { quick }: SuiteOptions): AsyncGenera
   await using fleet = await openBenchFleet({ store, world });
   const threads = threadNames(THREADS);
   const rows = await parkAll(fleet, store, threads);
-  // In a directory of its own: the store watches the one that its file is in.
+  // In a separate directory: the store watches the one of its file.
   await mkdir(join(directory, "raw"));
   const raw = new RawSqlite(join(directory, "raw", "raw.db"), rows);
   try {
-    // One operation per timing: these are long enough for the clock, and their tails are worth seeing.
+    // One operation per timing: they are long enough for the clock, and their tails are of interest.
     const plan = { rounds: quick ? 60 : 300, batch: 1, timingsPerRound: 20, warmUp: 3_000 };
     const subjects = [
       fleetSubject(fleet, threads),
@@ -59,7 +59,7 @@ async function* measure(directory: string, { quick }: SuiteOptions): AsyncGenera
   }
 }
 
-/** Parks every thread once, and keeps what the store wrote on the way: the raw side writes the same text. */
+/** Parks every thread once, and records the store's writes: the raw side writes the same text. */
 async function parkAll(fleet: Fleet, store: Store, threads: readonly string[]): Promise<readonly RawRow[]> {
   const rows: RawRow[] = [];
   for (const thread of threads) {
@@ -86,7 +86,7 @@ function fleetSubject(fleet: Fleet, threads: readonly string[]): Subject {
   };
 }
 
-/** The same steps on the same file. A beat heals holds it does not know, and none comes while this runs. */
+/** The same steps on the same file. A session renewal heals unknown holds, and none happens while this runs. */
 function storeSubject(store: Store, instance: InstanceId, threads: readonly string[]): Subject {
   const next = inTurn(threads.map(parseThreadId));
   return {

@@ -1,4 +1,4 @@
-/** `sandlot exec` in a sandbox that is there, without a gateway and through one, against `docker exec` in a container that is there. */
+/** `sandlot exec` in an existing sandbox, directly and through a gateway, against `docker exec`. */
 
 import { execFileSync } from "node:child_process";
 import { holdTestEngine } from "../../../scripts/docker-test-engine.mjs";

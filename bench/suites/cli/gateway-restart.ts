@@ -1,4 +1,4 @@
-/** A gateway is killed and started again: how long until it has run a first command, in the sandbox that is there. */
+/** A gateway is killed and restarted: the time until its first command in the existing sandbox. */
 
 import { type Result, resultOf } from "../../measuring/result.ts";
 import { median } from "../../measuring/statistics.ts";

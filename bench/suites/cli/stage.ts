@@ -1,4 +1,4 @@
-/** A home of its own with one sandbox in it, the command line for it, and gateways over it. */
+/** A home with one sandbox in it, the command line for it, and gateways over it. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +16,7 @@ export interface CliStage extends AsyncDisposable {
   readonly environment: NodeJS.ProcessEnv;
   readonly home: string;
   sandlot(...args: readonly string[]): readonly string[];
-  /** Resolves when it says that it listens. */
+  /** Resolves when it listens. */
   serve(): Promise<ServedProcess>;
 }
 

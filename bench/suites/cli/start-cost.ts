@@ -1,4 +1,4 @@
-/** Processor time of short commands, against a Node that does nothing, and against what they may take. */
+/** Processor time of short commands, against an empty Node, and against their limits. */
 
 import type { Timings } from "../../measuring/interleave.ts";
 import { costOf } from "../../measuring/program.ts";

@@ -1,6 +1,4 @@
-/**
- * Acquiring what is held already, with liveness, against one `inspect` of the container over a kept-alive connection.
- */
+/** Acquiring a held sandbox, with liveness, against one `inspect` of the container over a keep-alive connection. */
 
 import { interleave } from "../../measuring/interleave.ts";
 import { compare, type Result } from "../../measuring/result.ts";

@@ -1,6 +1,6 @@
 /**
- * Starting: from asking for a new thread's sandbox to the end of its first command, with a blank and without one, against
- * the Engine API.
+ * From the acquire of a new thread to the end of its first command, with a blank and without one, against the Engine
+ * API.
  */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +17,7 @@ import { engineExec, LIMITS, type Stage } from "./stage.ts";
 
 const BLANK_LIMIT = 1 / 40;
 const COLD_LIMIT = 1.25;
-/** Blanks of one timing, one after another: one alone, after a pause, would measure how the machine wakes up. */
+/** Blanks of one timing, one after another: a single one, after a pause, would measure how the machine wakes up. */
 const POOL = 6;
 const PATIENCE_MS = 60_000;
 
@@ -34,7 +34,7 @@ export async function* blankAcquire(stage: Stage, { quick }: SuiteOptions): Asyn
       if (Date.now() > deadline) throw new Error("The pool was not filled.");
       await sleep(20);
     }
-    // What was made last still starts up inside.
+    // The newest sandbox is still starting inside.
     await sleep(200);
   };
   const subjects = [acquiring("acquire a blank and exec", fleet, poolIsFull), engineCold(stage, poolIsFull)];
@@ -130,7 +130,7 @@ function engineCold(stage: Stage, ready: () => Promise<void>): Subject {
 
 const SERVER = `require("node:http").createServer((_, response) => response.end("ok")).listen("/s/d")`;
 
-/** Node and a server of one line, which listens on a socket in a shared directory. */
+/** Node and a one-line server that listens on a socket in a shared directory. */
 function bareServer(stage: Stage): { readonly subject: Subject } & Disposable {
   const directory = mkdtempSync(join(tmpdir(), "sandlot-bench-bare-"));
   chmodSync(directory, 0o755);

@@ -1,6 +1,6 @@
 /**
- * Running `true` in a held sandbox, a new process each time, against `exec create + start` of the Engine API in the same
- * container.
+ * Running `true` in a held sandbox, a new process each time, against `exec create + start` of the Engine API in the
+ * same container.
  */
 
 import { interleave } from "../../measuring/interleave.ts";

@@ -1,6 +1,5 @@
 /**
- * Parked sandboxes that are paused against parked ones that are not: what they cost while nobody uses them, and how long the
- * first command takes when somebody comes back.
+ * Paused parked sandboxes against unpaused ones: their cost while unused, and the time of the first command afterwards.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -12,7 +11,7 @@ import { median } from "../../measuring/statistics.ts";
 import type { SuiteOptions } from "../suite.ts";
 import { LIMITS, type Stage } from "./stage.ts";
 
-/** A paused one does nothing; what is counted then is rounding. */
+/** A paused one does nothing; the rest is rounding. */
 const CPU_LIMIT = 0.05;
 const PATIENCE_MS = 30_000;
 

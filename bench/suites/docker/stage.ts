@@ -1,6 +1,4 @@
-/**
- * An engine, fleets on it, and the Engine API used directly for what they are held against.
- */
+/** An engine, fleets on it, and the Engine API used directly as their baseline. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { Agent } from "node:http";
@@ -16,11 +14,11 @@ import { holdTestEngine } from "../../../scripts/docker-test-engine.mjs";
 export interface Stage extends AsyncDisposable {
   readonly docker: Docker;
   readonly image: string;
-  /** What a fleet's configuration says of it. */
+  /** The fleet's configuration of it. */
   readonly engine: { readonly host: string; readonly image: string };
   /** The container of a sandbox. Others may use the engine, too. */
   containerOf(sandboxId: string): Promise<Docker.Container>;
-  /** A fleet in a directory of its own, which goes with it. */
+  /** A fleet in its own temporary directory. */
   fleet(config?: FleetConfig): Promise<{ readonly fleet: Fleet; readonly home: string } & AsyncDisposable>;
 }
 
@@ -30,7 +28,7 @@ export const LIMITS = { memoryBytes: 512 * 1024 * 1024, pidsMax: 256, cpuCount: 
 export async function openStage(): Promise<Stage> {
   const engine = await holdTestEngine();
   if ("reason" in engine) throw new Error(`There is no Docker engine: ${engine.reason}`);
-  // The library describes the agent for its log with every request, also when there is none: not the engine's time.
+  // The library formats the agent for its log with every request, even without a log: that is not the engine's time.
   const agent = Object.defineProperty(new Agent({ keepAlive: true }), inspect.custom, { value: () => "Agent" });
   const options = { socketPath: engine.host.replace("unix://", ""), agent };
   const docker = new Docker(options);
@@ -72,7 +70,7 @@ export async function openStage(): Promise<Stage> {
   };
 }
 
-/** Through the Engine API: made, attached to, and its output read to the end. */
+/** Through the Engine API: create, attach, and read its output to the end. */
 export async function engineExec(container: Docker.Container, command: readonly string[]): Promise<void> {
   const exec = await container.exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true });
   const stream = await exec.start({});

@@ -1,4 +1,4 @@
-/** Answers per second of `/healthz` against a bare fastify route, each in a process of its own. */
+/** Responses per second of `/healthz` against a bare fastify route, each in a separate process. */
 
 import { connect, type Socket } from "node:net";
 import { interleave, type Subject } from "../../measuring/interleave.ts";
@@ -9,7 +9,7 @@ import type { SuiteOptions } from "../suite.ts";
 /** At least half as many. */
 const LIMIT = 2;
 const CONNECTIONS = 8;
-/** Requests on their way on one connection, so that the server and not its client is what is measured. */
+/** Requests in flight on one connection, so that the server is measured and not its client. */
 const PIPELINED = 8;
 const BARE = `
 import fastify from "fastify";
@@ -40,7 +40,7 @@ export async function* health({ quick }: SuiteOptions): AsyncGenerator<Result> {
   }
 }
 
-/** Connections that ask as fast as they are answered. */
+/** Connections that send the next request after each response. */
 async function asking(url: string) {
   const { hostname, port, host } = new URL(url);
   const sockets = await Promise.all(
@@ -59,7 +59,7 @@ async function asking(url: string) {
   };
 }
 
-/** Both sides answer with the same body, so its end is the end of an answer. */
+/** Both sides send the same body, so its end is the end of a response. */
 function askOn(socket: Socket, request: Buffer, count: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let sent = 0;

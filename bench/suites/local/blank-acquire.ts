@@ -1,6 +1,6 @@
 /**
- * From asking for a new thread's sandbox to the end of its first command, with a blank in the pool, against one spawn on
- * the host.
+ * From the acquire of a new thread to the end of its first command, with a blank in the pool, against one spawn on the
+ * host.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +16,7 @@ const POOL = 2;
 const PATIENCE_MS = 60_000;
 
 export async function* blankAcquire({ quick }: SuiteOptions): AsyncGenerator<Result> {
-  // Making the next blank in the same moment would be measured too; it comes before the next timing instead.
+  // Creating the next blank at the same time would be measured too; it happens before the next timing instead.
   await using local = await openLocalFleet({ pool: { default: POOL }, housekeepingIntervalMs: 1_000 });
   const subjects = [subject(local), { name: "spawn on the host", run: () => spawnTrue() }];
   const plan = { rounds: quick ? 8 : 30, batch: 1, timingsPerRound: 1, warmUp: 2 };
@@ -39,7 +39,7 @@ function subject({ fleet }: LocalFleet): Subject {
         if (Date.now() > deadline) throw new Error("The pool was not filled.");
         await sleep(20);
       }
-      // What was made last still starts up inside.
+      // The newest sandbox is still starting inside.
       await sleep(100);
     },
     run: async () => {

@@ -1,6 +1,6 @@
 /**
- * From nothing to the end of the first command, against bwrap starting a bare `node:http` server that answers once; and, for
- * root's fleet, against the same with one account for all sandboxes.
+ * From nothing to the end of the first command, against bwrap starting a bare `node:http` server that responds once;
+ * and, for root's fleet, against the same with one account for all sandboxes.
  */
 
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
@@ -11,7 +11,7 @@ import { type LocalFleet, openLocalFleet, openSharedAccountFleet } from "../../s
 import type { SuiteOptions } from "../suite.ts";
 
 const LIMIT = 1.8;
-/** An account for each sandbox may cost at most 5 % of making one. */
+/** A separate account may cost at most 5 % of a create. */
 const OWN_ACCOUNT_LIMIT = 1.05;
 
 export async function* coldCreate({ quick }: SuiteOptions): AsyncGenerator<Result> {

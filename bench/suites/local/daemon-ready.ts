@@ -1,6 +1,4 @@
-/**
- * sandboxd from its start to its first word, against a bare `node:http` server. No sandbox around either.
- */
+/** sandboxd from its start to its ready line, against a bare `node:http` server. No sandbox around either. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,6 +1,4 @@
-/**
- * Running `true` in a held sandbox, a new process each time, against Node's own spawn of it on the host.
- */
+/** Running `true` in a held sandbox, a new process each time, against Node's own spawn on the host. */
 
 import { spawnTrue } from "../../baselines/host-process.ts";
 import { interleave, type Subject } from "../../measuring/interleave.ts";

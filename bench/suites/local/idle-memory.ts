@@ -1,8 +1,8 @@
 /**
- * What an idle sandbox takes of the host's memory: the proportional share (PSS) of every process in it. Printed, not held
- * against a limit: it depends on how many sandboxes share the pages of one Node.
+ * Memory of an idle sandbox on the host: the proportional share (PSS) of every process in it. Printed, without a limit:
+ * it depends on how many sandboxes share the pages of one Node.
  *
- * Counted are the processes below this one that were not there before: other programs on the machine come and go meanwhile.
+ * It counts new descendants of this process only: other programs on the machine come and go meanwhile.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -27,7 +27,7 @@ export async function idleMemory(): Promise<void> {
   );
 }
 
-/** Every process whose parent, or parent's parent, and so on, is `root`. */
+/** Every descendant of `root`. */
 function descendants(root: number): readonly number[] {
   const children = new Map<number, number[]>();
   for (const name of readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {

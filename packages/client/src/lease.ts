@@ -1,14 +1,13 @@
 /**
- * A lease that a gateway gave: kept alive by renewing it, until it is released.
+ * A lease from a gateway: renewed until it is released.
  *
  * Invariants
- * - It is renewed three times in its lifetime. One failed renewal is no reason to worry; a lease that the gateway no
- *   longer knows is lost, and says so once.
- * - A release ends this lease and no other, once, and never rejects: a lease that could not be released ends by not
- *   being renewed.
- * - `sandbox` is an object of one generation. When the gateway answers from a newer one, the lease is renewed before
- *   that answer is handed on: `generation` and `recovery` then say what happened, `sandbox` is another object, and the
- *   old one answers `stale_generation`.
+ * - It is renewed three times in its lifetime. One failed renewal is harmless; a lease that the gateway no longer knows
+ *   is lost, and reports this once.
+ * - A release ends only this lease, once, and never rejects: a lease that could not be released expires.
+ * - `sandbox` is an object of one generation. When a response comes from a newer one, the lease is renewed before that
+ *   response is passed on: `generation` and `recovery` then describe the change, `sandbox` is another object, and the
+ *   old one fails with `stale_generation`.
  */
 
 import type { Duplex } from "node:stream";
@@ -42,7 +41,7 @@ export interface LeaseParts {
   readonly purpose: string;
   readonly ttlMs: number;
   readonly reply: LeaseReply;
-  /** What goes with the lease. */
+  /** Called with the release. */
   readonly onReleased?: (() => Promise<unknown>) | null;
 }
 
@@ -52,7 +51,7 @@ export class ClientLease implements AsyncDisposable {
   readonly acquiredAt = wallMs();
   readonly #parts: LeaseParts;
   readonly #listeners = new Set<(loss: Loss) => void>();
-  /** Open ones that `connect` gave. */
+  /** Open connections from `connect`. */
   readonly #connections = new Set<Duplex>();
   #sandboxId: SandboxId;
   #generation: Generation;
@@ -60,7 +59,7 @@ export class ClientLease implements AsyncDisposable {
   #sandbox: RemoteSandbox | null = null;
   #released: Promise<void> | null = null;
   #renewal: Promise<void> | null = null;
-  /** Why every use is refused from now on. */
+  /** Why every further use is refused. */
   #lost: SandlotError | null = null;
   #stopRenewing: () => void = () => undefined;
 
@@ -75,7 +74,7 @@ export class ClientLease implements AsyncDisposable {
     this.#renewLater();
   }
 
-  /** What `console.log` shows: whose right to what, and nothing of how it is kept. */
+  /** What `console.log` shows: the lease's thread and sandbox, without internals. */
   [SHOWN](): string {
     const { thread, transport } = this.#parts;
     const whose = `${transport.user === null ? "" : `user: '${transport.user}', `}thread: '${thread}'`;
@@ -88,7 +87,7 @@ export class ClientLease implements AsyncDisposable {
   }
 
   /**
-   * What became of the thread's state since its last use. `kind` is `same` (the sandbox of before goes on), `restored`
+   * What happened to the thread's state since its last use. `kind` is `same` (the previous sandbox goes on), `restored`
    * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace).
    */
   get recovery(): Recovery {
@@ -101,8 +100,8 @@ export class ClientLease implements AsyncDisposable {
   }
 
   /**
-   * A raw connection to what listens on a port of the sandbox, as the library's leases have it; in Node only. It ends with
-   * the lease, and after a day. For HTTP, `linkPort` of the client has an address.
+   * A raw connection to a port of the sandbox, as with the library's leases; in Node only. It ends with the lease, and
+   * after a day. For HTTP, the client's `linkPort` returns a URL.
    */
   async connect(port: number, options: { readonly signal?: AbortSignal } = {}): Promise<Duplex> {
     this.#check(this.#generation);
@@ -133,7 +132,7 @@ export class ClientLease implements AsyncDisposable {
     return this.release();
   }
 
-  /** Called when the lease or its sandbox was lost. Returns how to stop listening. */
+  /** Called when the lease or its sandbox was lost. Returns a cancel function. */
   onLost(listener: (loss: Loss) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -155,11 +154,11 @@ export class ClientLease implements AsyncDisposable {
     throw new SandlotError("stale_generation", { sandboxId: this.#sandboxId, generation, current: this.#generation });
   }
 
-  /** The sandbox was made anew. Renewing puts the lease on it, and tells what became of it. */
+  /** The sandbox was recreated. A renewal moves the lease to it, and reports what happened. */
   async #saw(generation: Generation): Promise<void> {
     if (this.#released !== null || this.#lost !== null) return;
     await this.#renew();
-    // A gateway that did not give this lease cannot tell; a crash leaves the workspace.
+    // A gateway that did not give this lease does not know; a crash leaves the workspace.
     if (this.#lost === null && generation > this.#generation)
       this.#moved({ generation, sandboxId: this.#sandboxId, recovery: RESTORED });
   }
@@ -179,7 +178,7 @@ export class ClientLease implements AsyncDisposable {
     this.#stopRenewing = later(this.#parts.ttlMs / 3, () => void this.#renew());
   }
 
-  /** Who asks while one is under way shares it. Never rejects. */
+  /** Concurrent callers share one renewal. Never rejects. */
   #renew(): Promise<void> {
     this.#renewal ??= this.#renewNow().finally(() => {
       this.#renewal = null;
@@ -199,13 +198,13 @@ export class ClientLease implements AsyncDisposable {
     }
   }
 
-  /** Only what the gateway says of this lease ends it; that it could not be asked does not. */
+  /** Only the gateway's response about this lease ends it; an unreachable gateway does not. */
   #judge(error: unknown): void {
     if (isSandlotError(error, "lease_not_found")) {
       this.#lost = error;
       this.#tell({ reason: "expired", generation: this.#generation });
     } else if (isSandlotError(error, "sandbox_lost") && error.details.reason === "destroyed") {
-      // What was destroyed on purpose stays destroyed. After anything else the next renewal finds the next generation.
+      // A destroyed sandbox stays destroyed. After any other loss the next renewal finds the next generation.
       this.#lost = error;
       this.#tell({ reason: "destroyed", generation: this.#generation });
     }
@@ -214,12 +213,12 @@ export class ClientLease implements AsyncDisposable {
   async #release(): Promise<void> {
     for (const connection of this.#connections) connection.destroy();
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
-    // A gateway that cannot be reached lets the lease expire.
+    // If the gateway is unreachable, the lease expires.
     await this.#parts.transport.done({ method: "DELETE", path, repeatable: true }).catch(() => undefined);
     await this.#parts.onReleased?.().catch(() => undefined);
   }
 
-  /** A listener that throws disturbs neither the lease nor the other listeners. */
+  /** A listener that throws affects neither the lease nor the other listeners. */
   #tell(loss: Loss): void {
     for (const listener of this.#listeners) {
       try {

@@ -51,16 +51,16 @@ import { type Query, Transport, type TransportOptions } from "./wire/transport.t
 export type SandlotClientOptions = TransportOptions;
 
 export interface ClientAcquireRequest {
-  /** Whose thread. Another than the client's own needs a platform's or an operator's key; otherwise it is `forbidden`. */
+  /** The thread's user. Another than the client's own needs a platform's or an operator's key, else `forbidden`. */
   readonly user?: string;
-  /** Without a thread: a sandbox of its own, which goes with the lease, files and all. */
+  /** Absent: a temporary sandbox, removed with the lease, including its files. */
   readonly thread?: string;
   readonly blueprint?: string;
-  /** What for, in a word or two. */
+  /** The purpose, in a word or two. */
   readonly purpose?: string;
-  /** How long the lease lives after we have gone without a word. It is renewed by itself. Default a minute. */
+  /** How long the lease lives after its last renewal. It is renewed automatically. Default a minute. */
   readonly ttlMs?: number;
-  /** How long to wait. Default: as long as the gateway lets one wait. */
+  /** How long to wait. Default: the gateway's limit. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
@@ -119,7 +119,7 @@ export class SandlotClient {
     return this.#transport.json(destroyReplySchema, { method: "POST", path, query, repeatable: true });
   }
 
-  /** The user's threads, with and without a sandbox; everybody's for an operator who acts for no user. */
+  /** The user's threads, with and without a sandbox; all users' for an operator that acts for no user. */
   async listThreads(): Promise<readonly ThreadSummary[]> {
     const all: ThreadSummary[] = [];
     let after: string | null = null;
@@ -133,7 +133,7 @@ export class SandlotClient {
     return all;
   }
 
-  /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
+  /** `null` when the thread has neither a sandbox nor files. Creates nothing. */
   async findThread(thread: string): Promise<ThreadSummary | null> {
     const call = { method: "GET", path: `/v1/threads/${encodeURIComponent(thread)}`, repeatable: true } as const;
     try {
@@ -178,22 +178,22 @@ export class SandlotClient {
     return (await this.#transport.json(uploadListSchema, { method: "GET", path, repeatable: true })).files;
   }
 
-  /** A link to what listens on a port of the thread's sandbox. */
+  /** A link to a port of the thread's sandbox. */
   linkPort(thread: string, port: number, options: { readonly ttlMs?: number } = {}): Promise<PortLink> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/ports/${port}/links`;
     return this.#transport.json(portLinkSchema, { method: "POST", path, json: options, repeatable: true });
   }
 
   /**
-   * A secret base URL of the AIO API of the thread's sandbox, for clients that send no key, such as DeerFlow's. Whoever
-   * has it can use the sandbox until it expires or is revoked.
+   * A secret base URL of the AIO API of the thread's sandbox, for clients that send no key, such as DeerFlow's. It
+   * gives access to the sandbox until it expires or is revoked.
    */
   createAioUrl(thread: string, options: { readonly ttlMs?: number } = {}): Promise<AioUrl> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/aio`;
     return this.#transport.json(aioUrlSchema, { method: "POST", path, json: options });
   }
 
-  /** Ends one AIO URL of the thread, or all of them. How many there were. */
+  /** Revokes one AIO URL of the thread, or all. Returns how many there were. */
   async revokeAioUrls(thread: string, linkId?: string): Promise<number> {
     const one = linkId === undefined ? "" : `/${encodeURIComponent(linkId)}`;
     const path = `/v1/threads/${encodeURIComponent(thread)}/aio${one}`;
@@ -201,7 +201,7 @@ export class SandlotClient {
     return (await this.#transport.json(aioRevokedSchema, call)).revoked;
   }
 
-  /** The user's sandboxes; all of them for an operator who acts for no user. */
+  /** The user's sandboxes; all for an operator that acts for no user. */
   async listSandboxes(): Promise<readonly SandboxSummary[]> {
     const call = { method: "GET", path: "/v1/sandboxes", repeatable: true } as const;
     return (await this.#transport.json(sandboxListSchema, call)).sandboxes;
@@ -214,13 +214,13 @@ export class SandlotClient {
     return this.#transport.json(destroyReplySchema, { method: "DELETE", path, query, repeatable: true });
   }
 
-  /** Why is it alive, why was it stopped, who holds it. The beginning of an id will do. */
+  /** Why it is alive, why it was stopped, which leases hold it. A prefix of the id is enough. */
   explain(sandboxId: string): Promise<ExplanationReply> {
     const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/explain`;
     return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
   }
 
-  /** Engine against store, and who did what. For operators. */
+  /** Compares engine and store, and returns the audit log. For operators. */
   audit(): Promise<AuditReply> {
     return this.#transport.json(auditReplySchema, { method: "GET", path: "/v1/audit", repeatable: true });
   }
@@ -235,12 +235,12 @@ export class SandlotClient {
     return (await this.#transport.json(keyListSchema, { method: "GET", path: "/v1/keys", repeatable: true })).keys;
   }
 
-  /** Makes a key; this answer is the only one that has it. For operators. */
+  /** Creates a key; only this response contains it. For operators. */
   createKey(request: KeyRequest): Promise<NewApiKey> {
     return this.#transport.json(newKeySchema, { method: "POST", path: "/v1/keys", json: request });
   }
 
-  /** Ends a key. `false` when there is none with this id. For operators. */
+  /** Revokes a key. `false` when there is none with this id. For operators. */
   async revokeKey(id: string): Promise<boolean> {
     try {
       await this.#transport.done({ method: "DELETE", path: `/v1/keys/${encodeURIComponent(id)}` });

@@ -1,5 +1,5 @@
 /**
- * What `console.log` of Node shows of an object, instead of what it is made of. A symbol of the global registry, because a
+ * What Node's `console.log` shows of an object, instead of its fields. A symbol of the global registry, because a
  * browser has no `node:util`.
  */
 

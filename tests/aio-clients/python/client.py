@@ -1,7 +1,6 @@
-"""The original client, made alike for both of its forms, with a tally of what holds.
+"""The original client with one interface for both of its forms, and a tally of checks.
 
-Every answer is looked through: a field that the client's models have and the server leaves out is a failure, and so is one
-that they do not know.
+Every response is checked: a field of the client's models that the server omits is a failure, and so is an unknown one.
 """
 
 import inspect
@@ -27,7 +26,7 @@ class Tally:
         print(f"FAILED {name}: {str(seen)[:800]}")
 
     def compare(self, name, answer):
-        """Fields of an answer against the fields of its model."""
+        """Compares the fields of a response with those of its model."""
         if isinstance(answer, pydantic.BaseModel):
             model = type(answer)
             unknown = set(answer.model_extra or {})
@@ -54,7 +53,7 @@ class Tally:
 
 
 class Client:
-    """`await client.shell.exec_command(…)`, whichever form is behind it."""
+    """`await client.shell.exec_command(…)`, for either form."""
 
     def __init__(self, tally, form, url, headers, query):
         kind = {"waiting": Sandbox, "asynchronous": AsyncSandbox}[form]
@@ -86,7 +85,7 @@ class _Group:
                 return b"".join([chunk async for chunk in answer])
             if inspect.isgenerator(answer):
                 return b"".join(answer)
-            # A failure's data is of another kind than the model's.
+            # A failure's data has another type than the model's.
             if getattr(answer, "success", True) is not False:
                 tally.compare(f"{self._name}.{name}", answer)
             return answer
@@ -107,7 +106,7 @@ async def status_of(call):
 
 
 async def fails(call):
-    """Whether an operation is told as failed, in the way that this client can tell it."""
+    """Whether the client reports an operation as failed."""
     try:
         return (await call).success is False
     except pydantic.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What DeerFlow's AioSandbox sends, call by call, and what it reads from the answers."""
+"""The requests of DeerFlow's AioSandbox, call by call, and what it reads from the responses."""
 
 import base64
 import shlex

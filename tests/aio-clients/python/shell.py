@@ -10,7 +10,7 @@ from client import status_of
 async def sandbox(client, tally):
     about = await client.sandbox.get_context()
     tally.check("get_context", about.home_dir and about.version and about.detail.system.os == "linux", about)
-    # Not served, and said so by status.
+    # Unsupported, as the status says.
     for call in (
         client.sandbox.get_python_packages(),
         client.sandbox.get_nodejs_packages(),

@@ -30,7 +30,7 @@ async def watches(client, tally, root, url, headers, query):
     lines = streamed(f"{url}/v1/file/watch/{watch}/events", headers, query)
     check("events", "event: watch_started" in lines and any(line.startswith(f"id: {watch}:") for line in lines), lines)
     check("watch_stop", (await file.watch_stop(watch))["data"]["status"] == "stopped")
-    # The client reads events as one answer, which a stream that goes on is not: so only its end is asked for.
+    # The client reads events as one response, which an endless stream is not: so only its end is requested.
     for call in (file.watch_stop(watch), file.watch_events(watch)):
         status, _ = await status_of(call)
         check("a watch that is not there", status == 404, status)

@@ -1,6 +1,6 @@
 /**
- * What is done to containers by hand, while they are made, leased and parked: killed, removed, paused, and ended for want of
- * memory. What ran says so, the next use works, and the workspace is as it was.
+ * Faults of containers while they are created, leased and parked: killed, removed, paused, and out of memory. Running
+ * commands report it, the next use works, and the workspace is unchanged.
  */
 
 import { randomBytes } from "node:crypto";
@@ -14,15 +14,15 @@ import { ORPHAN_TIMEOUT_MS } from "../stage/yard.ts";
 interface ContainerDeed {
   readonly name: string;
   readonly act: (container: Docker.Container, lease: Lease) => Promise<unknown>;
-  /** Whether the sandbox is the same afterwards, and what ran in it went on. */
+  /** Whether the sandbox and its commands survive. */
   readonly survives: boolean;
 }
 
-/** A command that was under way when its sandbox ended is told so within this. */
+/** A running command gets its error within this time after its sandbox ended. */
 const TOLD_MS = 15_000;
 const STARVING_MS = 15_000;
 const PAUSE_TRIES = 10;
-/** After its grace. */
+/** After its grace period. */
 const GONE_MS = 60_000;
 const LOOK_MS = 100;
 
@@ -95,7 +95,7 @@ async function whileParked(yard: DockerYard, { name, act, survives }: ContainerD
   return usableMs;
 }
 
-/** The acquire under way is served or refused, and the next one is served. */
+/** The pending acquire is served or refused, and the next one is served. */
 async function inTheMaking(yard: DockerYard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
   const { docker } = yard.engine;
   const filters = {
@@ -107,7 +107,7 @@ async function inTheMaking(yard: DockerYard, deed: (typeof IN_THE_MAKING)[number
   const done = new Promise<unknown>((resolve) => {
     stream.once("data", (line: Buffer) => {
       const { Actor } = JSON.parse(line.toString("utf8").split("\n", 1)[0] ?? "{}") as { Actor: { ID: string } };
-      // It may have got further by then, and the engine may refuse: the deed was tried.
+      // The container may be further by then, and the engine may refuse: the fault was tried.
       resolve(deed.act(docker.getContainer(Actor.ID), yard.keeper).catch(() => {}));
     });
   });
@@ -120,7 +120,7 @@ async function inTheMaking(yard: DockerYard, deed: (typeof IN_THE_MAKING)[number
   return usableMs;
 }
 
-/** A container with the fleet's labels that no record knows: it goes, but not before its grace, since somebody may be making it. */
+/** A container with the fleet's labels and no record: removed, but only after its grace period. */
 async function orphaned(yard: DockerYard): Promise<number> {
   const sandboxId = randomBytes(5).toString("hex");
   const generation = String(Date.now());
@@ -158,14 +158,14 @@ async function pause(container: Docker.Container): Promise<void> {
   }
 }
 
-/** Its first process is made what the kernel ends first, before the command that takes all memory. */
+/** Makes its first process the first that the kernel kills, before the command that takes all memory. */
 async function runOutOfMemory(container: Docker.Container, lease: Lease): Promise<void> {
   const { State } = await container.inspect();
-  // Asked before: whoever notices the death removes what is left of it.
+  // Requested before: the fleet removes the container when it notices the death.
   const ended = container.wait({ condition: "not-running" }).then(() => "ended");
   writeFileSync(`/proc/${State.Pid}/oom_score_adj`, "1000");
   const take = `exec perl -e 'my $x = "x" x (400 * 1024 * 1024); sleep 5'`;
-  // The daemon marks a command as the first to go a moment after its start: only then can it take the mark off.
+  // The daemon marks a command as the first to be killed a moment after its start: only then can it remove the mark.
   await lease.sandbox
     .exec(`sleep 1; echo 0 > /proc/self/oom_score_adj; ${take}`, { timeoutMs: STARVING_MS })
     .catch(() => {});

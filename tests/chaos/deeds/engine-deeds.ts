@@ -1,6 +1,6 @@
 /**
- * What is done to the engine under load: restarted, killed, stopped for a while, and its disk filled. Not answering is never
- * taken for a death, every call settles, and afterwards everybody is served.
+ * Faults of the engine under load: restarted, killed, paused for a while, and its disk filled. A missing response is
+ * never taken for a death, every call settles, and afterwards every caller is served.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -8,11 +8,11 @@ import type { DockerYard } from "../stage/docker-yard.ts";
 import { Load } from "./load.ts";
 
 const CALLERS = 3;
-/** Long enough that calls are under way when it happens, and that some fail in between. */
+/** Long enough that calls are running when it happens, and that some fail in between. */
 const UNDER_WAY_MS = 600;
 const GONE_MS = 1_500;
 const FROZEN_MS = 6_000;
-/** While the engine does not answer, what is held does. */
+/** While the engine does not respond, held sandboxes do. */
 const HELD_ANSWER_MS = 5_000;
 
 export async function engineRestart(yard: DockerYard): Promise<void> {
@@ -26,8 +26,8 @@ export async function engineKill(yard: DockerYard): Promise<void> {
 }
 
 /**
- * An engine that leaves its containers running, whether it is killed or restarted: nobody loses anything. Only one that was started so
- * leaves them, and one that was not ends what it finds.
+ * An engine that leaves its containers running, whether it is killed or restarted: nothing is lost. Only an engine
+ * started with that option leaves them, and one started without it ends the containers that it finds.
  */
 export async function engineKillLiving(yard: DockerYard): Promise<void> {
   const endsEverything = true;
@@ -84,7 +84,7 @@ export async function engineDiskFull(yard: DockerYard): Promise<void> {
       engine.fill();
       try {
         await heldWorks(yard, "a full disk");
-        // New ones are made, or refused with a reason; either way the call ends.
+        // New ones are created, or refused with a reason; either way the call ends.
         const leases = await Promise.all([0, 1].map((index) => yard.acquire({ thread: `full-${index}` })));
         for (const lease of leases) await lease?.release();
         await sleep(GONE_MS);

@@ -1,6 +1,7 @@
 /**
- * Processes of the fleet are killed (SIGKILL) while they make, bind, lease, release and end a sandbox. Whoever waits for the same
- * thread elsewhere gets it, with what was written in it; everything half-made goes, also the process that carries a way out.
+ * Kills (SIGKILL) processes of the fleet while they create, bind, lease, release and end a sandbox. Another caller of
+ * the same thread gets it, with everything written in it; everything half-made is removed, including the egress
+ * process.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,16 +11,16 @@ import type { KillStage } from "../stage/tally.ts";
 import { type StartWatch, Victim } from "../stage/victim.ts";
 import type { Yard } from "../stage/yard.ts";
 
-/** How long each stage takes on a quiet machine; what was measured takes its place. */
+/** How long each stage takes on a quiet machine; measured values replace it. */
 const SPANS_MS: Record<KillStage, number> = { create: 250, bind: 20, ready: 150, lease: 150, release: 4, stop: 120 };
-/** A stage of a few milliseconds is over, often, when the signal arrives: such a kill counts for no stage. */
+/** A stage of a few milliseconds is often over when the signal arrives: such a kill counts for no stage. */
 const TURNS_PER_KILL = 3;
-/** How often a sandbox has a way out. */
+/** How often a sandbox has egress. */
 const ONLINE_CHANCE = 0.3;
-/** What carries a way out ends with its container. */
+/** The egress process ends with its container. */
 const CARRIER_MS = 20_000;
 
-/** Kills until there were `count`, and every stage was hit equally often, as far as the machine lets it. */
+/** Kills until there were `count`, and every stage was hit equally often, as far as the machine allows. */
 export async function fleetKills(yard: Yard, random: Random, count: number): Promise<void> {
   const { tally, stages } = yard;
   const starts = await yard.watchStarts();
@@ -30,7 +31,7 @@ export async function fleetKills(yard: Yard, random: Random, count: number): Pro
       await victim.opened;
       next = new Victim(yard, starts);
       const stage = stages.reduce((least, other) => (tally.kills[other] < tally.kills[least] ? other : least));
-      // Named by what was aimed at; what it was at when it died is counted by the tally.
+      // Named by the intended stage; the tally counts the actual one.
       await yard.deed(`a fleet killed near ${stage}`, () => killAt(yard, victim, stage, random, `victim-${turn}`));
       await noProcessLeft(yard, starts);
       if ((turn + 1) % 20 === 0) console.log(`of ${count} fleets, killed: ${JSON.stringify(tally.kills)}`);
@@ -41,7 +42,7 @@ export async function fleetKills(yard: Yard, random: Random, count: number): Pro
   }
 }
 
-/** Both at once, as when the power fails: a fleet at some stage, and the engine with everything that runs in it. */
+/** Both at once, as in a power failure: a fleet at some stage, and the engine with everything that runs in it. */
 export async function powerCut(yard: DockerYard, random: Random, serial: number): Promise<void> {
   const { engine } = yard;
   const starts = await yard.watchStarts();
@@ -68,11 +69,11 @@ async function killAt(
 ): Promise<number> {
   const blueprint = aim === "bind" ? "pooled" : random.chance(ONLINE_CHANCE) ? "online" : "default";
   const ms = random.unit() * SPANS_MS[aim];
-  // It does not know itself when its container has started.
+  // The process does not know when its container has started.
   const isTold = aim !== "ready";
   victim.go({ thread, blueprint, kill: isTold ? { after: aim, ms } : null });
   await victim.reaches(aim);
-  // Every second time somebody waits for the same thread when it happens.
+  // Every second time another caller waits for the same thread.
   const waiting = random.chance(0.5) ? yard.acquire({ thread, blueprint }) : null;
   if (!isTold) await sleep(ms);
   const cut = power?.cut();
@@ -91,7 +92,7 @@ async function killAt(
   return usableMs;
 }
 
-/** In the network of a container that is gone, nothing may be left that runs. */
+/** In the network of a removed container no process may be left. */
 async function noProcessLeft(yard: Yard, starts: StartWatch): Promise<void> {
   const deadline = performance.now() + CARRIER_MS;
   for (;;) {

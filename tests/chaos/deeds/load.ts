@@ -1,6 +1,6 @@
 /**
- * Callers at work while something is done to the engine: each acquires its thread, runs a command, releases, and now and then
- * ends the sandbox so that there is always one being made. Every call must settle.
+ * Callers at work during an engine fault: each acquires its thread, runs a command, releases, and sometimes ends the
+ * sandbox so that there is always one being created. Every call must settle.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,7 +15,7 @@ export class Load {
   readonly #yard: Yard;
   readonly #threads: readonly string[];
   readonly #workers: readonly Promise<void>[];
-  /** When each thread's last turn that went through had begun. */
+  /** When each thread's last successful turn began. */
   readonly #served = new Map<string, number>();
   #isOver = false;
 

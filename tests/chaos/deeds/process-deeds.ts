@@ -1,6 +1,6 @@
 /**
- * What is done to the processes of a sandbox from outside, while it is leased and while it is parked: its first process and
- * the one that started it are killed. What ran says so, the next use works, and the workspace is as it was.
+ * Faults of a sandbox's processes from outside, while it is leased and while it is parked: its first process and its
+ * parent are killed. Running commands report it, the next use works, and the workspace is unchanged.
  */
 
 import type { LocalYard } from "../stage/local-yard.ts";

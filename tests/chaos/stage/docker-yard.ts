@@ -1,4 +1,4 @@
-/** A yard on a Docker engine of its own. The bystander is a container. */
+/** An environment on a private Docker engine. The bystander is a container. */
 
 import type Docker from "dockerode";
 import type { ChaosEngine } from "./engine.ts";
@@ -55,7 +55,7 @@ export class DockerYard extends Yard {
     await this.#bystander?.remove({ force: true });
   }
 
-  /** Nobody but us starts it again. */
+  /** Only this code restarts it. */
   protected override async afterTheEnd(after: string): Promise<void> {
     if ((await this.bystanderSince()) !== "") this.tally.violated(`${after}, and the bystander still runs`);
     else await this.#bystander?.start();

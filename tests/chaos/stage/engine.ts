@@ -1,5 +1,5 @@
 /**
- * An engine to be cruel to: a private `dockerd` whose data lies on a small file system of its own, behind a loop device.
+ * An engine for faults: a private `dockerd` whose data is on a small separate file system, behind a loop device.
  *
  * Invariants
  * - Signals go only to the process that was started here.
@@ -40,7 +40,7 @@ export class ChaosEngine {
   readonly docker = new Docker({ socketPath: join(this.place, "docker.sock") });
   #process: ChildProcess | null = null;
 
-  /** Installs what is missing, makes the file system, and starts. Answers with a reason where that cannot be. */
+  /** Installs missing programs, creates the file system, and starts. Returns a reason where that is impossible. */
   static async open(): Promise<ChaosEngine | string> {
     if (process.getuid?.() !== 0) return "a private Docker engine takes root";
     if (!existsSync(IMAGE_TAR) || spawnSync("dockerd", ["--version"], { env: ENVIRONMENT }).status !== 0) {
@@ -82,7 +82,7 @@ export class ChaosEngine {
     }
   }
 
-  /** `SIGTERM` is how an engine is restarted, `SIGKILL` how it crashes. */
+  /** `SIGTERM` restarts an engine, `SIGKILL` crashes it. */
   async end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     const child = this.#process;
     if (child === null || child.exitCode !== null) return;
@@ -91,7 +91,7 @@ export class ChaosEngine {
     const late = sleep(END_MS, "late", { ref: false });
     if ((await Promise.race([ended, late])) === "late") throw new Error(`dockerd did not end by ${signal}`);
     this.#process = null;
-    // Its containerd ends with it. Where nobody waits for orphans its pid would still be taken.
+    // Its containerd ends with it. Without a reaper for orphans its pid would still be taken.
     for (const file of ["dockerd.pid", "exec/containerd/containerd.pid"])
       rmSync(join(this.place, file), { force: true });
   }
@@ -157,7 +157,7 @@ export class ChaosEngine {
     writeFileSync(file, "");
     truncateSync(file, DISK_BYTES);
     mkdirSync(this.#disk);
-    // Nothing is set aside for root, who is whom the disk is to be full for.
+    // No space is reserved for root, for whom the disk must be full.
     run("mkfs.ext4", "-q", "-m", "0", file);
     run("mount", "-o", "loop", file, this.#disk);
   }

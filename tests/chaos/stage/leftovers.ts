@@ -1,7 +1,6 @@
 /**
- * Everything of one fleet that is on this machine: containers of the engine's, its networks and volumes, claimed accounts, and the
- * files and directories that are made for a sandbox. What belongs to a sandbox that is meant to be there (a blank that waits) is not
- * left behind.
+ * Everything of one fleet on this machine: the engine's containers, networks and volumes, claimed accounts, and the
+ * files and directories of sandboxes. What belongs to an expected sandbox (a waiting blank) is no leftover.
  */
 
 import { readdirSync } from "node:fs";
@@ -11,12 +10,12 @@ import type Docker from "dockerode";
 import { dockerLayout } from "../../../packages/fleet/src/backends/docker/objects/container-objects.ts";
 import { egressPath, socketPath } from "../../../packages/fleet/src/host/layout.ts";
 
-/** Below the fleet's directory. What every sandbox shares (`frames`) stays. */
+/** Below the fleet's directory. Files that all sandboxes share (`frames`) stay. */
 const DIRECTORIES = ["containers", "slots", "markers", "quarantine", "aio", "homes/.trash"];
-/** What outlives a workspace that was purged: which generation used it last, and whose it was. */
+/** What outlives a purged workspace: its last generation, and its owner. */
 const OF_A_PURGED_HOME = /^(fence\.|names\.json$)/;
 
-/** `meant`: the sandboxes that are to be there. */
+/** `meant`: the expected sandboxes. */
 export async function leftovers(
   docker: Docker,
   { home, fleetId }: { readonly home: string; readonly fleetId: FleetId },
@@ -38,7 +37,7 @@ export async function leftovers(
       .map((name) => join(layout.root, "homes", home, name)),
   );
   const ids = join(home, "ids");
-  // An account without a claim in it was left as well.
+  // An account without a claim is a leftover as well.
   const accounts = entries(ids)
     .filter((name) => name !== "number" && !entries(join(ids, name)).some(isMeant))
     .flatMap((uid) =>

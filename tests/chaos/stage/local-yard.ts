@@ -1,8 +1,8 @@
 /**
- * A yard on this machine itself: sandboxes of the local backend. The bystander is a process.
+ * An environment on this machine itself: sandboxes of the local backend. The bystander is a process.
  *
- * What was left is looked for among all processes, mounts, control groups and files. The fleets that are going to be killed
- * come from this process, so only what has outlived one of them counts, and everything in a control group of the fleet.
+ * Leftovers are searched among all processes, mounts, control groups and files. The fleets to be killed are children of
+ * this process, so only processes that outlived one of them count, and everything in a control group of the fleet.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -14,7 +14,7 @@ import { KILL_STAGES, type Tally } from "./tally.ts";
 import type { StartWatch } from "./victim.ts";
 import { type SandboxName, Yard } from "./yard.ts";
 
-/** Nothing here tells when a sandbox was started: it is ready a moment later. */
+/** Nothing reports the start of a sandbox here: it is ready a moment later. */
 const UNSEEN: StartWatch = { listener: () => {}, strays: () => Promise.resolve([]), close: () => {} };
 
 export class LocalYard extends Yard {
@@ -27,7 +27,7 @@ export class LocalYard extends Yard {
     process.on("exit", () => this.#endNow());
   }
 
-  /** Why it cannot be here. */
+  /** Why it is unsupported here. */
   static problem(): string | null {
     if (spawnSync("bwrap", ["--version"]).status !== 0) return "bubblewrap is not installed";
     return process.getuid?.() === 0 ? null : "blanks are bound by root's fleets only";
@@ -37,7 +37,7 @@ export class LocalYard extends Yard {
     return Promise.resolve(UNSEEN);
   }
 
-  /** The first process of a thread's sandbox, and the one outside that started it. */
+  /** The first process of a thread's sandbox, and its parent outside. */
   async processesIn(thread: string): Promise<{ readonly init: number; readonly outer: number }> {
     const found = await this.fleet.find({ thread });
     const objects = join(this.home, this.fleetId, "objects");

@@ -1,8 +1,8 @@
 /**
- * Told of every container of a thread that starts: from then on its daemon is waited for. Remembers its network namespace, in
- * which nothing may run when the container is gone.
+ * Reports every start of a container of a thread: from then on its daemon is awaited. Remembers its network namespace,
+ * in which nothing may run when the container is gone.
  *
- * Invariant: a namespace is held open as long as it is looked for, because the kernel gives its number to another one otherwise.
+ * Invariant: a namespace is held open while it is watched, because otherwise the kernel reuses its number.
  */
 
 import { closeSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from "node:fs";
@@ -43,7 +43,7 @@ export class Starts implements StartWatch {
     for (const { fd } of this.#networks.splice(0)) closeSync(fd);
   }
 
-  /** Processes in the network of a container that the engine does not have any more. */
+  /** Processes in the network of a container that the engine no longer has. */
   async strays(): Promise<readonly string[]> {
     const there = new Set((await this.#docker.listContainers({ all: true })).map(({ Id }) => Id));
     const gone = this.#networks.filter(({ containerId }) => !there.has(containerId));

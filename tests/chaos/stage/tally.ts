@@ -1,9 +1,9 @@
-/** What was done, how long each took to be usable again, and what went wrong. */
+/** The faults, the times until each was usable again, and the violations. */
 
 export class Tally {
   readonly violations: string[] = [];
   readonly usableMs = new Map<string, number[]>();
-  /** Fleets killed, by what they were at. */
+  /** Killed fleets, by their stage. */
   readonly kills: Record<KillStage, number> = { create: 0, bind: 0, ready: 0, lease: 0, release: 0, stop: 0 };
   settledCount = 0;
   readonly refusals = new Map<string, number>();

@@ -1,6 +1,4 @@
-/**
- * A process of the fleet that is going to be killed: how far it has come, and when it has ended. See fleet-process.ts.
- */
+/** A process of the fleet that will be killed: its progress, and its end. See fleet-process.ts. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -26,10 +24,10 @@ const BEGINS: Readonly<Record<string, KillStage | "between">> = {
   refused: "between",
 };
 
-/** Calls its listener when a sandbox of a thread has been started, and is waited for. */
+/** Calls its listener when a sandbox of a thread was started, and is awaited. */
 export interface StartWatch {
   listener: () => void;
-  /** Processes that have outlived the sandbox which they were started for. */
+  /** Processes that outlived their sandbox. */
   strays(): Promise<readonly string[]>;
   close(): void;
 }
@@ -43,7 +41,7 @@ export class Victim {
   #enteredAt = 0;
   #onStage: (stage: KillStage | "between") => void = () => {};
   hasWritten = false;
-  /** How long each stage took that it left. */
+  /** How long each completed stage took. */
   readonly spans: [KillStage | "between", number][] = [];
 
   constructor({ config, place }: Yard, starts: StartWatch) {
@@ -70,7 +68,7 @@ export class Victim {
         if (stage !== undefined) this.#enter(stage);
       });
     });
-    // A victim that is never asked for is not waited for.
+    // A target that is never used is not awaited.
     this.opened.catch(() => {});
   }
 

@@ -1,11 +1,11 @@
 /**
- * Where the deeds are done: the fleet they are done to, and who must not be hurt by it.
+ * The environment of the faults: the fleet they hit, and those that must not be affected.
  *
- *   the fleet      opened in this process, in a home of its own; the processes that are killed share its store
- *   the keeper     a lease of the fleet's that nothing is done to
+ *   the fleet      opened in this process, in its own home; the killed processes share its store
+ *   the keeper     a lease of the fleet that no fault hits
  *   the neighbour  a lease of another fleet on the same machine or engine
- *   the bystander  a container, or a process, that has nothing to do with Sandlot
- *   the pool       one blank, that any thread of the blueprint `pooled` may get; there is always one again
+ *   the bystander  a container, or a process, unrelated to Sandlot
+ *   the pool       one blank, that any thread of the blueprint `pooled` may get; it is always replaced
  */
 
 import { randomBytes } from "node:crypto";
@@ -20,7 +20,7 @@ import type { StartWatch } from "./victim.ts";
 
 const MIB = 1024 * 1024;
 const ACQUIRE_MS = 30_000;
-/** What a call may take beyond its own deadline before it counts as one that never settles. */
+/** How long a call may take beyond its own deadline before it counts as never settling. */
 const MARGIN_MS = 10_000;
 const SETTLE_MS = 45_000;
 const USABLE_MS = 60_000;
@@ -29,13 +29,13 @@ const KEEPER = "keeper";
 const BLANKS = 1;
 export const ORPHAN_TIMEOUT_MS = 20_000;
 
-/** What sandboxes here are made from: plain ones, ones with a way out, which a process carries, and ones that wait as blanks. */
+/** The blueprints here: plain ones, ones with egress, which has a process, and ones with blanks in the pool. */
 type BlueprintName = "default" | "online" | "pooled";
 
 export type SandboxName = { readonly sandboxId: string; readonly generation: number };
 
 export abstract class Yard {
-  /** At what a fleet can be killed here. */
+  /** The stages at which a fleet can be killed here. */
   abstract readonly stages: readonly KillStage[];
   readonly tally: Tally;
   readonly config: FleetConfig;
@@ -48,7 +48,7 @@ export abstract class Yard {
   #other: Fleet | null = null;
   #keeper: Lease | null = null;
   #neighbour: Lease | null = null;
-  /** What is there while nothing but the keeper is. */
+  /** What exists when there is only the keeper. */
   #baseline: readonly string[] = [];
   #seen = { keeper: 0, neighbour: 0, bystander: "" };
 
@@ -61,11 +61,11 @@ export abstract class Yard {
     this.config = this.#configOf(this.home, this.fleetId);
   }
 
-  /** Everything of the fleet that is there, but for the sandboxes that are meant to be. */
+  /** Everything of the fleet, except the expected sandboxes. */
   protected abstract leftovers(meant: readonly SandboxName[]): Promise<readonly string[]>;
   abstract watchStarts(): Promise<StartWatch>;
   protected abstract openBystander(): Promise<void>;
-  /** Since when it runs; empty when it does not. */
+  /** Its start time; empty when it does not run. */
   protected abstract bystanderSince(): Promise<string>;
   protected abstract closeBystander(): Promise<void>;
 
@@ -87,18 +87,18 @@ export abstract class Yard {
     return this.#keeper;
   }
 
-  /** A fresh keeper, and a look at how everything is before the deeds that follow. */
+  /** A fresh keeper, and a baseline for the faults that follow. */
   async begin(): Promise<void> {
     this.#keeper = await acquired(this.fleet, KEEPER);
     await this.#keeper.sandbox.exec("echo kept > note");
     await this.#untilPooled();
     this.#baseline = await this.#left();
-    // Whoever does not see the keeper would not see what was left, either.
+    // A check that does not see the keeper would not see leftovers either.
     if (this.#baseline.length === 0) this.tally.violated("nothing of the keeper is seen");
     await this.#lookAtOthers();
   }
 
-  /** Runs a deed. Afterwards nothing of it is left, and nobody was hurt who was not meant. */
+  /** Runs a fault. Afterwards it has left nothing, and nothing else was affected. */
   async deed(name: string, act: () => Promise<number>, options: { readonly endsEverything?: boolean } = {}) {
     const startedAt = performance.now();
     let usableMs = 0;
@@ -124,7 +124,7 @@ export abstract class Yard {
     return lease ?? null;
   }
 
-  /** `undefined` for what was refused, or never settled. */
+  /** `undefined` for a call that was refused, or never settled. */
   async settles<T>(what: string, call: Promise<T>, withinMs = ACQUIRE_MS + MARGIN_MS): Promise<T | undefined> {
     const late = Symbol("late");
     const timer = new AbortController();
@@ -142,7 +142,7 @@ export abstract class Yard {
     return answer === late ? undefined : (answer as T | undefined);
   }
 
-  /** The same, and the thread is given back. */
+  /** The same, and the thread is released. */
   async usable(
     thread: string,
     since: number,
@@ -155,7 +155,7 @@ export abstract class Yard {
     return ms;
   }
 
-  /** Uses a thread until it works, and answers how long after `since` that was. `note` must be in its workspace. */
+  /** Uses a thread until it works, and returns how long after `since` that was. `note` must be in its workspace. */
   async used(
     thread: string,
     since: number,
@@ -184,8 +184,8 @@ export abstract class Yard {
   }
 
   /**
-   * Ends a thread's sandbox and removes its workspace. Every refusal is told, so that what is left behind later can be
-   * explained; one that says to ask again is asked again, as a caller would. A thread that cannot be ended is a violation.
+   * Ends a thread's sandbox and removes its workspace. Every refusal is recorded, to explain later leftovers; a
+   * retryable one is retried, as a caller would. A thread that cannot be ended is a violation.
    */
   async end(thread: string): Promise<void> {
     const what = `destroy of ${thread}`;
@@ -197,7 +197,7 @@ export abstract class Yard {
         throw error;
       });
       await this.settles(what, destroying);
-      // Done; or late, which is a violation by now.
+      // Done; or late, which is already recorded as a violation.
       if (refusal === null) return;
       console.log(`${what} was refused: ${told(refusal)}`);
       const isWorthAsking = isSandlotError(refusal) && refusal.retryable && performance.now() < deadline;
@@ -219,7 +219,7 @@ export abstract class Yard {
     await this.closeBystander();
   }
 
-  /** Everything that ran has ended: what counts is that all of it comes back, and nothing else is gone. */
+  /** After a fault that ended everything: all of it must come back, and nothing else may be gone. */
   protected async afterTheEnd(after: string): Promise<void> {
     const since = performance.now();
     await this.usable(KEEPER, since, "kept", this.#keeper);
@@ -257,7 +257,7 @@ export abstract class Yard {
     return blanks.length === BLANKS ? left : [...left, `${blanks.length} blanks`];
   }
 
-  /** Waits until the machine, the store and the disk hold nothing but `expected`, and the pool has what it should. */
+  /** Waits until the machine, the store and the disk have only `expected`, and the pool is full. */
   async #settled(after: string, expected: readonly string[]): Promise<void> {
     const deadline = performance.now() + SETTLE_MS;
     for (;;) {
@@ -287,7 +287,7 @@ export abstract class Yard {
       blueprints: {
         default: { limits },
         online: { limits, network: { mode: "allowlist", allow: [{ host: "allowed.example.org", ports: [443] }] } },
-        // Another hash than the default's, whose acquires are to be made anew.
+        // Another hash than the default's, whose acquires are to be cold.
         pooled: { limits: { ...limits, pidsMax: 255 } },
       },
       pool: isOurs ? { pooled: BLANKS } : {},
@@ -304,7 +304,7 @@ function told(error: unknown): string {
   return isSandlotError(error) ? `${error.code}: ${error.message}` : String(error);
 }
 
-/** For those to whom nothing is done: on a machine that is busy with something else they are asked for again. */
+/** For sandboxes that no fault hits: on a busy machine their acquire is retried. */
 async function acquired(fleet: Fleet, thread: string): Promise<Lease> {
   const deadline = performance.now() + USABLE_MS;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * The backend of a child: the contract of `backend/backend.ts` over the engine's socket. It decides nothing and
- * remembers nothing but who listens.
+ * The backend of a child: the contract of `backend/backend.ts` over the engine's socket. It has no state except its
+ * listeners.
  */
 
 import type { EngineRef } from "@sandlot/contract";
@@ -113,12 +113,12 @@ export class CrashBackend implements Backend {
     return this.engine.ask("activity", [ref], signal);
   }
 
-  /** The connection stays: the child has things to say to the engine until it ends. */
+  /** The connection stays: the child sends to the engine until it ends. */
   async close(): Promise<void> {
     this.#listeners.clear();
   }
 
-  /** Whoever gives up waiting for a connection must not leave it open. */
+  /** An aborted wait must not leave its connection open. */
   #unlessAborted(
     asked: Promise<number>,
     signal: AbortSignal,

@@ -1,8 +1,7 @@
 /**
- * A client's connection to the engine process: requests out, answers and pushed events in.
+ * A client's connection to the engine process: requests out, responses and pushed events in.
  *
- * Invariant: requests leave in the order they were made. What a killed process had sent still takes effect, as with
- * any engine.
+ * Invariant: requests leave in order. What a killed process had sent still takes effect, as with any engine.
  */
 
 import { connect, type Socket } from "node:net";
@@ -39,7 +38,7 @@ export class EngineConnection {
     });
   }
 
-  /** After an abort the wait ends; what was asked for may still take effect. */
+  /** After an abort the wait ends; the request may still take effect. */
   ask<M extends keyof Calls>(
     method: M,
     args: Parameters<Calls[M]>,
@@ -69,7 +68,7 @@ export class EngineConnection {
     });
   }
 
-  /** For what nobody waits for: its failure would only say that the run is ending. */
+  /** For a request without a waiting caller: its failure would only mean that the run is ending. */
   tell<M extends keyof Calls>(method: M, args: Parameters<Calls[M]>): void {
     this.ask(method, args).catch(() => {});
   }

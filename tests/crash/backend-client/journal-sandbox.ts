@@ -1,5 +1,5 @@
 /**
- * The inside of a sandbox: one file, the journal. An append writes an entry, a literal grep looks for one. The engine
+ * The inside of a sandbox: one file, the journal. An append writes an entry, a literal grep searches one. The engine
  * checks generation and token with every use.
  */
 

@@ -3,8 +3,8 @@
  *
  *   loaded ──go──▶ open ──▶ (workload) ──finish──▶ finished ──close──▶ closed
  *
- * Loading takes most of the time of a start, so main keeps loaded children in reserve. When main's end of stdin
- * closes, or the engine goes away, a child ends: it never outlives the run.
+ * Loading takes most of the time of a start, so main keeps loaded children in reserve. When main's end of stdin closes,
+ * or the engine goes away, a child ends: it never outlives the run.
  */
 
 import { flushCompileCache } from "node:module";
@@ -67,7 +67,7 @@ let going: Promise<void> = Promise.resolve();
 
 async function obey(command: Command): Promise<void> {
   if (command.command === "go") going = go();
-  // Main may want an end of what has hardly begun.
+  // Main may end a child that has hardly begun.
   await going;
   if (command.command === "nudge") await workload?.nudge();
   else if (command.command === "verify") await workload?.verify();
@@ -85,6 +85,6 @@ process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
 process.stdin.on("end", () => process.exit(isClosing ? 0 : 5));
 readLines<Command>(process.stdin, (command) => void obey(command).catch(fail));
-// A process that is killed writes no cache, and the next ones would have to compile everything again.
+// A killed process writes no cache, and the next ones would have to compile everything again.
 flushCompileCache();
 report.note({ note: "loaded" });

@@ -1,5 +1,5 @@
 /**
- * Misdeeds of a child, each planted by `--plant` to see that it is found. They go behind the fleet's back, through the
+ * Violations of a child, each planted by `--plant` to check that it is found. They bypass the fleet, through the
  * engine, or break a promise to main. Test code only.
  */
 
@@ -26,7 +26,7 @@ export async function misbehave(plant: Plant | null, scene: Scene): Promise<void
   const misdeed = plant === null ? undefined : MISDEEDS[plant];
   if (misdeed === undefined) return;
   while (true) {
-    // Any of it may fail because others are at work; then it is tried again.
+    // Each may fail because of other children; then it is retried.
     await misdeed(scene).catch(() => {});
     await sleep(100);
   }

@@ -1,8 +1,8 @@
 /**
- * What a child tells main, and what it writes down for whoever has to understand a violation.
+ * A child's reports to main, and its log for analysing a violation.
  *
- * Invariant: a note has left this process when `note` returns, so main knows of everything that was acknowledged
- * before a SIGKILL.
+ * Invariant: a note has left this process when `note` returns, so main knows everything that was acknowledged before a
+ * SIGKILL.
  */
 
 import { openSync, writeSync } from "node:fs";
@@ -11,7 +11,7 @@ import type { Note } from "../wire.ts";
 
 const STDOUT = 1;
 
-/** What a caller may be answered with while processes are killed and stopped and the engine has faults. */
+/** Errors that a caller may get while processes are killed and stopped and the engine has faults. */
 const ORDINARY = new Set([
   "acquire_timeout",
   "capacity_exhausted",
@@ -24,7 +24,7 @@ const ORDINARY = new Set([
   "sandbox_unreachable",
   "store_unavailable",
 ]);
-/** What only a use may be answered with: whoever asks for a sandbox gets the present one. */
+/** Errors that only a use may get: an acquire gets the present sandbox. */
 const ORDINARY_FOR_USE = new Set(["stale_generation"]);
 const USES = new Set(["write", "read"]);
 
@@ -49,7 +49,7 @@ export class Report {
     this.note({ note: "violation", what });
   }
 
-  /** Follows a call from start to end. `null`: it failed, in a way that is told if it is not an ordinary one. */
+  /** Follows a call from start to end. `null`: it failed; an unexpected failure is reported. */
   async call<T>(kind: string, owner: string, deadlineMs: number, work: () => Promise<T>): Promise<T | null> {
     this.#calls += 1;
     const call = this.#calls;

@@ -1,6 +1,6 @@
 /**
- * What a child does with its fleet, as chance has it: sessions in a thread's sandbox, leases with a time to live, warm
- * calls, callers that give up, destroys, and crashes.
+ * A child's random work with its fleet: sessions in a thread's sandbox, leases with a time to live, warm calls, aborted
+ * callers, destroys, and crashes.
  *
  * Every call is reported when it starts and when it settles, and every write once it was acknowledged.
  */
@@ -24,7 +24,7 @@ export class Workload {
   readonly #random: Random;
   readonly #report: Report;
   readonly #name: string;
-  /** The last write of this child in each thread that nobody deletes: later reads must find it. */
+  /** The last write of this child in each thread that is never deleted: later reads must find it. */
   readonly #last = new Map<string, string>();
   #tokens = 0;
   #finishing = false;
@@ -49,7 +49,7 @@ export class Workload {
     await Promise.all([...this.#workers, ...this.#nudges]);
   }
 
-  /** A sandbox of its own, from nothing to its end: this child is soon seen making, binding and stopping. */
+  /** A private sandbox, from nothing to its end: this child soon passes through creating, binding and stopping. */
   async nudge(): Promise<void> {
     if (this.#finishing) return;
     const nudge = this.#session({ user: this.#random.pick(THREADS).user, thread: "", purgeable: true }, {});
@@ -98,7 +98,7 @@ export class Workload {
     const request = { ...idOf(thread), ...more, purpose: "turn", timeoutMs: ACQUIRE_MS };
     const lease = await this.#report.call("acquire", ownerOf(thread), ACQUIRE_MS, () => this.#fleet.acquire(request));
     if (lease === null) return;
-    // What the fleet calls a thread that the caller did not name is the fleet's own.
+    // The fleet chooses the name of a thread that the caller did not name.
     const owner = thread.thread === "" ? `${thread.user}/~` : ownerOf(thread);
     const sandboxId = lease.sandbox.id;
     this.#report.note({ note: "leased", owner, sandboxId });
@@ -109,7 +109,7 @@ export class Workload {
     if (random.chance(0.1)) await sleep(random.between(300, 900));
     if (more.ttlMs !== undefined && random.chance(0.3)) return this.#abandon(lease);
     await this.#report.call("release", owner, USE_MS, () => lease.release());
-    // What nobody can ask for again is not kept.
+    // A thread that cannot be requested again is not kept.
     if (thread.thread !== "") this.#report.note({ note: "released", owner, sandboxId });
   }
 
@@ -135,7 +135,7 @@ export class Workload {
     if (found === false && isKept) this.#report.violation(`${owner} has lost ${expected}, which was acknowledged`);
   }
 
-  /** The remote caller has vanished: the lease ends because nobody renews it. */
+  /** The remote caller has vanished: the lease expires. */
   async #abandon(lease: Lease): Promise<void> {
     if (this.#random.chance(0.5))
       await this.#report.call("renew", lease.id, USE_MS, () => this.#fleet.remoteLeases.renew(lease.id));
@@ -171,6 +171,6 @@ export class Workload {
 }
 
 function idOf({ user, thread }: ThreadOf): { user: string; thread: string } {
-  // Without a thread it is a sandbox of its own.
+  // Without a thread it is a temporary sandbox.
   return thread === "" ? ({ user } as { user: string; thread: string }) : { user, thread };
 }

@@ -1,5 +1,5 @@
 /**
- * A child as main sees it: a process to start, stop, let go on and kill, and what it has said so far.
+ * A child as main sees it: a process to start, stop, continue and kill, and its reports so far.
  *
  * Invariants
  * - A signal goes only to a process that this object started and whose exit it has not seen.
@@ -27,21 +27,21 @@ export interface ChildOptions {
   readonly onExit: (child: Child, code: number | null, signal: string | null) => void;
 }
 
-/** How long the kernel may take until a stopped process is seen to stand still. */
+/** How long the kernel may take until a stopped process is seen as stopped. */
 const STANDSTILL_MAX_MS = 200;
 
 export class Child {
   readonly name: string;
   readonly calls = new Map<number, Call>();
   readonly exited: Promise<void>;
-  /** When it was told to go; `null` while it waits in reserve. */
+  /** When it was sent to work; `null` while it waits in reserve. */
   wentAt: number | null = null;
   isLoaded = false;
   isOpen = false;
   isGone = false;
-  /** Told to close, so that its exit is expected. */
+  /** Asked to close, so its exit is expected. */
   isClosing = false;
-  /** Not to be killed before this moment, so that some live long enough for what takes long. */
+  /** Not to be killed before this moment, so that some live long enough for slow operations. */
   protectedUntil = 0;
   #stoppedAt: number | null = null;
   #pauses: { readonly from: number; readonly to: number }[] = [];
@@ -84,7 +84,7 @@ export class Child {
     this.#process.stdin?.write(`${JSON.stringify(command)}\n`);
   }
 
-  /** Resolves when it stands still: what the store shows now is what it leaves. */
+  /** Resolves when it is stopped: what the store shows now is what it leaves. */
   async stop(): Promise<void> {
     if (this.isGone) return;
     this.#stoppedAt ??= performance.now();
@@ -110,7 +110,7 @@ export class Child {
     if (!this.isGone) this.#process.kill("SIGKILL");
   }
 
-  /** How long it stood still since `from`: a caller that is stopped cannot be answered. */
+  /** How long it was stopped since `from`: a stopped caller cannot get a response. */
   pausedSince(from: number): number {
     const running = this.#stoppedAt === null ? [] : [{ from: this.#stoppedAt, to: performance.now() }];
     return [...this.#pauses, ...running].reduce(

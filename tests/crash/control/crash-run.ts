@@ -1,6 +1,4 @@
-/**
- * One run: a directory of its own, the engine, the children, the cycles, the final checks, and the end of it all.
- */
+/** One run: its own directory, the engine, the children, the cycles, the final checks, and the cleanup. */
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -55,7 +53,7 @@ export class CrashRun {
     this.#crew = new Crew({ ...common, directory, tally, random: new Random(options.seed, 4) });
   }
 
-  /** Resolves with how many cycles were done. Afterwards no process is left. */
+  /** Resolves with the number of cycles. Afterwards no process is left. */
   async execute(): Promise<number> {
     try {
       this.#engine = await this.#startEngine();
@@ -100,7 +98,7 @@ export class CrashRun {
     rmSync(this.directory, { recursive: true, force: true });
   }
 
-  /** For an exit that cannot wait: every process that is left gets its end, by its pid. */
+  /** For an exit that cannot wait: every remaining process is killed, by its pid. */
   endNow(): void {
     this.#isEnding = true;
     this.#crew.killAllNow();
@@ -134,7 +132,7 @@ export class CrashRun {
 
 const SOCKET_NAME = "s";
 
-/** Certificates are read at every start and used by nobody here; the compile cache makes a start half as long. */
+/** Certificates are read at every start and not needed here; the compile cache halves the time of a start. */
 function environmentFor({ plant }: CrashOptions, directory: string, storePath: string): Record<string, string> {
   const { PATH = "", HOME = "" } = process.env;
   return {

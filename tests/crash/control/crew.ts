@@ -1,9 +1,9 @@
 /**
- * The children of a run: those that work, and some that are loaded and wait, because loading is most of a start.
+ * The children of a run: those that work, and loaded ones in reserve, because loading is most of a start.
  *
  * Invariants
- * - Every process that was ever started is in `all` until its exit was seen, so that ending the run ends them all.
- * - A child that ends without being killed or told to is a violation.
+ * - Every started process is in `all` until its exit was seen, so that ending the run ends them all.
+ * - A child that ends without a kill or a request is a violation.
  */
 
 import type { Random } from "../../simulation/schedule/random.ts";
@@ -24,7 +24,7 @@ export interface CrewOptions {
 const RESERVE = 2;
 /** How much later than its deadline a call may settle: the machine is small, and a stopped peer can hold the store. */
 const SLACK_MS = 3_000;
-/** One in so many children is spared for a while. */
+/** This share of children is spared for a while. */
 const PROTECTED_SHARE = 0.25;
 const PROTECTED_MS = 6_000;
 
@@ -39,7 +39,7 @@ export class Crew {
     this.#options = options;
   }
 
-  /** Those that were told to go and live. */
+  /** The living ones that were sent to work. */
   active(): readonly Child[] {
     return [...this.all].filter((child) => child.wentAt !== null && !child.isGone);
   }
@@ -61,7 +61,7 @@ export class Crew {
     await child.kill();
   }
 
-  /** Those in reserve have done nothing, so that ending them proves nothing. */
+  /** Children in reserve have done nothing, so ending them proves nothing. */
   async dismissReserve(): Promise<void> {
     await Promise.all(this.#reserve().map((child) => this.kill(child)));
   }

@@ -1,8 +1,8 @@
 /**
- * The cycles of a run: each takes one child, in a state that was hit too rarely so far or as chance has it, and kills it
- * or stops it, sometimes for longer than a session lives.
+ * The cycles of a run: each takes one child, in a rarely hit state or at random, and kills it or stops it, sometimes
+ * for longer than a session lives.
  *
- * Invariant: at least two children are at work at any time, so that somebody is there to notice.
+ * Invariant: at least two children are at work at any time, so that one can notice the death of another.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -29,13 +29,13 @@ export interface CyclesParts {
 const KILL_SHARE = 0.68;
 const STEERED_SHARE = 0.75;
 const LONG_STOP_SHARE = 0.35;
-/** Of the calls that a killed or stopped process had under way, how many get lost, and how many land late. */
+/** Of the calls of a killed or stopped process, how many get lost, and how many land late. */
 const LOST_SHARE = 0.2;
 const LATE_SHARE = 0.4;
 const LATE_MAX_MS = 2_500;
 const GAP_MAX_MS = 50;
 const AT_WORK_MIN = 2;
-/** How many processes more than asked for there may be while others stand still. */
+/** How many processes beyond the requested number may exist while others are stopped. */
 const STILL_MAX = 2;
 
 export class Cycles {
@@ -46,17 +46,17 @@ export class Cycles {
     this.#parts = parts;
   }
 
-  /** Resolves with how many were done: fewer than wished for when something was found. */
+  /** Resolves with the number of cycles: fewer than requested when a violation was found. */
   async run(cycles: number): Promise<number> {
     const { crew, processes, tally, random } = this.#parts;
     for (let started = 0; started < processes; started += 1) crew.launch();
-    // Whoever is killed before anybody has worked leaves nothing to be found.
+    // A kill before any child has worked leaves nothing to find.
     while (crew.active().filter(({ isOpen }) => isOpen).length < AT_WORK_MIN && tally.violations.length === 0)
       await sleep(20);
     let done = 0;
     while (done < cycles && tally.violations.length === 0) {
       if (await this.#cycle()) done += 1;
-      // Those that stand still cost nothing; somebody else works meanwhile.
+      // Stopped ones cost nothing; others work meanwhile.
       const still = crew.active().filter(({ isStopped }) => isStopped).length;
       while (crew.active().length < processes + Math.min(still, STILL_MAX)) crew.launch();
       await sleep(random.between(0, GAP_MAX_MS));
@@ -64,7 +64,7 @@ export class Cycles {
     return done;
   }
 
-  /** Everybody goes on. */
+  /** Continues all stopped children. */
   heal(): void {
     for (const child of [...this.#resumptions.keys()]) this.#resume(child);
   }
@@ -121,11 +121,11 @@ export class Cycles {
     );
   }
 
-  /** Stops it first, so that what the store shows is what the process leaves behind. */
+  /** Stops it first, so that the store shows what the process leaves behind. */
   async #standstill(child: Child): Promise<ReadonlySet<StateHit>> {
     const { store, crew, tally } = this.#parts;
     await child.stop();
-    // One that stands still inside a lock keeps everybody else out, also us; then its state cannot be told.
+    // A process stopped inside a lock locks out all others, including main; then its state is unknown.
     const records = await store.list().catch(() => null);
     if (records === null) return new Set();
     for (const fault of faultsOf(records, RECORDS_MAX)) tally.violated(fault);

@@ -1,4 +1,4 @@
-/** The engine process as main sees it: started first, ended last, and asked over its socket. */
+/** The engine process as main sees it: started first, ended last, and called over its socket. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,8 +1,8 @@
 /**
- * The end of a run: faults stop, everybody goes on, and what is then true must be true of every healthy fleet.
+ * The end of a run: faults stop, all processes continue, and the following must then hold, as in every healthy fleet.
  *
  *   heal     every call of a survivor settles
- *   settle   engine and store agree, nothing is under way, no session belongs to a dead process
+ *   settle   engine and store agree, nothing is pending, no session belongs to a dead process
  *   verify   every thread can be acquired and has what was written in it
  *   leave    all but one close and hand over; the last one closes with `destroy`, and nothing is left
  */
@@ -30,7 +30,7 @@ export interface FinalParts {
   readonly storeDirectory: string;
 }
 
-/** Longer than a deadline with its slack, and than the grace for what nobody knows with the time to see it out. */
+/** Longer than a deadline with its slack, and than the grace period of orphans with the time to remove them. */
 const FINISH_MAX_MS = 12_000;
 const SETTLE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 15_000;
@@ -54,7 +54,7 @@ export async function finalChecks(parts: FinalParts): Promise<void> {
   checkFile(parts);
 }
 
-/** A child says that it has finished when everything it awaits has settled: what is open then, or later, never will. */
+/** A child finishes when everything it awaits has settled: a call that is open then, or later, never will. */
 async function finish({ signals, tally }: FinalParts, child: Child, command: Command): Promise<void> {
   const finished = signals.next(FINISH_MAX_MS, (signal) =>
     signal.what !== "held" && signal.child === child && (signal.what === "finished" || signal.what === "gone")
@@ -139,7 +139,7 @@ async function checkNothingLeft({ engine, store, tally, storeDirectory }: FinalP
   }
 }
 
-/** Every write that somebody was told has happened, of every thread that was not deleted since. */
+/** Every acknowledged write, of every thread that was not deleted since. */
 async function checkWrites({ engine, tally }: FinalParts, when: string): Promise<void> {
   const dump = await engine.ask("dump", []);
   const purged = new Set(dump.purgedTokens);

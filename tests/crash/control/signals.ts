@@ -1,4 +1,4 @@
-/** What main waits for: a note of a child, its end, or a call that fell into the engine's trap. */
+/** What main waits for: a note of a child, its end, or a trapped call. */
 
 import type { Method, Note } from "../wire.ts";
 import type { Child } from "./child-process.ts";
@@ -14,7 +14,7 @@ export class Signals {
     for (const listener of [...this.#listeners]) listener(signal);
   }
 
-  /** The first thing that `pick` takes, or `null` when time is up. Listens from the moment of the call. */
+  /** The first signal that `pick` accepts, or `null` after the timeout. Listens from the moment of the call. */
   next<T>(ms: number, pick: (signal: Signal) => T | null): Promise<T | null> {
     return new Promise((resolve) => {
       const end = (value: T | null) => {

@@ -1,7 +1,7 @@
 /**
  * What the store shows of one process at the moment when it is killed or stopped.
  *
- *   creating   it makes a sandbox            binding   it holds a blank that has not been told its thread yet
+ *   creating   it creates a sandbox          binding   it holds a blank that has no thread yet
  *   leased     it holds a sandbox            stopping  it ends one
  *   parked     it was the last to hold one   none      nothing of the above
  *
@@ -29,7 +29,7 @@ export function statesOf(
   return hit;
 }
 
-/** What no snapshot of the store may show. */
+/** Violations in a snapshot of the store. */
 export function faultsOf(records: readonly SandboxRecord[], max: number): readonly string[] {
   const faults: string[] = [];
   const seen = new Map<string, string>();
@@ -40,7 +40,7 @@ export function faultsOf(records: readonly SandboxRecord[], max: number): readon
     if (other !== undefined) faults.push(`two records for ${key}: ${other} and ${sandboxId}`);
     seen.set(key, sandboxId);
   }
-  // What is only there to be ended (condemned) needs no room of its own.
+  // A record that only exists to be ended (condemned) takes no room.
   const count = records.filter(({ state }) => state !== "stopping").length;
   if (count > max) faults.push(`${count} sandboxes, although the limit is ${max}`);
   return faults;

@@ -1,12 +1,12 @@
 /**
- * Steering: getting hold of a child in a wished-for state. Chance alone would nearly always find it with leases and
- * hardly ever in the few milliseconds of a bind.
+ * Catches a child in a requested state. Chance alone would nearly always find it with leases and hardly ever in the few
+ * milliseconds of a bind.
  *
- *   creating, binding, stopping   the engine traps a call that only happens in that state, whoever makes it
- *   leased, parked                the first child that says so
- *   none                          one that has just been started
+ *   creating, binding, stopping   the engine traps a call that only happens in that state, from any child
+ *   leased, parked                the first child that reports it
+ *   none                          one that was just started
  *
- * What was caught is checked against the store at the moment of the kill; this only makes it likely.
+ * The state is checked against the store at the moment of the kill; this only makes it likely.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,10 +30,10 @@ const TRAPS: Partial<Record<StateHit, Trap["methods"]>> = {
   stopping: ["destroy", "moveHome", "purge"],
 };
 
-/** After this long without a catch, children are nudged; after the second time anybody is taken. */
+/** After this long without a catch, children are nudged; after the second time any child is taken. */
 const PATIENCE_MS = 80;
 const AFTER_NUDGE_MS = 250;
-/** A child that went this recently has hardly begun. */
+/** A child that started this recently has hardly begun. */
 const FRESH_MS = 250;
 
 export class Steering {
@@ -68,7 +68,7 @@ export class Steering {
       if (signal.what !== "held") return null;
       const child = this.#crew.active().find(({ name }) => name === signal.name);
       if (child !== undefined && isEligible(child)) return { child, held: signal.held };
-      // Somebody else, or somebody who is gone: let it pass and wait for the next one.
+      // Another child, or one that is gone: let it pass and wait for the next one.
       this.#engine.tell("decide", [signal.held, { kind: "go", afterMs: 0 }]);
       this.#engine.tell("trap", [trap]);
       return null;
@@ -81,7 +81,7 @@ export class Steering {
       caught = await this.#signals.next(AFTER_NUDGE_MS, pick);
     }
     if (caught !== null) return caught;
-    // A call may fall into it until the engine knows that nobody waits any more.
+    // A call may be trapped until the engine knows that the wait is over.
     const late = this.#signals.next(20, pick);
     await this.#engine.ask("trap", [null]);
     return late;
@@ -93,7 +93,7 @@ export class Steering {
     );
   }
 
-  /** At any moment of its start: while it opens the store, registers, or looks around. */
+  /** At any moment of its start: while it opens the store, registers, or reads the state. */
   async #newest(isEligible: (child: Child) => boolean): Promise<Caught | null> {
     const now = performance.now();
     const fresh = this.#crew.active().filter((child) => isEligible(child) && now - (child.wentAt ?? 0) < FRESH_MS);

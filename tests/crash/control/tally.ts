@@ -1,4 +1,4 @@
-/** What happened in a run: counts for the table at the end, and the facts that the last checks are made against. */
+/** The events of a run: counts for the table at the end, and the facts for the last checks. */
 
 import type { Random } from "../../simulation/schedule/random.ts";
 import type { Note } from "../wire.ts";
@@ -6,7 +6,7 @@ import { STATES, type StateHit } from "./states.ts";
 
 export class Tally {
   readonly violations: string[] = [];
-  /** By thread: every write that a child was told has happened. */
+  /** By thread: every acknowledged write. */
   readonly acknowledged = new Map<string, Set<string>>();
   readonly errors = new Map<string, number>();
   readonly hits: Readonly<Record<"kills" | "stops", Record<StateHit, number>>> = { kills: none(), stops: none() };

@@ -1,9 +1,9 @@
 /**
- * What callers insisted on: the end of a sandbox that others use (`force`), or of a thread (`purge`). A child announces
- * it before it calls the fleet, so that the engine can tell what somebody wanted from what nobody did.
+ * Forced ends: of a sandbox that others use (`force`), or of a thread (`purge`). A child announces one before it calls
+ * the fleet, so that the engine can tell a requested end from a wrong one.
  *
- * An announcement counts while its call is under way, and afterwards for what existed when it ended: a caller that was
- * killed, or answered with `stopping`, has its wish carried out by others.
+ * An announcement is valid while its call is running, and afterwards for what existed when it ended: others carry out
+ * the request of a caller that was killed, or that got `stopping`.
  */
 
 import type { Peer } from "./peer.ts";
@@ -36,7 +36,7 @@ export class Announcements {
     }
   }
 
-  /** Whether the end of something that began at `since` was asked for by anybody, for one of these threads. */
+  /** Whether a caller requested the end of something that began at `since`, for one of these threads. */
   allow(what: "force" | "purge", owners: readonly string[], since: number): boolean {
     for (const announcement of this.#all.values()) {
       if (announcement.what !== what || !owners.includes(announcement.owner)) continue;

@@ -1,12 +1,12 @@
 /**
- * What must hold at every effect, whatever is killed or stopped. A violation is told to main and changes nothing.
+ * What must hold at every effect, whatever is killed or stopped. A violation is reported to main and changes nothing.
  *
  *   use          one sandbox per thread is used, and one thread per sandbox; never an older generation after a newer
  *   read         every write that took effect in the thread's workspace is in it, unless the thread was deleted
- *   create       the store has the intent when the engine is asked
- *   destroy      the store says `stopping`, and no process whose session lives uses it, unless somebody insisted
+ *   create       the store has the intent when the engine gets the request
+ *   destroy      the store says `stopping`, and no process with a live session uses it, unless it was forced
  *   rebind       a sandbox is bound once
- *   purge        somebody asked for the thread's end
+ *   purge        a caller requested the thread's end
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,11 +18,11 @@ import type { Entry } from "../wire.ts";
 import type { Announcements } from "./announcements.ts";
 import type { AttachmentOf, Peer } from "./peer.ts";
 
-/** A process that was stopped between looking and asking asks for what was true when it looked. */
+/** A process that was stopped between reading and requesting acts on what was true when it read. */
 const UNDISTURBED_MS = 3_000;
-/** What a process has said before it wrote to the store may still be in its socket. */
+/** A message that a process sent before it wrote to the store may still be in its socket. */
 const SOCKET_LAG_MS = 15;
-/** What the owner of an entry ends with when the caller named no thread. */
+/** The suffix of an entry's owner when the caller named no thread. */
 const ANONYMOUS = "/~";
 
 export class Checks {
@@ -55,12 +55,12 @@ export class Checks {
     return this.#purged;
   }
 
-  /** Returns the workspace that is used, which must be the thread's. */
+  /** Returns the used workspace, which must be the thread's. */
   used({ peer, target }: AttachmentOf, object: SimObject, entry: Entry): Workspace {
     const workspace = this.#ledger.workspaceOf(object);
     if (workspace === null) throw new Error(`there is no workspace in ${object.ref}`);
     const by = `${peer.name} in ${object.ref} generation ${target.generation}`;
-    // A caller without a thread does not know what the fleet calls it.
+    // A caller without a thread does not know the fleet's name for it.
     const isAnonymous = entry.owner.endsWith(ANONYMOUS) && workspace.owner.startsWith(entry.owner);
     const owner = isAnonymous ? workspace.owner : entry.owner;
     if (workspace.owner !== owner) this.#violated(`${by} sees the workspace of ${workspace.owner} as that of ${owner}`);
@@ -118,7 +118,7 @@ export class Checks {
       this.#violated(`${what}, stopped as ${record?.reason}, while ${users.join(" and ")} use it`);
   }
 
-  /** Processes that use the object through a hold that, as far as they and the store know, stands. */
+  /** Processes that use the object through a hold that is valid, as far as they and the store know. */
   async #usersOf(object: SimObject): Promise<readonly string[]> {
     const using = () =>
       [...this.#attachments.values()].filter(
@@ -161,7 +161,7 @@ export class Checks {
     return !peer.isOpen || peer.pausedAt !== null || performance.now() - peer.disturbedAt < UNDISTURBED_MS;
   }
 
-  /** `undefined`: the store cannot be asked, so nothing can be said. */
+  /** `undefined`: the store is unavailable, so nothing is known. */
   #recordOf(sandboxId: SandboxRecord["sandboxId"]): Promise<SandboxRecord | null | undefined> {
     return this.#store.get(sandboxId).catch(() => undefined);
   }

@@ -1,6 +1,4 @@
-/**
- * What each call does to the ledger, at the moment when it takes effect.
- */
+/** The effect of each call on the ledger, at the moment when it takes effect. */
 
 import { SandlotError } from "@sandlot/contract";
 import { FLEET } from "../settings.ts";
@@ -15,7 +13,7 @@ type Effects = {
   ) => ReturnType<EngineCalls[M]> | Promise<ReturnType<EngineCalls[M]>>;
 };
 
-/** A young sandbox may have work going on inside, which postpones its end. */
+/** A young sandbox may be busy inside, which postpones its end. */
 const BUSY_SHARE = 0.15;
 const BUSY_AGE_MAX_MS = 4_000;
 /** One in so many writes is forgotten, where that is planted. */
@@ -56,7 +54,7 @@ export function effectsOf(engine: Engine): Effects {
         peer.send({ push: "closed", attachment: id });
       };
       const attachment = { id, peer, target, object, onDeath, used: false, doubted: false };
-      // Whoever is gone keeps no connection open.
+      // A process that is gone keeps no connection open.
       if (!peer.isOpen) return id;
       object.connections.add(onDeath);
       attachments.set(id, attachment);
@@ -109,7 +107,7 @@ export function effectsOf(engine: Engine): Effects {
     makeIn: (_, spot) => ledger.makeIn(spot),
     moveHome: (_, spot) => ledger.moveHome(spot),
     quarantine(_, spot) {
-      // What is put aside counts as lost, if anybody was told that it was written.
+      // Quarantined writes count as lost, if they were acknowledged.
       ledger.quarantine(spot);
     },
     purge: (peer, spot) => checks.purged(peer, spot, ledger.purge(spot)),

@@ -1,6 +1,6 @@
 /**
  * The engine's side of the backend contract: each call takes its time, passes the traps, takes effect on the ledger and
- * is answered. Like any engine it does what it was asked for also when whoever asked is gone.
+ * gets its response. Like any engine it completes a request also when its caller is gone.
  */
 
 import { appendFileSync } from "node:fs";
@@ -121,7 +121,7 @@ export class Engine {
   resumed(name: string): void {
     for (const peer of this.#named(name)) {
       const now = performance.now();
-      // Below this it cannot have been buried; above, what it holds is in doubt until it has asked the store.
+      // Below this it cannot have been declared dead; above, its holds are in doubt until it has asked the store.
       if (peer.pausedAt !== null && now - peer.pausedAt > SESSION_LIFETIME_MS / 3) peer.doubt();
       peer.pausedAt = null;
       peer.disturbedAt = now;
@@ -163,7 +163,7 @@ export class Engine {
     };
   }
 
-  /** Every effect is written down: a violation is understood from what happened before it. */
+  /** Every effect is logged: a violation is analysed from the events before it. */
   note(text: string): void {
     this.#log.push(`${Date.now() % 10_000_000} ${text}\n`);
   }
@@ -189,7 +189,7 @@ export class Engine {
   }
 }
 
-/** A call that got lost is never answered, and nobody waits for it when healing. */
+/** A lost call never gets a response, and healing does not wait for it. */
 function dropped(peer: Peer): Promise<never> {
   peer.underWay -= 1;
   return new Promise(() => {});

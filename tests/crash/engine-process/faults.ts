@@ -1,6 +1,6 @@
 /**
- * How long each call takes, and which ones go wrong. Drawn from the seed, although with real processes the order in
- * which calls arrive, and so who gets which draw, is the machine's.
+ * How long each call takes, and which ones fail. Drawn from the seed, but with real processes the machine decides the
+ * order of the calls, and so which call gets which draw.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -10,9 +10,9 @@ import type { Method } from "../wire.ts";
 
 export interface Plan {
   readonly delayMs: number;
-  /** Fails before it does anything. */
+  /** Fails before it has an effect. */
   readonly failsBefore: boolean;
-  /** Takes effect and says that it failed. */
+  /** Takes effect and reports a failure. */
   readonly failsAfter: boolean;
 }
 
@@ -57,12 +57,12 @@ export class Faults {
     this.#healed = true;
   }
 
-  /** Whether an engine event is lost on its way. */
+  /** Whether an engine event gets lost. */
   losesEvent(): boolean {
     return !this.#healed && this.#random.chance(0.05);
   }
 
-  /** Lists succeed until the first sandbox is made: a fleet that opens a new store asks for one, and rightly fails without it. */
+  /** Lists succeed until the first create: a fleet that opens a new store needs one, and rightly fails without it. */
   plan(method: Method): Plan {
     const random = this.#random;
     if (method === "create") this.#isUsed = true;

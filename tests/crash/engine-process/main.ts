@@ -1,8 +1,8 @@
 /**
  * The engine process: a server on a unix socket that outlives the children and keeps the ledger of what exists.
  *
- * Invariant: it does not outlive main. When main's connection ends, it ends every child that is still connected (one
- * that is stopped cannot end itself) and then itself.
+ * Invariant: it does not outlive main. When main's connection ends, it ends every connected child (a stopped one cannot
+ * end itself) and then itself.
  */
 
 import { createServer, type Socket } from "node:net";
@@ -69,12 +69,12 @@ function end(): never {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended by itself since.
+      // It has ended by itself meanwhile.
     }
   }
   process.exit(0);
 }
 
-// Main also holds our stdin: if it dies before it has connected, its end is the only sign.
+// Main also holds our stdin: if it dies before it has connected, the end of stdin is the only sign.
 process.stdin.on("end", end).resume();
 createServer(serve).listen(CRASH_SOCKET, () => process.stdout.write("ready\n"));

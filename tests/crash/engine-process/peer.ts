@@ -1,4 +1,4 @@
-/** A process that is connected to the engine, and the connections it has to sandboxes. */
+/** A process connected to the engine, and its connections to sandboxes. */
 
 import type { Socket } from "node:net";
 import type { Target } from "../../../packages/fleet/src/backend/backend.ts";
@@ -11,9 +11,9 @@ export interface AttachmentOf {
   readonly target: Target;
   readonly object: SimObject;
   readonly onDeath: () => void;
-  /** Somebody with a lease has read or written through it. */
+  /** A lease holder has read or written through it. */
   used: boolean;
-  /** Its process may have been buried since: it says so itself, or it was stopped for long. */
+  /** Its process may have been declared dead: it reports this itself, or it was stopped for long. */
   doubted: boolean;
 }
 
@@ -23,7 +23,7 @@ export class Peer {
   pid = 0;
   isOpen = true;
   pausedAt: number | null = null;
-  /** When it was last stopped or went on again. */
+  /** When it was last stopped or continued. */
   disturbedAt = Number.NEGATIVE_INFINITY;
   underWay = 0;
   readonly attachments = new Map<number, AttachmentOf>();

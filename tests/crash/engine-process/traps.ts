@@ -1,8 +1,8 @@
 /**
- * Traps: how main gets to stop or kill a process in the middle of a call. A call that falls into the trap waits, before
- * its effect or with its answer, until main has decided what becomes of it.
+ * Traps: main uses them to stop or kill a process in the middle of a call. A trapped call waits, before its effect or
+ * with its response, until main has decided what happens to it.
  *
- * Invariant: nothing waits for ever. Main decides about every call it was told of, and healing lets all of them go.
+ * Invariant: no wait is endless. Main decides about every call reported to it, and healing releases all of them.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,7 +18,7 @@ export class Traps {
   #trap: Trap | null = null;
   #ids = 0;
 
-  /** `tell` says to main that a call of `name` waits. */
+  /** `tell` reports to main that a call of `name` waits. */
   constructor(tell: (held: number, name: string, method: Method) => void) {
     this.#tell = tell;
   }
@@ -27,7 +27,7 @@ export class Traps {
     this.#trap = this.#later.signal.aborted ? null : trap;
   }
 
-  /** Where every call passes, before its effect and after it. A trap catches one call. */
+  /** Every call passes here, before its effect and after it. A trap catches one call. */
   pass(when: Trap["when"], name: string, method: Method): Promise<Passage> | Passage {
     const trap = this.#trap;
     if (trap === null || trap.when !== when || !trap.methods.includes(method)) return "go";

@@ -1,9 +1,9 @@
 /**
- * The hostile daemon: a bare server that reads requests as HTTP and answers one kind of them wrongly.
+ * The hostile daemon: a bare server that reads requests as HTTP and responds wrongly to one kind of them.
  *
- * Which, and how, stands in the credentials that every call carries, so that many cases run against one double at once and
- * each can be made again: `{seed}.{how}.{target}`. How is `h` (honestly), `r` (drawn from the seed), or `t{n}` (the honest
- * answer up to its nth byte). The target is a path; everything else is answered honestly, so that a case gets as far as it.
+ * The credentials of every call select the case, so that many cases run against one double at once and each can be
+ * repeated: `{seed}.{how}.{target}`. How is `h` (honestly), `r` (drawn from the seed), or `t{n}` (the honest response
+ * up to its nth byte). The target is a path; all others get honest responses, so that a case gets as far as its target.
  */
 
 import { createServer, type Server, type Socket } from "node:net";
@@ -13,9 +13,9 @@ import { type Asked, honestly, type Step, truncated } from "./steps.ts";
 import { spoilt } from "./tricks.ts";
 
 export interface DoubleEvents {
-  /** Where callers have credentials of their own: a command `plan {seed}.{how}.{target}` decides for what comes next. */
+  /** For callers with their own credentials: a command `plan {seed}.{how}.{target}` selects the next case. */
   readonly plan?: { current: string };
-  /** So many bytes of a spoilt answer were taken by the other side before the connection ended. */
+  /** How many bytes of a spoilt response the other side took before the connection ended. */
   readonly onTaken: (token: string, bytes: number) => void;
 }
 
@@ -25,7 +25,7 @@ const PLANNED = {
 };
 const DRIP_MS = 2;
 const PIECE_BYTES = 64 * 1024;
-/** A request that is longer is not one of ours. */
+/** A longer request is not one of ours. */
 const HEAD_MAX_BYTES = 64 * 1024;
 
 export function createDouble(events: DoubleEvents): Server {
@@ -42,7 +42,7 @@ class Connection {
   #takenBytes = 0;
   #body = "";
   #isBusy = false;
-  /** In a tunnel to a port: whose. */
+  /** In a tunnel to a port: its token. */
   #tunnelOf: string | null = null;
   #hasSwitched = false;
 
@@ -74,7 +74,7 @@ class Connection {
     this.#held = this.#held.subarray(end + 4);
     this.#bodyLeft = Number(header(head, "content-length") ?? 0);
     if (this.#events.plan !== undefined && / \/sandlot\/exec[ ?]/.test(head) && this.#bodyLeft > 0) {
-      // Whether it is a plan shows in its body.
+      // Its body shows whether it is a plan.
       const body = this.#held.toString("latin1", 0, this.#bodyLeft);
       if (body.includes('"command":"plan ')) {
         this.#next();
@@ -166,7 +166,7 @@ class Connection {
           await this.#closed();
           break;
         case "reset":
-          // A unix socket knows no reset.
+          // A unix socket has no reset.
           if (this.#socket.remoteAddress === undefined) this.#socket.destroy();
           else this.#socket.resetAndDestroy();
           break;
@@ -196,7 +196,7 @@ class Connection {
 
 function generationOf(head: string): number {
   const path = head.split(" ", 2)[1] ?? "";
-  // A rebind answers with the next generation.
+  // A rebind responds with the next generation.
   const generation = Number(header(head, "x-sandlot-generation") ?? 1);
   return path.startsWith("/sandlot/rebind") ? generation + 1 : generation;
 }

@@ -1,6 +1,6 @@
 /**
- * What an honest server inside a sandbox answers, by path: the daemon's own wire, the AIO API, and a small web server that
- * previews lead to. The double spoils these.
+ * The responses of an honest server inside a sandbox, by path: the daemon's own wire, the AIO API, and a small web
+ * server for previews. The double spoils these.
  */
 
 export interface Honest {
@@ -153,7 +153,7 @@ export const HONEST: Readonly<Record<string, Honest>> = {
   "/v1/file/write": aio({ file: "/x" }),
   "/v1/file/download": bytes("bytes", "downloaded"),
   "/v1/file/grep": aio({ matches: [{ file: "/x", line_number: 1, line_content: "x" }], truncated: false }),
-  /** What a preview shows. */
+  /** The content of a preview. */
   "app:http": bytes("bytes", "<h1>hello</h1>"),
   "app:websocket": bytes("switch"),
 };

@@ -1,6 +1,6 @@
 /**
- * The double in the place of a sandbox's daemon: started as the daemon is, with its configuration on one descriptor and its
- * word that it listens on another.
+ * The double in place of a sandbox's daemon: started like the daemon, with its configuration on one descriptor and its
+ * ready line on another.
  */
 
 import { readFileSync, writeSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * What a double does on the bare connection, as steps, and the honest answers as bytes. A step without end goes on until the
+ * The steps of a double on the bare connection, and the honest responses as bytes. An endless step goes on until the
  * other side closes.
  */
 
@@ -9,7 +9,7 @@ import type { Honest } from "./honest.ts";
 
 export type Step =
   | { readonly do: "write"; readonly bytes: Buffer }
-  /** Over and over, as fast as it is taken, but no more than `maxBytes`. */
+  /** Repeatedly, as fast as possible, but no more than `maxBytes`. */
   | { readonly do: "flood"; readonly bytes: Buffer; readonly maxBytes: number }
   /** One byte at a time. */
   | { readonly do: "drip"; readonly bytes: Buffer }
@@ -22,7 +22,7 @@ export const write = (bytes: Buffer | string): Step => ({
   do: "write",
   bytes: typeof bytes === "string" ? text(bytes) : bytes,
 });
-/** More than any limit that ends a connection; what ends none is read by a caller who stops. */
+/** More than any limit that ends a connection; without such a limit the caller stops reading. */
 const FLOOD_MAX_BYTES = 8 * 1024 * 1024;
 export const flood = (bytes: Buffer | string, maxBytes = FLOOD_MAX_BYTES): Step => ({
   do: "flood",
@@ -38,7 +38,7 @@ export interface Asked {
   readonly generation: number;
 }
 
-/** As our daemon would answer it. */
+/** The response of our daemon. */
 export function honestly(honest: Honest, asked: Asked): readonly Step[] {
   return [write(honestBytes(honest, asked)), ...(STAYS.has(honest.kind) ? [] : [STALL])];
 }
@@ -110,12 +110,12 @@ export function chunk(body: Buffer): Buffer {
   return Buffer.concat([text(`${body.length.toString(16)}\r\n`), body, text("\r\n")]);
 }
 
-/** How many bytes an honest answer has: each is a place to break off. */
+/** The length of an honest response: each byte is a place to break off. */
 export function honestLength(honest: Honest): number {
   return honestBytes(honest, { key: "dGhlIHNhbXBsZSBub25jZQ==", generation: 1 }).length;
 }
 
-/** The honest answer up to a byte, then the end of the connection. */
+/** The honest response up to a byte, then the end of the connection. */
 export function truncated(honest: Honest, asked: Asked, at: number, end: "end" | "reset" | "stall"): readonly Step[] {
   const bytes = honestBytes(honest, asked);
   return [write(bytes.subarray(0, at % (bytes.length + 1))), { do: end }];

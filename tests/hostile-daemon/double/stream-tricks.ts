@@ -1,4 +1,4 @@
-/** Ways in which what is no single answer goes wrong: frames, lines, holds, terminals, tunnels and uploads. */
+/** Faults of everything but single responses: frames, lines, holds, terminals, tunnels and uploads. */
 
 import { frame, type Honest } from "./honest.ts";
 import {

@@ -1,4 +1,4 @@
-/** Ways to answer wrongly, drawn from a seed. */
+/** Wrong responses, drawn from a seed. */
 
 import type { Chance } from "../../fuzz/generate.ts";
 import type { Honest } from "./honest.ts";
@@ -89,7 +89,7 @@ const badLength: Trick = (chance, { body }) => {
   ])();
 };
 
-/** Whole answers whose body is not what was asked for, or is too much. */
+/** Complete responses whose body is wrong, or too large. */
 const badBody: Trick = (chance, { body, kind }) => {
   const spoiltJson = () => (kind === "json" ? mutated(chance, body.toString("utf8")) : "{}");
   const sizes = [10, 1_000, 20_000, 32_700, 32_769, 65_530, 65_600, 100_000, 300_000, 2_000_000];
@@ -139,7 +139,7 @@ const WRONG: readonly unknown[] = [
   "\u0000\ud800",
 ];
 
-/** One value of it replaced, left out or doubled. */
+/** One value replaced, left out or doubled. */
 function mutated(chance: Chance, json: string): string {
   const root = { value: JSON.parse(json) as unknown };
   const places: { readonly in: Record<string, unknown>; readonly name: string }[] = [];
@@ -164,7 +164,7 @@ const slow: Trick = (chance, honest, asked) => {
   return [write(bytes.subarray(0, at)), { do: "drip", bytes: bytes.subarray(at, at + chance.below(40)) }, STALL];
 };
 
-/** Answers to calls that nobody has made. */
+/** Responses to calls that were never made. */
 const strangers: Trick = (chance, honest, asked) => {
   const bytes = honestBytes(honest, asked);
   return chance.pick<() => readonly Step[]>([

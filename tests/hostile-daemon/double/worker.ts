@@ -1,4 +1,4 @@
-/** The double in a thread of its own, so that its work is not counted as the fleet's. Listens on a socket and on a port. */
+/** The double in a separate thread, so that its work does not count as the fleet's. Has a socket and a port. */
 
 import type { AddressInfo } from "node:net";
 import { parentPort, workerData } from "node:worker_threads";
@@ -11,7 +11,7 @@ const onTaken = (token: string, bytes: number): void => {
 };
 const [onSocket, onPort] = [createDouble({ onTaken }), createDouble({ onTaken })];
 process.on("uncaughtException", (error) => {
-  // Ours to mend: a double that fails shows nothing about the fleet.
+  // A bug of the test: a failing double shows nothing about the fleet.
   parentPort?.postMessage({ problem: String(error.stack) });
 });
 parentPort?.on("message", () => parentPort?.postMessage({ taken: [...taken] }));

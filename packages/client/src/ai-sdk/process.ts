@@ -1,6 +1,6 @@
 /**
- * A process of a sandbox session: output as streams that are read at the reader's pace, and an input that can be written.
- * Each stream follows the command by itself, so nobody has to read one of them to get on with the other.
+ * A process of a sandbox session: output as streams that are read at the reader's pace, and a writable input. Each
+ * stream follows the command separately, so one can be read without the other.
  */
 
 import { DEFAULT_CWD, type FollowEnd, type FollowEvent, SandlotError } from "@sandlot/contract";
@@ -33,7 +33,7 @@ export async function spawnProcess(run: SandboxRun, options: SpawnOptions): Prom
   const kill = async () => {
     await run.use(({ execs }) => execs.kill(execId));
   };
-  // An abort has nobody to report to; whoever waits sees how the process ended.
+  // An abort has no caller to report to; `wait` shows how the process ended.
   abortSignal?.addEventListener("abort", () => void kill().catch(() => undefined), { once: true });
   if (abortSignal?.aborted) await kill();
   return {

@@ -3,8 +3,8 @@
  *
  * Invariants
  * - Relative paths and commands begin in `/mnt/user-data/workspace`, for the session's whole life.
- * - What does not exist is `null` or `false`; all else that goes wrong rejects with a `SandlotError`.
- * - The session is one run: one lease, taken at the first use, given back when it is disposed of or its signal fires.
+ * - A missing file is `null` or `false`; every other failure rejects with a `SandlotError`.
+ * - The session is one run: one lease, taken at the first use, released when it is disposed or its signal fires.
  */
 
 import {
@@ -50,7 +50,7 @@ export function sandlotSession(source: SandboxSource, options: RunOptions): Sand
     stat: (options: PathOptions) => files.stat(options),
     listDirectory: (options: PathOptions) => files.listDirectory(options),
     deleteFile: (options: PathOptions) => files.deleteFile(options),
-    // Overloaded: with `stdin: true` the process has a `stdin`, which `spawnProcess` sees to.
+    // Overloaded: with `stdin: true` the process has a `stdin`, which `spawnProcess` provides.
     spawn: spawn as SandlotSession["spawn"],
     run: (options: RunCommandOptions) => runCommand(run, options),
     end: () => run.end(),
@@ -76,7 +76,7 @@ async function runCommand(run: SandboxRun, { command, workingDirectory, env, abo
       }),
     { signal: abortSignal },
   );
-  // The one place where a tool that uses the session shows the model words.
+  // The one place where a tool that uses the session shows the model text.
   const missing = missingOutput(result).stdout;
   const cut = missing > 0 ? `[the first ${missing} bytes of stdout were dropped]\n` : "";
   const stderr = noticeInWords(run.takeNotice()) + cut + result.stderr;
@@ -184,7 +184,7 @@ class SessionFiles {
   }
 }
 
-/** The content, until nobody wants it any more: an upload of which not all has come leaves nothing behind. */
+/** The content, until it is aborted: an incomplete upload leaves nothing behind. */
 async function* untilAborted(content: ReadableStream<Uint8Array>, signal: AbortSignal | undefined) {
   const reader = content.getReader();
   try {

@@ -1,6 +1,6 @@
 /**
- * The tools as the AI SDK wants them. They are plain objects that versions 6 and 7 both take; the versions differ in how a tool's
- * result carries an image, so version 6 has to be named.
+ * The tools for the AI SDK. They are plain objects that versions 6 and 7 both accept; the versions differ in how a
+ * tool's result carries an image, so version 6 has to be named.
  */
 
 import type { ToolSet } from "ai";
@@ -16,7 +16,7 @@ export interface AiSdkToolsOptions extends ToolBoxOptions {
 }
 
 export interface AiSdkTools extends AsyncDisposable {
-  /** A tool set of whichever version of `ai` is installed. */
+  /** A tool set of the installed version of `ai`. */
   readonly tools: ToolSet;
   end(): Promise<void>;
 }
@@ -35,7 +35,7 @@ type AiImage =
   | { type: "file"; mediaType: string; data: { type: "data"; data: string } }
   | { type: "image-data"; mediaType: string; data: string };
 
-/** The tools of one run. Dispose them, or `end()` them, when it is over; an aborted `signal` does so by itself. */
+/** The tools of one run. Dispose them, or `end()` them, when it is over; an aborted `signal` does so too. */
 export function sandlotTools(source: SandboxSource, options: AiSdkToolsOptions): AiSdkTools {
   const { sdkVersion = 7 } = options;
   const toolBox = new ToolBox(source, { purpose: "ai-sdk", ...options });

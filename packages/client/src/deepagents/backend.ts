@@ -1,11 +1,11 @@
 /**
- * A fleet as deepagents' `SandboxBackendProtocolV2`. Every method goes straight to the sandbox; none is a shell script.
+ * A fleet as deepagents' `SandboxBackendProtocolV2`. Every method calls the sandbox directly; none is a shell script.
  *
  * Invariants
- * - What goes wrong with one file or command is an answer with `error`. What is wrong with the setup throws.
- * - Directories that deepagents invents at the root (`/large_tool_results`, `/conversation_history`), where no sandbox lets anybody
- *   write, lie in the workspace; their paths look to the agent as deepagents wrote them.
- * - A search from the root means the thread's own files, not the operating system's.
+ * - A failure with one file or command is a result with `error`. A wrong setup throws.
+ * - Directories that deepagents creates at the root (`/large_tool_results`, `/conversation_history`), where a sandbox
+ *   is not writable, are in the workspace; the agent sees their paths as deepagents wrote them.
+ * - A search from the root covers the thread's own files, not the operating system's.
  */
 
 import { DEFAULT_CWD, type FileStat, isSandlotError, type Sandbox, WORKSPACE_ROOT } from "@sandlot/contract";
@@ -35,12 +35,12 @@ import { BackendRuns, type BackendRunsOptions } from "./runs.ts";
 const INVENTED = ["/large_tool_results", "/conversation_history"];
 const INVENTED_HOME = `${DEFAULT_CWD}/.deepagents`;
 const READ_LINES = 500;
-/** What a search gives back when nobody says how much. */
+/** The default limit of a search. */
 const RESULTS_MAX = 1_000;
 
 export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable {
   readonly id = "sandlot";
-  /** Give it to the agent: it says when a run is over, so that the lease is given back at once. */
+  /** Pass it to the agent: it reports the end of a run, so that the lease is released at once. */
   readonly middleware: ReturnType<BackendRuns["middleware"]>;
   readonly #runs: BackendRuns;
 
@@ -49,7 +49,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
     this.middleware = this.#runs.middleware();
   }
 
-  /** Output and errors in the order in which they were written. */
+  /** Output and errors in the order of writing. */
   async execute(command: string): Promise<ExecuteResponse> {
     const run = this.#runs.current();
     try {
@@ -177,7 +177,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
     return Promise.all(paths.map(one));
   }
 
-  /** Ends every run and gives their leases back. */
+  /** Ends every run and releases their leases. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.#runs.endAll();
   }
@@ -187,7 +187,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
     return this.#try(() => run.use(action, { repeatable: true }));
   }
 
-  /** Models edit one file with several calls at once; each of them sees what the one before has left. */
+  /** Models edit one file with several concurrent calls; each call sees the result of the one before. */
   #change<T>(path: string, action: (sandbox: Sandbox) => Promise<T>): Promise<T | { error: string }> {
     const run = this.#runs.current();
     return this.#try(() => run.turns.run(inside(path), () => run.use(action)));
@@ -202,13 +202,13 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
   }
 }
 
-/** Where a path of the agent's is. */
+/** The sandbox's path for one of the agent. */
 function inside(path: string): string {
   const absolute = absolutePath(path);
   return INVENTED.some((root) => isWithin(absolute, root)) ? INVENTED_HOME + absolute : absolute;
 }
 
-/** What the agent calls a path. */
+/** The agent's path for one of the sandbox. */
 function outside(path: string): string {
   return isWithin(path, INVENTED_HOME) && path !== INVENTED_HOME ? path.slice(INVENTED_HOME.length) : path;
 }
@@ -232,7 +232,7 @@ function mimeTypeOf(bytes: Uint8Array): string {
   return imageTypeOf(bytes) ?? "application/octet-stream";
 }
 
-/** One line for a model. A setup that cannot work is thrown to whoever set it up. */
+/** One line for a model. An error of the setup is thrown to the developer. */
 function problemOf(error: unknown): string {
   if (isSandlotError(error) && error.code !== "invalid_request" && error.code !== "lease_released")
     return error.message;

@@ -5,7 +5,7 @@
  *   const agent = createDeepAgent({ model, backend, middleware: [backend.middleware] });
  *   await agent.invoke({ messages }, { configurable: { thread_id: "t1" } });
  *
- * One backend object serves all threads. Which one a call is for is LangGraph's own `configurable.thread_id`.
+ * One backend object serves all threads. LangGraph's own `configurable.thread_id` selects the thread of a call.
  */
 
 export { SandlotBackend } from "./backend.ts";

@@ -1,11 +1,11 @@
 /**
- * Which run a call of the backend belongs to. A backend is called from inside tools, without being told for whom; the
- * middleware says so through the asynchronous context, for its agent and for the sub-agents that this one starts.
+ * Finds the run of a backend call. Tools call a backend without saying for whom; the middleware provides the run
+ * through the asynchronous context, for its agent and for the sub-agents that it starts.
  *
  * Invariants
- * - With the middleware, an invocation is one run, and so is each sub-agent that it starts: its lease is given back when the agent
- *   has ended, failed or was aborted.
- * - Without it, there is one run for each thread, whose lease is given back after a short while without a call.
+ * - With the middleware, an invocation is one run, and so is each sub-agent: its lease is released when the agent has
+ *   ended, failed or was aborted.
+ * - Without it, there is one run for each thread, whose lease is released after a short while without a call.
  */
 
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -17,16 +17,16 @@ import { type RunOptions, SandboxRun } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 
 export interface BackendRunsOptions extends Omit<RunOptions, "thread" | "user" | "signal"> {
-  /** For calls that come from no graph, or from one without `configurable.thread_id`. */
+  /** For calls from no graph, or from one without `configurable.thread_id`. */
   readonly thread?: string;
-  /** Default: `configurable.user_id`, where it is a text. */
+  /** Default: `configurable.user_id`, if it is a string. */
   readonly user?: string;
 }
 
-/** Nobody says when such a run is over. */
+/** Nothing reports the end of such a run. */
 const UNANNOUNCED_IDLE_RELEASE_MS = 30_000;
 
-/** The tool with which deepagents starts a sub-agent; all that it calls is called from within. */
+/** The tool with which deepagents starts a sub-agent; all its calls run inside. */
 const SUB_AGENT_TOOL = "task";
 
 const stateSchema = z.object({ _sandlotRun: z.string().optional() });
@@ -42,7 +42,7 @@ export class BackendRuns {
     this.#options = options;
   }
 
-  /** The run that the present call belongs to. */
+  /** The run of the present call. */
   current(): SandboxRun {
     const announced = this.#context.getStore();
     const { thread, user } = this.#identity();
@@ -85,7 +85,7 @@ export class BackendRuns {
     });
   }
 
-  /** A sub-agent is an execution of its own: it has a lease of its own, which goes when it has answered. */
+  /** A sub-agent is a separate execution: it has its own lease, released when it has answered. */
   async #subAgent<T>(signal: AbortSignal | undefined, call: () => Promise<T>): Promise<T> {
     const id = crypto.randomUUID();
     try {

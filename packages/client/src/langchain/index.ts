@@ -4,14 +4,14 @@
  *   const agent = createAgent({ model, tools: [], middleware: [sandlotMiddleware(fleet)], checkpointer });
  *   await agent.invoke({ messages }, { configurable: { thread_id: "t1" } });
  *
- * The thread is LangChain's own (`configurable.thread_id`). Each invocation of an agent, sub-agents included, is one run
- * with one lease and one shell.
+ * The thread is LangChain's own (`configurable.thread_id`). Each invocation of an agent, sub-agents included, is one
+ * run with one lease and one shell.
  *
  * Invariants
- * - The lease is given back when the agent has finished, when the model or a tool throws, and when the invocation is
+ * - The lease is released when the agent has finished, when the model or a tool throws, and when the invocation is
  *   aborted. LangChain calls no hook for the last; each step listens to its signal.
- * - Which run a tool call belongs to is in the agent's state. A run that continues in another process, after an
- *   interrupt, finds no such run there and begins a new one, in the same thread.
+ * - The agent's state names the run of a tool call. A run that continues in another process, after an interrupt, is
+ *   unknown there and begins anew, in the same thread.
  */
 
 import { ToolMessage } from "@langchain/core/messages";
@@ -27,7 +27,7 @@ import type { SandboxSource } from "../tools/source.ts";
 import type { ToolOutput } from "../tools/tool.ts";
 import { SANDBOX_TOOLS, ToolBox, type ToolBoxOptions, type ToolPolicy } from "../tools/tool-box.ts";
 
-/** Where LangChain says for whom an invocation is. */
+/** LangChain's data about an invocation. */
 export interface LangChainInvocation {
   readonly configurable?: Readonly<Record<string, unknown>> | undefined;
   readonly context?: unknown;
@@ -37,17 +37,17 @@ export interface LangChainInvocation {
 export interface SandlotMiddlewareOptions extends ToolPolicy, Omit<RunOptions, "thread" | "user" | "signal"> {
   /** Default: `configurable.thread_id`. */
   readonly thread?: (invocation: LangChainInvocation) => string;
-  /** Default: `configurable.user_id`, where it is a text. */
+  /** Default: `configurable.user_id`, if it is a string. */
   readonly user?: (invocation: LangChainInvocation) => string | undefined;
   readonly tools?: readonly string[];
-  /** Adds to the system prompt what the sandbox is. Default `true`. */
+  /** Adds a description of the sandbox to the system prompt. Default `true`. */
   readonly instruct?: boolean;
 }
 
 const stateSchema = z.object({ _sandlotRun: z.string().optional() });
 type RunState = z.infer<typeof stateSchema>;
 
-/** Tools and the lease discipline for every agent that has this middleware. */
+/** Tools and lease handling for every agent with this middleware. */
 export function sandlotMiddleware(source: SandboxSource, options: SandlotMiddlewareOptions = {}) {
   const runs = new Runs(source, options);
   return createMiddleware({
@@ -69,7 +69,7 @@ export function sandlotMiddleware(source: SandboxSource, options: SandlotMiddlew
   });
 }
 
-/** The tools by themselves, for one run. Dispose them, or `end()` them, when it is over. */
+/** The tools alone, for one run. Dispose them, or `end()` them, when it is over. */
 export function sandlotTools(source: SandboxSource, options: ToolBoxOptions): LangChainTools {
   const toolBox = new ToolBox(source, options);
   return {
@@ -94,7 +94,7 @@ class Runs {
     this.#options = options;
   }
 
-  /** A run that nobody uses costs nothing; its lease comes with the first tool call. */
+  /** An unused run costs nothing; its lease comes with the first tool call. */
   begin(invocation: LangChainInvocation): string {
     const id = crypto.randomUUID();
     this.#open(id, invocation);
@@ -111,8 +111,8 @@ class Runs {
   }
 
   /**
-   * One step of the agent. An error may be the end of the run: if it is not, the next call takes a lease again. An abort
-   * is the end, and it is heard of only in the step that it interrupts: LangGraph gives each step a signal of its own.
+   * One step of the agent. An error may be the end of the run: if it is not, the next call takes a lease again. An
+   * abort is the end, and only the interrupted step sees it: LangGraph gives each step its own signal.
    */
   async step<T>(state: RunState, { signal }: LangChainInvocation, action: () => T | Promise<T>): Promise<T> {
     const box = () => this.#boxes.get(state._sandlotRun ?? "");
@@ -151,7 +151,7 @@ class Runs {
   }
 }
 
-/** Runs that failed are kept, without a lease, in case they go on. This many of them cost little. */
+/** Failed runs are kept, without a lease, in case they go on. This many cost little. */
 const RUNS_MAX = 1_000;
 
 function threadOf({ configurable }: LangChainInvocation): string {
@@ -172,7 +172,7 @@ function toolsFor(names: readonly string[] | undefined, boxOf: (runtime: ToolRun
       tool(
         async (args: unknown, runtime: ToolRuntime) => {
           const { signal, toolCallId, writer } = runtime;
-          // For `streamMode: "custom"`: what a command prints, as it comes.
+          // For `streamMode: "custom"`: a command's output, live.
           const onOutput = writer
             ? (piece: OutputPiece) => writer({ type: "tool_output", tool: name, toolCallId, ...piece })
             : undefined;

@@ -1,4 +1,4 @@
-/** Commands of a Mastra workspace: run to their end, with output as it comes where somebody wants it, in Mastra's own shape. */
+/** Commands of a Mastra workspace: run to their end, with live output on request, in Mastra's own shape. */
 
 import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
 import { DEFAULT_CWD, type ExecResult, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
@@ -46,7 +46,7 @@ export function commandResult(result: ExecResult, maxRetainedBytes?: number): Co
   };
 }
 
-/** The newest of an output, as much as is wanted of it, without half a character at its beginning. */
+/** The end of an output, up to the limit, without half a character at its beginning. */
 function retained(text: string, droppedBytes: number, maxBytes = Number.POSITIVE_INFINITY) {
   const bytes = new TextEncoder().encode(text);
   if (bytes.length <= maxBytes) return { text, droppedBytes };

@@ -1,6 +1,6 @@
 /**
- * The files of a run as Mastra's `WorkspaceFilesystem`: relative paths are below the workspace, and what goes wrong is
- * thrown as Mastra's own errors, which its tools know how to tell.
+ * The files of a run as Mastra's `WorkspaceFilesystem`: relative paths are below the workspace, and failures are thrown
+ * as Mastra's own errors, which its tools can report.
  */
 
 import type {
@@ -114,7 +114,7 @@ export class SandlotWorkspaceFilesystem implements WorkspaceFilesystem {
     for (const { path, type } of await this.walk(from, { includeHidden: true })) {
       const [source, target] = [`${from}/${path}`, `${to}/${path}`];
       if (type === "directory") await this.mkdir(target);
-      // Within a directory, what is there already stays, as Mastra's own file system has it.
+      // Within a directory, existing files stay, as in Mastra's own file system.
       else if (overwrite || !(await this.exists(target))) await this.#copyOne(source, target, overwrite);
     }
   }
@@ -180,7 +180,7 @@ export class SandlotWorkspaceFilesystem implements WorkspaceFilesystem {
     if (type !== "directory") throw new NotDirectoryError(path);
   }
 
-  /** What is below a directory. More than can be told at once is an error, not a part of it. */
+  /** The content of a directory. More than one response can hold is an error, not a partial list. */
   #list(path: string, depth: number): Promise<WalkEntry[]> {
     return this.#use(path, true, async (sandbox, at) => {
       const { entries, truncated } = await sandbox.files.list(at, { depth });
@@ -221,7 +221,7 @@ function nullIfMissing(error: unknown): null {
   throw error;
 }
 
-/** What is missing is a directory, in Mastra's words. */
+/** A missing path is a directory, in Mastra's errors. */
 function directoryMissing(path: string) {
   return (error: unknown): never => {
     throw error instanceof FileNotFoundError ? new DirectoryNotFoundError(path) : error;
@@ -241,7 +241,7 @@ async function entryOf(sandbox: Sandbox, facts: FileFacts, root: string): Promis
   return { path, name: nameOf(path), type, size: type === "directory" ? 0 : facts.sizeBytes, ...link };
 }
 
-/** Also where a link leads to one. */
+/** Includes a link to a directory. */
 async function isDirectory(sandbox: Sandbox, { path, kind }: FileFacts): Promise<boolean> {
   if (kind !== "symlink") return kind === "directory";
   return (await sandbox.exec(["test", "-d", path])).exitCode === 0;

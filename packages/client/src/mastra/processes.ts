@@ -1,9 +1,9 @@
 /**
- * Processes that go on in the background, as Mastra's process manager has them. Each is followed from its beginning, so its output is
- * there for whoever asks later.
+ * Background processes, as in Mastra's process manager. Each is followed from its beginning, so its output is available
+ * later.
  *
  * Invariants
- * - A process keeps the run's lease in use. What still runs when the lease is given back is ended with it.
+ * - A process keeps the run's lease in use. Processes that still run at the release are ended.
  * - A process whose sandbox was lost has ended, killed; it is not started again.
  */
 
@@ -20,7 +20,7 @@ export class SandlotProcesses extends SandboxProcessManager {
   constructor(run: SandboxRun, getEnv: () => Record<string, string | undefined>) {
     super();
     this.#run = run;
-    // All that the base class asks of its sandbox: there is nothing to start, the first use takes a lease.
+    // All that the base class needs of its sandbox: there is nothing to start, the first use takes a lease.
     this.sandbox = { ensureRunning: async () => {}, getEnv } as unknown as MastraSandbox;
     run.beforeRelease(async ({ execs }) => {
       const running = [...this._tracked.values()].filter(({ exitCode }) => exitCode === undefined);
@@ -67,7 +67,7 @@ class SandlotProcess extends ProcessHandle {
     this.#run = run;
     this.#hasStdin = options.stdinMode !== "ignore";
     this.#ended = this.#follow();
-    // Whoever waits hears of it; nobody has to.
+    // `wait` reports it; calling it is optional.
     this.#ended.catch(() => undefined);
   }
 

@@ -1,6 +1,6 @@
 /**
- * A thread's sandbox as Mastra's `WorkspaceSandbox`. One object is one run: one lease, taken when something needs it, given
- * back by `stop`, `destroy` or disposal, or when its signal fires. `stop` can be followed by another use; `destroy` cannot.
+ * A thread's sandbox as Mastra's `WorkspaceSandbox`. One object is one run: one lease, taken at the first use, released
+ * by `stop`, `destroy` or disposal, or when its signal fires. `stop` can be followed by another use; `destroy` cannot.
  * Neither ends the sandbox itself, which the fleet keeps for the thread.
  */
 
@@ -58,7 +58,7 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
     return this.#run.isLeased() ? "running" : "ready";
   }
 
-  /** Nothing is taken before it is needed. */
+  /** Nothing is acquired before it is needed. */
   async start(): Promise<void> {}
 
   stop(): Promise<void> {
@@ -89,7 +89,7 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
     return SANDBOX_INSTRUCTIONS;
   }
 
-  /** There is nothing to do: Mastra asks those who cannot to say so this way. */
+  /** Nothing to do: Mastra's way to declare snapshots unsupported. */
   async snapshot(): Promise<void> {}
 
   /** A sandbox of another thread, named by `sandboxId` or `id`, with the same settings. */
@@ -100,7 +100,7 @@ export class SandlotWorkspaceSandbox implements WorkspaceSandbox, AsyncDisposabl
     return clone;
   }
 
-  /** Variables of every command and process from now on. */
+  /** Variables of all further commands and processes. */
   setEnv(update: (environment: Environment) => Environment): void {
     this.#environment = { ...update({ ...this.#environment }) };
   }

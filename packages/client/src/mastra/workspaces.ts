@@ -1,9 +1,9 @@
 /**
- * Sandboxes for a Mastra workspace that serves many threads. Mastra asks for a sandbox with the request's context, in which it
- * keeps the thread and the resource (the user) of the request.
+ * Sandboxes for a Mastra workspace that serves many threads. Mastra requests a sandbox with the request's context,
+ * which has the thread and the resource (the user) of the request.
  *
- * Mastra does not say when a request is over. The lease is given back by `end(requestContext)`, or a short while after the
- * last use.
+ * Mastra does not report the end of a request. The lease is released by `end(requestContext)`, or a short while after
+ * the last use.
  */
 
 import type { WorkspaceFilesystem, WorkspaceSandbox } from "@mastra/core/workspace";
@@ -12,7 +12,7 @@ import type { RunOptions } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 import { SandlotWorkspaceSandbox } from "./sandbox.ts";
 
-/** Mastra's own keys, which nobody but the server may set. */
+/** Mastra's own keys, which only the server may set. */
 const THREAD_KEY = "mastra__threadId";
 const RESOURCE_KEY = "mastra__resourceId";
 const IDLE_RELEASE_MS = 30_000;
@@ -22,16 +22,16 @@ interface Context {
 }
 
 export interface SandlotWorkspacesOptions extends Omit<RunOptions, "thread" | "user" | "signal"> {
-  /** Default: the thread that Mastra put into the request context. */
+  /** Default: the thread in Mastra's request context. */
   readonly thread?: (requestContext: Context) => string | undefined;
-  /** Default: the resource that Mastra put into the request context. */
+  /** Default: the resource in Mastra's request context. */
   readonly user?: (requestContext: Context) => string | undefined;
 }
 
 export interface SandlotWorkspaces {
   readonly sandbox: (context: { readonly requestContext: Context }) => WorkspaceSandbox;
   readonly filesystem: (context: { readonly requestContext: Context }) => WorkspaceFilesystem;
-  /** The request is over: gives its lease back at once. */
+  /** The request is over: releases its lease at once. */
   end(requestContext: Context): Promise<void>;
 }
 

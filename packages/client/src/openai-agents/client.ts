@@ -1,6 +1,6 @@
 /**
- * Sandboxes for the OpenAI Agents SDK: makes sessions, and finds them again from what a paused run has kept. What is kept
- * is only who it was for; the sandbox itself is found through the thread.
+ * Sandboxes for the OpenAI Agents SDK: creates sessions, and finds them again from the state of a paused run. The state
+ * holds only user and thread; the thread leads to the sandbox.
  */
 
 import {
@@ -21,7 +21,7 @@ import { SandlotSandboxSession } from "./session.ts";
 export interface SandlotClientOptions extends Record<string, unknown> {
   readonly thread?: string;
   readonly user?: string;
-  /** The signal that the run got too. The SDK keeps it to itself, and waits for a command that is under way. */
+  /** The run's own signal. The SDK does not pass it on, and waits for a running command. */
   readonly signal?: AbortSignal;
 }
 
@@ -38,7 +38,7 @@ export class SandlotSandboxClient implements SandboxClient<SandlotClientOptions,
   readonly #source: SandboxSource;
   readonly #options: Partial<RunOptions>;
 
-  /** `options.thread` and `options.user` are for runs that name none of their own. */
+  /** `options.thread` and `options.user` are for runs without their own. */
   constructor(source: SandboxSource, options: Partial<RunOptions> = {}) {
     this.#source = source;
     this.#options = options;
@@ -50,7 +50,7 @@ export class SandlotSandboxClient implements SandboxClient<SandlotClientOptions,
   ): Promise<SandlotSandboxSession> {
     const { manifest, snapshot, options = {} } = normalizeSandboxClientCreateArgs(args, manifestOptions);
     checkManifest(manifest);
-    // Another type is the SDK's own default, which asks for nothing.
+    // Another type is the SDK's own default, which requests nothing.
     if (snapshot?.type === "remote") {
       const problem = "a thread's files are kept by the fleet, so nothing is restored from elsewhere; leave it out";
       throw new SandlotError("invalid_request", { field: "sandbox.snapshot", problem });
@@ -69,7 +69,7 @@ export class SandlotSandboxClient implements SandboxClient<SandlotClientOptions,
   }
 
   async deserializeSessionState(kept: Record<string, unknown>): Promise<SandlotSessionState> {
-    // What was put into the workspace at first is still there.
+    // The initial files of the workspace still exist.
     return { ...keptSchema.parse(kept), manifest: rooted(new Manifest()), workspaceReady: true };
   }
 
@@ -88,7 +88,7 @@ export class SandlotSandboxClient implements SandboxClient<SandlotClientOptions,
   }
 }
 
-/** The SDK tells the model where its workspace is; ours is always in the same place. */
+/** The SDK describes the workspace's path to the model; ours is always the same. */
 function rooted({ entries, environment }: Manifest): Manifest {
   return new Manifest({ root: DEFAULT_CWD, entries, environment });
 }

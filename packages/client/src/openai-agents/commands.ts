@@ -1,10 +1,10 @@
 /**
- * Commands that the model may leave running. A call waits for a while; what has not ended by then gets a number, under
- * which later calls go on reading and writing.
+ * Commands that the model may leave running. A call waits for a while; a command that has not ended by then gets a
+ * number, with which later calls read and write.
  *
  * Invariants
- * - Every byte of output is given out once, in the order in which it arrived.
- * - A command that is left running belongs to its sandbox. When that is replaced, its number answers that it is gone.
+ * - Every byte of output is returned once, in the order of arrival.
+ * - A running command belongs to its sandbox. When that is replaced, its number reports that the command is gone.
  */
 
 import type { ExecCommandArgs, SandboxExecResult, WriteStdinArgs } from "@openai/agents/sandbox";
@@ -52,14 +52,14 @@ export class RunningCommands {
     const running = this.#running.get(sessionId);
     if (running === undefined) throw new SandlotError("exec_not_found", { execId: String(sessionId) });
     return this.#run.use(async (sandbox) => {
-      // The interrupt character is what a terminal would turn into a signal.
+      // A terminal would turn the interrupt character into a signal.
       if (chars === "\u0003") await sandbox.execs.signal(running.execId, "SIGINT");
       else if (chars !== "") await sandbox.execs.writeStdin(running.execId, chars);
       return this.#collect(sandbox, running, sessionId, yieldTimeMs ?? WRITE_YIELD_MS, maxOutputTokens);
     });
   }
 
-  /** Asked before a command is started, so that none runs which nobody can reach. */
+  /** Checked before a command is started, so that no unreachable command runs. */
   #checkRoom(): void {
     if (this.#running.size >= RUNNING_MAX)
       throw new SandlotError("exec_limit", { running: this.#running.size, max: RUNNING_MAX, retryAfterMs: 1_000 });
@@ -135,7 +135,7 @@ function middleCut(text: string, maxChars: number): string {
   return `${head}\n[${text.length - head.length - tail.length} of ${text.length} characters left out]\n${tail}`;
 }
 
-/** In the words that the SDK's own sessions use, which models know. */
+/** With the texts of the SDK's own sessions, which models know. */
 export function inWords(result: SandboxExecResult, notice: Recovery | null): string {
   const lines = [`${noticeInWords(notice)}Wall time: ${result.wallTimeSeconds.toFixed(4)} seconds`];
   if (result.sessionId !== undefined) lines.push(`Process running with session ID ${result.sessionId}`);

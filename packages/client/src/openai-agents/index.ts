@@ -5,8 +5,8 @@
  *   const agent = new SandboxAgent({ name: "coder", model, capabilities: [shell(), filesystem()] });
  *   await run(agent, input, { sandbox: { client, options: { thread: "t1" } } });
  *
- * The SDK makes a session for each run and ends it with the run; that session is one run with one lease, taken when the
- * first tool needs it. The thread comes with the client's options, because the SDK tells a client nothing else.
+ * The SDK creates a session for each run and ends it with the run; that session is one run with one lease, taken when
+ * the first tool needs it. The thread is in the client's options, because the SDK passes nothing else to a client.
  */
 
 export { type SandlotClientOptions, SandlotSandboxClient, type SandlotSessionState } from "./client.ts";

@@ -1,6 +1,6 @@
 /**
- * Files that an application wants to find in the workspace. Supported are files and directories with their content; what would
- * read the application's own disk, the network or other machines is refused by name.
+ * Initial files of the workspace. Supported are files and directories with their content; entries that would read the
+ * application's own disk, the network or other machines are refused by name.
  */
 
 import type { Entry, Manifest } from "@openai/agents/sandbox";

@@ -1,9 +1,10 @@
 /**
- * One run's sandbox as the OpenAI Agents SDK sees it: commands that go on in the background when they take long, files, patches.
+ * One run's sandbox for the OpenAI Agents SDK: commands that go on in the background when they take long, files,
+ * patches.
  *
  * Invariants
- * - Paths are absolute or below the workspace. What goes wrong inside the sandbox is told to the model; it ends nothing.
- * - Ending the session, in whichever of the SDK's ways, gives the lease back, once.
+ * - Paths are absolute or below the workspace. A failure inside the sandbox is reported to the model; it ends nothing.
+ * - Ending the session, by any method of the SDK, releases the lease, once.
  */
 
 import { applyDiff, type Editor, type ToolOutputImage } from "@openai/agents";
@@ -74,17 +75,17 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
     return toldToModel(async () => inWords(await this.#commands.write(args), this.#run.takeNotice()));
   }
 
-  /** Nothing is left to do once the run has ended; here so that whoever calls them in order finds them. */
+  /** Nothing is left to do after the run's end; for callers that run all steps in order. */
   async shutdown(): Promise<void> {
     await this.#run.end();
   }
 
-  /** The thread's sandbox and its files are the fleet's, which keeps them for the thread. */
+  /** The fleet owns the thread's sandbox and files, and keeps them for the thread. */
   async delete(): Promise<void> {
     await this.#run.end();
   }
 
-  /** What decides whether the model gets `write_stdin`, which follows and feeds commands that go on. */
+  /** Decides whether the model gets `write_stdin`, which reads and feeds running commands. */
   supportsPty(): boolean {
     return true;
   }
@@ -100,7 +101,7 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
       files.read(absolutePath(path), { length: TOOL_LIMITS.imageMaxBytes + 1 }),
     );
     const mediaType = imageTypeOf(bytes);
-    // The SDK recognises these words, and tells the model in its own.
+    // The SDK recognises this text, and reports it to the model in its own.
     if (mediaType === null) throw new Error("unsupported image format");
     if (bytes.length > TOOL_LIMITS.imageMaxBytes) throw new Error("exceeded the allowed size");
     return { type: "image", image: { data: new Uint8Array(bytes), mediaType } };
@@ -159,7 +160,7 @@ export class SandlotSandboxSession implements SandboxSession<SandlotSessionState
   }
 }
 
-/** Patches as the SDK understands them, applied to what is in the sandbox at that moment. */
+/** Patches in the SDK's format, applied to the present content of the sandbox. */
 class SandboxEditor implements Editor {
   readonly #run: SandboxRun;
 

@@ -1,6 +1,6 @@
 /**
- * Commands by their id, over HTTP. A stream of output goes on where it broke, without repeating or losing a byte: the
- * offsets are ours, and the gateway only has to be asked from there.
+ * Commands by their id, over HTTP. A broken output stream resumes without repeating or losing a byte: the client keeps
+ * the offsets.
  */
 
 import {
@@ -29,9 +29,9 @@ import type { StreamedResponse } from "../wire/node-calls.ts";
 import { execEndData, execOutputData } from "../wire/plain-replies.ts";
 import { pathOf, type RemoteThread, segment } from "./thread-path.ts";
 
-/** How often in a row a stream is taken up again without a single event: two minutes, for a gateway's host to restart. */
+/** How often in a row a stream is resumed without an event: two minutes, for a gateway's host to restart. */
 const RESUMES_MAX = 20;
-/** How often, and from when on, an abandoned command that was not found is looked for again: three seconds in all. */
+/** How often, and after which delay, a missing abandoned command is searched again: three seconds in all. */
 const ABANDON_RETRIES = 5;
 const ABANDON_RETRY_MS = 100;
 
@@ -70,7 +70,7 @@ export class RemoteExecs implements SandboxExecs {
         if (silent >= RESUMES_MAX)
           throw error instanceof ConnectionBroken ? unreachable(this.#remote.transport.url, error.cause) : error;
       }
-      // The gateway ended the stream, or the connection did: the command goes on, and so do we.
+      // The gateway or the connection ended the stream: the command goes on, so resume.
       await pause(around(50 * 2 ** Math.min(silent, 6)), signal);
     }
   }
@@ -96,9 +96,9 @@ export class RemoteExecs implements SandboxExecs {
   }
 
   /**
-   * Ends a command that nobody waits for any more, also when the lease it was begun under has ended meanwhile. The
-   * request that begins it may still be on its way, so a command that is not there yet is looked for again. Resolves
-   * when the gateway has answered once, or could not be asked.
+   * Ends a command whose caller gave up, also when its lease has ended meanwhile. The request that starts it may still
+   * be in flight, so a missing command is searched again. Resolves when the gateway has responded once, or is
+   * unreachable.
    */
   async abandon(execId: string): Promise<void> {
     const found = await this.#kill(execId).catch(() => false);
@@ -162,7 +162,7 @@ export class RemoteExecs implements SandboxExecs {
   }
 }
 
-/** What a command has printed until now. */
+/** A command's output so far. */
 export async function readOutput(
   remote: RemoteThread,
   path: string,

@@ -1,4 +1,4 @@
-/** Files over HTTP. A download that breaks goes on where it was, as long as the file is still the same. */
+/** Files over HTTP. A broken download resumes, as long as the file is unchanged. */
 
 import {
   checkFileMode,
@@ -32,7 +32,7 @@ import { pathOf, type RemoteThread } from "./thread-path.ts";
 
 type Range = { readonly offset?: number; readonly length?: number };
 
-/** How often in a row a download is taken up again without a single byte, and after how long the first time. */
+/** How often in a row a download is resumed without a single byte, and the first delay. */
 const RESUMES_MAX = 5;
 const RESUME_MS = 50;
 
@@ -62,7 +62,7 @@ export class RemoteFiles implements SandboxFiles {
   }
 
   async readText(path: string, { startLine, endLine, lossy }: ReadTextOptions = {}): Promise<string> {
-    // A gateway of the previous release knows no `lossy`, and always reads that way.
+    // A gateway of the previous release has no `lossy`, and always reads that way.
     const response = await this.#get("text", { path, startLine, endLine, lossy: lossy === true ? true : undefined });
     return decodeFileText(path, new Uint8Array(await response.arrayBuffer()));
   }
@@ -77,7 +77,7 @@ export class RemoteFiles implements SandboxFiles {
     for (let broken = 0; ; broken += 1) {
       try {
         const response = await this.#content(path, at, length === undefined ? null : offset + length, etag);
-        // Nothing is there from that offset on.
+        // The offset is the end of the file.
         if (response === null) return;
         etag = response.headers.get("etag");
         begun = true;
@@ -144,7 +144,7 @@ export class RemoteFiles implements SandboxFiles {
     return this.#search(grepReplySchema, "grep", { path, pattern, ...options });
   }
 
-  /** A watch that broke cannot say what it missed, so it ends with an error; who wants to go on looks for itself. */
+  /** A broken watch cannot know what it missed, so it ends with an error; the caller must re-list. */
   async *watch(path: string, { recursive = true, signal }: WatchOptions = {}): AsyncGenerator<FileChange> {
     this.#remote.check();
     const call = { method: "GET", path: this.#path("watch"), query: { path, recursive }, signal } as const;
@@ -213,7 +213,7 @@ function checkRange(field: string, value: number): void {
   throw new SandlotError("invalid_request", { field, problem: "it is not a number of bytes" });
 }
 
-/** The body in pieces. One that ends before its announced length has broken. */
+/** The body in chunks. One that ends before its announced length is broken. */
 async function* bodyOf(response: Response): AsyncGenerator<Uint8Array> {
   if (response.body === null) return;
   const announced = Number(response.headers.get("content-length") ?? Number.NaN);

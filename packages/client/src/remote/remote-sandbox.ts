@@ -1,9 +1,9 @@
 /**
- * A thread's sandbox, over HTTP: the same interface as the library's. Every call is its own request, under a lease that
- * the gateway takes for its length; a lease of the client's own keeps the sandbox between them.
+ * A thread's sandbox, over HTTP: the same interface as the library's. Every call is a separate request, under a lease
+ * that the gateway takes for its duration; the client's own lease keeps the sandbox between them.
  *
- * A command gets an id from us when its caller gave none. So a request whose answer was lost can be sent again: the
- * gateway finds the command by its id and does not run it twice.
+ * The client gives a command an id when its caller gave none. So a request whose response was lost can be sent again:
+ * the gateway finds the command by its id and does not run it twice.
  */
 
 import {
@@ -73,7 +73,7 @@ export class RemoteSandbox implements Sandbox {
     this.ports = new RemotePorts(remote);
   }
 
-  /** What `console.log` shows: what it is, and nothing of how it is reached. */
+  /** What `console.log` shows: what it is, without connection details. */
   [SHOWN](): string {
     return `Sandbox { id: '${this.id}', generation: ${this.generation} }`;
   }
@@ -99,7 +99,7 @@ export class RemoteSandbox implements Sandbox {
     return this.#orAbandoned(execId, options.signal, () => this.#remote.transport.json(backgroundExecReply, call));
   }
 
-  /** Who gives up wants the command to end. That it cannot be asked to must not hide why its caller gave up. */
+  /** A caller that gives up wants the command to end. A failure to end it must not hide the caller's own reason. */
   async #orAbandoned<T>(execId: string, signal: AbortSignal | undefined, ask: () => Promise<T>): Promise<T> {
     try {
       return await ask();

@@ -1,6 +1,6 @@
 /**
- * Terminals over WebSocket. Opening and listing are requests; a connection carries bytes. What the reader has taken is
- * acknowledged, so that a program that prints faster than somebody reads is held back, and nothing piles up here.
+ * Terminals over WebSocket. Opening and listing are requests; a connection carries bytes. The client acknowledges what
+ * its reader has taken, so that a fast program waits for a slow reader, and nothing accumulates here.
  */
 
 import {
@@ -126,7 +126,7 @@ class RemoteTerminal implements Terminal {
         exit(null);
         reject(new Error(`the terminal's connection was closed (${code} ${reason})`));
       });
-      // Its close event follows and says more.
+      // The close event follows and has more details.
       socket.addEventListener("error", () => undefined);
     });
     this.opened.catch(() => undefined);

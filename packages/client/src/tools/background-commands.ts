@@ -1,11 +1,11 @@
 /**
- * Commands of a run that outlast the call that started them. A caller that waits only so long, as MCP clients do, gets an id
- * instead of a result, and asks for the result with a later call.
+ * Commands of a run that outlast the call that started them. A caller with a limited wait, such as an MCP client, gets
+ * an id instead of a result, and requests the result with a later call.
  *
  * Invariants
- * - A call that is cancelled while it waits for its own command ends that command. A command that has gone into the background
- *   ends by itself, by `stop`, by its time limit or with its run; cancelling a later call that waits for it does not end it.
- * - At most `KEPT_MAX` commands are kept. One that runs is never forgotten.
+ * - Cancelling a call while it waits for its own command ends that command. A command in the background ends by itself,
+ *   by `stop`, by its time limit or with its run; cancelling a later call that waits for it does not end it.
+ * - At most `KEPT_MAX` commands are kept. A running one is never dropped.
  */
 
 import { later, wallMs } from "../wire/clock.ts";
@@ -13,13 +13,13 @@ import type { LiveOutput } from "./live-output.ts";
 import type { ShellResult } from "./shell.ts";
 import { unlessAborted } from "./waiting.ts";
 
-/** A result that no call has asked for is dropped when this many newer commands went into the background. */
+/** An unrequested result is dropped when this many newer commands went into the background. */
 const KEPT_MAX = 8;
 
 export interface BackgroundCommand {
   readonly id: string;
   readonly startedAtMs: number;
-  /** The working directory before it. */
+  /** The working directory before the command. */
   readonly cwdBefore: string;
 }
 
@@ -38,7 +38,7 @@ export interface CommandStart {
   readonly cwdBefore: string;
   /** Of the call. */
   readonly signal: AbortSignal | undefined;
-  /** How long the call waits; without it until the end. */
+  /** How long the call waits; absent: until the end. */
   readonly replyWithinMs: number | undefined;
   readonly live: LiveOutput | undefined;
   start(signal: AbortSignal): Promise<ShellResult>;
@@ -54,12 +54,12 @@ export class BackgroundCommands {
     this.#ending = ending;
   }
 
-  /** The oldest one that runs. */
+  /** The oldest running one. */
   running(): BackgroundCommand | undefined {
     return [...this.#entries.values()].find(({ hasEnded }) => !hasEnded);
   }
 
-  /** What a command prints, while it runs. */
+  /** The live output of a running command. */
   liveOf(id: string): LiveOutput | undefined {
     return this.#entries.get(id)?.live;
   }
@@ -86,7 +86,7 @@ export class BackgroundCommands {
     }
   }
 
-  /** Waits for a command. Its result is handed out once. `null`: there is none of that id. */
+  /** Waits for a command. Its result is returned once. `null`: there is no such command. */
   async wait(id: string, withinMs: number, signal: AbortSignal | undefined): Promise<CommandOutcome | null> {
     const entry = this.#entries.get(id);
     if (entry === undefined) return null;
@@ -96,7 +96,7 @@ export class BackgroundCommands {
     return { type: "ended", result: await entry.result, cwdBefore: entry.cwdBefore };
   }
 
-  /** Ends a command and all it started. `false`: there is none of that id that runs. */
+  /** Ends a command and all it started. `false`: no such command runs. */
   async stop(id: string, signal: AbortSignal | undefined): Promise<boolean> {
     const entry = this.#entries.get(id);
     if (entry === undefined || entry.hasEnded) return false;
@@ -120,7 +120,7 @@ export class BackgroundCommands {
   }
 }
 
-/** Whether the promise settles, either way, before time is up. */
+/** Whether the promise settles, either way, in time. */
 async function endsWithin(promise: Promise<unknown>, withinMs: number): Promise<boolean> {
   let cancel = () => {};
   const late = new Promise<false>((resolve) => {
@@ -133,7 +133,7 @@ async function endsWithin(promise: Promise<unknown>, withinMs: number): Promise<
   }
 }
 
-/** What a promise is rejected with; `null` when it is fulfilled. */
+/** The rejection of a promise; `null` when it is fulfilled. */
 function failureOf(promise: Promise<unknown>): Promise<{ readonly error: unknown } | null> {
   return promise.then(
     () => null,

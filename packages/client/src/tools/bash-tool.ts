@@ -1,7 +1,7 @@
 /**
- * `bash`: a command in the run's own shell. Its exit code, its timeout and what was left out are part of the answer.
- * `bash_output`: the answer of a command that took longer than the caller waits. It exists only where there is such a limit.
- * While a command runs, an answer shows what it has printed since the last one.
+ * `bash`: a command in the run's own shell. Exit code, timeout and omitted output are part of the result.
+ * `bash_output`: the result of a command that took longer than the caller waits. It exists only where there is such a
+ * limit. While a command runs, it returns the output since the last call.
  */
 
 import { DEFAULT_CWD, isSandlotError, SANDBOX_LIMITS, type SandboxAbout } from "@sandlot/contract";
@@ -16,7 +16,7 @@ import type { ShellResult } from "./shell.ts";
 import { defineTool, type ToolAnswer, type ToolContext, ToolRefusal } from "./tool.ts";
 import { anySignal } from "./waiting.ts";
 
-/** What the tool does; what it can do depends on the sandbox (`abilities`). */
+/** The tool's description; its abilities depend on the sandbox (`abilities`). */
 function describe(outputBudgetChars: number, about?: SandboxAbout, replyWithinMs?: number): string {
   return (
     `Runs a command in the sandbox's shell, beginning in ${DEFAULT_CWD}. The working directory, variables and functions stay as a ` +
@@ -43,7 +43,7 @@ function inputFor(timeoutMs: number) {
   });
 }
 
-/** The tool for a sandbox of which something is known, or with another time limit. */
+/** The tool for a sandbox with known facts, or with another time limit. */
 export function bashToolFor(options: {
   readonly about?: SandboxAbout | undefined;
   readonly timeoutMs: number;
@@ -84,7 +84,7 @@ export const bashTool = defineTool({
   },
 });
 
-/** Where output is wanted before the end: by a listener, or by the answer of a call that does not wait for it. */
+/** For output before the end: for a listener, or for a call that does not wait for the end. */
 function liveOutputFor({ onOutput, replyWithinMs, redacting }: ToolContext): LiveOutput | undefined {
   if (onOutput === undefined && replyWithinMs === undefined) return undefined;
   return new LiveOutput({ maxChars: TOOL_LIMITS.runningOutputChars, redacting });
@@ -159,12 +159,12 @@ async function answerTo(outcome: CommandOutcome, { redactEnd, about }: ToolConte
   return {
     text: [...outputOf(result), ...remarksOn(result, cwdBefore, about)].join("\n"),
     facts: { status, exitCode, stdout, stderr, durationMs, cwd: result.cwd },
-    // Many programs answer with their exit code, as grep does; that is no failure of the tool.
+    // Many programs use their exit code as a result, as grep does; that is no failure of the tool.
     ...(code === undefined ? {} : { code, isFailure: code !== "command_failed" }),
   };
 }
 
-/** The command goes on when its output cannot be read; its end says how it went. */
+/** An unreadable output does not affect the command; its end shows the result. */
 async function printedSince(live: LiveOutput | undefined): Promise<string> {
   try {
     await live?.refresh();
@@ -179,9 +179,9 @@ function above(output: string, remark: string): string {
   return output === "" ? remark : `${output}\n${remark}`;
 }
 
-/** What the shell says of a program that is not there. */
+/** The shell's message for a missing program. */
 export const NO_SUDO = /\b(?:sudo|su|doas): (?:command )?not found/;
-/** Programs say last why they gave up. */
+/** A program's last lines say why it gave up. */
 const TAIL_CHARS = 4_096;
 
 function* outputOf(result: ShellResult): Generator<string> {

@@ -1,4 +1,4 @@
-/** A number also for what did not exit by itself, as shells have it: frameworks know nothing else. */
+/** A number also for a command that did not exit by itself, as in shells: frameworks support nothing else. */
 
 import type { ExecResult } from "@sandlot/contract";
 

@@ -1,5 +1,5 @@
 /**
- * `@sandlot/client/tools`: what an agent does in its sandbox, as schemas and functions, for any framework or none.
+ * `@sandlot/client/tools`: an agent's operations in its sandbox, as schemas and functions, for any framework or none.
  *
  *   await using tools = sandlotTools(fleet, { thread: "t1" });
  *   const { text } = await tools.call("bash", { command: "ls" });

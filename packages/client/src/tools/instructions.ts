@@ -1,4 +1,4 @@
-/** What a model should know of its sandbox before the first call. */
+/** A description of the sandbox for a model, before the first call. */
 
 import type { SandboxAbout } from "@sandlot/contract";
 
@@ -7,20 +7,20 @@ const PLACES =
   "/mnt/user-data/outputs, find the user's files in /mnt/user-data/uploads. Files there are kept; processes, /tmp and what you " +
   "install elsewhere may be lost when the sandbox is replaced, which an answer then says.";
 
-/** With what is known of the sandbox: its network and its programs. */
+/** With the known facts about the sandbox: its network and its programs. */
 export function sandboxInstructions(about?: SandboxAbout): string {
   return `${PLACES} ${abilities(about)}`;
 }
 
-/** Where nothing is known of it. */
+/** Without any known facts. */
 export const SANDBOX_INSTRUCTIONS = sandboxInstructions();
 
-/** Who a command runs as, what it reaches and what it can start. */
+/** The account of commands, their network and the available programs. */
 export function abilities(about?: SandboxAbout): string {
   return ["You are an ordinary user: there is no root and no sudo.", reach(about), programs(about)].join(" ");
 }
 
-/** Added to the output of a command that could not look a name up. */
+/** Added to the output of a command whose name lookup failed. */
 export function lookupRemark(about?: SandboxAbout): string {
   switch (about?.network.mode) {
     case "none":
@@ -34,7 +34,7 @@ export function lookupRemark(about?: SandboxAbout): string {
   }
 }
 
-/** What programs print when there is no network, or no such name. */
+/** Programs' messages for a missing network or name. */
 export const FAILED_LOOKUP =
   /could not resolve host|temporary failure in name resolution|name or service not known|getaddrinfo (?:EAI_AGAIN|ENOTFOUND)|network is unreachable|no address associated with hostname/i;
 

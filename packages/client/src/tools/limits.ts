@@ -1,19 +1,19 @@
-/** The limits of the tools. Each trades completeness for what fits into a model's context; each is named when it cuts. */
+/** The limits of the tools. Each trades completeness for a model's context size; a tool that cuts names the limit. */
 
 export const TOOL_LIMITS = {
   /** Output of a tool beyond this many characters goes to a file. */
   outputBudgetChars: 12_000,
-  /** What of such an output is shown: the beginning says what it is, the end how it went. */
+  /** The shown parts of such an output: the beginning says what it is, the end how it went. */
   synopsisHeadChars: 8_000,
   synopsisTailChars: 3_000,
-  /** Of each stream of a command that still runs: the end of what it has printed since the last answer. */
+  /** Of each stream of a running command: the end of its output since the last result. */
   runningOutputChars: 4_000,
   /** A file is shown up to this many characters; the rest by range. */
   readMaxChars: 50_000,
   /** Larger files are read by range through `bash` or `grep`, not into a model. */
   readFileMaxBytes: 10 * 1024 * 1024,
   imageMaxBytes: 5 * 1024 * 1024,
-  /** More than this in one call is more than a model writes without losing the thread. */
+  /** More in one call is more than a model writes reliably. */
   writeMaxBytes: 81_920,
   /** `str_replace` holds the whole file in memory. */
   editMaxBytes: 10 * 1024 * 1024,
@@ -25,9 +25,9 @@ export const TOOL_LIMITS = {
   grepMaxResults: 500,
   uploadsListed: 20,
   uploadsMaxListed: 100,
-  /** Nobody waits longer for one command of a model; what takes longer runs in the background. */
+  /** The longest wait for one command of a model; a longer command runs in the background. */
   commandMaxSeconds: 3_600,
 } as const;
 
-/** Where output goes that is too long to show. */
+/** The directory for output that is too long to show. */
 export const TOOL_RESULTS_DIRECTORY = "/mnt/user-data/outputs/.tool-results";

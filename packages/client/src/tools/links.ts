@@ -2,7 +2,7 @@
 
 import { type Sandbox, SandlotError } from "@sandlot/contract";
 
-/** Where a path leads. What leads nowhere is `file_not_found`. */
+/** The target of a path. A dangling link is `file_not_found`. */
 export async function behindLinks(sandbox: Sandbox, path: string): Promise<string> {
   if ((await sandbox.files.stat(path)).kind !== "symlink") return path;
   return canonicalPath(sandbox, path);
@@ -13,7 +13,7 @@ export async function canonicalPath(sandbox: Sandbox, path: string): Promise<str
   const { stdout, exitCode } = await sandbox.exec(["readlink", "-f", path]);
   if (exitCode !== 0) throw new SandlotError("file_not_found", { path });
   const found = stdout.replace(/\n$/, "");
-  // `readlink -f` also answers for a last part that is missing.
+  // `readlink -f` also succeeds for a missing last part.
   await sandbox.files.stat(found);
   return found;
 }

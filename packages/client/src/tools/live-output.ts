@@ -1,12 +1,12 @@
 /**
- * What a command prints, while it runs: for a listener as it comes, and for the answer of a call that does not wait for the end.
+ * The live output of a command: for a listener, and for the result of a call that does not wait for the end.
  *
- * Output arrives in one of two ways: a caller adds it, or there is a reader that is asked (`readWith`). A listener has a reader
- * asked every `READ_INTERVAL_MS`; otherwise it is asked when an answer is made.
+ * Output arrives in one of two ways: a caller adds it, or a reader is polled (`readWith`). For a listener the reader is
+ * polled every `READ_INTERVAL_MS`; otherwise only when a result is built.
  *
  * Invariants
- * - No piece leaves before it was redacted; what could be the beginning of a secret is held back until it is clear.
- * - For an answer at most `maxChars` of each stream are held. What was left out is counted.
+ * - Every piece is redacted before it leaves; a possible beginning of a secret is held back until it is decided.
+ * - For a result at most `maxChars` of each stream are held. Omitted output is counted.
  */
 
 import { later } from "../wire/clock.ts";
@@ -26,12 +26,12 @@ export interface LiveOutputOptions {
 export type OutputListener = (piece: OutputPiece) => void;
 
 export interface Listening {
-  /** Fires when the listener has thrown. It is told nothing more. */
+  /** Fires when the listener has thrown. It is not called again. */
   readonly failed: AbortSignal | undefined;
   stop(): void;
 }
 
-/** Often enough for a person who watches; each asks the sandbox once. */
+/** Often enough for a person who watches; each poll is one request to the sandbox. */
 const READ_INTERVAL_MS = 500;
 
 type Stream = OutputPiece["stream"];
@@ -54,7 +54,7 @@ export class LiveOutput {
     return this.#listener !== null;
   }
 
-  /** Tells one listener, for as long as its call waits. */
+  /** Calls one listener, as long as its call waits. */
   listen(onOutput: OutputListener | undefined): Listening {
     if (onOutput === undefined) return { failed: undefined, stop: () => undefined };
     const failed = new AbortController();
@@ -85,13 +85,13 @@ export class LiveOutput {
     this.#streams[stream].missedBytes += bytes;
   }
 
-  /** From now on `read` is asked for more. It calls `add`, and fails when there is nothing to read. */
+  /** Sets a reader to poll. It calls `add`, and fails when there is nothing to read. */
   readWith(read: () => Promise<void>): void {
     this.#read = read;
     this.#readLater();
   }
 
-  /** Asks the reader, where there is one. One at a time. */
+  /** Polls the reader, if there is one. One poll at a time. */
   async refresh(): Promise<void> {
     const read = this.#read;
     if (read === null) return;
@@ -101,16 +101,16 @@ export class LiveOutput {
     await this.#reading;
   }
 
-  /** The command has ended: the reader is asked no more. `rest` says whether the listener gets what was held back. */
+  /** The command has ended: the reader is not polled any more. `rest`: whether the listener gets what was held back. */
   async end(rest: boolean): Promise<void> {
     this.#cancel();
-    // What was under way belongs to this command; that it failed is nothing to anybody now.
+    // A running poll belongs to this command; its failure no longer matters.
     await this.#reading?.catch(() => undefined);
     this.#read = null;
     if (rest) for (const name of ["stdout", "stderr"] as const) this.#tell(name, this.#streams[name].flush());
   }
 
-  /** What was printed since this was last asked, as it stands in an answer. */
+  /** The output since the last call, as text of a result. */
   take(): string {
     const { stdout, stderr } = this.#streams;
     const errors = stderr.take();
@@ -125,7 +125,7 @@ export class LiveOutput {
     this.#cancel();
     if (this.#read === null || this.#listener === null) return;
     this.#cancel = later(READ_INTERVAL_MS, () => {
-      // That the sandbox cannot be asked now is for the command itself to say.
+      // The command itself reports an unreachable sandbox.
       void this.refresh()
         .catch(() => undefined)
         .then(() => this.#readLater());
@@ -145,14 +145,14 @@ class HeldStream {
     this.#redacting = redacting;
   }
 
-  /** What may be shown after this piece. */
+  /** The text that may be shown after this piece. */
   add(text: string): string {
     const shown = this.#redacting.push(text);
     this.#hold(shown);
     return shown;
   }
 
-  /** What was held back. */
+  /** The held-back text. */
   flush(): string {
     const shown = this.#redacting.end();
     this.#hold(shown);

@@ -1,4 +1,4 @@
-/** How much of a command's output a result does not hold, whatever the reason. */
+/** How much of a command's output a result lacks, for any reason. */
 
 import type { ExecResult } from "@sandlot/contract";
 

@@ -1,8 +1,8 @@
-/** What a model is told when its sandbox was replaced, in every framework the same. */
+/** The message to a model when its sandbox was replaced, the same in every framework. */
 
 import type { Recovery } from "@sandlot/contract";
 
-/** One line, or nothing. */
+/** One line, or empty. */
 export function noticeInWords(notice: Recovery | null): string {
   if (notice === null) return "";
   const { kind, lost, survived } = notice;

@@ -1,7 +1,7 @@
 /**
- * Turns at changing one path of one thread: all runs of this process, in whichever framework, take them one after the other, so
- * that what one reads, changes and writes back is not changed by another in between. Across processes the file's version,
- * checked by the sandbox itself, decides.
+ * Serializes changes of one path of one thread: all runs of this process, in any framework, take turns, so that a read,
+ * change and write is not interleaved with another. Across processes the file's version, checked by the sandbox itself,
+ * decides.
  */
 
 import type { SandboxSource } from "./source.ts";
@@ -20,7 +20,7 @@ export class PathTurns {
   }
 }
 
-/** One after the other for each key; nothing is kept of a key that nobody waits for. */
+/** One after the other for each key; unused keys are dropped. */
 class Turns {
   readonly #last = new Map<string, Promise<unknown>>();
 

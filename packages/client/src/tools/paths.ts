@@ -6,13 +6,13 @@ import { z } from "zod";
 export const pathInput = (what: string) =>
   z.string().min(1).describe(`${what} Absolute; a relative path is below ${DEFAULT_CWD}.`);
 
-/** First argument of every tool: makes the model say what it is about, which people read in transcripts. */
+/** First argument of every tool: makes the model state its purpose, which people read in transcripts. */
 export const descriptionInput = z
   .string()
   .optional()
   .describe("Why you make this call, in a few words. Give it first.");
 
-/** How many results; what is out of range is taken for the nearest, so the range is for the schema alone. */
+/** How many results; a value out of range is clamped, so the range is for the schema alone. */
 export const maxResultsInput = (standard: number, max: number) =>
   z.int().default(standard).describe(`At most ${max}.`).meta({ minimum: 1, maximum: max });
 
@@ -27,7 +27,7 @@ export function absolutePath(path: string, directory: string = DEFAULT_CWD): str
   return `/${parts.join("/")}`;
 }
 
-/** Whether a tidy path is the directory or below it. */
+/** Whether a normalized path is the directory or below it. */
 export function isWithin(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }

@@ -1,12 +1,11 @@
 /**
- * Read before write: what of which file a run has seen, as a hash of the whole file; and the turns that writers of one
- * path take.
+ * Read before write: which files a run has seen, as a hash of the whole file; and the turns of writers of one path.
  *
  * Invariants
- * - An existing file is overwritten or edited only by a run that has seen exactly what is there. What another
- *   run, a command or a person has changed meanwhile must be read again, so no edit is lost unseen.
- * - Checking and writing of one path are one turn, for all runs of this process on one thread. Across processes the file's
- *   version, checked by the sandbox itself, decides.
+ * - An existing file is overwritten or edited only by a run that has seen exactly its present content. A file that
+ *   another run, a command or a person has changed meanwhile must be read again, so no edit is lost unseen.
+ * - Checking and writing of one path are one turn, for all runs of this process on one thread. Across processes the
+ *   file's version, checked by the sandbox itself, decides.
  */
 
 import { PathTurns } from "./path-turns.ts";

@@ -1,4 +1,4 @@
-/** `read_file`: a text by lines, or an image as an image. Having read a file is what allows to change it. */
+/** `read_file`: a text by lines, or an image as an image. A run must read a file before it may change it. */
 
 import { isSandlotError, type SandboxFiles, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
@@ -39,13 +39,13 @@ export const readFileTool = defineTool({
   },
 });
 
-/** The file in one piece: a hash of it is needed whatever range is shown. */
+/** The whole file: its hash is needed for every range. */
 async function wholeFile(files: SandboxFiles, path: string): Promise<Uint8Array> {
   const { kind, sizeBytes } = await files.stat(path);
   const maxBytes = TOOL_LIMITS.readFileMaxBytes;
   if (kind === "directory") throw new SandlotError("is_a_directory", { path });
   if (sizeBytes > maxBytes) throw tooLarge(path, `${sizeBytes} bytes`, maxBytes);
-  // What is behind a link, or grows meanwhile, is limited too.
+  // A link's target, or a growing file, is limited too.
   const bytes = await files.read(path, { length: maxBytes + 1 });
   if (bytes.length > maxBytes) throw tooLarge(path, `more than ${maxBytes} bytes`, maxBytes);
   return bytes;
@@ -67,7 +67,7 @@ function imageAnswer(path: string, mimeType: string, bytes: Uint8Array): ToolAns
   return { text: `${path}: ${mimeType}, ${bytes.length} bytes`, images: [{ mimeType, bytes }] };
 }
 
-/** Judged by content: names lie. */
+/** Decided by content: names can be wrong. */
 export function imageTypeOf(bytes: Uint8Array): string | null {
   const starts = (...head: number[]) => head.every((byte, index) => bytes[index] === byte);
   if (starts(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return "image/png";
@@ -103,7 +103,7 @@ function linesOf(
   return `${whole}[cut: lines ${startLine} to ${last} of ${lineCount} are shown. Go on with start_line=${last + 1}]`;
 }
 
-/** As many lines as fit, each of them whole: going on with the next one then shows everything. */
+/** As many whole lines as fit, so that continuing with the next one shows everything. */
 function wholeLines(text: string, maxChars: number): string {
   return text.slice(0, text.lastIndexOf("\n", maxChars - 1) + 1);
 }
@@ -115,7 +115,7 @@ function partOfLine(line: string, maxChars: number, number: number, lineCount: n
   return `${shown}\n[cut: ${shown.length} of the ${line.length} characters of line ${number} are shown. See the rest with bash, for example \`sed -n ${number}p FILE | cut -c ${shown.length + 1}-\`${next}]`;
 }
 
-/** Whether the path leads nowhere, as opposed to somewhere unreadable. */
+/** Whether the path is missing, as opposed to unreadable. */
 export function isMissing(error: unknown): boolean {
   return isSandlotError(error, "file_not_found");
 }

@@ -1,17 +1,17 @@
 /**
- * One execution of an agent or a sub-agent, and the one lease it has.
+ * One execution of an agent or a sub-agent, and its one lease.
  *
  *   idle ──(first use)──▶ leased ──(release, or nothing used for a while)──▶ idle
  *     └───────────────────────┴──(end: the execution is over, or was aborted)──▶ ended
  *
  * Invariants
- * - No sandbox is asked for before something needs it, and at most one lease is held at a time.
- * - Whatever happens, the lease is given back: by `end`, by the run's signal, and, where a framework tells neither of
- *   an error nor of an end, after `idleReleaseMs` without a use. What died with its process is given back by the
- *   fleet, or by the lease's time to live.
- * - A lost sandbox is replaced by the next use. A use that certainly had no effect is repeated unasked; one that was
- *   under way fails with `sandbox_lost`, because nobody knows how far it got.
- * - A change of generation is told exactly once, through `takeNotice`.
+ * - No sandbox is acquired before something needs it, and at most one lease is held at a time.
+ * - The lease is always released: by `end`, by the run's signal, and, where a framework reports neither an error nor an
+ *   end, after `idleReleaseMs` without a use. After the death of the process the fleet releases it, or the lease's time
+ *   to live ends it.
+ * - The next use replaces a lost sandbox. A use that certainly had no effect is repeated automatically; a running one
+ *   fails with `sandbox_lost`, because its progress is unknown.
+ * - A change of generation is reported exactly once, through `takeNotice`.
  */
 
 import { isSandlotError, RESTORED, type Recovery, SANDBOX_LIMITS, type Sandbox, SandlotError } from "@sandlot/contract";
@@ -21,24 +21,24 @@ import type { SandboxLease, SandboxRequest, SandboxSource } from "./source.ts";
 import { threadFrom, userFrom } from "./thread-identity.ts";
 import { anySignal, later, unlessAborted } from "./waiting.ts";
 
-/** Longer than a model thinks, shorter than anybody wants to pay for a forgotten lease. */
+/** Longer than a model thinks, shorter than a forgotten lease should cost. */
 const IDLE_RELEASE_MS = 600_000;
-/** Ending a process tree takes its grace, and the answer its way back. */
+/** Ending a process tree takes its grace period, and the response some time. */
 const SETTLING_MAX_MS = SANDBOX_LIMITS.killGraceMs + 3_000;
-/** What a new sandbox lacks, whatever became of the files. */
+/** What a new sandbox lacks, regardless of its files. */
 const REPLACED: Recovery = { ...RESTORED, survived: [] };
 const EMPTIED: Recovery = { kind: "empty", lost: [...REPLACED.lost, "workspace"], survived: [] };
-/** A use is repeated this often: once for the loss, once more for a loss right after it. */
+/** Attempts of a use: the first, one after a loss, and one after another loss right behind it. */
 const ATTEMPTS_MAX = 3;
 
 export interface RunOptions {
-  /** Any text; what does not fit the pattern of our ids is mapped one to one. */
+  /** Any text; one that does not fit our id pattern is mapped one to one. */
   readonly thread: string;
   readonly user?: string;
   readonly purpose?: string;
   readonly blueprint?: string;
   readonly acquireTimeoutMs?: number;
-  /** For a source that asks for it; a fleet in this process needs none. */
+  /** For a source that requires it; a fleet in this process needs none. */
   readonly ttlMs?: number;
   /** Ends the run. */
   readonly signal?: AbortSignal;
@@ -47,7 +47,7 @@ export interface RunOptions {
 
 export interface UseOptions {
   readonly signal?: AbortSignal | undefined;
-  /** The use changes nothing, so it may be made again after a loss. */
+  /** The use changes nothing, so it may be repeated after a loss. */
   readonly repeatable?: boolean;
 }
 
@@ -62,10 +62,10 @@ export class SandboxRun implements AsyncDisposable {
   #lease: SandboxLease | null = null;
   #ended: Promise<void> | null = null;
   #generation: number | null = null;
-  /** The lease whose generation that is. */
+  /** The lease of that generation. */
   #seen: WeakRef<SandboxLease> | null = null;
   #notice: Recovery | null = null;
-  /** Actions and streams; only actions are waited for at the end, since a stream's reader may never come back. */
+  /** Actions and streams; the end waits only for actions, since a stream's reader may never come back. */
   #usesUnderWay = 0;
   #actionsUnderWay = 0;
   #onSettled: (() => void) | null = null;
@@ -82,7 +82,7 @@ export class SandboxRun implements AsyncDisposable {
     else signal?.addEventListener("abort", () => void this.end(), { once: true, signal: this.#ending.signal });
   }
 
-  /** What `console.log` shows: for which thread, and how far it is. */
+  /** What `console.log` shows: the thread, and the state. */
   [SHOWN](): string {
     const state = this.isEnded() ? "ended" : this.isLeased() ? "leased" : "idle";
     return `SandboxRun { thread: ${JSON.stringify(this.#options.thread)}, state: '${state}' }`;
@@ -101,19 +101,19 @@ export class SandboxRun implements AsyncDisposable {
     return this.#ended !== null;
   }
 
-  /** Which sandbox in which life was used last; `null` before the first use. */
+  /** The generation of the sandbox used last; `null` before the first use. */
   get generation(): number | null {
     return this.#generation;
   }
 
-  /** What was lost since the model was last told, once. */
+  /** What was lost since the last report to the model, once. */
   takeNotice(): Recovery | null {
     const notice = this.#notice;
     this.#notice = null;
     return notice;
   }
 
-  /** Uses the sandbox, taking a lease first where there is none. */
+  /** Uses the sandbox, after taking a lease if there is none. */
   async use<T>(action: (sandbox: Sandbox) => Promise<T>, options: UseOptions = {}): Promise<T> {
     const signal = anySignal(this.#options.signal, options.signal);
     this.#actionsUnderWay += 1;
@@ -139,7 +139,7 @@ export class SandboxRun implements AsyncDisposable {
     }
   }
 
-  /** Uses the sandbox for as long as somebody reads. Not repeated: what was read cannot be unread. */
+  /** Uses the sandbox as long as the reader reads. Not repeated: what was read cannot be taken back. */
   async *stream<T>(iterate: (sandbox: Sandbox) => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T> {
     this.#usesUnderWay += 1;
     this.#useCount += 1;
@@ -151,21 +151,21 @@ export class SandboxRun implements AsyncDisposable {
     }
   }
 
-  /** Called with the sandbox before its lease is given back, for what should not outlive it. */
+  /** Called with the sandbox before its lease is released, to clean up what should not outlive it. */
   beforeRelease(tidy: (sandbox: Sandbox) => Promise<void>): void {
     this.#beforeRelease.add(tidy);
   }
 
   /**
-   * Gives the lease back as soon as no use is under way: for a step that failed while others of the same run may still be at
-   * work, and of which nobody knows whether the run goes on.
+   * Releases the lease as soon as no use is running: for a failed step while other steps of the same run may still
+   * work, when it is unknown whether the run goes on.
    */
   async releaseWhenUnused(): Promise<void> {
     this.#releaseWanted = this.#usesUnderWay > 0;
     if (!this.#releaseWanted) await this.release();
   }
 
-  /** Gives the lease back for now. The next use takes another. */
+  /** Releases the lease for now. The next use takes another. */
   async release(): Promise<void> {
     this.#releaseWanted = false;
     const leasing = this.#leasing;
@@ -173,19 +173,19 @@ export class SandboxRun implements AsyncDisposable {
     this.#lease = null;
     const lease = await leasing?.catch(() => null);
     if (!lease) return;
-    // What cannot be tidied ends with the sandbox; the lease must not wait for it to succeed.
+    // What fails to clean up ends with the sandbox; the lease must not wait for success.
     for (const tidy of this.#beforeRelease) await tidy(lease.sandbox).catch(() => undefined);
     await lease.release();
   }
 
-  /** The execution is over. Idempotent; also ends what is still waiting for a sandbox. */
+  /** The execution is over. Idempotent; also ends a pending acquire. */
   end(): Promise<void> {
     this.#ended ??= (async () => {
       const because =
         "The tools of this run have ended. `await using` ends them with its block, also while a stream is still being read: " +
         "end them in `onFinish`, or when the stream has ended.";
       this.#ending.abort(new SandlotError("lease_released", { leaseId: this.#lease?.id ?? "none", because }));
-      // A command that this ends is ended through the lease.
+      // Ending a command needs the lease.
       await this.#settled();
       await this.release();
     })();
@@ -226,7 +226,7 @@ export class SandboxRun implements AsyncDisposable {
     return this.source.acquire(request);
   }
 
-  /** Lets go of a lease whose sandbox is no more, unless another use did so already. */
+  /** Drops a lease whose sandbox is gone, unless another use already did. */
   async #drop(lease: SandboxLease): Promise<void> {
     if (this.#lease === lease) {
       this.#lease = null;
@@ -237,19 +237,19 @@ export class SandboxRun implements AsyncDisposable {
 
   #see(lease: SandboxLease): void {
     const { generation, recovery } = lease;
-    // A use that ends late may still speak of an older generation.
+    // A use that ends late may still report an older generation.
     if (this.#generation !== null && generation <= this.#generation) return;
     const first = this.#generation === null;
     const isNewLease = this.#seen?.deref() !== lease;
     this.#generation = generation;
     this.#seen = new WeakRef(lease);
     if (recovery.lost.length > 0 && (!first || recovery.kind === "restored")) this.#notice = recovery;
-    // A lease that was taken when another run's use had made the new sandbox, or that only learned of it, tells nothing of
-    // what this run has lost.
+    // A lease taken after another run's use had created the new sandbox, or that only learned of it, does not know what
+    // this run has lost.
     else if (!first) this.#notice = isNewLease && recovery.kind === "empty" ? EMPTIED : REPLACED;
   }
 
-  /** Resolves when no action is under way any more, or has taken too long to notice that the run is over. */
+  /** Resolves when no action is running any more, or after a timeout for actions that ignore the run's end. */
   #settled(): Promise<void> {
     if (this.#actionsUnderWay === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -277,7 +277,7 @@ export class SandboxRun implements AsyncDisposable {
   }
 }
 
-/** The lease will answer nothing any more. */
+/** The lease is unusable. */
 function isGone(error: unknown): boolean {
   return (
     isSandlotError(error, "sandbox_lost") ||

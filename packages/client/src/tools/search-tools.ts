@@ -1,4 +1,4 @@
-/** `ls`, `glob`, `grep`: finding files and lines. What a limit left out is said, with how to see it. */
+/** `ls`, `glob`, `grep`: find files and lines. A result that a limit cut says so, with how to see the rest. */
 
 import { type FileStat, type GrepMatch, type GrepResult, SANDBOX_LIMITS, type SandboxFiles } from "@sandlot/contract";
 import { z } from "zod";
@@ -7,7 +7,7 @@ import { absolutePath, descriptionInput, maxResultsInput, pathInput } from "./pa
 import { plural } from "./text.ts";
 import { defineTool } from "./tool.ts";
 
-/** Shown as directories, not descended into: there is much in them, and nothing that somebody wrote. */
+/** Shown as directories, not entered: they have many files, and none written by hand. */
 const NOT_DESCENDED = new Set([".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache"]);
 
 export const lsTool = defineTool({
@@ -38,7 +38,7 @@ export const lsTool = defineTool({
   },
 });
 
-/** Where two levels are too much, one is: a directory full of packages must not hide its neighbours. */
+/** If two levels are too many entries, one is shown: a directory full of packages must not hide its neighbours. */
 async function entriesBelow(files: SandboxFiles, path: string, maxResults: number) {
   const { listDepth } = TOOL_LIMITS;
   const deep = await files.list(path, { depth: listDepth, maxResults });
@@ -46,7 +46,7 @@ async function entriesBelow(files: SandboxFiles, path: string, maxResults: numbe
   return { ...(await files.list(path, { depth: 1, maxResults })), depth: 1 };
 }
 
-/** Inside a directory that is not descended into, seen from where the listing began. */
+/** Inside a directory that is not entered, relative to the listing's root. */
 function isHidden({ path }: FileStat, root: string): boolean {
   const inner = path.slice(root === "/" ? 1 : root.length + 1).split("/");
   return inner.slice(0, -1).some((part) => NOT_DESCENDED.has(part));
@@ -123,7 +123,7 @@ export const grepTool = defineTool({
   },
 });
 
-/** A line that was cut may end with the beginning of a secret, which nobody recognises: it is looked at whole, then cut. */
+/** A cut line may end with the unrecognisable beginning of a secret: it is redacted whole, then cut. */
 async function recut(files: SandboxFiles, match: GrepMatch, redact: (text: string) => string): Promise<GrepMatch> {
   const max = SANDBOX_LIMITS.grepReportMaxChars;
   const { path, lineNumber, line } = match;
@@ -134,7 +134,7 @@ async function recut(files: SandboxFiles, match: GrepMatch, redact: (text: strin
   return hidden === whole ? match : { ...match, line: `${hidden.slice(0, max)}...` };
 }
 
-/** What was not looked into is not without matches. */
+/** Skipped files may contain matches. */
 function notSearched({ skippedFiles, skippedLines }: Omit<GrepResult, "matches">): readonly string[] {
   const { grepFileMaxBytes, grepLineMaxChars } = SANDBOX_LIMITS;
   const parts = [

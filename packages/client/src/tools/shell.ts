@@ -1,15 +1,15 @@
 /**
  * The shell of one run. Working directory, variables and functions stay from one command to the next, and two runs in
- * the same sandbox share nothing but the files.
+ * the same sandbox share only the files.
  *
- * Where the backend has persistent sessions, it is one of them. Where it has not, each command is a process of its own
- * and only the working directory is kept: a trap reports it when the command's shell ends.
+ * It is a persistent session where the backend supports them. Otherwise each command is a separate process and only the
+ * working directory is kept: a trap reports it when the command's shell ends.
  *
  * Invariants
- * - A session belongs to one generation and one environment. When either changes, the next command opens another one
- *   where the old one stood, and `fresh` tells that variables are gone.
- * - While a command runs, its output goes to `live`, where there is one: read from the session, or handed on by the command.
- * - Values of variables reach the sandbox as environment only, never inside a command.
+ * - A session belongs to one generation and one environment. When either changes, the next command opens another one in
+ *   the old one's directory, and `fresh` reports that variables are gone.
+ * - While a command runs, its output goes to `live`, if given: read from the session, or passed on by the command.
+ * - Values of variables reach the sandbox only as environment, never inside a command.
  */
 
 import { DEFAULT_CWD, type ExecResult, isSandlotError, type OutputPart, type Sandbox } from "@sandlot/contract";
@@ -17,7 +17,7 @@ import type { LiveOutput } from "./live-output.ts";
 import { missingOutput } from "./missing-output.ts";
 import type { SandboxRun } from "./run.ts";
 
-/** How much of each stream one question asks for, and how often it is asked until nothing is left for now. */
+/** How much of each stream one request asks for, and how many requests one read makes. */
 const LIVE_PART_BYTES = 256 * 1024;
 const LIVE_PARTS_MAX = 64;
 
@@ -25,13 +25,13 @@ export interface ShellOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
   readonly environment: Readonly<Record<string, string>>;
-  /** Gets what the command prints, while it runs. */
+  /** Receives the command's live output. */
   readonly live?: LiveOutput | undefined;
 }
 
 export interface ShellResult extends ExecResult {
   readonly cwd: string;
-  /** Variables and functions of earlier commands were not there any more. */
+  /** Variables and functions of earlier commands are gone. */
   readonly fresh: boolean;
   /** The command ended the shell it ran in; the next one gets a new one. */
   readonly shellEnded: boolean;
@@ -45,7 +45,7 @@ interface Session {
 
 export class RunShell {
   readonly #run: SandboxRun;
-  /** Opening a session again by its name finds it, so that a repeated opening leaves none behind. */
+  /** Opening a session again by its name finds it, so that a repeated open leaves none behind. */
   readonly #name = `run-${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
   #environmentsSeen = 0;
   #session: Session | null = null;
@@ -53,7 +53,7 @@ export class RunShell {
   #started = false;
   #turn: Promise<unknown> = Promise.resolve();
 
-  /** `cwd` is where it begins. */
+  /** `cwd` is the first directory. */
   constructor(run: SandboxRun, cwd: string = DEFAULT_CWD) {
     this.#run = run;
     this.#cwd = cwd;
@@ -90,12 +90,12 @@ export class RunShell {
       if (reader !== null) await reader.finish(result);
       const fresh = session.opened && this.#started;
       this.#started = true;
-      // Of a shell that was lost nobody knows where it was.
+      // The directory of a lost shell is unknown.
       if (result.status !== "lost") this.#cwd = result.cwd;
       return { ...result, fresh, cwd: this.#cwd };
     } catch (error) {
       if (!isSandlotError(error, "session_not_found")) throw error;
-      // It was not there, so nothing ran. The next one is opened, so this cannot go on for ever.
+      // It did not exist, so nothing ran. The next one is newly opened, so this cannot loop.
       this.#session = null;
       if (session.opened) throw error;
       return this.#execIn(sandbox, command, options);
@@ -104,7 +104,7 @@ export class RunShell {
     }
   }
 
-  /** The session for this generation and environment; `null` where the backend has no sessions. */
+  /** The session for this generation and environment; `null` where sessions are unsupported. */
   async #sessionIn(sandbox: Sandbox, variables: Readonly<Record<string, string>>) {
     const environment = JSON.stringify(Object.entries(variables).sort());
     const { generation } = sandbox;
@@ -165,12 +165,12 @@ function isMissingDirectory(error: unknown): boolean {
   return isSandlotError(error, "file_not_found") || isSandlotError(error, "not_a_directory");
 }
 
-/** Reads what the command in a session prints, and hands on each byte once. */
+/** Reads the output of a session's command, and passes on each byte once. */
 class SessionReader {
   readonly #sandbox: Sandbox;
   readonly #sessionId: string;
   readonly #live: LiveOutput;
-  /** The command that was found running. The one before it does not matter here. */
+  /** The command that was found running. The previous one does not matter here. */
   #execId: string | null = null;
   #next = { stdout: 0, stderr: 0 };
 
@@ -180,7 +180,7 @@ class SessionReader {
     this.#live = live;
   }
 
-  /** Reads what there is for now: of a command that runs, or of the one with this id. */
+  /** Reads what is available: of a running command, or of the one with this id. */
   async read(which: "running" | { readonly execId: string }): Promise<void> {
     for (let parts = 0; parts < LIVE_PARTS_MAX; parts++) {
       const options = { from: this.#next, maxBytes: LIVE_PART_BYTES };
@@ -199,13 +199,13 @@ class SessionReader {
     }
   }
 
-  /** A listener gets the rest. Where nothing was read yet, the result holds all of it. */
+  /** A listener gets the rest. Where nothing was read yet, the result has all of it. */
   async finish(result: ExecResult): Promise<void> {
     if (!this.#live.hasListener) return;
     const missing = missingOutput(result);
     if (this.#execId !== null || missing.stdout + missing.stderr > 0) {
       await this.#live.end(false);
-      // The result itself is more than its listener; output that was let go meanwhile is in it, or is counted there.
+      // The result is more important than its listener; output dropped meanwhile is in it, or counted there.
       await this.read({ execId: result.execId }).catch((error: unknown) => {
         if (!isSandlotError(error)) throw error;
       });
@@ -218,7 +218,7 @@ function isRead({ nextOffset, totalBytes }: OutputPart): boolean {
   return nextOffset >= totalBytes;
 }
 
-/** The part of a stream before a marker, in pieces. What could be its beginning is held back until it is clear. */
+/** The part of a stream before a marker, in pieces. A possible beginning of the marker is held back. */
 class BeforeMarker {
   readonly #marker: string;
   #held = "";

@@ -1,18 +1,18 @@
 /**
- * Where an agent's sandboxes come from: a fleet in this process, or the client of a gateway. Tools and adapters know
- * no more of either than this, so that one of them can take the place of the other.
+ * The source of an agent's sandboxes: a fleet in this process, or the client of a gateway. Tools and adapters use only
+ * this interface, so that one can replace the other.
  *
  * Invariants
  * - Every lease needs its own release; a release is idempotent and ends no other lease.
- * - `lease.sandbox` is the sandbox in its present generation. It is taken from the lease for each use.
- * - A lease that must be renewed to stay (`ttlMs`) is renewed by whoever gave it out, as long as its process lives.
+ * - `lease.sandbox` is the sandbox in its present generation. It is read from the lease for each use.
+ * - The source renews a lease that needs it (`ttlMs`), as long as its process lives.
  */
 
 import type { LossReason, Recovery, Sandbox, SandboxAbout } from "@sandlot/contract";
 
 export interface SandboxSource {
   acquire(request?: SandboxRequest): Promise<SandboxLease>;
-  /** What its sandboxes are like, where that is known before there is one. */
+  /** Facts about its sandboxes, if known before there is one. */
   about?(blueprint?: string): SandboxAbout;
 }
 
@@ -20,7 +20,7 @@ export interface SandboxRequest {
   readonly user?: string;
   readonly thread?: string;
   readonly blueprint?: string;
-  /** What for, in a word or two; shown to whoever asks who holds a sandbox. */
+  /** The purpose, in a word or two; shown as the holder's purpose. */
   readonly purpose?: string;
   readonly timeoutMs?: number;
   readonly ttlMs?: number;

@@ -1,4 +1,4 @@
-/** Text for a model: cut so that it says what was cut, counted, and told from what is no text. */
+/** Text for a model: cut with a notice, counted, and distinguished from binary data. */
 
 /** The beginning, up to a number of characters, at a line's end where there is one nearby. */
 export function headOf(text: string, maxChars: number): string {
@@ -15,7 +15,7 @@ export function tailOf(text: string, maxChars: number): string {
   return text.slice(lineStart > 0 && lineStart < from + maxChars * 0.2 ? lineStart : wholeCharacters(text, from));
 }
 
-/** An index that does not separate the two halves of one character. */
+/** An index that does not split a surrogate pair. */
 function wholeCharacters(text: string, index: number): number {
   const unit = text.charCodeAt(index);
   return unit >= 0xdc00 && unit <= 0xdfff ? index - 1 : index;
@@ -30,7 +30,7 @@ export function plural(count: number, word: string): string {
   return `${count} ${word}${count === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
 }
 
-/** The text that bytes are, with its byte order mark; `null` for what is not UTF-8, or has a NUL in it as binary files have. */
+/** Bytes decoded as text, with its byte order mark; `null` if they are not UTF-8, or contain a NUL. */
 export function textOf(bytes: Uint8Array): string | null {
   if (bytes.includes(0)) return null;
   try {

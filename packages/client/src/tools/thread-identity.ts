@@ -1,9 +1,9 @@
 /**
- * Threads of other systems: a framework's thread id may be any text, ours has a pattern. One that fits is used as it
- * is; any other becomes its readable part and 128 bits of its hash.
+ * Threads of other systems: a framework's thread id may be any text, ours has a pattern. One that fits is used
+ * unchanged; any other becomes its readable part and 128 bits of its hash.
  *
- * Invariant: two different foreign ids never become the same thread (short of a collision of the hash). An id that
- * already looks like a mapped one is therefore mapped too.
+ * Invariant: two different foreign ids never become the same thread (short of a collision of the hash). So an id that
+ * already looks like a mapped one is mapped too.
  */
 
 import { THREAD_ID_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
@@ -13,12 +13,12 @@ const MAPPED = new RegExp(`_x[0-9a-f]{${HASH_HEX_DIGITS}}$`);
 const THREAD_MAX_CHARS = 64;
 const USER_MAX_CHARS = 128;
 
-/** The thread that stands for a foreign thread id. */
+/** The thread for a foreign thread id. */
 export function threadFrom(foreign: string): Promise<string> {
   return mapped(foreign, THREAD_ID_PATTERN, THREAD_MAX_CHARS);
 }
 
-/** The user that stands for a foreign account id. */
+/** The user for a foreign account id. */
 export function userFrom(foreign: string): Promise<string> {
   return mapped(foreign, USER_ID_PATTERN, USER_MAX_CHARS);
 }

@@ -1,12 +1,12 @@
 /**
- * The tools of one run, and the edge at which everything becomes words: arguments are parsed, policies applied, errors
- * rendered, secrets taken out and long output put aside, each in this one place.
+ * The tools of one run, and the one place that parses arguments, applies policies, renders errors, redacts secrets and
+ * moves long output to files.
  *
- *   parse → audit → the tool → (error → words) → notice of a replaced sandbox → redact → budget
+ *   parse → audit → the tool → (error → text) → notice of a replaced sandbox → redact → budget
  *
  * Invariants
- * - `call` rejects only when it is aborted, when the run is over, or when there is a bug. All else is an output.
- * - No text leaves, and no file is written by us, before it was redacted.
+ * - `call` rejects only when it is aborted, when the run is over, or when there is a bug. Everything else is an output.
+ * - Every text that leaves, and every file we write, was redacted before.
  */
 
 import { isSandlotError, SANDBOX_LIMITS, type SandboxAbout, SandlotError } from "@sandlot/contract";
@@ -32,7 +32,7 @@ import { listUploadedFilesTool, presentFilesTool } from "./user-file-tools.ts";
 import { anySignal } from "./waiting.ts";
 import { strReplaceTool, writeFileTool } from "./write-tools.ts";
 
-/** Every tool, in the order in which models read them. `bash_output` follows `bash` where `replyWithinMs` is given. */
+/** Every tool, in the order that models see. `bash_output` follows `bash` where `replyWithinMs` is given. */
 export const SANDBOX_TOOLS = [
   bashTool,
   lsTool,
@@ -48,11 +48,11 @@ export const SANDBOX_TOOLS = [
 type Secrets = Readonly<Record<string, string>>;
 
 export interface ToolPolicy {
-  /** Variables of every command. Names that look like credentials are left out. */
+  /** Variables of every command. Names that look like credentials are dropped. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Variables with secret values, or who gives them before each call. Their values are taken out of every output. */
+  /** Variables with secret values, or a function that returns them. Their values are redacted from every output. */
   readonly secrets?: Secrets | (() => Secrets | Promise<Secrets>);
-  /** `enforce` (default) blocks and warns, `report` only tells `onAudit`, `off` does neither. */
+  /** `enforce` (default) blocks and warns, `report` only calls `onAudit`, `off` does neither. */
   readonly audit?: "enforce" | "report" | "off";
   readonly onAudit?: (entry: AuditEntry) => void;
   /** Default `true`. */
@@ -65,32 +65,32 @@ export interface ToolPolicy {
   readonly readMaxChars?: number;
   /** How many entries `ls` shows. Default `TOOL_LIMITS.listMaxEntries`. */
   readonly listMaxEntries?: number;
-  /** Of a command that names no limit of its own. Default `SANDBOX_LIMITS.execTimeoutMs`. */
+  /** For a command without its own limit. Default `SANDBOX_LIMITS.execTimeoutMs`. */
   readonly commandTimeoutMs?: number;
   /**
-   * A command that takes longer goes on in the background: the answer names an id, and the tool `bash_output` shows its result
-   * later. For a caller that gives up on long calls. Default: a call waits for the end.
+   * A command that takes longer goes on in the background: the result has an id, and the tool `bash_output` shows the
+   * command's result later. For a caller that gives up on long calls. Default: a call waits for the end.
    */
   readonly replyWithinMs?: number;
 }
 
 export interface ToolBoxOptions extends RunOptions, ToolPolicy {
-  /** Which tools, by name. Default all. */
+  /** The names of the tools. Default all. */
   readonly tools?: readonly string[];
-  /** Where the shell begins, and what relative paths are below. Default `/mnt/user-data/workspace`. */
+  /** The start directory of the shell, and the base of relative paths. Default `/mnt/user-data/workspace`. */
   readonly workingDirectory?: string;
 }
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Gets what a command prints while the call waits for it, without secrets. One that throws ends the command and the call. */
+  /** Receives a command's output while the call waits, without secrets. If it throws, the command and the call end. */
   readonly onOutput?: OutputListener | undefined;
 }
 
 export class ToolBox implements AsyncDisposable {
   readonly run: SandboxRun;
   readonly tools: readonly SandboxTool[];
-  /** What is known of the sandbox before there is one. */
+  /** Facts about the sandbox that are known before there is one. */
   readonly about: SandboxAbout | undefined;
   readonly #commandTimeoutMs: number;
   readonly #options: ToolBoxOptions;
@@ -98,7 +98,7 @@ export class ToolBox implements AsyncDisposable {
   readonly #commands: BackgroundCommands;
   readonly #marks: ReadMarks;
   readonly #environment: Readonly<Record<string, string>>;
-  /** Every value ever given: a token that was replaced may still stand in a file. */
+  /** Every value ever given: a replaced token may still be in a file. */
   readonly #secretValues = new Set<string>();
   #redactor = new Redactor([]);
 
@@ -125,7 +125,7 @@ export class ToolBox implements AsyncDisposable {
     this.#environment = scrubEnvironment(environment);
   }
 
-  /** What `console.log` shows: for which thread, and which tools. */
+  /** What `console.log` shows: the thread, and the tools. */
   [SHOWN](): string {
     const names = this.tools.map(({ name }) => name).join(", ");
     return `ToolBox { thread: ${JSON.stringify(this.#options.thread)}, tools: ${names} }`;
@@ -133,7 +133,7 @@ export class ToolBox implements AsyncDisposable {
 
   async call(name: string, input: unknown, options: CallOptions = {}): Promise<ToolOutput> {
     const tool = this.tools.find((candidate) => candidate.name === name);
-    // What is still under way when the run ends is ended with it.
+    // Running calls end with the run.
     const signal = anySignal(options.signal, this.#options.signal, this.run.ending);
     signal?.throwIfAborted();
     let answer: ToolAnswer;
@@ -149,18 +149,18 @@ export class ToolBox implements AsyncDisposable {
     return this.#output(tool, answer, isError, signal);
   }
 
-  /** Takes the values of this run's secrets out of a text, also when no call has asked for them yet. */
+  /** Redacts this run's secrets from a text, also when no call has requested them yet. */
   async redacted(text: string): Promise<string> {
     await this.#secrets(false);
     return this.redact(text);
   }
 
-  /** Takes the values of the secrets that are known so far out of a text. */
+  /** Redacts the secrets known so far from a text. */
   redact(text: string): string {
     return (this.#options.redact ?? true) ? this.#redactor.redact(text) : text;
   }
 
-  /** Ends the run: its lease is given back. */
+  /** Ends the run and releases its lease. */
   end(): Promise<void> {
     return this.run.end();
   }
@@ -198,16 +198,16 @@ export class ToolBox implements AsyncDisposable {
       redact: (text) => this.redact(text),
       redactEnd: (text) => ((this.#options.redact ?? true) ? this.#redactor.redactEnd(text) : text),
     });
-    // That there is no sudo says all there is to say of it.
+    // A missing sudo needs no further warning.
     if (warning === null || NO_SUDO.test(answer.text)) return answer;
     return { ...answer, text: `${answer.text}\n${warning}` };
   }
 
-  /** What is only read is shown also when nobody can say which secrets there are now; those of before are known. */
+  /** A read-only call works without the present secrets; earlier ones are known. */
   async #secrets(needed: boolean): Promise<Secrets> {
     const { secrets = {} } = this.#options;
     const asked = async () => (typeof secrets === "function" ? secrets() : secrets);
-    // Why they could not be had is for whoever gives them to tell: the reason may hold what must not be told here.
+    // The provider of the secrets reports its failure: the reason may contain a secret.
     const values = await asked().catch((): null => null);
     if (values === null) {
       if (!needed) return {};
@@ -222,7 +222,7 @@ export class ToolBox implements AsyncDisposable {
     return values;
   }
 
-  /** Throws for a blocked command; answers with the warning to add. */
+  /** Throws for a blocked command; returns the warning to add. */
   #audit(command: string): string | null {
     const { audit = "enforce", onAudit, thread } = this.#options;
     if (audit === "off") return null;
@@ -258,7 +258,7 @@ export class ToolBox implements AsyncDisposable {
     return redacted(facts) as Readonly<Record<string, unknown>>;
   }
 
-  /** Long output goes to a file that the agent can read; what is shown says so. */
+  /** Long output goes to a file that the agent can read; the shown text says so. */
   async #withinBudget(name: string, text: string, signal: AbortSignal | undefined): Promise<string> {
     const budget = this.#options.outputBudgetChars ?? TOOL_LIMITS.outputBudgetChars;
     if (text.length <= budget) return text;
@@ -277,7 +277,7 @@ export class ToolBox implements AsyncDisposable {
   }
 }
 
-/** Counts, each at least one, and no more than the sandbox answers with. */
+/** Counts, each at least one, and at most what the sandbox returns. */
 function checkLimits({ outputBudgetChars, readMaxChars, listMaxEntries }: ToolPolicy): void {
   for (const [field, value] of Object.entries({ outputBudgetChars, readMaxChars, listMaxEntries })) {
     const max = field === "listMaxEntries" ? SANDBOX_LIMITS.listMaxResults : Number.MAX_SAFE_INTEGER;
@@ -286,7 +286,7 @@ function checkLimits({ outputBudgetChars, readMaxChars, listMaxEntries }: ToolPo
   }
 }
 
-/** Only what works on a file of that size. */
+/** Only the commands that work on a file of that size. */
 function waysToRead(text: string): string {
   const sizeBytes = new TextEncoder().encode(text).length;
   if (sizeBytes <= SANDBOX_LIMITS.grepFileMaxBytes)

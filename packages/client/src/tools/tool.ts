@@ -1,9 +1,9 @@
 /**
- * What a tool is: a name, a schema and a function over the narrow sandbox. Tools are defined once, here, and
- * rendered into every framework by its adapter.
+ * The contract of a tool: a name, a schema and a function over the narrow sandbox. Tools are defined once, here, and
+ * each framework's adapter renders them.
  *
- * A tool answers with text for a model, or throws: a `SandlotError`, or a `ToolRefusal` where the tool itself says no.
- * The edge (`tool-box.ts`) is the one place that turns either into words.
+ * A tool returns text for a model, or throws: a `SandlotError`, or a `ToolRefusal` where the tool itself refuses. Only
+ * `tool-box.ts` turns either into text.
  */
 
 import type { SandboxAbout } from "@sandlot/contract";
@@ -23,7 +23,7 @@ export interface SandboxTool<Input extends z.ZodObject = z.ZodObject> {
   readonly input: Input;
   /** It changes nothing inside the sandbox. */
   readonly readOnly: boolean;
-  /** Its output has a limit of its own, and is never moved into a file. */
+  /** Its output has its own limit, and is never moved into a file. */
   readonly ownLimit: boolean;
   run(input: z.infer<Input>, context: ToolContext): Promise<ToolAnswer>;
 }
@@ -32,30 +32,30 @@ export interface ToolContext {
   readonly run: SandboxRun;
   readonly shell: RunShell;
   readonly commands: BackgroundCommands;
-  /** What relative paths are below. */
+  /** The base of relative paths. */
   readonly workingDirectory: string | undefined;
   readonly marks: ReadMarks;
-  /** Variables of commands, secrets included. */
+  /** Variables of commands, including secrets. */
   readonly environment: Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
-  /** What is known of the sandbox. */
+  /** Known facts about the sandbox. */
   readonly about: SandboxAbout | undefined;
-  /** Of a command that names no limit of its own. */
+  /** For a command without its own limit. */
   readonly commandTimeoutMs: number;
-  /** How long a call waits for its command; without it until the end. */
+  /** How long a call waits for its command; absent: until the end. */
   readonly replyWithinMs: number | undefined;
   /** How much `read_file` shows at a time, and how much `ls`. */
   readonly readMaxChars: number;
   readonly listMaxEntries: number;
-  /** Whether there is anything to take out. */
+  /** Whether there is anything to redact. */
   readonly hasSecrets: boolean;
-  /** Gets what a command prints, while the call waits for it. */
+  /** Receives a command's output while the call waits. */
   readonly onOutput: OutputListener | undefined;
-  /** Takes secrets out of a text: needed before it is cut, since a part of one is not recognised. */
+  /** Redacts secrets from a text: needed before it is cut, since a part of one is not recognised. */
   redact(text: string): string;
-  /** Takes secrets out of a text whose beginning was dropped, what is left of one at the cut included. */
+  /** Redacts secrets from a text whose beginning was dropped, including the rest of one at the cut. */
   redactEnd(text: string): string;
-  /** Takes secrets out of a text that comes in pieces. */
+  /** Redacts secrets from a text in pieces. */
   redacting(): RedactingStream;
 }
 
@@ -67,25 +67,25 @@ export interface ToolImage {
 export interface ToolAnswer {
   readonly text: string;
   readonly images?: readonly ToolImage[];
-  /** For programs: what the text says, in parts. */
+  /** For programs: the content of the text, in parts. */
   readonly facts?: Readonly<Record<string, unknown>>;
-  /** Set when the tool did its work and the outcome is nevertheless bad. */
+  /** Set when the tool did its work and the outcome is bad nevertheless. */
   readonly code?: string;
-  /** `false`: the outcome is the answer, and no error to whoever called. Default `true` where there is a code. */
+  /** `false`: the outcome is the result, and no error for the caller. Default `true` where there is a code. */
   readonly isFailure?: boolean;
 }
 
-/** What a caller gets, whatever happened. */
+/** The result of every call. */
 export interface ToolOutput {
   readonly text: string;
   readonly images: readonly ToolImage[];
   readonly facts: Readonly<Record<string, unknown>>;
   readonly isError: boolean;
-  /** The error's code: of a `SandlotError`, of a `ToolRefusal`, or of a command that did not end well. */
+  /** The error's code: of a `SandlotError`, of a `ToolRefusal`, or of a failed command. */
   readonly code: string | null;
 }
 
-/** Why a tool itself says no. */
+/** Why a tool itself refuses. */
 export type RefusalCode =
   | "ambiguous_match"
   | "binary_file"

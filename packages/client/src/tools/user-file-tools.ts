@@ -1,4 +1,4 @@
-/** `present_files`, `list_uploaded_files`: what passes between the agent and the person it works for. */
+/** `present_files`, `list_uploaded_files`: files exchanged between the agent and its user. */
 
 import type { FileStat } from "@sandlot/contract";
 import { z } from "zod";
@@ -9,7 +9,7 @@ import { defineTool, ToolRefusal } from "./tool.ts";
 
 const OUTPUTS = "/mnt/user-data/outputs";
 const UPLOADS = "/mnt/user-data/uploads";
-/** Documents that get a text version beside them, which is no upload of its own. */
+/** Documents with a text version beside them, which is no separate upload. */
 const CONVERTIBLE = /\.(?:pdf|pptx?|xlsx?|docx?)$/i;
 const STAGING = /^\.upload-.*\.part$/;
 
@@ -68,7 +68,7 @@ export const listUploadedFilesTool = defineTool({
   },
 });
 
-/** Regular files, without what is still being uploaded and without text versions of documents. */
+/** Regular files, without unfinished uploads and without text versions of documents. */
 function uploadsOf(entries: readonly FileStat[]): readonly FileStat[] {
   const documents = new Set(entries.filter(({ path }) => CONVERTIBLE.test(path)).map(({ path }) => stemOf(path)));
   return entries
@@ -81,7 +81,7 @@ function stemOf(path: string): string {
   return path.slice(0, path.lastIndexOf("."));
 }
 
-/** A name comes from outside and stands in a prompt: it may not look like a tag or begin a line. */
+/** An untrusted name in a prompt: it must not look like a tag or begin a line. */
 function plainName(path: string): string {
   return path.replace(/[<>]/g, "_").replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, "_");
 }

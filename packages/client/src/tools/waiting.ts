@@ -1,4 +1,4 @@
-/** Waiting that can be given up: signals joined, promises left behind. */
+/** Waits that can be aborted. */
 
 /** One signal for several, or none. */
 export function anySignal(...signals: readonly (AbortSignal | undefined)[]): AbortSignal | undefined {
@@ -6,7 +6,7 @@ export function anySignal(...signals: readonly (AbortSignal | undefined)[]): Abo
   return present.length > 1 ? AbortSignal.any(present) : present[0];
 }
 
-/** What the promise gives, unless the signal fires first: then its reason. The promise itself goes on. */
+/** The promise's result, unless the signal fires first: then its reason. The promise itself goes on. */
 export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** `write_file`, `str_replace`: changing files, one writer of a path at a time, never over what was not seen. */
+/** `write_file`, `str_replace`: change files, one writer of a path at a time, never over unseen content. */
 
 import { type Sandbox, SandlotError, type WriteOptions } from "@sandlot/contract";
 import { z } from "zod";
@@ -85,7 +85,7 @@ async function write(path: string, bytes: Uint8Array, version: string | null | u
   await marks.saw(path, bytes);
 }
 
-/** What is there now. The version is taken first, so a change in between is noticed by the write. */
+/** The present content. The version is read first, so the write detects a change in between. */
 function present(path: string, { run, signal }: ToolContext) {
   return run.use(
     async ({ files }) => {

@@ -1,8 +1,8 @@
-/** Bytes and text, with what every browser has too. */
+/** Bytes and text, with functions that every browser has. */
 
 export function encodeBase64(bytes: Uint8Array): string {
   let text = "";
-  // In pieces: the arguments of one call are limited.
+  // In pieces: the number of arguments of one call is limited.
   for (let at = 0; at < bytes.byteLength; at += 8_192) text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(text);
 }
@@ -18,13 +18,13 @@ export function toBytes(content: string | Uint8Array): Uint8Array {
   return typeof content === "string" ? new TextEncoder().encode(content) : content;
 }
 
-/** Text stays text where it can; other bytes travel as base64. */
+/** Text stays text where possible; other bytes are sent as base64. */
 export function stdinFields(stdin: string | Uint8Array | undefined): { stdin?: string; stdinBase64?: string } {
   if (stdin === undefined) return {};
   return typeof stdin === "string" ? { stdin } : { stdinBase64: encodeBase64(stdin) };
 }
 
-/** Node sends a stream as it comes. Browsers do not over HTTP/1.1: there it is gathered first. */
+/** Node sends a stream directly. Browsers do not over HTTP/1.1: there it is buffered first. */
 export async function streamBody(content: AsyncIterable<Uint8Array>): Promise<ReadableStream<Uint8Array> | Blob> {
   if (!("process" in globalThis)) {
     const pieces: Uint8Array<ArrayBuffer>[] = [];

@@ -1,8 +1,8 @@
-/** The one file of the client that knows the time, sets timers and draws random numbers. */
+/** The only file of the client that reads the time, sets timers and draws random numbers. */
 
 import { SandlotError } from "@sandlot/contract";
 
-/** Resolves after `ms`; rejects with the signal's reason when that comes first. */
+/** Resolves after `ms`; rejects with the signal's reason when that fires first. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) return reject(signal.reason);
@@ -18,7 +18,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Calls `fire` later, without keeping a process alive for it. Returns how not to. */
+/** Calls `fire` later, without keeping the process alive. Returns a cancel function. */
 export function later(ms: number, fire: () => void): () => void {
   const timer: unknown = setTimeout(fire, ms);
   // In a browser a timer is a number, and there is no process to keep alive.
@@ -44,7 +44,7 @@ export async function within<T>(
   }
 }
 
-/** A duration around `ms`, so that many clients that failed together do not come back together. */
+/** A duration around `ms`, so that clients that failed together do not retry together. */
 export function around(ms: number): number {
   return ms * (0.5 + Math.random());
 }

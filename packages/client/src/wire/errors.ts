@@ -1,4 +1,4 @@
-/** From what a gateway answers, or does not, to the one error class. */
+/** Converts a gateway's response, or its absence, to the one error class. */
 
 import { errorBodySchema, isErrorCode, isSandlotError, SandlotError, type SentError } from "@sandlot/contract";
 
@@ -6,7 +6,7 @@ export async function errorOf(response: Pick<Response, "status" | "text">): Prom
   const text = await response.text().catch(() => "");
   const parsed = errorBodySchema.safeParse(parseJson(text));
   if (parsed.success) return errorFrom(parsed.data.error, response.status);
-  // Something between us and the gateway answered: a proxy, or another server altogether.
+  // Something else responded: a proxy, or another server.
   return new SandlotError("internal", {
     problem: `the gateway's address answered ${response.status} without an error of ours`,
   });
@@ -71,12 +71,12 @@ function firstProblem(error: unknown): string {
   return `${where}: ${issue.message ?? "not as expected"}`;
 }
 
-/** The gateway could not be reached, or the connection broke. What was asked may or may not have happened. */
+/** The gateway was unreachable, or the connection broke. Whether the request took effect is unknown. */
 export class ConnectionBroken extends Error {
   override readonly name = "ConnectionBroken";
 }
 
-/** What a certificate is refused for, by Node's codes. Trying again does not change any of these. */
+/** Node's codes of an untrusted certificate. Retrying does not help. */
 const UNTRUSTED =
   /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_|CERT_|ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)/;
 
@@ -89,15 +89,15 @@ export function unreachable(url: string, cause: unknown): SandlotError {
 }
 
 /**
- * The connection broke, a gateway that is only just starting could not answer, or too many ask: what a stream is about
- * may go on.
+ * The connection broke, a gateway that is starting could not respond, or there are too many requests: a stream may
+ * resume.
  */
 export function isBreak(error: unknown): boolean {
   if (error instanceof ConnectionBroken) return true;
   return isSandlotError(error) && error.retryable && (error.status === 503 || error.status === 429);
 }
 
-/** Refused before anything was done: asking again is safe, whatever was asked. */
+/** Refused before it had any effect: every request can be retried. */
 export function isRefusedUntouched(error: unknown): error is SandlotError {
   return (
     isSandlotError(error, "rate_limited") ||

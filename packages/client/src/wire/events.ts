@@ -1,4 +1,4 @@
-/** Server-sent events out of an answer's body. */
+/** Server-sent events from a response's body. */
 
 import { ConnectionBroken, jsonOf } from "./errors.ts";
 import type { StreamedResponse } from "./node-calls.ts";
@@ -17,7 +17,7 @@ export async function* serverEvents(
   const decoder = new TextDecoder();
   let buffer = "";
   for await (const chunk of untilBroken(chunks)) {
-    // What came before holds no end, but for half of one.
+    // Earlier text contains no separator, except half of one.
     let from = Math.max(0, buffer.length - 1);
     buffer += decoder.decode(chunk, { stream: true });
     for (let end = buffer.indexOf("\n\n", from); end >= 0; end = buffer.indexOf("\n\n", from)) {

@@ -1,7 +1,7 @@
 /**
  * Replies that every command gets, checked by hand: zod and the contract's schemas take longer to load than the rest of
- * `sandlot exec` takes through a gateway. The schemas stay what is right: a reply that these checks do not know is parsed by its
- * schema, which accepts or refuses it. A test compares both.
+ * `sandlot exec` takes through a gateway. The schemas stay authoritative: a reply that these checks do not know is
+ * parsed by its schema, which accepts or refuses it. A test compares both.
  */
 
 import { execOutputSchema, followEndSchema, leaseSchema, spawnedExecSchema } from "@sandlot/contract";
@@ -33,7 +33,7 @@ function fields(checks: Readonly<Record<string, Check>>): Check {
   };
 }
 
-/** The schema comes as a function: looking at it loads it. */
+/** The schema comes as a function: accessing it loads it. */
 function plain<Value>(check: Check, schema: () => Reader<Value>): Reader<Value> {
   return { parse: (data) => (check(data) ? (data as Value) : schema().parse(data)) };
 }

@@ -26,12 +26,12 @@ import { type BufferedResponse, type NodeCalls, nodeCalls, type StreamedResponse
 export interface TransportOptions {
   readonly url: string;
   readonly apiKey?: string;
-  /** Whom a platform's or an operator's key acts for. */
+  /** The user that a platform's or an operator's key acts for. */
   readonly user?: string;
-  /** How often something is asked again before its error is told. Default 4. */
+  /** How often a request is retried before its error is thrown. Default 4. */
   readonly retriesMax?: number;
   readonly fetch?: typeof fetch;
-  /** Called with the generation of the sandbox that has answered, where one has. The answer waits for it. */
+  /** Called with the generation of the sandbox that responded, if there was one. The response waits for it. */
   readonly onGeneration?: (generation: number) => Promise<void> | null;
 }
 
@@ -45,7 +45,7 @@ export interface Call {
   readonly body?: Uint8Array | Blob | ReadableStream<Uint8Array> | FormData;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
-  /** It may happen twice without harm. */
+  /** Repeating it is harmless. */
   readonly repeatable?: boolean;
 }
 
@@ -60,7 +60,7 @@ export class Transport {
   readonly #fetch: typeof fetch;
   readonly #node: NodeCalls | null;
   readonly #options: TransportOptions;
-  /** What every request says. */
+  /** Headers of every request. */
   readonly #usual: Readonly<Record<string, string>>;
 
   constructor(options: TransportOptions) {
@@ -70,7 +70,7 @@ export class Transport {
     this.apiKey = apiKey === undefined ? null : checkedKey(apiKey, this.url);
     this.user = user ?? null;
     this.#retriesMax = retriesMax;
-    // Called as a method of something else, a browser's fetch refuses.
+    // A browser's fetch refuses to be called as a method of another object.
     this.#fetch = given ?? ((...args) => fetch(...args));
     this.#node = given === undefined ? nodeCalls(this.url) : null;
     this.#usual = {
@@ -79,23 +79,23 @@ export class Transport {
     };
   }
 
-  /** The same, and `onGeneration` hears which generation has answered. */
+  /** The same, and `onGeneration` is called with the generation that responded. */
   noticing(onGeneration: (generation: number) => Promise<void> | null): Transport {
     return new Transport({ ...this.#options, onGeneration });
   }
 
-  /** The answer parsed with its schema. */
+  /** The response parsed with its schema. */
   async json<Value>(schema: Reader<Value>, call: Call): Promise<Value> {
     const text = await this.text(call);
     return readResponse(schema, jsonOf(text, this.url + call.path), this.url + call.path);
   }
 
-  /** An answer without content. */
+  /** A response without content. */
   async done(call: Call): Promise<void> {
     await this.text(call);
   }
 
-  /** The whole answer. */
+  /** The whole response. */
   text(call: Call): Promise<string> {
     return this.#repeated(call, async () => {
       const answer = await this.#once<BufferedResponse>(() => this.#sendBuffered(call));
@@ -105,12 +105,12 @@ export class Transport {
     });
   }
 
-  /** An answer that is a success; its body is still to be read. Rejects with a `SandlotError` or the signal's reason. */
+  /** A successful response with an unread body. Rejects with a `SandlotError` or the signal's reason. */
   send(call: Call): Promise<Response> {
     return this.#repeated(call, () => this.#once(() => this.#fetched(call)));
   }
 
-  /** The same, for an answer that is read as it comes: events. */
+  /** The same, for a streamed response: events. */
   stream(call: Call): Promise<StreamedResponse> {
     return this.#repeated(call, () => this.#once(() => this.#sendStreamed(call)));
   }
@@ -124,7 +124,7 @@ export class Transport {
         const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
         if (isSandlotError(told, "gateway_untrusted")) throw told;
         if (attempt >= this.#retriesMax || !isWorthRepeating(call, error)) throw told;
-        // What the gateway names is when one more has room again. Where many wait for that room, it is too little.
+        // The gateway's value is when one more has room again. Where many wait for that room, it is too short.
         const named = (isSandlotError(error) ? retryAfterMs(error) : null) ?? 0;
         await pause(around(Math.min(LONGEST_WAIT_MS, Math.max(named, FIRST_WAIT_MS * 2 ** attempt))), call.signal);
       }
@@ -204,7 +204,7 @@ async function* chunksOf({ body }: Response): AsyncGenerator<Uint8Array> {
 }
 
 function isWorthRepeating({ repeatable, body }: Call, error: unknown): boolean {
-  // A stream has been read; it cannot be sent again.
+  // A stream was consumed; it cannot be sent again.
   if (body instanceof ReadableStream) return false;
   if (isRefusedUntouched(error)) return true;
   if (repeatable !== true) return false;
@@ -219,7 +219,7 @@ function rootOf(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? error.cause : error;
 }
 
-/** What can never work is said at once: asking again would be the advice otherwise. */
+/** A request that can never work fails at once: otherwise the advice would be to retry. */
 function checkedUrl(url: string): string {
   const refuse = (problem: string) => new SandlotError("gateway_address_invalid", { url: String(url), problem });
   const text = String(url).trim();
@@ -228,7 +228,7 @@ function checkedUrl(url: string): string {
   return text.replace(/\/+$/, "");
 }
 
-/** A key from a file ends with a newline; anything else that is no printable letter is no key. */
+/** A key from a file ends with a newline; a key with any other unprintable character is invalid. */
 function checkedKey(apiKey: string, url: string): string {
   const key = String(apiKey).trim();
   if (/^[\x21-\x7e]+$/.test(key)) return key;

@@ -1,4 +1,4 @@
-/** A connection to a port inside, through the previews' listener of a gateway. For Node: browsers have no raw connections. */
+/** A connection to a port inside, through a gateway's listener for previews. For Node only. */
 
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
@@ -7,7 +7,7 @@ import { later } from "./clock.ts";
 import { errorOf, unreachable } from "./errors.ts";
 import { builtIn } from "./node-calls.ts";
 
-/** Waking a sandbox is part of it. */
+/** Includes waking a sandbox. */
 const OPENING_MS = 60_000;
 /** An error is small; the rest is not read. */
 const REFUSAL_MAX_BYTES = 65_536;
@@ -34,7 +34,7 @@ export function openTunnel({ direct }: PortLink, signal?: AbortSignal): Promise<
     });
     outgoing.once("upgrade", (_response, socket, head) => {
       late();
-      // The caller listens for itself; an error before that harms nothing.
+      // The caller adds its own listener; an error before that is harmless.
       socket.on("error", () => {});
       if (head.length > 0) socket.unshift(head);
       resolve(socket);

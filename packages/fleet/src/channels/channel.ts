@@ -1,18 +1,18 @@
 /**
- * What a chat channel is: messages with files come in, answers go out. A channel knows its platform; what it hands over is
- * already placed: files lie in the thread's uploads and the text says where.
+ * The contract of a chat channel: messages with files come in, replies go out. A channel knows its platform; it hands
+ * over complete messages: files are in the thread's uploads and the text has their paths.
  *
  * Invariants
  * - A message is handed over once, however often the platform delivers it, and in order within its conversation.
- * - A file that could not be had is said so in the text. It never keeps the message from arriving.
- * - User and thread are derived from what the platform vouches for, never from what a message says.
+ * - A missing file is reported in the text. It never keeps the message from arriving.
+ * - User and thread are derived from what the platform authenticates, never from a message's content.
  */
 
 export interface Channel {
   readonly name: string;
   /** Resolves when messages can arrive. */
   start(): Promise<void>;
-  /** Takes no more messages, finishes those that were taken. */
+  /** Accepts no more messages, finishes the accepted ones. */
   stop(): Promise<void>;
 }
 
@@ -23,13 +23,13 @@ export interface ChannelMessage {
   /** With the path, or the failure, in place of each file. */
   readonly text: string;
   readonly files: readonly ReceivedFile[];
-  /** Answers in the same conversation. */
+  /** Replies in the same conversation. */
   reply(text: string): Promise<void>;
 }
 
 export interface ReceivedFile {
   readonly kind: FileKind;
-  /** Inside the sandbox; `null` when it could not be had. */
+  /** Inside the sandbox; `null` when the download failed. */
   readonly path: string | null;
   readonly sizeBytes: number | null;
   readonly problem: string | null;
@@ -40,18 +40,18 @@ export type FileKind = "file" | "image";
 /** A file that a message announces. */
 export interface AnnouncedFile {
   readonly kind: FileKind;
-  /** What the sender calls it; not to be trusted. */
+  /** The sender's name for it; untrusted. */
   readonly name: string | null;
-  /** What to call it when nobody says. */
+  /** The name without one from the sender. */
   readonly fallbackName: string;
   open(signal: AbortSignal): Promise<OpenedFile>;
 }
 
 export interface OpenedFile {
   readonly name: string | null;
-  /** As far as the platform says. */
+  /** According to the platform. */
   readonly sizeBytes: number | null;
   readonly content: AsyncIterable<Uint8Array>;
-  /** Ends the download, whether or not anybody has begun to read it. Harmless when it is over. */
+  /** Ends the download, read or not. Harmless when it is over. */
   discard(): void;
 }

@@ -1,4 +1,4 @@
-/** Names that strangers give to files, made harmless: one path segment, no hidden file, no surprise for a shell or a prompt. */
+/** Makes untrusted file names harmless: one path segment, no hidden file, no special meaning in a shell or a prompt. */
 
 /** Most file systems end at 255 bytes; a number may have to be added. */
 const NAME_MAX_BYTES = 200;

@@ -1,11 +1,11 @@
 /**
- * Puts the files of a message into the thread's uploads, through the sandbox, so that they are where every backend has them.
+ * Puts the files of a message into the thread's uploads, through the sandbox, so that it works with every backend.
  *
  * Invariants
- * - One temporary lease per message, given back on every path. A message without files takes none.
- * - Nothing is overwritten: a name that is taken, by a file or by a link that somebody planted, is passed over.
- * - No more than `maxBytes` of a file is read, whatever its announced size; what is too large leaves nothing behind.
- * - A download that stands still, or whose message is given up, is ended: no lease waits for a sender.
+ * - One temporary lease per message, always released. A message without files takes none.
+ * - Nothing is overwritten: a name taken by a file, or by a planted link, is skipped.
+ * - At most `maxBytes` of a file are read, whatever its announced size; a file that is too large leaves nothing behind.
+ * - A stalled download, or one whose message is aborted, is ended: no lease waits for a sender.
  * - Placeholders are replaced in the order of the files, each by one path or one failure.
  */
 
@@ -27,11 +27,11 @@ export interface ReceivingOptions {
   readonly world: Pick<World, "timer">;
 }
 
-/** No platform is this slow with the next piece of a file that it still means to send. */
+/** No platform pauses this long within a file that it still sends. */
 const STANDSTILL_MS = 60_000;
-/** A name is tried this often with another number. */
+/** How many numbers are tried for a name. */
 const NUMBERS_MAX = 1_000;
-/** The same file is fetched again when its name was taken at the last moment, or its download broke. */
+/** A file is fetched again when its name was taken at the last moment, or its download broke. */
 const ATTEMPTS_MAX = 3;
 
 export async function receiveFiles(
@@ -50,8 +50,8 @@ export async function receiveFiles(
 }
 
 /**
- * Stands in a message's text where a file was: the character that Unicode has for it. What somebody types, `[file]` for
- * example, is never taken for one; this character itself is taken out of what people write (`withoutPlaceholders`).
+ * Marks a file's place in a message's text: Unicode's character for it. Typed text such as `[file]` is never mistaken
+ * for one; this character itself is removed from messages (`withoutPlaceholders`).
  */
 export const FILE_PLACEHOLDER = "\uFFFC";
 
@@ -59,7 +59,7 @@ export function withoutPlaceholders(text: string): string {
   return text.replaceAll(FILE_PLACEHOLDER, "");
 }
 
-/** The text with each placeholder replaced, in order, by what became of the files. */
+/** The text with each placeholder replaced, in order, by the result for its file. */
 export function fillPlaceholders(text: string, files: readonly ReceivedFile[]): string {
   let next = 0;
   const filled = text.replaceAll(FILE_PLACEHOLDER, () => {
@@ -109,7 +109,7 @@ async function fetchOnce(
   }
 }
 
-/** A path at which there is nothing, not even a link that leads nowhere. */
+/** A free path, without even a dangling link. */
 async function freePath(files: SandboxFiles, name: string): Promise<string> {
   if ((await files.stat(UPLOADS)).kind !== "directory") throw new SandlotError("not_a_directory", { path: UPLOADS });
   for (let number = 0; number < NUMBERS_MAX; number++) {
@@ -147,7 +147,7 @@ class CountedContent implements AsyncIterable<Uint8Array> {
       throw new Error(`the download ended after ${this.sizeBytes} of ${announced} bytes`);
   }
 
-  /** The content, for as long as more of it comes. Time in which nobody asks for more does not count. */
+  /** The content, until it stalls. Time in which the reader asks for nothing does not count. */
   async *#moving(): AsyncGenerator<Uint8Array> {
     const watched = () => this.#world.timer(STANDSTILL_MS, () => this.#opened.discard());
     let timer = watched();
@@ -171,7 +171,7 @@ function failure({ kind }: AnnouncedFile, problem: string): ReceivedFile {
   return { kind, path: null, sizeBytes: null, problem };
 }
 
-/** For the person who sent the file and for the model: what, not how. */
+/** For the sender and for the model: the problem, without technical details. */
 function problemOf(error: unknown): string {
   if (isSandlotError(error, "payload_too_large")) return `it is larger than ${error.details.maxBytes} bytes`;
   if (isSandlotError(error, "disk_limit_exceeded")) return "there is no room left";

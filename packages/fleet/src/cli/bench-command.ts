@@ -1,7 +1,7 @@
 /**
- * `sandlot bench`: how long the steps of an agent's turn take here, against a gateway or with a fleet of its own. It works
- * in a thread that it makes and removes. Figures of one machine at one time, for comparing; `npm run bench` in the
- * repository measures against baselines.
+ * `sandlot bench`: how long the steps of an agent's turn take here, through a gateway or with a private fleet. It works
+ * in a temporary thread. The figures are for comparison on one machine; `npm run bench` in the repository measures
+ * against baselines.
  */
 
 import { randomBytes } from "node:crypto";

@@ -1,4 +1,4 @@
-/** What a blueprint's sandboxes may use and reach, in one line for people, and what of it has no limit. */
+/** A blueprint's limits and network in one line of text, and which limits are missing. */
 
 import type { Blueprint } from "../backend/blueprint.ts";
 
@@ -28,7 +28,7 @@ export function blueprintText({ limits, network }: Blueprint): string {
   return `${amounts.join(", ")}, ${processors}${weight}; network ${network.mode}${allowed}`;
 }
 
-/** What a sandbox may take without end, so that it can take the machine. */
+/** The resources without a limit, with which a sandbox can exhaust the machine. */
 export function unlimitedText({ limits }: Blueprint): string | null {
   const missing = SHOWN.filter(([key]) => limits[key] === undefined).map(([, what]) => what);
   return missing.length === 0 ? null : missing.join(", ");

@@ -1,6 +1,6 @@
 /**
- * Completion for shells, written out of the commands themselves, so that it never names one that is not there. The script
- * is static, and pressing Tab starts no Sandlot, but for one case: after `-t` it asks for the names of threads.
+ * Shell completion, generated from the commands themselves, so that it never names a missing one. The script is static,
+ * and pressing Tab starts no Sandlot, with one exception: after `-t` it lists the names of threads.
  */
 
 import type { Command } from "commander";
@@ -8,14 +8,14 @@ import type { Command } from "commander";
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof SHELLS)[number];
 
-/** Asked when Tab is pressed where a thread belongs. What it cannot tell is nothing to complete. */
+/** Runs when Tab is pressed where a thread belongs. A failure completes nothing. */
 const THREADS = "sandlot ps --threads --quiet 2>/dev/null";
 
 interface Node {
-  /** The words that lead there; none for the program itself. */
+  /** The words of the command; none for the program itself. */
   readonly path: readonly string[];
   readonly commands: readonly { readonly name: string; readonly description: string }[];
-  /** What its arguments may be, where that is a list. */
+  /** The arguments it accepts, where that is a list. */
   readonly choices: readonly string[];
   /** Its argument is a thread, or a path inside one; never a file of this machine. */
   readonly takesThread: boolean;
@@ -57,8 +57,8 @@ function nodesOf(command: Command, path: readonly string[]): readonly Node[] {
 }
 
 /**
- * Walks the words before the cursor down to a command, then offers what may stand there: a value after an option that takes one,
- * options where a hyphen was typed, otherwise commands and arguments; and files where nothing is known.
+ * Follows the words before the cursor to a command, then offers what may come next: a value after an option that takes
+ * one, options after a hyphen, otherwise commands and arguments; and files where nothing is known.
  */
 function bashScript(nodes: readonly Node[]): string {
   const cases = nodes.map(({ path, commands, choices, options, takesThread }) => {
@@ -87,12 +87,12 @@ complete -o filenames -F _sandlot sandlot
 `;
 }
 
-/** One name in a line. */
+/** One name per line. */
 const ZSH_THREADS = `compadd -- \${(f)"$(${THREADS})"}`;
 
 /**
- * The same walk, and descriptions beside the words. `path` is a name of its own in zsh, so ours is `route`. As a file of
- * $fpath it is run for the first Tab, and has to complete at once; sourced, it only makes itself known.
+ * The same walk, with descriptions beside the words. zsh reserves `path`, so the variable is `route`. As a file of
+ * $fpath it runs at the first Tab, and has to complete at once; sourced, it only registers itself.
  */
 function zshScript(nodes: readonly Node[]): string {
   const described = (entries: readonly { readonly name: string; readonly description: string }[]) =>
@@ -135,7 +135,7 @@ if [[ "\${funcstack[1]}" == _sandlot ]]; then _sandlot "$@"; else compdef _sandl
 `;
 }
 
-/** Leaves the command that the words before the cursor lead to in `route`, its parts with slashes between them. */
+/** Sets `route` to the command that the words before the cursor lead to, its parts separated by slashes. */
 function walk(nodes: readonly Node[], line: { readonly first: number; readonly end: string; readonly words: string }) {
   return `  for ((index = ${line.first}; index < ${line.end}; index++)); do
     word="\${${line.words}[index]}"
@@ -145,7 +145,7 @@ function walk(nodes: readonly Node[], line: { readonly first: number; readonly e
   done`;
 }
 
-/** One line for each option of each command that takes a value: what follows it is no command. */
+/** One line for each option of each command that takes a value: the word after it is no command. */
 function valueCases(nodes: readonly Node[], offer: (flag: Flag) => string): string {
   return nodes
     .flatMap(({ path, options }) =>
@@ -198,7 +198,7 @@ function pathsOf(nodes: readonly Node[]): string {
     .join(" ");
 }
 
-/** In single quotes, as all three shells understand them. */
+/** In single quotes, valid in all three shells. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

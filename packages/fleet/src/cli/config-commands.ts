@@ -1,7 +1,7 @@
 /**
- * `sandlot config init`, `schema` and `check`: a configuration to begin with, what can be configured, and what one comes to.
+ * `sandlot config init`, `schema` and `check`: a starter configuration, the schema, and the resolved values.
  *
- * Values of environment variables are never printed: they are where secrets are.
+ * Values of environment variables are never printed: they hold secrets.
  */
 
 import { writeFile } from "node:fs/promises";
@@ -22,7 +22,7 @@ export function printSchema(terminal: Terminal): void {
   printJson(terminal, fleetConfigJsonSchema());
 }
 
-/** Every line that does something is a comment: what is written by itself is the default. */
+/** Every setting is commented out: the values shown are the defaults. */
 const STARTER = `# Configuration of Sandlot. Every key is optional; \`sandlot config schema\` prints all of them with their meaning,
 # \`sandlot config check\` what a file comes to. Durations are written 500ms, 30s, 10m, 1h; sizes 512MiB, 2GiB.
 

@@ -1,13 +1,13 @@
 /**
- * Files and whole directories, copied between this machine and a sandbox.
+ * Copies files and whole directories between this machine and a sandbox.
  *
  * Invariants
- * - Where a copy goes is as `cp -r` has it: into a directory that exists or is written with a slash at its end, under the name it
- *   had; otherwise to the very name that was given.
+ * - The destination is as in `cp -r`: a directory that exists or ends with a slash receives the copy under its own
+ *   name; otherwise the copy gets the given name.
  * - A file of this machine is replaced whole or not at all. In the sandbox, writing is atomic by itself.
- * - What is neither file nor directory inside a directory (links, sockets, devices) is left out and told, so nothing is followed
- *   out of the directory that was named. A copy that left something out is not a success.
- * - Names that come from a sandbox lead nowhere but below the directory that the copy goes to.
+ * - Entries of a directory that are neither file nor directory (links, sockets, devices) are skipped and reported, so
+ *   nothing is followed out of the named directory. A copy that skipped something is not a success.
+ * - Names from a sandbox never lead out of the destination directory.
  */
 
 import { randomUUID } from "node:crypto";
@@ -20,10 +20,10 @@ import { type FileStat, type Sandbox, SandlotError } from "@sandlot/contract";
 import { onThisMachine } from "./host-trouble.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** A copy under way, and in the end what came of it. */
+/** A running copy, and in the end its result. */
 export interface Copy {
   readonly from: string;
-  /** Where it really went. */
+  /** The actual destination. */
   to: string;
   files: number;
   sizeBytes: number;
@@ -34,14 +34,14 @@ export function beginCopy(from: string, to: string): Copy {
   return { from, to, files: 0, sizeBytes: 0, leftOut: [] };
 }
 
-/** Refuses what cannot be copied before a sandbox is asked for. */
+/** Refuses an invalid source before a sandbox is acquired. */
 export async function checkSource(from: string): Promise<void> {
   const found = await onThisMachine("from", from, () => stat(from));
   if (!found.isFile() && !found.isDirectory())
     throw new SandlotError("invalid_request", { field: "from", problem: `${from} is neither a file nor a directory` });
 }
 
-/** The same for where it goes: a directory that is written with a slash is made, any other must be there. */
+/** The same for the destination: a directory with a trailing slash is created, any other must exist. */
 export async function checkDestination(to: string): Promise<void> {
   if (to.endsWith("/")) await onThisMachine("to", to, () => mkdir(to, { recursive: true }));
   else await onThisMachine("to", dirname(to), () => stat(dirname(to)));
@@ -51,13 +51,13 @@ export async function copyIn(sandbox: Sandbox, copy: Copy, signal: AbortSignal):
   const target = withoutSlash(copy.to);
   const there = await sandbox.files.stat(target).catch(() => null);
   const isInto = copy.to.endsWith("/") || there?.kind === "directory";
-  // Resolved, because `.` and `..` are names of nothing.
+  // Resolved, because `.` and `..` are no names.
   const name = basename(await onThisMachine("from", copy.from, () => realpath(copy.from)));
   copy.to = isInto ? posix.join(target, name) : target;
   await putIn(sandbox, copy, copy.from, copy.to, signal);
 }
 
-/** One file, from what is piped in. */
+/** One file, from a pipe. */
 export async function copyFromStream(
   sandbox: Sandbox,
   copy: Copy,
@@ -72,7 +72,7 @@ export async function copyFromStream(
   copy.files += 1;
 }
 
-/** One file, to standard output. Who stops reading ends the copy, as in a pipe. */
+/** One file, to standard output. The copy ends when the reader stops, as in a pipe. */
 export async function copyToStream(
   sandbox: Sandbox,
   copy: Copy,
@@ -128,7 +128,7 @@ async function takeDirectory(sandbox: Sandbox, copy: Copy, from: string, to: str
   }
 }
 
-/** Written under another name first: a copy that breaks off must not look like the whole. */
+/** Written under a temporary name: an interrupted copy must not look complete. */
 async function takeFile(sandbox: Sandbox, copy: Copy, found: FileStat, to: string, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   const content = Readable.from(counted(sandbox.files.download(found.path), copy, signal));
@@ -147,7 +147,7 @@ async function takeFile(sandbox: Sandbox, copy: Copy, found: FileStat, to: strin
   copy.files += 1;
 }
 
-/** The file behind a link, or the name of one to be; `null` for a device or a pipe, which has to be written as it is. */
+/** The file behind a link, or the name of a new one; `null` for a device or a pipe, which is written directly. */
 async function plainTarget(path: string): Promise<string | null> {
   const found = await stat(path).catch(() => null);
   if (found === null) return path;

@@ -1,9 +1,9 @@
 /**
- * `sandlot demo`: two conversations, their sandboxes, a crash and a pause, told in plain sentences.
+ * `sandlot demo`: two conversations, their sandboxes, a crash and a pause, narrated in plain sentences.
  *
- * Everything shown is real: the fleet is opened as any program opens it, what is printed is what came back, and a
- * promise that does not hold ends the demonstration with an error. All state is in a temporary directory, which goes
- * at the end, also after an interruption.
+ * Everything shown is real: the fleet is opened as any program opens it, the output is what came back, and a broken
+ * promise ends the demonstration with an error. All state is in a temporary directory, which is removed at the end,
+ * also after an interruption.
  */
 
 import { mkdtemp, realpath, rm } from "node:fs/promises";
@@ -18,7 +18,7 @@ import { abortable } from "../world/waiting.ts";
 import { Narrator } from "./narrator.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** How long the news of a crash may take. It takes a millisecond; the bound is for a demonstration that went wrong. */
+/** How long the report of a crash may take. It takes a millisecond; the bound is for a failed demonstration. */
 const NEWS_TIMEOUT_MS = 5_000;
 
 const NOTES = "/mnt/user-data/workspace/notes.txt";
@@ -69,7 +69,7 @@ async function play(stage: Stage): Promise<void> {
 interface Conversations {
   readonly research: Lease;
   readonly coding: Lease;
-  /** How long the coding conversation waited: its sandbox was made anew, with everything else already running. */
+  /** How long the coding conversation waited: its sandbox was created anew, with everything else already running. */
   readonly coldMs: number;
 }
 
@@ -162,7 +162,7 @@ function inMs(durationMs: number): string {
   return `${durationMs < 10 ? durationMs.toFixed(2) : Math.round(durationMs)} ms`;
 }
 
-/** Enough of an id for a person to compare two. */
+/** Enough of an id to compare two by eye. */
 function shortId(lease: Lease): string {
   return lease.sandbox.id.slice(0, 8);
 }

@@ -1,10 +1,10 @@
-/** `sandlot events`: what happens to sandboxes, a line for each event, until interrupted. With `--json`, a line of JSON. */
+/** `sandlot events`: the fleet's events, one per line, until interrupted. With `--json`, a line of JSON. */
 
 import type { FleetEvent } from "@sandlot/contract";
 import { findGateway, type TargetOptions, withTarget } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** What a line already has elsewhere, or nobody reads. */
+/** Shown elsewhere in the line, or not useful. */
 const SHOWN_ELSEWHERE = new Set(["type", "at", "user", "thread", "sandboxId", "instance", "generation"]);
 
 export async function eventsCommand(

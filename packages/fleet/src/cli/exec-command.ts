@@ -1,6 +1,6 @@
 /**
- * `sandlot exec`: one command in a thread's sandbox, as if it ran here. Output comes live, input is passed on, and the
- * command's exit code is this one's.
+ * `sandlot exec`: one command in a thread's sandbox, as if it ran here. Output is live, input is passed on, and the
+ * exit code is the command's.
  */
 
 import { constants } from "node:os";
@@ -12,7 +12,7 @@ import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
 
 export interface ExecCommandOptions extends TargetOptions {
-  /** Without one: a sandbox of its own, which goes with the command, files and all. */
+  /** Absent: a temporary sandbox, removed with its files after the command. */
   readonly thread?: string;
   readonly user?: string;
   readonly blueprint?: string;
@@ -46,7 +46,7 @@ export async function execCommand(
   }
 }
 
-/** One word is a line for the shell, several are a program and its arguments. */
+/** One word is a shell command, several are a program and its arguments. */
 function commandOf(words: readonly string[]): string | readonly string[] {
   const [only] = words;
   return words.length === 1 && only !== undefined ? only : words;
@@ -86,7 +86,7 @@ async function runLive(
   const keepStdinOpen = !terminal.stdin.isTTY;
   const how = { ...execOptions(options), keepStdinOpen, output: "hold" as const };
   const { execId } = await sandbox.spawn(commandOf(words), how);
-  // Ctrl-C ends the command with everything it started; what it still printed is shown.
+  // Ctrl-C ends the command with everything it started; its remaining output is shown.
   const onAbort = () => void sandbox.execs.kill(execId).catch(() => {});
   signal.addEventListener("abort", onAbort, { once: true });
   const input = keepStdinOpen ? passInput(terminal, sandbox, execId) : null;
@@ -120,7 +120,7 @@ function sayTimedOut(terminal: Terminal, { timeout }: ExecCommandOptions): void 
   terminal.error(`The command ran out of time${after} and was ended; --timeout gives it more.\n`);
 }
 
-/** Output that is not whole is a failure, also of a command that succeeded. */
+/** Incomplete output is a failure, even if the command succeeded. */
 function withLoss(terminal: Terminal, end: ExecResult | FollowEnd, lostBytes: number): number {
   terminal.error(
     `Error: ${lostBytes} bytes of output were lost, because the connection to the sandbox was away for too long. Run it again.\n`,
@@ -128,20 +128,20 @@ function withLoss(terminal: Terminal, end: ExecResult | FollowEnd, lostBytes: nu
   return exitCodeOf(end) || EXIT_CODES.sandlotFailed;
 }
 
-/** As a pipe would have it: a command whose output nobody reads does not go on. */
+/** As in a pipe: a command whose output has no reader ends. */
 async function endUnread(sandbox: Sandbox, execId: string): Promise<number> {
   await sandbox.execs.kill(execId);
   return EXIT_CODES.outputGone;
 }
 
-/** Hands stdin on until it or the command ends. */
+/** Forwards stdin until it or the command ends. */
 function passInput(terminal: Terminal, sandbox: Sandbox, execId: string): { stop(): void } {
   const { stdin } = terminal;
   const pass = async () => {
     for await (const chunk of stdin) await sandbox.execs.writeStdin(execId, chunk as Uint8Array);
     await sandbox.execs.writeStdin(execId, "", { end: true });
   };
-  // A command that does not read its input, or has ended, is no reason to fail.
+  // A command that does not read its input, or has ended, is no failure.
   pass().catch(() => {});
   return { stop: () => stdin.destroy() };
 }

@@ -1,3 +1,3 @@
-/** Of the contract, for the one command that needs it: making the contract's schemas takes longer than most commands. */
+/** A separate module for one command: building the contract's schemas takes longer than most commands. */
 
 export { explanationSchema } from "@sandlot/contract";

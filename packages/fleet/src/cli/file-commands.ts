@@ -1,8 +1,8 @@
 /**
- * `sandlot ls` and `sandlot cp`: a thread's files, listed and copied. The thread is named with `-t`; `cp` then writes the
- * sandbox's side `:PATH`. Both also take `THREAD:PATH`. A relative path is below the thread's workspace.
+ * `sandlot ls` and `sandlot cp`: list and copy a thread's files. `-t` names the thread; `cp` then writes the sandbox's
+ * side as `:PATH`. Both also take `THREAD:PATH`. A relative path is below the thread's workspace.
  *
- * Looking at, and copying from, a thread that is not there is refused and makes nothing.
+ * Listing, or copying from, a missing thread is refused and creates nothing.
  */
 
 import { posix } from "node:path";
@@ -76,7 +76,7 @@ function whereOf(where: string | undefined, thread: string | undefined): Place {
   return { thread: namedThread({ thread }), path: DEFAULT_CWD };
 }
 
-/** Of a file, the file itself, as people know it from `ls`. */
+/** For a file, the file itself, as `ls` does. */
 async function listing({ files }: Sandbox, path: string, depth: number): Promise<FileListing> {
   try {
     return await files.list(path, { depth });
@@ -114,7 +114,7 @@ export async function copyCommand(
       else if (streamed) await copyFromStream(lease.sandbox, copied, terminal.stdin, signal);
       else await copyIn(lease.sandbox, copied, signal);
     });
-  // What is on its way to standard output must not be mixed with a line about it.
+  // A progress line must not mix with content on standard output.
   await (streamed && source !== null ? copy() : withProgress(terminal, () => howFar(from, copied), copy));
   const isWhole = copied.leftOut.length === 0;
   if (streamed && source !== null) return isWhole;
@@ -138,7 +138,7 @@ function extentOf({ files, sizeBytes }: Copy): string {
   return files === 1 ? `${sizeBytes} bytes` : `${files} files, ${sizeBytes} bytes`;
 }
 
-/** `THREAD:PATH`, and `:PATH` with a thread named beside. A drive letter or a path with a slash before the colon is none. */
+/** `THREAD:PATH`, or `:PATH` with `-t`. A drive letter or a path with a slash before the colon is no thread. */
 function placeOf(text: string, named: string | undefined): Place | null {
   if (named !== undefined && text.startsWith(":")) return { thread: named, path: pathInside(text.slice(1)) };
   const [, thread, path] = /^([A-Za-z0-9_-]{1,64}):(.*)$/s.exec(text) ?? [];
@@ -149,8 +149,8 @@ function placeOf(text: string, named: string | undefined): Place | null {
 }
 
 /**
- * A path that begins with one of the thread's own directories (`uploads/a.pdf`) is below that, any other in its workspace. A
- * slash at the end says that it is a directory.
+ * A path that begins with one of the thread's own directories (`uploads/a.pdf`) is below that, any other in its
+ * workspace. A trailing slash means a directory.
  */
 function pathInside(path: string): string {
   const isNamed = WORKSPACE_DIRECTORIES.some((name) => path === name || path.startsWith(`${name}/`));

@@ -1,6 +1,4 @@
-/**
- * `sandlot ps`, `rm`, `prune`, `explain` and `audit`: what there is, ending it, and why things are as they are.
- */
+/** `sandlot ps`, `rm`, `prune`, `explain` and `audit`: list sandboxes, end them, and explain their state. */
 
 import {
   isSandlotError,
@@ -15,9 +13,9 @@ import { listSandboxes, requireThread, type TargetOptions, type Whose, withTarge
 import { printJson, type Terminal } from "./terminal.ts";
 
 export interface ListCommandOptions extends TargetOptions, Whose {
-  /** Threads, also those that have files and no sandbox. */
+  /** Threads, including those with files and no sandbox. */
   readonly threads?: boolean;
-  /** Names only, one in a line. */
+  /** Names only, one per line. */
   readonly quiet?: boolean;
   readonly json: boolean;
 }
@@ -82,7 +80,7 @@ interface Ended {
   readonly outcome: Outcome;
 }
 
-/** Resolves with whether everything that was asked for was ended. */
+/** Resolves with whether everything requested was ended. */
 export async function removeCommand(
   terminal: Terminal,
   options: RemoveCommandOptions,
@@ -105,12 +103,12 @@ export async function removeCommand(
   return true;
 }
 
-/** `prune`: ends what nobody uses. With `purge` the files of those threads go too. */
+/** `prune`: ends unused sandboxes. With `purge` the files of those threads are removed too. */
 export function pruneCommand(terminal: Terminal, options: RemoveCommandOptions, signal: AbortSignal): Promise<boolean> {
   return removeAll(terminal, { ...options, force: false }, ({ sandbox }) => sandbox?.state === "parked", signal);
 }
 
-/** One after the other: each is confirmed by the engine, and what is in use is told and left alone. */
+/** One after the other: the engine confirms each, and one in use is reported and left alone. */
 async function removeAll(
   terminal: Terminal,
   options: RemoveCommandOptions,
@@ -184,7 +182,7 @@ export async function explainCommand(
   for (const event of explanation.history) terminal.out(`  ${new Date(event.at).toISOString()}  ${event.type}\n`);
 }
 
-/** Resolves with whether everything fits together. */
+/** Resolves with whether there are no findings. */
 export async function auditCommand(terminal: Terminal, options: TargetOptions & { json: boolean }): Promise<boolean> {
   const compare = () => withTarget(terminal, options, (target) => target.audit());
   const findings = await withProgress(terminal, "Comparing engine and store", compare);

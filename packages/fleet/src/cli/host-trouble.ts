@@ -1,6 +1,6 @@
 /**
- * What this machine's file system refuses, as one line about the path that was named on the command line. Codes such as
- * `file_not_found` are about files of a sandbox, and their remedies would lead there.
+ * Errors of this machine's file system, as one line about the path on the command line. Codes such as `file_not_found`
+ * are about files of a sandbox, and their remedies would be wrong.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -22,14 +22,14 @@ const SENTENCES: Readonly<Record<string, string>> = {
   EIO: "cannot be read or written: the disk reports an error",
 };
 
-/** The same trouble in words about `path`. What is no refusal of the file system stays as it is. */
+/** The same error with a text about `path`. An error that is not of the file system is unchanged. */
 function hostTrouble(error: unknown, field: string, path: string): unknown {
   const sentence = SENTENCES[errnoOf(error) ?? ""];
   if (sentence === undefined) return error;
   return new SandlotError("invalid_request", { field, problem: `${path} ${sentence}` }, { cause: error });
 }
 
-/** Runs `call`, which works on `path`; what the file system refuses is told in our words. */
+/** Runs `call`, which works on `path`, and translates errors of the file system. */
 export async function onThisMachine<T>(field: string, path: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();

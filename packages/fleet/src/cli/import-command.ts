@@ -1,4 +1,4 @@
-/** `sandlot config import deerflow FILE`: another product's configuration as one of ours, and what has no counterpart. */
+/** `sandlot config import deerflow FILE`: converts another product's configuration, and lists what it drops. */
 
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -11,7 +11,7 @@ import { onThisMachine } from "./host-trouble.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 export interface ImportCommandOptions {
-  /** Where to write it; without, to standard output. An existing file is left alone. */
+  /** The file to write; absent: standard output. An existing file is not overwritten. */
   readonly output?: string;
   readonly json: boolean;
 }
@@ -43,7 +43,7 @@ async function writeNew(path: string, text: string): Promise<void> {
   await onThisMachine("output", path, () => writeFile(path, text, { flag: "wx", mode: 0o600 }));
 }
 
-/** What still keeps the result from being used, such as a variable that is not set here. */
+/** What still makes the result unusable, such as an unset variable. */
 function problemOf({ config }: Imported, environment: Terminal["environment"]): string | null {
   const { gateway = {}, ...fleet } = config;
   try {

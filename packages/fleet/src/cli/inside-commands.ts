@@ -25,7 +25,7 @@ interface InsideOptions extends TargetOptions {
   readonly json: boolean;
 }
 
-/** What each sandbox uses. Looking counts as a use: an idle sandbox is kept for another while. */
+/** Each sandbox's usage. Reading counts as a use: it resets the idle time of a sandbox. */
 export async function statsCommand(terminal: Terminal, options: InsideOptions, signal: AbortSignal): Promise<void> {
   const ask = () =>
     withTarget(terminal, options, async (target) => {
@@ -61,11 +61,11 @@ async function chosen(target: Target, { thread, user }: InsideOptions) {
 
 export interface PortCommandOptions extends InsideOptions {
   readonly ttl?: number;
-  /** Where to listen on this machine; without, any free port. */
+  /** The port on this machine; absent: any free port. */
   readonly listen?: number;
 }
 
-/** Ports on which something listens; or, of one port, a link (gateway) or a local port that leads there until Ctrl-C. */
+/** Listening ports; or, for one port, a link (gateway) or a local port that forwards to it until Ctrl-C. */
 export async function portCommand(
   terminal: Terminal,
   port: number | undefined,
@@ -102,7 +102,7 @@ export interface AioCommandOptions extends InsideOptions {
   readonly revoke?: string | true;
 }
 
-/** A URL of the thread's AIO API (gateway), or a local port that leads there until Ctrl-C. */
+/** A URL of the thread's AIO API (gateway), or a local port that forwards to it until Ctrl-C. */
 export async function aioCommand(terminal: Terminal, options: AioCommandOptions, signal: AbortSignal): Promise<void> {
   await withTarget(terminal, options, async (target) => {
     const name = { thread: namedThread(options), user: options.user };
@@ -127,7 +127,7 @@ export async function aioCommand(terminal: Terminal, options: AioCommandOptions,
   });
 }
 
-/** Until interrupted. Each connection is passed on by itself; what breaks one is told and ends no other. */
+/** Until interrupted. Connections are independent; a failure of one is reported and ends no other. */
 async function forward(
   terminal: Terminal,
   { connect }: TargetLease,

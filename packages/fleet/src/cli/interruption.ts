@@ -1,15 +1,15 @@
 /**
- * Signals, for the command line only: a library that installs handlers changes how its host dies.
+ * Signals, for the command line only: a library that installs handlers changes how its host process ends.
  *
- * The first SIGINT, SIGTERM or SIGHUP asks the work to close what it has open, by aborting its signal with an
- * `Interruption`. The second one ends the process at once, whatever is still open.
+ * The first SIGINT, SIGTERM or SIGHUP aborts the work's signal with an `Interruption`, so that it closes what it has
+ * open. The second one ends the process at once.
  */
 
 import { constants } from "node:os";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Why a command's signal was aborted: somebody asked the process to end. */
+/** Why a command's signal was aborted: the process received a signal to end. */
 export class Interruption extends Error {
   override readonly name = "Interruption";
   readonly signalName: NodeJS.Signals;
@@ -25,7 +25,7 @@ export class Interruption extends Error {
   }
 }
 
-/** Runs `work` with a signal that the process's signals abort. Leaves no handlers behind. */
+/** Runs `work` with a signal that the process's signals abort. Removes its handlers afterwards. */
 export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const onSignal = (name: NodeJS.Signals) => {

@@ -1,5 +1,5 @@
 /**
- * `sandlot keys`: who may ask a gateway. Asks the gateway that is named (`--url`, `$SANDLOT_URL`, `sandlot login`), with an
+ * `sandlot keys`: API keys of a gateway. Uses the named gateway (`--url`, `$SANDLOT_URL`, `sandlot login`), with an
  * operator's key; without one it works on the files in the fleet's home, so no gateway needs to run.
  */
 
@@ -18,7 +18,7 @@ interface KeyWish {
   readonly scope: KeyScope;
   readonly user?: string;
   readonly label?: string;
-  /** Blueprints that it may name. */
+  /** Blueprints that it may use. */
   readonly blueprint?: readonly string[];
 }
 
@@ -50,7 +50,7 @@ export async function listKeys(terminal: Terminal, options: KeyCommandOptions): 
   printTable(terminal, ["ID", "SCOPE", "USER", "BLUEPRINTS", "CREATED", "LABEL"], rows);
 }
 
-/** Resolves with whether there was such a key: whoever mistypes an id must not believe that the key has ended. */
+/** Resolves with whether there was such a key: after a typo the user must not believe that the key was revoked. */
 export async function revokeKey(terminal: Terminal, id: string, options: KeyCommandOptions): Promise<boolean> {
   const revoked = await (await openKeys(terminal, options)).revoke(id);
   if (options.json) printJson(terminal, { id, revoked });

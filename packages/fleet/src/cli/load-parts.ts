@@ -1,17 +1,17 @@
 /**
- * The entry of the built command line: loads the parts that `bundle.mjs` made of it, and keeps what V8 has compiled of them.
+ * The entry of the built command line: loads the parts that `bundle.mjs` made, and caches their compiled code.
  *
- * Node's own compile cache is made before a module runs, so it lacks every function that is compiled when it is first called.
- * This one is made after they ran, which saves a command a fifth of its processor time. It is one file for each build,
- * `$XDG_CACHE_HOME/sandlot/compiled/BUILD`:
+ * Node's own compile cache is written before a module runs, so it lacks every function that is compiled at its first
+ * call. This one is written after they ran, which saves a command a fifth of its processor time. It is one file for
+ * each build, `$XDG_CACHE_HOME/sandlot/compiled/BUILD`:
  *
  *   8 bytes   the length of the index, a decimal number
  *   index     { part: [offset, length, checksum] } as JSON, offsets from its end
  *   code      of each part
  *
- * Everything begins at a multiple of eight bytes, as V8 wants it. A new file replaces the old one when it is whole and on the
- * disk. It lies in a folder that only this account can write: what lies there is run. V8 refuses what another version or other
- * flags have compiled, and would crash on damaged code, which the checksum finds; that part is then compiled anew.
+ * Everything is aligned to eight bytes, as V8 requires. A new file replaces the old one when it is complete and on the
+ * disk. Only this account can write its folder, because its content is executed. V8 refuses code of another version or
+ * other flags. It would crash on damaged code, which the checksum finds; that part is then compiled anew.
  */
 
 import {
@@ -35,16 +35,16 @@ import { pathToFileURL } from "node:url";
 import { constants, Script } from "node:vm";
 import { crc32 } from "node:zlib";
 
-/** Given by `bundle.mjs`: a hash of all parts, the part to begin with, and what each exports. */
+/** Defined by `bundle.mjs`: a hash of all parts, the entry part, and the exports of each. */
 declare const BUILD: string;
 declare const MAIN_PART: string;
 declare const EXPORTS: Readonly<Record<string, readonly string[]>>;
 
 const PARTS = join(import.meta.dirname, "parts");
 const ALIGNMENT = 8;
-/** Later, V8 may have forgotten what the start has compiled, and a gateway is better not paused. */
+/** Later V8 may have dropped the code of the start, and a gateway should not be paused. */
 const START_MS = 3_000;
-/** Files of builds that are not started any more. */
+/** Age of files of builds that are no longer started. */
 const LEFTOVER_MS = 30 * 24 * 3_600_000;
 
 type Index = Readonly<Record<string, readonly [offset: number, length: number, checksum: number]>>;
@@ -66,7 +66,7 @@ const keeping = setTimeout(keepOnce, START_MS).unref();
 process.once("exit", keepOnce);
 run(MAIN_PART);
 
-/** What a part exports. It is run when one of them is first used. */
+/** A part's exports. The part runs at the first use of one of them. */
 function partOf(name: string): object {
   const known = parts.get(name);
   if (known !== undefined) return known;
@@ -82,7 +82,7 @@ function partOf(name: string): object {
   return exports;
 }
 
-/** Once. A part begins by putting what it exports in the place of our getters. */
+/** Runs a part once. It first replaces our getters by its exports. */
 function run(name: string): object {
   const exports = partOf(name);
   if (scripts.has(name)) return exports;
@@ -112,11 +112,11 @@ function requireFrom(url: string): Require {
   };
 }
 
-/** `null` where there is none, or one that others can write; then Node compiles as ever. */
+/** `null` where there is none, or others can write it; then Node compiles as usual. */
 function cacheFolder(): string | null {
   const { XDG_CACHE_HOME, HOME, NODE_V8_COVERAGE } = process.env;
   const above = XDG_CACHE_HOME || (HOME && join(HOME, ".cache"));
-  // Code that counts what it runs is not for others.
+  // Instrumented code is not cached.
   if (!above || !isAbsolute(above) || NODE_V8_COVERAGE) return null;
   const found = join(above, "sandlot", "compiled");
   try {
@@ -129,7 +129,7 @@ function cacheFolder(): string | null {
   }
 }
 
-/** `null` where there is none yet, or it is not whole. */
+/** `null` where there is none yet, or it is incomplete. */
 function openCache(path: string): Cache | null {
   try {
     const file = openSync(path, "r");
@@ -166,7 +166,7 @@ function keepOnce(): void {
   if (folder !== null && isWorthKeeping) keep(folder);
 }
 
-/** With what was kept of parts that this command did not load. */
+/** Also keeps the cached code of parts that this command did not load. */
 function keep(keepIn: string): void {
   const path = join(keepIn, BUILD);
   const unfinished = `${path}.${process.pid}`;
@@ -193,7 +193,7 @@ function keep(keepIn: string): void {
     renameSync(unfinished, path);
     removeLeftovers(keepIn);
   } catch {
-    // Without it, the next start only takes longer.
+    // Without it, only the next start takes longer.
     rmSync(unfinished, { force: true, recursive: true });
   }
 }

@@ -1,16 +1,16 @@
 /**
- * What a command works with: the configuration file, then the environment, then flags; the later wins. Flags are the
- * command's own business.
+ * A command's settings: the configuration file, then the environment, then flags; the later wins. Each command handles
+ * its own flags.
  */
 
 import { SandlotError } from "@sandlot/contract";
 import { type LoadedConfig, loadConfig } from "../config/load-config.ts";
 import type { Environment } from "../config/variables.ts";
 
-/** Sets a key of what the file says. */
+/** Sets a key of the file's configuration. */
 type Apply = (value: string, name: string, loaded: LoadedConfig) => LoadedConfig;
 
-/** Every variable that stands for a key of the file. Names and values of secrets are not among them. */
+/** Every variable that stands for a key of the file. Secrets are not among them. */
 const VARIABLES: Readonly<Record<string, { readonly key: string; readonly apply: Apply }>> = {
   SANDLOT_HOME: fleet("home", (value) => value),
   SANDLOT_BACKEND: fleet("backend", (value) => value),
@@ -29,7 +29,7 @@ export async function loadSettings(named: string | undefined, environment: Envir
   let loaded = await loadConfig(named, environment);
   for (const [name, { apply }] of Object.entries(VARIABLES)) {
     const value = environment[name];
-    // An empty variable is an unset one, as shells have it.
+    // An empty variable counts as unset, as in shells.
     if (value !== undefined && value !== "") loaded = apply(value, name, loaded);
   }
   return loaded;

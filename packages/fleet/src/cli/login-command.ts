@@ -1,4 +1,4 @@
-/** `sandlot login` and `logout`: remembers a gateway and a key for every later command of this account. */
+/** `sandlot login` and `logout`: store a gateway and a key for every later command of this account. */
 
 import { SandlotClient } from "@sandlot/client";
 import { SandlotError } from "@sandlot/contract";
@@ -6,7 +6,7 @@ import { removeLogin, writeLogin } from "./login.ts";
 import { checkUrl } from "./target.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-/** A key on the command line would be in the history and in `ps`, so it comes from the environment or standard input. */
+/** A key on the command line would be in the history and in `ps`: it comes from the environment or stdin. */
 export async function loginCommand(terminal: Terminal, url: string, options: { json: boolean }): Promise<void> {
   checkUrl(url, "url");
   const apiKey = terminal.environment.SANDLOT_API_KEY || (await keyFromInput(terminal));

@@ -1,6 +1,6 @@
 /**
- * The gateway that this account is logged in to: its address and a key, in one file of the configuration directory that
- * nobody else can read. `--url` and `$SANDLOT_URL` win over it; `local` there means a fleet of one's own.
+ * The gateway that this account is logged in to: its URL and a key, in a private file of the configuration directory.
+ * `--url` and `$SANDLOT_URL` take precedence; `local` there means a private fleet.
  */
 
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
@@ -30,12 +30,12 @@ export async function readLogin(environment: Environment): Promise<Login | null>
     const { url, apiKey } = JSON.parse(text) as Partial<Login>;
     if (typeof url === "string" && typeof apiKey === "string") return { url, apiKey };
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw unusable(path, "is not a login; run `sandlot login` again");
 }
 
-/** Written whole, and never readable by others, not even for a moment. Resolves with where. */
+/** Written atomically, and never readable by others, not even for a moment. Resolves with the path. */
 export async function writeLogin(login: Login, environment: Environment): Promise<string> {
   const path = loginPath(environment);
   const draft = `${path}.${process.pid}`;

@@ -1,6 +1,6 @@
 /**
- * The entry of `bin/sandlot.mjs`: importing this file runs the command line and sets the process's exit code.
- * Whoever wants the command line without running it imports `program.ts`.
+ * The entry of `bin/sandlot.mjs`: importing this file runs the command line and sets the process's exit code. To use
+ * the command line without running it, import `program.ts`.
  */
 
 import { once } from "node:events";
@@ -8,13 +8,13 @@ import { interruptible } from "./interruption.ts";
 import { run } from "./program.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** Runs one command line, `argv` as Node has it, and resolves with its exit code. */
+/** Runs one command line, `argv` as in Node, and resolves with its exit code. */
 export function main(argv: readonly string[]): Promise<number> {
   return interruptible((signal) => run(argv, processTerminal(), signal));
 }
 
 function processTerminal(): Terminal {
-  // A reader that has seen enough (`| head`) or a terminal that is gone is no reason to fail, or to stop closing.
+  // A reader that stopped (`| head`) or a closed terminal is no failure, and must not stop the cleanup.
   const gone = new Set<"stdout" | "stderr">();
   for (const name of ["stdout", "stderr"] as const) process[name].on("error", () => gone.add(name));
   return {
@@ -30,11 +30,11 @@ function processTerminal(): Terminal {
       return !gone.has(name);
     },
     isWatched: process.stderr.isTTY === true,
-    // A getter, because looking at stdin opens it.
+    // A getter, because accessing stdin opens it.
     get stdin() {
       return process.stdin;
     },
-    // A terminal that nobody has given a size says 0.
+    // A terminal without a size reports 0.
     size: () => ({ columns: process.stdout.columns || 80, rows: process.stdout.rows || 24 }),
     onResize: (listener) => {
       process.stdout.on("resize", listener);

@@ -1,5 +1,5 @@
 /**
- * `sandlot mcp`: the tools of a sandbox for a coding agent that starts this as its child. Standard output belongs to the
+ * `sandlot mcp`: a sandbox's tools for a coding agent that starts this as its child. Standard output belongs to the
  * protocol; everything else goes to standard error.
  */
 
@@ -16,9 +16,9 @@ export interface McpCommandOptions extends TargetOptions {
   readonly thread?: string;
   readonly user?: string;
   readonly tools?: readonly string[];
-  /** Directories of this machine, each with `:ro` behind it when it must not be changed. */
+  /** Directories of this machine, each with a suffix `:ro` to make it read-only. */
   readonly mount?: readonly string[];
-  /** The directory to work in. */
+  /** The working directory. */
   readonly workspace?: string;
 }
 

@@ -1,4 +1,4 @@
-/** The thread that `-t` names. Not commander's own check: that would come before it has told of a mistyped option. */
+/** The thread that `-t` names. Commander's own check would come before it reports a mistyped option. */
 
 import { SandlotError } from "@sandlot/contract";
 

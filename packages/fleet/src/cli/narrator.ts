@@ -1,6 +1,4 @@
-/**
- * Tells a demonstration step by step: as text while it happens, or as one JSON document at its end.
- */
+/** Narrates a demonstration step by step: as text while it runs, or as one JSON document at its end. */
 
 import { printJson, type Terminal } from "./terminal.ts";
 

@@ -1,8 +1,8 @@
 /**
- * The command line as a value: what holds for every command, and what there is to read in `--help`. The commands themselves
- * are in `program/`. Importing this runs nothing and installs nothing; `main.ts` does both.
+ * The command line as a value: what applies to every command, and the text of `--help`. The commands themselves are in
+ * `program/`. Importing this runs nothing and installs nothing; `main.ts` does both.
  *
- * What a command needs is imported when it runs, so that `--help` does not load a fleet.
+ * A command's modules are imported when it runs, so that `--help` does not load a fleet.
  */
 
 import { Command, Option } from "commander";
@@ -52,9 +52,9 @@ Environment:
   SANDLOT_ALLOWED_HOSTS, SANDLOT_ALLOWED_ORIGINS, SANDLOT_PREVIEW_PORT, SANDLOT_PREVIEW_DOMAIN
                   stand for keys of the file and win over it; flags win over both`;
 
-/** Runs one command line (`argv` as Node has it) and resolves with its exit code. Never rejects. */
+/** Runs one command line (`argv` as in Node) and resolves with its exit code. Never rejects. */
 export async function run(argv: readonly string[], terminal: Terminal, signal: AbortSignal): Promise<number> {
-  // Looked for before parsing, so that an error in parsing is printed in the right form too.
+  // Detected before parsing, so that a parsing error is printed in the right form too.
   const json = wantsJson(argv);
   const ending = { exitCode: EXIT_CODES.ok as number };
   try {
@@ -65,7 +65,7 @@ export async function run(argv: readonly string[], terminal: Terminal, signal: A
   }
 }
 
-/** What stands after `--` belongs to the command that is run. */
+/** Arguments after `--` belong to the executed command. */
 function wantsJson(argv: readonly string[]): boolean {
   const end = argv.indexOf("--");
   return argv.slice(0, end < 0 ? argv.length : end).includes("--json");
@@ -98,7 +98,7 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
   return program;
 }
 
-/** `--json` may stand before or after the name of a command. */
+/** `--json` may be before or after the name of a command. */
 function takeJsonEverywhere(command: Command): void {
   for (const below of command.commands) {
     below.addOption(new Option("--json", "print one JSON document, also for errors"));
@@ -106,7 +106,7 @@ function takeJsonEverywhere(command: Command): void {
   }
 }
 
-/** An error of a command leads to the help of that command. */
+/** A command's error refers to the help of that command. */
 function pointToHelp(command: Command, name: string): void {
   command.showHelpAfterError(
     `Run \`${name} --help\` to see ${command.commands.length > 0 ? "every command" : "its options"}.`,

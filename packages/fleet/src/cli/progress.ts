@@ -1,6 +1,6 @@
 /**
- * Says that something is still going on, once it has taken a second: on stderr, in one line that is rewritten and goes when
- * it is over. Only on a terminal: a log file or a program wants results and errors, and nothing else.
+ * Shows progress once an operation has taken a second: on stderr, in one line that is rewritten and removed at the end.
+ * Only on a terminal: a log file or a program wants results and errors only.
  */
 
 import { showSize } from "../world/units.ts";
@@ -10,7 +10,7 @@ import type { Terminal } from "./terminal.ts";
 const FIRST_MS = 1_000;
 const NEXT_MS = 250;
 
-/** `label` is asked each time, so that it may say how far it is. */
+/** `label` is called each time, so it can report progress. */
 export async function withProgress<T>(
   terminal: Terminal,
   label: string | (() => string),
@@ -34,7 +34,7 @@ export async function withProgress<T>(
   }
 }
 
-/** The same for a sandbox that is waited for: while its image is fetched, the line says how far that is. */
+/** The same while waiting for a sandbox: while its image is pulled, the line shows the pull's progress. */
 export async function withPullProgress<T>(
   terminal: Terminal,
   { onPull }: Pick<Target, "onPull">,

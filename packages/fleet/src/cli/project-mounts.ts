@@ -1,8 +1,8 @@
 /**
- * The directories of this machine that a coding agent is given: `sandlot mcp --workspace DIR --mount DIR[:ro]`.
+ * The directories of this machine for a coding agent: `sandlot mcp --workspace DIR --mount DIR[:ro]`.
  *
- * They are mounts of a blueprint of its own, named after what it mounts: a sandbox with other mounts is another sandbox. They are
- * the person's own files, so they count against no disk budget and are part of no checkpoint.
+ * They are mounts of a separate blueprint, named after its mounts: a sandbox with other mounts is another sandbox. They
+ * are the user's own files, so they count against no disk budget and are part of no checkpoint.
  */
 
 import { createHash } from "node:crypto";
@@ -15,17 +15,17 @@ import type { FleetConfig } from "../config/fleet-config.ts";
 type Mount = { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean };
 
 export interface Project {
-  /** The option that asks for it, for errors. */
+  /** The option's name, for errors. */
   readonly option: string;
   readonly mounts: readonly Mount[];
-  /** What the agent's run is told. */
+  /** Options of the agent's run. */
   readonly run: { readonly blueprint: string; readonly more: string; readonly workingDirectory?: string };
 }
 
 const PLACE = "/mnt/project";
 const READ_ONLY = ":ro";
 
-/** `null` when nothing of this machine is asked for. Throws `invalid_request` for what is no directory. */
+/** `null` when no directory of this machine is requested. Throws `invalid_request` for a path that is no directory. */
 export function projectOf(given: readonly string[], workspace: string | undefined): Project | null {
   const own: readonly Mount[] =
     workspace === undefined

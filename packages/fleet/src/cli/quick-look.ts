@@ -42,7 +42,7 @@ export async function quickLook(
   }
 }
 
-/** Whether a fleet with these settings could be opened at all, seen from the settings alone. */
+/** Whether a fleet with these settings could be opened at all, judged by the settings alone. */
 function suffices(capabilities: Backend["capabilities"], { blueprints }: Settings): boolean {
   return Object.values(blueprints).every(({ blueprint }) =>
     neededCapabilities(blueprint).every((capability) => capabilities.has(capability)),

@@ -1,5 +1,5 @@
 /**
- * `sandlot serve`: a gateway over the configured fleet, until it is told to stop. Then it drains and hands over: the
+ * `sandlot serve`: a gateway over the configured fleet, until a signal stops it. Then it drains and hands over: the
  * sandboxes stay for the next one.
  */
 
@@ -18,7 +18,7 @@ export interface ServeCommandOptions {
   readonly host?: string;
   readonly port?: number;
   readonly behindProxy?: boolean;
-  /** Also stop the sandboxes that nobody else holds when it ends. */
+  /** At its end, also stop the sandboxes that no other process holds. */
   readonly destroy?: boolean;
   readonly logLevel: string;
   readonly json: boolean;
@@ -72,7 +72,7 @@ function tell(terminal: Terminal, url: string, previewUrl: string, home: string,
   );
 }
 
-/** Typed as it is where a shell would take it as one word; otherwise in quotes. */
+/** Unquoted where a shell would take it as one word; otherwise in quotes. */
 function shellWord(path: string): string {
   return /^[\w./@%+:,=-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

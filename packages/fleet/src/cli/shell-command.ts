@@ -1,6 +1,6 @@
 /**
- * `sandlot shell`: a terminal in a thread's sandbox, joined to this one. Every key goes inside, Ctrl-C included; it ends
- * with the shell (`exit`, Ctrl-D) or with this terminal: there is nothing to detach from.
+ * `sandlot shell`: a terminal in a thread's sandbox, connected to this one. Every key goes inside, Ctrl-C included; it
+ * ends with the shell (`exit`, Ctrl-D) or with this terminal: detaching is unsupported.
  */
 
 import { type Terminal as SandboxTerminal, SandlotError } from "@sandlot/contract";
@@ -43,8 +43,8 @@ export async function shellCommand(
 }
 
 /**
- * A prompt that cannot be taken for the host's. Bash's own start-up files may set another, so it is set once more, when the
- * first prompt comes; after that it is the user's. The name of a thread needs no quoting.
+ * A prompt that cannot be mistaken for the host's. Bash's own start-up files may set another, so it is set again at the
+ * first prompt; after that the user may change it. The name of a thread needs no quoting.
  */
 function promptOf(thread: string): Readonly<Record<string, string>> {
   const prompt = `[sandlot ${thread}] \\w\\$ `;

@@ -1,4 +1,4 @@
-/** Tables for people: columns as wide as their widest cell. */
+/** Tables as text: columns as wide as their widest cell. */
 
 import type { Terminal } from "./terminal.ts";
 

@@ -1,6 +1,6 @@
 /**
- * What a command works on: a gateway (`--url`, `$SANDLOT_URL`, `sandlot login`), or without one a fleet of its own for the
- * length of the command. Nothing keeps running that was not there before.
+ * What a command works on: a gateway (`--url`, `$SANDLOT_URL`, `sandlot login`), or without one a private fleet during
+ * the command. The command leaves no new process running.
  */
 
 import type { Duplex } from "node:stream";
@@ -25,9 +25,9 @@ import { type Login, readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface TargetOptions {
-  /** The configuration file; without one, what the environment names. */
+  /** The configuration file; absent: the environment's. */
   readonly config?: string | undefined;
-  /** The gateway to ask. */
+  /** The gateway's URL. */
   readonly url?: string | undefined;
 }
 
@@ -36,7 +36,7 @@ export interface ThreadName {
   readonly user?: string | undefined;
 }
 
-/** Without a thread: a sandbox of its own, which goes with the lease. */
+/** Without a thread: a temporary sandbox, removed with the lease. */
 export interface AcquireName {
   readonly thread?: string | undefined;
   readonly user?: string | undefined;
@@ -46,37 +46,37 @@ export interface AcquireName {
 export interface TargetLease extends AsyncDisposable {
   readonly sandbox: Sandbox;
   readonly recovery: Recovery;
-  /** A connection to what listens inside; absent through a gateway, which gives links instead. */
+  /** Connects to a port inside; absent through a gateway, which gives links instead. */
   readonly connect?: (port: number) => Promise<Duplex>;
 }
 
-/** `user` absent: everybody's for an operator or a fleet of one's own, otherwise what the key may see. */
+/** `user` absent: all users for an operator or a private fleet, otherwise what the key may see. */
 export interface Whose {
   readonly user?: string | undefined;
 }
 
 export interface Target {
   acquire(name: AcquireName, purpose: string, signal: AbortSignal): Promise<TargetLease>;
-  /** Tells how far an image is that is fetched first; absent through a gateway. Returns how to stop listening. */
+  /** Reports the progress of an image pull; absent through a gateway. Returns a cancel function. */
   readonly onPull?: (listener: (pull: ImagePull) => void) => () => void;
   list(whose: Whose): Promise<readonly SandboxSummary[]>;
   threads(whose: Whose): Promise<readonly ThreadSummary[]>;
-  /** `null` when the thread has neither a sandbox nor files. Makes nothing. */
+  /** `null` when the thread has neither a sandbox nor files. Creates nothing. */
   findThread(name: ThreadName): Promise<ThreadSummary | null>;
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   audit(): Promise<readonly AuditFinding[] | null>;
   /** `null` where some were missed. */
   events(signal: AbortSignal): AsyncIterable<FleetEvent | null>;
-  /** A link to a port; `null` where there is no gateway to make one. */
+  /** A link to a port; `null` without a gateway. */
   linkPort(
     name: ThreadName,
     port: number,
     ttlMs: number | undefined,
   ): Promise<{ url: string; expiresAt: number } | null>;
-  /** A URL of the sandbox's AIO API; `null` where there is no gateway to make one. */
+  /** A URL of the sandbox's AIO API; `null` without a gateway. */
   createAioUrl(name: ThreadName, ttlMs: number | undefined): Promise<AioLink | null>;
-  /** How many URLs ended; `null` where there is no gateway. */
+  /** How many URLs were revoked; `null` without a gateway. */
   revokeAioUrls(name: ThreadName, linkId: string | undefined): Promise<number | null>;
 }
 
@@ -93,7 +93,7 @@ export interface DestroyWish {
   readonly purge: boolean;
 }
 
-/** Opens the target, and closes it whatever happens. Sandboxes stay for the next command. */
+/** Opens the target, and always closes it. Sandboxes stay for the next command. */
 export async function withTarget<T>(
   terminal: Terminal,
   options: TargetOptions,
@@ -104,7 +104,7 @@ export async function withTarget<T>(
   return withFleet(terminal, config, work);
 }
 
-/** The sandboxes of the target. Opens a fleet only where there is something to clear up. */
+/** The sandboxes of the target. Opens a fleet only if there is something to clean up. */
 export async function listSandboxes(
   terminal: Terminal,
   options: TargetOptions & Whose,
@@ -126,12 +126,12 @@ async function withFleet<T>(terminal: Terminal, config: FleetConfig, work: (targ
   const { makeUsable } = await import("./usable-home.ts");
   const { openFleet } = await import("../open-fleet.ts");
   await makeUsable(homeOf(config.home, terminal.environment));
-  // Blanks that are made ready for others would only make this one command wait.
+  // Filling the warm pool would only make this command wait.
   await using fleet = await openFleet({ ...config, pool: {} });
   return await work(await fleetTarget(fleet));
 }
 
-/** Refuses a thread that is not there, before anything is made for it. */
+/** Refuses a missing thread, before anything is created for it. */
 export async function requireThread(target: Target, name: ThreadName): Promise<ThreadSummary> {
   const found = await target.findThread(name);
   if (found === null) throw new SandlotError("thread_not_found", { thread: name.thread });
@@ -151,7 +151,7 @@ export async function existingLease(
   return target.acquire(name, purpose, signal);
 }
 
-/** The gateway that is to be asked, with a key where there is one; `null` when a fleet of one's own is meant. */
+/** The gateway to use, with a key where there is one; `null` for a private fleet. */
 export async function findGateway(
   terminal: Terminal,
   options: TargetOptions,
@@ -168,12 +168,12 @@ export async function findGateway(
   return { gateway: new Client(access), config };
 }
 
-/** The address of the gateway that is to be asked; `null` when a fleet of one's own is meant. Needs no key. */
+/** The URL of the gateway to use; `null` for a private fleet. Needs no key. */
 export async function namedGateway(
   { environment }: Terminal,
   options: TargetOptions,
 ): Promise<{ readonly url: string; readonly login: Login | null } | null> {
-  // An empty variable is an unset one, as shells have it.
+  // An empty variable counts as unset, as in shells.
   const named = options.url ?? (environment.SANDLOT_URL || undefined);
   if (named === LOCAL) return null;
   const login = await readLogin(environment);
@@ -183,14 +183,14 @@ export async function namedGateway(
   return { url, login };
 }
 
-/** The home's own key goes to a running gateway of that home, and to no other address. */
+/** The home's own key goes only to a running gateway of that home. */
 async function ownAccess(url: string, home: string): Promise<{ readonly url: string; readonly apiKey: string }> {
   const { ownAddresses } = await import("../gateway/keys/own-gateways.ts");
   const { systemWorld } = await import("../world/system-world.ts");
   const own = await ownAddresses(home, systemWorld());
   const address = own.find((one) => isSameGateway(url, one));
   const apiKey = address === undefined ? null : await readOperatorKey(home);
-  // Without a certificate by the address that was written down: `localhost` may lead to another, and to another process.
+  // Without TLS, use the recorded address: `localhost` may resolve to another, and to another process.
   if (address !== undefined && apiKey !== null) return { url: url.startsWith("https:") ? url : address, apiKey };
   const known = own.length === 0 ? "no gateway of it runs on this machine" : `its gateway is ${own.join(", ")}`;
   const problem = `no key is known for ${url}. The operator's key of ${home} goes only to a gateway of that home (${known}); set SANDLOT_API_KEY, or run \`sandlot login ${url}\``;
@@ -204,10 +204,10 @@ function isSameGateway(named: string, own: string): boolean {
   return asked.origin === written.origin;
 }
 
-/** In place of an address: no gateway, although one is configured. */
+/** In place of a URL: no gateway, although one is configured. */
 const LOCAL = "local";
 
-/** Otherwise it would be a gateway that does not answer, and trying again would be the advice. */
+/** Otherwise a wrong URL would look like an unreachable gateway, with the advice to retry. */
 export function checkUrl(url: string, field: string): void {
   const isAddress = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
   if (isAddress) return;
@@ -239,7 +239,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     destroy: (name, wish, signal) => fleet.destroy(keyOf(name), { ...wish, signal }),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
-      // This fleet ends with the command: what holds is what happens without it.
+      // This fleet ends with the command, so the explanation leaves it out.
       const explained = await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true });
       return explanationSchema.parse(explained);
     },
@@ -261,7 +261,7 @@ async function* fleetEvents(fleet: Fleet, signal: AbortSignal): AsyncGenerator<F
       yield next.value;
     }
   } finally {
-    // It ends with the fleet; waiting for it here would be waiting for another event.
+    // It ends with the fleet; awaiting it here would mean waiting for another event.
     void events.return?.();
   }
 }

@@ -1,11 +1,11 @@
 /**
- * The outside of the command line: where text goes, and how an end is told.
+ * The command line's interface to the outside: output, and exit codes.
  *
  * Invariants
  * - stdout carries results, stderr carries everything else.
  * - With `--json`, stdout is exactly one JSON document, whether the command succeeded or not. Node writes warnings to
- *   stderr, so an error that has to be parsed cannot be there.
- * - An error is printed once: its code, its message, and what to do about it.
+ *   stderr, so a machine-readable error cannot be there.
+ * - An error is printed once: its code, its message, and its remedy.
  */
 
 import { type ConfigProblem, isSandlotError, SandlotError } from "@sandlot/contract";
@@ -14,32 +14,32 @@ import type { Environment } from "../config/variables.ts";
 import { Interruption } from "./interruption.ts";
 
 export interface Terminal {
-  /** Writes as it is; the text ends its own lines. */
+  /** Writes the text unchanged, without adding a newline. */
   out(text: string): void;
   error(text: string): void;
-  /** Bytes as they are; resolves when there is room for more, with whether anybody still reads. */
+  /** Writes bytes; resolves when there is room for more, with whether the reader still exists. */
   write(stream: "stdout" | "stderr", bytes: Uint8Array): Promise<boolean>;
-  /** Whether a person sees stderr as it is written. */
+  /** Whether stderr is a terminal. */
   readonly isWatched: boolean;
   readonly stdin: NodeJS.ReadStream;
   size(): { readonly columns: number; readonly rows: number };
-  /** Returns how to stop listening. */
+  /** Returns a cancel function. */
   onResize(listener: () => void): () => void;
   readonly environment: Environment;
 }
 
-/** What the process ends with. Part of the interface: scripts rely on these. */
+/** The exit codes. Part of the interface: scripts rely on them. */
 export const EXIT_CODES = {
   ok: 0,
-  /** The command was understood and failed; the error has a code that says why. */
+  /** The command was understood and failed; the error's code says why. */
   failed: 1,
   /** The command line itself was wrong; nothing was tried. */
   usage: 2,
-  /** Of `exec`, as `timeout` and `env` have them: what ran, ran out of time; or could not be run by Sandlot. */
+  /** Of `exec`, as in `timeout` and `env`: the command ran out of time; or Sandlot could not run it. */
   timedOut: 124,
   sandlotFailed: 125,
   interrupted: 130,
-  /** As after SIGPIPE: whoever read its output has seen enough. */
+  /** As after SIGPIPE: the reader of the output has stopped. */
   outputGone: 141,
 } as const;
 
@@ -47,7 +47,7 @@ export function printJson(terminal: Terminal, value: unknown): void {
   terminal.out(`${JSON.stringify(value, null, 2)}\n`);
 }
 
-/** Prints what ended a command, and returns the exit code for it. */
+/** Prints a command's failure, and returns its exit code. */
 export function printFailure(terminal: Terminal, failure: unknown, json: boolean): number {
   if (failure instanceof Interruption) {
     if (json) printJson(terminal, { interrupted: failure.signalName });
@@ -58,17 +58,17 @@ export function printFailure(terminal: Terminal, failure: unknown, json: boolean
   const error = isSandlotError(failure) ? failure : unexpected(failure);
   if (json) printJson(terminal, { error });
   else terminal.error(`error ${error.code}: ${error.message}\n${listed(error)}  What to do: ${remedyOf(error)}\n`);
-  // A stack helps with what should not happen, and is noise on what can.
+  // A stack helps with an unexpected error, and is noise for an expected one.
   if (error.code === "internal" && failure instanceof Error) terminal.error(`${failure.stack}\n`);
   return EXIT_CODES.failed;
 }
 
-/** Where the facts of the case say what to do, that is more than the general advice. */
+/** A remedy in the error's details is more precise than the general one. */
 function remedyOf({ details, remedy }: SandlotError): string {
   return "fix" in details && typeof details.fix === "string" && details.fix !== "" ? details.fix : remedy;
 }
 
-/** A configuration can be wrong in several places, and all of them are told. */
+/** A configuration can be wrong in several places, and all of them are listed. */
 function listed(error: SandlotError): string {
   const problems = isSandlotError(error, "config_invalid") ? (error.details.problems ?? []) : [];
   return problems.length < 2 ? "" : problems.map((problem) => `  - ${showProblem(problem)}\n`).join("");
@@ -80,7 +80,7 @@ function showProblem({ path, problem, suggestion, line, column }: ConfigProblem)
   return `${where}${path === "" ? "" : `${path} `}${problem}${meant}`;
 }
 
-/** Commander has printed its own message already, or the help that was asked for. */
+/** Commander has already printed its own message, or the requested help. */
 function printUsage(terminal: Terminal, failure: CommanderError, json: boolean): number {
   if (failure.exitCode === 0) return EXIT_CODES.ok;
   if (json) {

@@ -1,6 +1,6 @@
 /**
- * Refuses a `$SANDLOT_HOME` that cannot be written before anything is opened in it, in words about the home. Otherwise it
- * would be the store, the keys or the audit log that fails, whichever comes first.
+ * Refuses an unwritable `$SANDLOT_HOME` before anything is opened in it, with a text about the home. Otherwise the
+ * store, the keys or the audit log would fail first, with a text of their own.
  */
 
 import { constants } from "node:fs";
@@ -8,7 +8,7 @@ import { access, mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 
-/** Makes the directory where it is missing. */
+/** Creates the directory if it is missing. */
 export async function makeUsable(home: string): Promise<void> {
   try {
     await make(home);
@@ -20,7 +20,7 @@ export async function makeUsable(home: string): Promise<void> {
   }
 }
 
-/** Level by level: in /proc and its like, Node's own recursive mkdir never comes back. */
+/** Level by level: in /proc and similar, Node's own recursive mkdir never returns. */
 async function make(path: string): Promise<void> {
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return null;
@@ -29,7 +29,7 @@ async function make(path: string): Promise<void> {
   if (found?.isDirectory() === true) return;
   if (found === null && dirname(path) !== path) await make(dirname(path));
   await mkdir(path, { mode: 0o700 }).catch(async (error: NodeJS.ErrnoException) => {
-    // Somebody else was faster.
+    // Another process was faster.
     if (error.code !== "EEXIST" || !(await stat(path)).isDirectory()) throw error;
   });
 }

@@ -1,6 +1,6 @@
 /**
- * What a blueprint needs its backend to be able to do. Asking for what a backend does not declare is a named error
- * when the fleet opens, never a setting that is silently without effect.
+ * The capabilities that a blueprint needs of its backend. An undeclared one is a named error when the fleet opens,
+ * never a setting that is silently without effect.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -17,12 +17,12 @@ const NEEDED_BY: readonly (readonly [Capability, (blueprint: Blueprint) => boole
   ["network", ({ network }) => network.mode !== "none"],
 ];
 
-/** What this blueprint cannot do without. */
+/** The capabilities that this blueprint requires. */
 export function neededCapabilities(blueprint: Blueprint): readonly Capability[] {
   return NEEDED_BY.filter(([, isNeeded]) => isNeeded(blueprint)).map(([capability]) => capability);
 }
 
-/** Throws `capability_missing` when the backend lacks something the blueprint needs. */
+/** Throws `capability_missing` when the backend lacks a required capability. */
 export function requireCapabilities(
   { name, blueprint }: Pick<NamedBlueprint, "name" | "blueprint">,
   backend: string,

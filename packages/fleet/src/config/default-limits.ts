@@ -1,11 +1,12 @@
 /**
- * What one sandbox may use when its blueprint does not say: enough for a coding agent that builds and tests a project, and
- * never so much that one sandbox takes the machine.
+ * Default limits of one sandbox: enough for a coding agent that builds and tests a project, and never so much that one
+ * sandbox takes the machine.
  *
  * Invariants
- * - Where the backend can limit, every blueprint has these limits unless it says another value or `unlimited`.
- * - They are no part of a blueprint's hash: a process under a limit of its own finds others on the same machine. They are rounded so
- *   that a reboot does not change them, and each sandbox keeps those that it was made with.
+ * - Where the backend can limit, every blueprint has these limits unless it sets another value or `unlimited`.
+ * - They are not part of a blueprint's hash: a process that runs under its own limits computes other defaults on the
+ *   same machine. They are rounded so that a reboot does not change them, and each sandbox keeps those it was created
+ *   with.
  */
 
 import { readFileSync, statfsSync } from "node:fs";
@@ -15,7 +16,7 @@ import type { Blueprint } from "../backend/blueprint.ts";
 
 export const UNLIMITED = "unlimited";
 
-/** What a limit is chosen by. `0`: not known. */
+/** The facts that limits are derived from. `0`: unknown. */
 export interface Machine {
   readonly memoryBytes: number;
   readonly processors: number;
@@ -31,18 +32,18 @@ export type GivenLimits = { readonly [Name in LimitName]?: number | typeof UNLIM
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
 
-/** Compilers and test runners take some gigabytes. Half of a machine leaves the other half to everybody else. */
+/** Compilers and test runners take some gigabytes. Half of a machine leaves the other half to all others. */
 const MEMORY = { most: 8 * GIB, least: 512 * MIB, share: 0.5, step: 256 * MIB } as const;
-/** Threads count too, and build tools start many for each processor. The machine's own numbers must not run out. */
+/** Threads count too, and build tools start many per processor. The machine's own pids must not run out. */
 const PROCESSES = { perProcessor: 256, least: 1_024, most: 4_096, shareOfPids: 1 / 8 } as const;
-/** Packages, a few builds and data. A tenth of a disk is left to the sandbox that takes most. */
+/** Packages, a few builds and data. One sandbox takes at most a tenth of the disk. */
 const DISK = { most: 10 * GIB, share: 0.1, least: 256 * MIB, step: 64 * MIB } as const;
 /** Several large dependency trees. */
 const FILES = { most: 500_000, share: 0.1, least: 10_000 } as const;
-/** Equal among sandboxes. On an engine it is half of what other containers get; a local fleet as a whole weighs as much as a service. */
+/** Equal among sandboxes; half of another container's on an engine. A whole local fleet weighs as much as a service. */
 const CPU_WEIGHT = 50;
 
-/** The limits that hold by default; `cpuCount` is none of them, since an idle processor is of no use to anybody. */
+/** The limits that apply by default, without `cpuCount`: an idle processor would be wasted. */
 export const DEFAULT_LIMIT_NAMES = ["memoryBytes", "pidsMax", "cpuWeight", "diskBytes", "filesMax"] as const;
 
 export function defaultLimits(machine: Machine): Required<Pick<Limits, (typeof DEFAULT_LIMIT_NAMES)[number]>> {
@@ -61,13 +62,13 @@ export function defaultLimits(machine: Machine): Required<Pick<Limits, (typeof D
   };
 }
 
-/** A blueprint's limits; `machine` is `null` where the backend cannot limit, and then only what was asked for is there. */
+/** A blueprint's limits; `machine` is `null` where the backend cannot limit: then only configured limits apply. */
 export function resolveLimits(given: GivenLimits, machine: Machine | null): Limits {
   const all = { ...(machine === null ? {} : defaultLimits(machine)), ...withoutGaps(given) };
   return Object.fromEntries(Object.entries(all).filter(([, limit]) => limit !== UNLIMITED)) as Limits;
 }
 
-/** This machine, for workspaces at `home`, which need not be there yet. */
+/** This machine, for workspaces at `home`, which need not exist yet. */
 export function thisMachine(home: string): Machine {
   const disk = fileSystemOf(home);
   return {

@@ -4,24 +4,24 @@
  */
 
 export const DEFAULTS = {
-  /** Real commands, really isolated, with nothing but bubblewrap. What has no isolation has to be asked for. */
+  /** Real commands, really isolated, with nothing but bubblewrap. A backend without isolation has to be chosen. */
   backend: "local",
 
   store: {
-    /** Two processes on one host must not kill each other's sandboxes. Costs a file; `memory` is for a single process. */
+    /** Two processes on one host must not kill each other's sandboxes. Costs a file; `memory` is for one process. */
     type: "sqlite",
   },
 
   limits: {
-    /** A machine that runs out of memory fails everybody; a refused acquire fails one caller, with a reason. */
+    /** A machine without memory fails every caller; a refused acquire fails one, with a reason. */
     mode: "hard",
-    /** What a large laptop carries at some 200 MB each. Higher serves more threads and risks swapping. */
+    /** A large laptop's capacity at some 200 MB each. Higher serves more threads and risks swapping. */
     max: 50,
     /** 0: none. A fleet with one user needs no share; with several, a share protects them from each other. */
     maxPerUser: 0,
-    /** Waiters are cheap, but each one ends in a timeout when the queue does not move: longer hides an overload. */
+    /** Waiters are cheap, but each ends in a timeout when the queue does not move: a longer queue hides an overload. */
     queueMax: 100,
-    /** Most peaks last less than `acquireTimeoutMs`. `reject` suits callers that have somewhere else to go. */
+    /** Most peaks last less than `acquireTimeoutMs`. `reject` suits callers with an alternative. */
     onFull: "wait",
   },
 
@@ -36,17 +36,17 @@ export const DEFAULTS = {
   orphanTimeoutMs: 120_000,
   /** Covers a cold start with an image that is present. Longer keeps callers hanging when the engine is in trouble. */
   acquireTimeoutMs: 60_000,
-  /** How soon a dead peer's sandboxes are free again, against how long a busy process may stall and not be buried. */
+  /** How soon a dead peer's sandboxes are free again, against how long a busy process may stall unpunished. */
   sessionLifetimeMs: 15_000,
-  /** Ten seconds for processes to end and twenty for the engine. Shorter asks an engine twice that was only slow. */
+  /** Ten seconds for processes to end and twenty for the engine. Shorter repeats the request to a slow engine. */
   stopTimeoutMs: 30_000,
-  /** A third of the session lifetime, the longest that is allowed: sooner costs wake-ups, later leaves things lying. */
+  /** A third of the session lifetime, the allowed maximum: sooner costs wake-ups, later delays cleanup. */
   housekeepingIntervalMs: 5_000,
-  /** An agent goes on after a crash and is told what was lost. Off, every use fails until the lease is released. */
+  /** An agent goes on after a crash and learns what was lost. Off, every use fails until the release. */
   autoRestart: true,
 
   leakDetection: {
-    /** 0: off. What counts as held too long depends on the application; a wrong guess is noise in every log. */
+    /** 0: off. The right value depends on the application; a wrong one is noise in every log. */
     afterMs: 0,
     /** A stack costs several times the acquire itself. */
     captureStacks: false,
@@ -55,18 +55,18 @@ export const DEFAULTS = {
   activity: {
     /** A twentieth of a processor: above what idle servers and shells use, below what any real work does. */
     cpuShareMin: 0.05,
-    /** A preview that somebody looks at reloads within a minute; longer keeps sandboxes for tabs nobody sees. */
+    /** An open preview reloads within a minute; a longer time keeps sandboxes for hidden tabs. */
     previewQuietMs: 60_000,
   },
 
   network: {
-    /** Code that nobody has read does not reach the network unless somebody said so. */
+    /** Unreviewed code does not reach the network unless the operator allows it. */
     mode: "none",
-    /** A secret that travels in the clear has to be asked for. */
+    /** Sending a secret in the clear has to be configured. */
     secretVia: "https",
   },
   mount: {
-    /** A sandbox that may write to a host directory is a decision, not a default. */
+    /** Write access to a host directory is a decision, not a default. */
     readOnly: true,
   },
 } as const;

@@ -1,10 +1,10 @@
 /**
- * What a gateway can be told: one strict, described schema, with every default and what it trades.
+ * The gateway's configuration: one strict, described schema, with every default and its trade.
  *
  * Invariants
- * - Loopback unless told otherwise. Beyond loopback either `tls` or `behindProxy` must be given: a key must never cross
- *   a network in the clear because somebody forgot something.
- * - Previews have a listener, and so an origin, of their own.
+ * - Loopback by default. Beyond loopback either `tls` or `behindProxy` is required: a key must never cross a network in
+ *   the clear because of an omission.
+ * - Previews have their own listener, and so their own origin.
  */
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
@@ -37,7 +37,7 @@ const uploadsSchema = z
   .prefault({})
   .describe("What may be uploaded.");
 
-/** Eight callers of one agent ask some hundred times a second on two busy processors; the limits are for a caller gone wild. */
+/** Eight callers of one agent send some hundred requests a second; the limits are for a runaway caller. */
 const rateSchema = z
   .strictObject({
     perKeyPerSecond: count.default(5_000).describe("Requests of one key, on average."),
@@ -112,7 +112,7 @@ export const gatewayConfigSchema = z
 export type GatewayConfig = z.input<typeof gatewayConfigSchema>;
 export type GatewaySettings = z.output<typeof gatewayConfigSchema>;
 
-/** Completes and checks what was configured. Rejects with `config_invalid` what must not be served. */
+/** Completes and checks the configuration. Rejects an unsafe one with `config_invalid`. */
 export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySettings {
   const parsed = gatewayConfigSchema.safeParse(config);
   if (!parsed.success) {
@@ -134,13 +134,13 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
-/** The certificate of the previews' listener, and where it is configured. */
+/** The certificate of the previews' listener, and its configuration key. */
 export function previewTls({ tls, preview }: GatewaySettings) {
   if (preview.tls !== undefined) return { files: preview.tls, path: "gateway.preview.tls" };
   return tls === undefined ? null : { files: tls, path: "gateway.tls" };
 }
 
-/** What links name, and so what a browser sees. */
+/** The scheme in links, as a browser sees it. */
 export function previewScheme(settings: GatewaySettings): "http" | "https" {
   return settings.preview.publicScheme ?? (previewTls(settings) === null ? "http" : "https");
 }

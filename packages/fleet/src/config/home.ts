@@ -1,5 +1,6 @@
 /**
- * Where a fleet keeps its state. A file of its own: a command that asks a gateway needs no more of the configuration than this.
+ * The path of a fleet's state. A separate file: a command that uses a gateway needs only this part of the
+ * configuration.
  */
 
 import { type Stats, statSync } from "node:fs";
@@ -8,7 +9,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import { type Problem, refuse } from "./problems.ts";
 import type { Environment } from "./variables.ts";
 
-/** The home as configured, or as the environment says. Throws `config_invalid`. */
+/** The configured home, or the environment's. Throws `config_invalid`. */
 export function homeOf(configured: string | undefined, environment: Environment): string {
   const problems: Problem[] = [];
   const home = resolveHome(configured, environment, problems);
@@ -16,10 +17,10 @@ export function homeOf(configured: string | undefined, environment: Environment)
   return home;
 }
 
-/** Problems are added to `problems`; then what is returned is not to be used. */
+/** Adds problems to `problems`; then the result must not be used. */
 export function resolveHome(configured: string | undefined, environment: Environment, problems: Problem[]): string {
   const [text, name] = configured === undefined ? [environment.SANDLOT_HOME, "$SANDLOT_HOME "] : [configured, ""];
-  // An empty variable is an unset one, as shells have it.
+  // An empty variable counts as unset, as in shells.
   if (text === undefined || (configured === undefined && text === "")) return derivedHome(environment, problems);
   const wrong = pathProblem(text, environment);
   if (wrong !== undefined) problems.push({ ...wrong, path: "home", problem: `${name}${wrong.problem}` });
@@ -28,7 +29,7 @@ export function resolveHome(configured: string | undefined, environment: Environ
   return resolve(text);
 }
 
-/** The XDG specification says that a relative value is to be ignored. */
+/** The XDG specification says that a relative value is ignored. */
 function derivedHome(environment: Environment, problems: Problem[]): string {
   const configured = environment.XDG_STATE_HOME;
   if (configured !== undefined && isAbsolute(configured)) return join(configured, "sandlot");
@@ -38,14 +39,14 @@ function derivedHome(environment: Environment, problems: Problem[]): string {
   return join(home ?? "/", ".local", "state", "sandlot");
 }
 
-/** What the system says of this user, where the environment is of no use: a relative one would be another one elsewhere. */
+/** From the system's user entry when the environment has none or a relative one, which depends on the directory. */
 function userHome(environment: Environment): string | null {
   if (environment.HOME !== undefined && isAbsolute(environment.HOME)) return environment.HOME;
   try {
     const { homedir } = userInfo();
     return isAbsolute(homedir) ? homedir : null;
   } catch {
-    return null; // A number without an entry.
+    return null; // A uid without an entry.
   }
 }
 

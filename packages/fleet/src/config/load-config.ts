@@ -1,4 +1,4 @@
-/** Finding and reading a configuration file. What parses it is loaded when there is one: most homes have none. */
+/** Finds and reads a configuration file. The parser is loaded only when there is one: most homes have none. */
 
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -9,20 +9,20 @@ import type { GatewayConfig } from "./gateway-settings.ts";
 import { homeOf } from "./home.ts";
 import type { Environment } from "./variables.ts";
 
-/** Looked for in the fleet's home when no file is named. */
+/** Searched in the fleet's home when no file is named. */
 export const CONFIG_FILE_NAME = "sandlot.yaml";
 
 export interface LoadedConfig {
-  /** The file it came from; `null` for the defaults. */
+  /** Its file; `null` for the defaults. */
   readonly file: string | null;
   readonly config: FleetConfig;
   /** The section `gateway` of the file. */
   readonly gateway: GatewayConfig;
 }
 
-/** The file that is named, or `$SANDLOT_CONFIG`, or `sandlot.yaml` in `$SANDLOT_HOME`; without any, the defaults. */
+/** The named file, or `$SANDLOT_CONFIG`, or `sandlot.yaml` in `$SANDLOT_HOME`; without any, the defaults. */
 export async function loadConfig(named: string | undefined, environment: Environment): Promise<LoadedConfig> {
-  // An empty variable is an unset one, as shells have it.
+  // An empty variable counts as unset, as in shells.
   const file = named ?? (environment.SANDLOT_CONFIG || undefined);
   if (file !== undefined) return readConfig(resolve(file), environment);
   const inHome = resolve(homeOf(undefined, environment), CONFIG_FILE_NAME);

@@ -1,8 +1,7 @@
 /**
- * The text of a configuration file: YAML, of which JSON is a part. Nothing in it is executed.
+ * Parses a configuration file: YAML, which includes JSON. Nothing in it is executed.
  *
- * An error says in which line and column of the file the trouble is, also when the trouble is a value that only the
- * schema refuses.
+ * An error names the line and column in the file, also for a value that only the schema refuses.
  */
 
 import {
@@ -23,7 +22,7 @@ import { type Problem, problemsFrom, refuse, UNKNOWN_KEY } from "./problems.ts";
 import { resolveSettings } from "./resolve-settings.ts";
 import type { Environment } from "./variables.ts";
 
-/** What a file says. Refuses with `config_invalid`, with the place in the file. */
+/** The file's content. Refuses with `config_invalid`, with the place in the file. */
 export function parseConfig(file: string, text: string, environment: Environment): LoadedConfig {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true });
@@ -43,7 +42,7 @@ export function parseConfig(file: string, text: string, environment: Environment
   return { file, config: config as FleetConfig, gateway: gateway as GatewayConfig };
 }
 
-/** What concerns the fleet, and what concerns the gateway. `$schema` is for editors and says nothing to us. */
+/** The parts for the fleet and for the gateway. `$schema` is for editors and is ignored. */
 function sections(whole: unknown): { readonly config: unknown; readonly gateway?: unknown } {
   if (whole === null || typeof whole !== "object" || Array.isArray(whole)) return { config: whole };
   const { $schema: _, gateway, ...config } = whole as Readonly<Record<string, unknown>>;
@@ -52,12 +51,12 @@ function sections(whole: unknown): { readonly config: unknown; readonly gateway?
 
 function brokenYaml({ message, pos }: YAMLParseError, lines: LineCounter): Problem {
   const { line, col: column } = lines.linePos(pos[0]);
-  // The first line says what; the others draw a picture of where.
+  // The first line is the message; the others show the place.
   const [what = message] = message.split("\n");
   return { path: "", problem: what.replace(/ at line \d+, column \d+:?$/, ""), line, column };
 }
 
-/** The same problem, with where in the file it is. */
+/** The same problem, with its place in the file. */
 function placed(problem: Problem, document: Document, lines: LineCounter): Problem {
   const node = deepest(document.contents, problem.path, problem.problem.startsWith(UNKNOWN_KEY));
   if (node?.range === undefined || node.range === null) return problem;
@@ -66,8 +65,8 @@ function placed(problem: Problem, document: Document, lines: LineCounter): Probl
 }
 
 /**
- * The node a path such as `blueprints.python.mounts[0].hostPath` leads to, or the last one on the way that exists. With
- * `isKey` the key of that value, where it has one.
+ * The node at a path such as `blueprints.python.mounts[0].hostPath`, or its deepest existing parent. With `isKey` the
+ * key of that value, where it has one.
  */
 function deepest(root: unknown, path: string, isKey: boolean): Node | undefined {
   let node = isNode(root) ? root : undefined;

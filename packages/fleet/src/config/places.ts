@@ -1,11 +1,11 @@
 /**
- * Where a fleet keeps its state, and the name that follows from it.
+ * The paths of a fleet's state, and the fleet id derived from them.
  *
  * Invariants
- * - Every path that comes out is absolute. A relative one is refused instead of resolved: it would mean another fleet,
- *   with other sandboxes, whenever a process is started from another directory.
- * - The derived fleet id is the same for every spelling of one directory, through symlinks too, and does not change
- *   when the directory comes into being.
+ * - Every resulting path is absolute. A relative one is refused instead of resolved: it would mean another fleet, with
+ *   other sandboxes, whenever a process is started from another directory.
+ * - The derived fleet id is the same for every spelling of one directory, also through symlinks, and does not change
+ *   when the directory is created.
  */
 
 import { createHash } from "node:crypto";
@@ -26,7 +26,7 @@ export interface Places {
   readonly store: Settings["store"];
 }
 
-/** Problems are added to `problems`; then what is returned is not to be used. */
+/** Adds problems to `problems`; then the result must not be used. */
 export function resolvePlaces(
   config: CompletedConfig,
   environment: Environment,
@@ -63,7 +63,7 @@ function resolveStore(
 }
 
 function resolveFleetId(configured: string | undefined, home: string): FleetId {
-  // The schema has checked what was configured.
+  // The schema has checked it.
   if (configured !== undefined) return configured as FleetId;
   return `fleet-${createHash("sha256").update(canonical(home)).digest("hex").slice(0, 12)}` as FleetId;
 }

@@ -1,6 +1,6 @@
 /**
- * What is wrong with a configuration, in words a person can act on: where, what, and what was probably meant.
- * The message tells the first problem precisely, with the number of others; the details have all of them.
+ * Problems of a configuration as text: where, what, and the probable intention. The message has the first problem and
+ * the number of others; the details have all of them.
  */
 
 import { type ConfigProblem, isSandlotError, nearest, SandlotError } from "@sandlot/contract";
@@ -8,7 +8,7 @@ import { z } from "zod";
 
 export type Problem = ConfigProblem;
 
-/** What is said of a key that nobody knows. Not its value is wrong then, but the key itself. */
+/** The text for an unknown key. The key is wrong then, not its value. */
 export const UNKNOWN_KEY = "this key does not exist";
 
 type Path = readonly PropertyKey[];
@@ -29,7 +29,7 @@ export function refuse(problems: readonly Problem[], file?: string): void {
   });
 }
 
-/** All that `check` finds wrong. What is no problem of a configuration is thrown on. */
+/** All problems that `check` throws. Any other error is rethrown. */
 export function problemsFrom(check: () => unknown): readonly Problem[] {
   try {
     check();
@@ -41,7 +41,7 @@ export function problemsFrom(check: () => unknown): readonly Problem[] {
   }
 }
 
-/** One problem per wrong thing. Unknown keys come first: a mistyped key is often why another one is missing. */
+/** One problem per mistake. Unknown keys come first: a mistyped key often explains a missing one. */
 export function problemsOf(issues: readonly z.core.$ZodIssue[], schema: z.core.$ZodType, input: unknown): Problem[] {
   const unknown: Problem[] = [];
   const wrong: Problem[] = [];
@@ -53,7 +53,7 @@ export function problemsOf(issues: readonly z.core.$ZodIssue[], schema: z.core.$
   return [...unknown, ...wrong];
 }
 
-/** `blueprints.default.mounts[0].hostPath`; what is no plain word is quoted. */
+/** `blueprints.default.mounts[0].hostPath`; a part that is no plain word is quoted. */
 export function showPath(path: Path): string {
   let shown = "";
   for (const part of path) {
@@ -70,7 +70,7 @@ function unknownKey(schema: z.core.$ZodType, parent: Path, key: string): Problem
   return { path: showPath([...parent, key]), problem: UNKNOWN_KEY, ...(suggestion && { suggestion }) };
 }
 
-/** A key that is right but stands in the wrong place: `maxPerUser` beside `limits`. */
+/** A valid key in the wrong place: `maxPerUser` beside `limits`. */
 function elsewhere(schema: z.core.$ZodType, key: string): string | undefined {
   for (const parent of keysOf(schema)) {
     if (keysOf(schemaAt(schema, [parent])).includes(key)) return showPath([parent, key]);
@@ -100,7 +100,7 @@ function wrongValue(issue: z.core.$ZodIssue, value: unknown): Omit<Problem, "pat
   }
 }
 
-/** zod's names for what it expected, as words. */
+/** zod's type names, as words. */
 const EXPECTED: Readonly<Record<string, string>> = {
   string: "a string",
   number: "a number",
@@ -111,7 +111,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   array: "a list",
 };
 
-/** Says what kind of thing a value is without showing it: it may be a secret in the wrong place. */
+/** Describes the kind of a value without showing it: it may be a secret in the wrong place. */
 function kindOf(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "a list";

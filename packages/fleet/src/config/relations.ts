@@ -1,6 +1,5 @@
 /**
- * What only several values together can get wrong. Pure: each check looks at the completed configuration and tells what
- * it finds.
+ * Problems that several values cause together. Pure: each check reads the completed configuration and returns problems.
  */
 
 import { posix } from "node:path";
@@ -11,10 +10,10 @@ import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
 import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
 
-/** How often housekeeping looks in a session's lifetime, so that what a dead instance left does not wait for long. */
+/** How often housekeeping runs in a session's lifetime, so that what a dead instance left is cleaned up soon. */
 const LOOKS_PER_LIFETIME = 3;
 
-/** Where Sandlot itself mounts. A mount at, above or below one of these would hide a thread's files. */
+/** Sandlot's own mount points. A mount at, above or below one of these would hide a thread's files. */
 const RESERVED_PATHS = ["/mnt/user-data", "/mnt/acp-workspace", "/mnt/skills"];
 
 export function relationProblems(config: CompletedConfig): Problem[] {
@@ -122,7 +121,7 @@ function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprin
   } else yield* ruleProblems(at(), network);
 }
 
-/** Hosts, addresses and headers, as the proxy reads them. */
+/** Hosts, addresses and headers, as the proxy parses them. */
 function* ruleProblems(blueprint: string, network: CompletedBlueprint["network"]): Generator<Problem> {
   try {
     compilePolicy(network);
@@ -133,7 +132,7 @@ function* ruleProblems(blueprint: string, network: CompletedBlueprint["network"]
   }
 }
 
-/** Sandboxes have POSIX paths, whatever the host has. */
+/** Sandbox paths are POSIX, independent of the host. */
 function mountProblem(sandboxPath: string, seen: ReadonlySet<string>): string | undefined {
   if (sandboxPath.includes("\0")) return "must not contain a NUL byte";
   if (!posix.isAbsolute(sandboxPath)) return `must be an absolute path (it is ${JSON.stringify(sandboxPath)})`;

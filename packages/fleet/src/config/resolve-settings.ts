@@ -1,10 +1,10 @@
 /**
- * From what a user wrote to settings that the fleet can rely on: checked, completed, resolved, frozen.
+ * From the user's configuration to settings that the fleet can rely on: checked, completed, resolved, frozen.
  *
  *   unknown ──schema──▶ completed ──places, variables, relations──▶ Settings
  *
- * Everything that is wrong is `config_invalid` with the path of the key, thrown before anything is opened. The file
- * system is only looked at, never changed.
+ * Every mistake is `config_invalid` with the path of the key, thrown before anything is opened. The file system is only
+ * read, never changed.
  */
 
 import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
@@ -20,7 +20,7 @@ import { type CompletedBlueprint, type CompletedConfig, configSchemaOf, fleetCon
 import type { NamedBlueprint, Settings } from "./settings.ts";
 import { type Environment, expandVariables } from "./variables.ts";
 
-/** `environment` is where `$NAME` and the default home come from; `process.env` outside tests, as `machineAt` is this machine. */
+/** `environment` supplies `$NAME` and the default home: `process.env` outside tests, as `machineAt` is this machine. */
 export function resolveSettings(
   config: unknown,
   environment: Environment,
@@ -93,14 +93,14 @@ function resolveBlueprints(
         environment: resolveVariables(name, given.environment, environment, problems),
         network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
       };
-      // Of limits only what was configured: defaults are chosen by each process, and all of a home must agree.
+      // Only configured limits: each process chooses defaults, and all processes of a home must agree on the hash.
       const hash = hashBlueprint(engine, { ...blueprint, limits: withoutGaps(given.limits) });
       return [name, { name, hash, blueprint }];
     }),
   );
 }
 
-/** What `default` is when nobody configured it: nothing that a backend would have to be able to do. */
+/** `default` when it is not configured: it requires no capability. */
 const BARE_BLUEPRINT: CompletedBlueprint = {
   environment: {},
   limits: {},
@@ -139,7 +139,7 @@ function resolveVariables(
   );
 }
 
-/** An object that has its own keys only: looking up a name that a caller sent never finds `constructor`. */
+/** An object with only its own keys: looking up a caller's name never finds `constructor`. */
 function dictionary<T>(entries: Iterable<readonly [string, T]>): Record<string, T> {
   const made: Record<string, T> = Object.create(null);
   for (const [key, value] of entries) made[key] = value;

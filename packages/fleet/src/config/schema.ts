@@ -1,13 +1,13 @@
 /**
- * The configuration a user writes: one strict, described schema. It is the check of a configuration file, the JSON
- * Schema that `sandlot config schema` prints, and what the type of `openFleet`'s argument is generated from
- * (`fleet-config.ts`), so that these three cannot disagree.
+ * The configuration a user writes: one strict, described schema. It checks configuration files, `sandlot config schema`
+ * prints it as JSON Schema, and the type of `openFleet`'s argument is generated from it (`fleet-config.ts`). So these
+ * three cannot disagree.
  *
  * Invariants
  * - Every key is optional and described. Defaults come from `defaults.ts` and are visible in the JSON Schema.
  * - Objects are strict: an unknown key is an error at every depth.
- * - What one value can get wrong by itself is refused here, with a reason. What only a relation between values, the
- *   file system or the environment can tell is `resolve-settings.ts`.
+ * - A mistake in one value is refused here, with a reason. Mistakes that depend on several values, the file system or
+ *   the environment are found by `resolve-settings.ts`.
  */
 
 import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
@@ -26,7 +26,7 @@ import {
   type StoreSettings,
 } from "./registry.ts";
 
-/** Usable as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
+/** Valid as a label on every engine. Kubernetes is the strictest: lower case, no underscore. */
 export const FLEET_ID_PATTERN = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
 /** A blueprint's name is a key in files and a word in messages. */
 const BLUEPRINT_NAME_PATTERN = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
@@ -133,7 +133,7 @@ const networkSchema = z
   .prefault({})
   .describe("What sandboxes can reach.");
 
-/** What is left out has a limit that fits the machine (`default-limits.ts`). */
+/** An absent key has a limit that fits the machine (`default-limits.ts`). */
 const orUnlimited = <T extends z.ZodType>(limit: T, what: string) =>
   z.union([z.literal(UNLIMITED), limit], { error: `must be ${what}, or "${UNLIMITED}"` }).optional();
 const amount = orUnlimited(z.int().min(1, `must be a whole number from 1, or "${UNLIMITED}"`), "a whole number from 1");
@@ -323,11 +323,11 @@ function aboutAll(entries: Readonly<Record<string, { readonly name: string; read
     .join(" ");
 }
 
-/** What a user writes, with defaults filled in, before relations are checked and places are resolved. */
+/** The user's configuration with defaults filled in, before relations are checked and paths are resolved. */
 export type CompletedConfig = z.output<typeof fleetConfigSchema>;
 export type CompletedBlueprint = z.output<typeof blueprintSchema>;
 
-/** The schema in the form that editors and other languages understand. */
+/** The schema in the form for editors and other languages. */
 export function fleetConfigJsonSchema(): Record<string, unknown> {
   const file = fleetConfigSchema.extend({ gateway: gatewayConfigSchema.optional() });
   return {

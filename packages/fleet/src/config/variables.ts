@@ -1,9 +1,9 @@
 /**
  * `$NAME` in configured values, so that secrets stay out of configuration files.
  *
- *   $NAME  ${NAME}   the variable's value, as it is: what it contains is never looked at again
+ *   $NAME  ${NAME}   the variable's value, which is not expanded again
  *   $$               a dollar sign
- *   $ otherwise      refused, because a shell would have done something else with it
+ *   $ otherwise      refused, because a shell would treat it differently
  */
 
 import type { Environment } from "../backend/entry.ts";

@@ -1,13 +1,13 @@
 /**
- * Who did what: one JSON line per request that changed something or was refused, in a file that only the gateway's own
+ * The audit log: one JSON line per request that changed something or was refused, in a file that only the gateway's own
  * account can read. The newest are also in memory, for `GET /v1/audit`.
  *
  * Invariants
  * - An entry names keys by their id, and holds no bodies, paths of files or header values.
- * - Writing never fails a request; a file that cannot be written is reported, once, through `onProblem`.
- * - Entries are encoded and written together, every `GATHERING_MS`: a write for each would cost a short command a tenth of
- *   its time. A gateway that is killed loses that much of its file.
- * - The file is bounded: at `FILE_MAX_BYTES` it becomes `audit.1.jsonl`, and the one before that goes.
+ * - Writing never fails a request; an unwritable file is reported, once, through `onProblem`.
+ * - Entries are encoded and written together, every `GATHERING_MS`: a write for each would cost a short command a tenth
+ *   of its time. A killed gateway loses that much of its file.
+ * - The file is bounded: at `FILE_MAX_BYTES` it becomes `audit.1.jsonl`, and the one before that is removed.
  */
 
 import { createWriteStream, type WriteStream } from "node:fs";
@@ -26,7 +26,7 @@ export class AuditLog {
   readonly #held: AuditEntry[] = [];
   readonly #world: Pick<World, "timer">;
   #file: WriteStream | null = null;
-  /** What is not written yet, and what will write it. */
+  /** Entries not yet written, and the timer that will write them. */
   #gathered: AuditEntry[] = [];
   #writing: Timer | null = null;
   #sizeBytes = 0;
@@ -72,7 +72,7 @@ export class AuditLog {
     await endOf(this.#file);
   }
 
-  /** What comes while the file is being changed is written to the next one; as much as is held, if there is none. */
+  /** Entries that come during a rotation go to the next file; without one, as many as are held. */
   #write(): void {
     this.#writing?.cancel();
     this.#writing = null;

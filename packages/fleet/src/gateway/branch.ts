@@ -1,8 +1,8 @@
 /**
- * Copying a thread's workspace through two sandboxes, for backends whose workspaces this host cannot reach.
+ * Copies a thread's workspace through two sandboxes, for backends whose workspaces this host cannot reach.
  *
- * All or nothing: when anything fails, the new thread is removed with what it has got. Symbolic links are left out (in
- * another thread they would point at other things), and so are uploads that were never finished.
+ * All or nothing: when anything fails, the new thread is removed with its files. Symbolic links are skipped (in another
+ * thread they would point at other things), and so are unfinished uploads.
  */
 
 import { type FileStat, type Sandbox, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";

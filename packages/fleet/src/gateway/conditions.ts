@@ -1,13 +1,11 @@
-/**
- * Preconditions and ranges of HTTP, over a file's version. Pure.
- */
+/** HTTP preconditions and ranges, over a file's version. Pure. */
 
 import type { IncomingHttpHeaders } from "node:http";
 import { type FileStat, SandlotError } from "@sandlot/contract";
 
 type Versioned = Pick<FileStat, "path" | "version" | "sizeBytes">;
 
-/** A version may hold anything; a tag may not. */
+/** A version may contain any character; a tag may not. */
 export function etagOf({ version }: Pick<FileStat, "version">): string {
   return `"${encodeURIComponent(version)}"`;
 }
@@ -19,13 +17,13 @@ export function checkIfMatch(headers: IncomingHttpHeaders, stat: Versioned): voi
   throw new SandlotError("file_changed", { path: stat.path, expected: versionOf(wanted), actual: stat.version });
 }
 
-/** `If-None-Match` on a read: 304 when the reader has this version already. */
+/** `If-None-Match` on a read: 304 when the client has this version. */
 export function isNotModified(headers: IncomingHttpHeaders, stat: Versioned): boolean {
   const known = headers["if-none-match"];
   return known !== undefined && matches(known, stat);
 }
 
-/** What a write demands: that version (`If-Match`), or nothing there (`If-None-Match: *`). */
+/** What a write requires: that version (`If-Match`), or no file (`If-None-Match: *`). */
 export function writeCondition(headers: IncomingHttpHeaders, path: string): { readonly ifVersion?: string | null } {
   const match = headers["if-match"];
   const none = headers["if-none-match"];
@@ -40,7 +38,7 @@ export function writeCondition(headers: IncomingHttpHeaders, path: string): { re
   return { ifVersion: null };
 }
 
-/** One range of bytes; `null` when all of the file is wanted. Several ranges are answered with all of it. */
+/** One range of bytes; `null` for the whole file. Several ranges get the whole file. */
 export function parseRange(
   headers: IncomingHttpHeaders,
   stat: Versioned,

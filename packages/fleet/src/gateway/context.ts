@@ -1,4 +1,4 @@
-/** What every route of a gateway works with, and the words that a route declares about itself. */
+/** What every route of a gateway uses, and the configuration that a route declares. */
 
 import type {
   FastifyBaseLogger,
@@ -33,7 +33,7 @@ export interface GatewayContext {
   readonly converter: Converter;
   readonly links: PreviewLinks;
   readonly aioLinks: AioLinks;
-  /** Where a host name below the preview domain is reached, without a slash at the end. */
+  /** The URL of a host name below the preview domain, without a trailing slash. */
   readonly previewAddress: (label: string) => string;
   readonly events: EventLog;
   readonly audit: AuditLog;
@@ -55,11 +55,11 @@ export type GatewayApp = FastifyInstance<
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Who may ask. A route without it is not registered. */
+    /** Which callers may use it. A route without it is not registered. */
     access?: Access;
-    /** What it does to the thread's sandbox, for whoever asks who holds it. */
+    /** What the request does with the thread's sandbox, shown as the holder's purpose. */
     purpose?: string;
-    /** The handler reads the body itself, as it comes. */
+    /** The handler reads the body itself, as a stream. */
     streamsBody?: boolean;
     /** Errors also carry `detail`, as DeerFlow's web client expects. */
     deerflow?: boolean;
@@ -68,7 +68,7 @@ declare module "fastify" {
     caller: Caller | null;
     errorCode: string | null;
     startedAt: number;
-    /** `routeOptions`, which the framework puts together anew each time it is asked for. */
+    /** `routeOptions`, which the framework builds anew on each access. */
     route: FastifyRequest["routeOptions"];
   }
 }

@@ -1,10 +1,10 @@
 /**
- * One shape for every error: `{ error: { code, message, retryable, details, remedy, requestId } }`, with `Retry-After` where
- * waiting helps. Whatever went wrong is made a `SandlotError` first; its code decides the rest.
+ * One shape for every error: `{ error: { code, message, retryable, details, remedy, requestId } }`, with `Retry-After`
+ * where waiting helps. Every failure becomes a `SandlotError` first; its code decides the rest.
  *
  * Invariants
- * - What a caller sent wrong is never a 5xx.
- * - What nobody foresaw is `internal`: the log has it under the request's id, the answer does not.
+ * - A caller's mistake is never a 5xx.
+ * - An unexpected error is `internal`: the log has it under the request's id, the response does not.
  */
 
 import { isSandlotError, parseThreadId, SandlotError } from "@sandlot/contract";
@@ -23,7 +23,7 @@ export interface ErrorReply {
   };
 }
 
-/** The cause of an error for which DeerFlow has words of its own, which its web client shows. */
+/** The cause of an error for which DeerFlow has its own text, shown by its web client. */
 export class DeerFlowDetail extends Error {}
 
 /** Fastify's own refusals, by their code. */
@@ -48,7 +48,7 @@ export function errorReply(error: SandlotError, requestId: string): ErrorReply {
   return { error: { code, message, retryable, details, remedy, requestId } };
 }
 
-/** What any thrown value means for the caller. */
+/** Converts any thrown value to the caller's error. */
 export function toSandlotError(error: unknown, request: FastifyRequest): SandlotError {
   if (isSandlotError(error)) return error;
   if (hasZodFastifySchemaValidationErrors(error)) {
@@ -62,7 +62,7 @@ export function toSandlotError(error: unknown, request: FastifyRequest): Sandlot
     if (error.validationContext === "params" && path[0] === "thread") return threadProblem(request);
     return invalid([error.validationContext, ...path].join("."), issue?.message ?? "it is not valid");
   }
-  // Nobody is left to be told.
+  // The caller has disconnected, so the error is only logged.
   if (error instanceof CallerGone) return new SandlotError("internal", { problem: error.message });
   const code = error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
   const known = FRAMEWORK_ERRORS[code]?.(request);
@@ -117,13 +117,13 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
     .send({ ...detail, ...body });
 }
 
-/** What its handlers refuse is 400 there; what does not fit the schema of a body or a query never reaches them. */
+/** DeerFlow's handlers refuse with 400; a body or query that does not fit its schema never reaches them. */
 function deerFlowStatus(thrown: unknown, { code, status }: SandlotError): number {
   if (code !== "invalid_request") return status;
   return hasZodFastifySchemaValidationErrors(thrown) && thrown.validationContext !== "params" ? status : 400;
 }
 
-/** The same code as in the library: the registry has one for it. */
+/** The library's code for an invalid thread. */
 function threadProblem({ params }: FastifyRequest): SandlotError {
   try {
     parseThreadId((params as { readonly thread?: unknown }).thread);

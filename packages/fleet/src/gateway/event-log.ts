@@ -1,19 +1,19 @@
 /**
- * What the fleet has told lately, numbered, so that a reader whose connection broke can go on where it was.
- * An id is `<life>-<number>`: the numbers of another life of the gateway say nothing about this one's.
+ * Recent events of the fleet, numbered, so that a client can resume after a lost connection. An id is
+ * `<life>-<number>`: numbers of another run of the gateway are not comparable.
  */
 
 import type { FleetEvent } from "@sandlot/contract";
 import type { FleetEvents } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 
-/** Enough for a reader to be away for some minutes of a busy fleet. */
+/** Enough for some minutes of a busy fleet. */
 const HELD_MAX = 5_000;
 
 export interface NumberedEvent {
   readonly id: string;
   readonly event: FleetEvent;
-  /** As it travels: encoded once, however many read it. */
+  /** Encoded once for all readers. */
   readonly json: string;
 }
 
@@ -42,7 +42,7 @@ export class EventLog {
     });
   }
 
-  /** Where a reader goes on: after the event with this id, or from now on. `missed`: some are no longer known. */
+  /** Where a reader resumes: after the event with this id, or from now on. `missed`: some are no longer kept. */
   position(lastId: string | undefined): { readonly next: number; readonly missed: boolean } {
     const end = this.#first + this.#held.length;
     if (lastId === undefined) return { next: end, missed: false };
@@ -53,7 +53,7 @@ export class EventLog {
     return number + 1 < this.#first ? { next: this.#first, missed: true } : { next: number + 1, missed: false };
   }
 
-  /** Everything from a number on, for ever. A reader that falls too far behind is told what it missed (`null`). */
+  /** Everything from a number on, without end. A reader that falls too far behind gets `null` for what it missed. */
   async *from(start: number, signal: AbortSignal): AsyncGenerator<NumberedEvent | null> {
     let next = start;
     while (!signal.aborted) {
@@ -89,7 +89,7 @@ export class EventLog {
   }
 }
 
-/** What a user is told of their own sandboxes. Other events tell of the host, or of what others do. */
+/** Events that a user sees about own sandboxes. Other events concern the host or other users. */
 const USER_EVENTS: ReadonlySet<FleetEvent["type"]> = new Set([
   "sandbox-created",
   "sandbox-bound",

@@ -1,4 +1,4 @@
-/** The gateway as the command line and the library's users have it. */
+/** The gateway for the command line and for users of the library. */
 
 export type { BranchOutcome, HostWorkspaces, StagedFile, WorkspaceFiles } from "../backend/host-workspaces.ts";
 export {

@@ -1,4 +1,4 @@
-/** What a gateway writes its log with. A pino logger is one. */
+/** The interface of a gateway's logger. A pino logger has it. */
 
 type Write = (facts: object, message?: string) => void;
 

@@ -1,6 +1,6 @@
 /**
- * What never became a request: not HTTP, headers without end, or nothing for too long. It is answered in the same shape as
- * everything else, on the bare connection, which is then closed.
+ * Responses to input that never became a request: not HTTP, endless headers, or nothing for too long. They have the
+ * same shape as all errors and are written to the bare connection, which is then closed.
  */
 
 import { STATUS_CODES } from "node:http";

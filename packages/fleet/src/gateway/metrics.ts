@@ -1,6 +1,4 @@
-/**
- * Prometheus metrics. What happens is counted as the fleet tells it; how things stand is asked for at each scrape.
- */
+/** Prometheus metrics. Counters follow the fleet's events; gauges are read at each scrape. */
 
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
 import { EXEC_STATUSES, type FleetEvent, isErrorCode } from "@sandlot/contract";
@@ -10,7 +8,7 @@ import type { Streams } from "./streams/streams.ts";
 
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const PATHS = ["held", "parked", "blank", "cold"] as const;
-/** What was seen is counted together, this much at a time: the first of several costs more than all the others. */
+/** Observations are recorded in batches of this size: the first of a batch costs more than all the others. */
 const SEEN_MAX = 64;
 /** Of errors and commands: what this version has no word for. */
 const OTHER = "other";
@@ -22,9 +20,9 @@ export class Metrics {
   readonly #world: World;
   readonly #streams: Streams;
   readonly #stop: () => void;
-  /** When each lease that this instance gave out began. */
+  /** When each lease of this instance began. */
   readonly #leases = new Map<string, number>();
-  /** What was seen and is not counted yet. */
+  /** Observations not recorded yet. */
   #seen: (() => void)[] = [];
 
   readonly #requests = this.#counter("http_requests_total", "Requests answered.", ["method", "route", "status"]);
@@ -56,7 +54,7 @@ export class Metrics {
     this.#world = world;
     this.#streams = streams;
     this.#engineUp.set(1);
-    // Shown from the beginning: a rate over what is not there yet is no number.
+    // Initialized, because a rate over a missing series is no number.
     for (const path of PATHS) {
       this.#acquireSeconds.zero({ path });
       this.#acquires.inc({ path }, 0);
@@ -112,7 +110,7 @@ export class Metrics {
       for (const state of STATES) this.#sandboxes.set({ state }, sandboxes.filter((one) => one.state === state).length);
       this.#storeUp.set(1);
     } catch {
-      // A scrape must show that the store is away, not fail because of it.
+      // A scrape must show that the store is down, not fail because of it.
       this.#storeUp.set(0);
     }
   }

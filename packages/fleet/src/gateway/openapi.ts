@@ -17,9 +17,9 @@ type Content = Readonly<Record<string, Json>>;
 
 interface Operation {
   readonly id: string;
-  /** What it answers where that is not JSON alone; `json` stands for the route's own schema. */
+  /** The response where it is not JSON alone; `json` is the route's own schema. */
   readonly answers?: Content | ((json: Json) => Content);
-  /** What it takes where the handler reads the body itself. */
+  /** The request body where the handler reads it itself. */
   readonly takes?: Content;
 }
 
@@ -155,7 +155,7 @@ function contentOf(content: Content): Json {
   return Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }]));
 }
 
-/** The wildcard is a parameter like any other: a name with a star in it is none in OpenAPI. */
+/** The wildcard becomes an ordinary parameter: OpenAPI allows no star in a name. */
 function withPath(params: Json): Json {
   const text = JSON.stringify(params).replaceAll('"*"', '"path"');
   return JSON.parse(text) as Json;
@@ -185,7 +185,7 @@ export const describeApi: TransformObject = (input) => {
   openResponses(whole.paths, schemas);
   for (const schema of Object.values(schemas)) absolutePaths(schema.properties as Json | undefined);
   const exec = schemas.ExecRequest;
-  // `argv` is an older way to say the same; with one way, every body that fits the schema is valid.
+  // `argv` is an older spelling of the same; with one spelling, every body that fits the schema is valid.
   if (exec !== undefined) {
     const { argv: _, ...properties } = exec.properties as Json;
     schemas.ExecRequest = { ...exec, properties, required: ["command"] };
@@ -193,7 +193,7 @@ export const describeApi: TransformObject = (input) => {
   return whole as unknown as ReturnType<TransformObject>;
 };
 
-/** Without components that nothing refers to; and `XInput` is `X` where there is no other. */
+/** Drops unused components, and renames `XInput` to `X` where there is no other. */
 function plainlyNamed<T extends { paths: Json; components?: { schemas?: Record<string, Json> } }>(document: T): T {
   const all = document.components?.schemas ?? {};
   const used = new Set<string>();
@@ -242,7 +242,7 @@ function openResponses(paths: Json, schemas: Record<string, Json>): void {
   for (const [name, schema] of Object.entries(schemas)) if (!requested.has(name)) open(schema);
 }
 
-/** A path inside a sandbox is absolute; what checks it is further in, and answers with a code of its own. */
+/** A path inside a sandbox is absolute; a later check refuses others with its own code. */
 function absolutePaths(properties: Json | undefined): void {
   for (const name of ["path", "from"]) {
     const schema = properties?.[name] as Json | undefined;

@@ -1,4 +1,4 @@
-/** A route as it was registered: what the document must have, no more and no less. */
+/** A registered route: the OpenAPI document must have exactly these. */
 export interface RegisteredRoute {
   readonly method: string;
   readonly url: string;

@@ -1,6 +1,6 @@
 /**
- * What `sandlot serve` runs: a fleet, and a gateway over it. Stopping drains the gateway first, then hands the sandboxes
- * over to whoever comes next. No signal handlers are installed here; the command line has them.
+ * `sandlot serve`: a fleet, and a gateway over it. Stopping drains the gateway first, then hands the sandboxes over to
+ * the next instance. The command line installs the signal handlers.
  */
 
 import type { HostWorkspaces } from "../backend/host-workspaces.ts";
@@ -12,7 +12,7 @@ import type { GatewayLogger } from "./logger.ts";
 import { type Gateway, startGateway } from "./start-gateway.ts";
 
 export interface ServeOptions {
-  /** Opens the fleet that is served, and says where its workspaces are. It is closed with the gateway. */
+  /** Opens the served fleet, and returns its workspaces. It is closed with the gateway. */
   readonly openFleet: () => Promise<{
     readonly fleet: Fleet;
     readonly hostWorkspaces: HostWorkspaces | null;
@@ -26,11 +26,11 @@ export interface ServeOptions {
 
 export interface ServedGateway extends Gateway {
   readonly fleet: Fleet;
-  /** Drains, then hands over; with `destroy` also stops the sandboxes that nobody else holds. Idempotent. */
+  /** Drains, then hands over; with `destroy` also stops the sandboxes that no other instance holds. Idempotent. */
   close(options?: { readonly destroy?: boolean }): Promise<void>;
 }
 
-/** Rejects with `config_invalid` when it may not or cannot listen; then nothing is left open. */
+/** Rejects with `config_invalid` when it may not or cannot listen; nothing is left open then. */
 export async function serve({ openFleet, gateway: config, ...options }: ServeOptions): Promise<ServedGateway> {
   const { fleet, hostWorkspaces, settings } = await openFleet();
   let gateway: Gateway;

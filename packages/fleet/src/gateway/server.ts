@@ -1,14 +1,14 @@
 /**
- * The gateway's server: the order in which a request is looked at, the same for every route.
+ * The gateway's server: the order of steps for a request, the same for every route.
  *
  *   web page? ─ 403      guards/web-pages.ts
  *   key? ─ 401, 403      guards/authenticate.ts (then rate limits: 429)
  *   valid? ─ 422, 413    the route's schemas
  *   handler              routes/
  *   error                errors.ts: one shape
- *   log, metrics, audit, span, whatever the answer was
+ *   log, metrics, audit, span, for every response
  *
- * Every route says in `config.access` who may ask; one that does not say is refused when it is registered.
+ * Every route declares its callers in `config.access`; registering one without it fails.
  */
 
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
@@ -67,7 +67,7 @@ export async function createServer(
     requestIdHeader: false,
     genReqId: requestIds(world),
     routerOptions: { maxParamLength: 4_096 },
-    // Fastify's own 503 would not have our shape; requests under way are waited for by `close`.
+    // Fastify's own 503 would not have our shape; `close` waits for running requests.
     return503OnClosing: false,
     clientErrorHandler: malformedHandler(settings, world),
     frameworkErrors: (error, request, reply) => {
@@ -148,7 +148,7 @@ function serverFactory(
   const options = {
     maxHeaderSize: headerMaxBytes,
     headersTimeout: headersTimeoutMs,
-    // A body may take as long as it keeps coming: what stalls is ended where it is read.
+    // A body may take any time while it keeps coming: its reader ends one that stalls.
     requestTimeout: 0,
     keepAliveTimeout: idleConnectionMs,
     connectionsCheckingInterval: Math.min(headersTimeoutMs, 5_000),
@@ -165,8 +165,8 @@ function serverFactory(
 }
 
 /**
- * A body that does not arrive is given up: one that is read whole, when it is late; one that was refused half-way, a
- * while after the answer, because a client that is still sending would not see the answer on a closed connection.
+ * Ends bodies that do not arrive: one that is read whole, when it is late; one that was refused half-way, a while after
+ * the response, because a client that is still sending would not see the response on a closed connection.
  */
 function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): void {
   const bodies = new AwaitedBodies(world, settings.bodyStallMs);
@@ -177,13 +177,13 @@ function endSlowBodies(app: GatewayApp, { world, settings }: GatewayContext): vo
   app.addHook("onResponse", ({ raw }, reply, done) => {
     if (raw.complete) bodies.forget(raw);
     else bodies.await(raw);
-    // Nobody reads another request from a connection that was to become a WebSocket and did not.
+    // No further request is read from a connection whose WebSocket upgrade failed.
     if (reply.statusCode >= 400 && raw.headers.upgrade !== undefined) raw.socket.destroySoon();
     done();
   });
 }
 
-/** Told apart by a number; which gateway, and which run of it, by what is before it. */
+/** A counter, with a prefix for the gateway and its run. */
 function requestIds(world: World): () => string {
   const run = world.randomHex(5);
   let count = 0;
@@ -215,7 +215,7 @@ function corsOptions({ allowedOrigins }: GatewaySettings) {
 function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
   const registered: RegisteredRoute[] = [];
   app.addHook("onRoute", (route: RouteOptions) => {
-    // Preflights of CORS carry no key; the plugin answers them and nothing behind them is reached.
+    // Preflights of CORS carry no key; the plugin responds to them, and they reach nothing behind it.
     if (route.method === "OPTIONS") route.config = { ...route.config, access: "open" };
     if (route.config?.access === undefined) throw new Error(`the route ${route.url} does not say who may ask`);
     for (const method of [route.method].flat())
@@ -225,7 +225,7 @@ function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
   return registered;
 }
 
-/** After every answer: a line in the log, a count, and for what changes something or is refused, an audit entry. */
+/** After every response: a log line, a count, and an audit entry if it changed something or was refused. */
 function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayContext): void {
   const logs = app.log.level === "info" || app.log.level === "debug" || app.log.level === "trace";
   app.addHook("onResponse", (request, reply, done) => {
@@ -261,7 +261,7 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
       route,
       status,
       code: errorCode,
-      // A caller that is gone has none.
+      // A disconnected caller has none.
       remoteAddress: request.ip ?? "",
     });
   }

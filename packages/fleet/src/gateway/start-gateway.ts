@@ -1,6 +1,6 @@
 /**
- * Starting and stopping a gateway over a fleet that is open. The fleet stays the caller's: closing the gateway drains
- * its own requests and leaves the sandboxes as they are.
+ * Starts and stops a gateway over an open fleet. The caller owns the fleet: closing the gateway drains its own requests
+ * and leaves the sandboxes alone.
  */
 
 import type { Server as HttpServer } from "node:http";
@@ -40,7 +40,7 @@ import { readCertificate } from "./tls.ts";
 import { WorkspaceAccess } from "./workspace-access.ts";
 import { budgetedWorkspaces } from "./workspace-budgets.ts";
 
-/** Compares engine and store; the answer is what does not fit. */
+/** Compares engine and store; returns the differences. */
 export type FleetAudit = () => Promise<readonly AuditFinding[]>;
 
 export interface GatewayOptions {
@@ -50,31 +50,31 @@ export interface GatewayOptions {
   readonly settings?: GatewayConfig;
   readonly world: World;
   readonly logger?: GatewayLogger;
-  /** Where workspaces lie on this host's disk: uploads and artifacts then need no sandbox. */
+  /** Workspaces on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
-  /** Their disk budgets then hold for uploads and artifacts, too. */
+  /** Their disk budgets then also apply to uploads and artifacts. */
   readonly blueprints?: Settings["blueprints"];
   readonly audit?: FleetAudit;
 }
 
 export interface Gateway {
   readonly url: string;
-  /** Where previews are served, with any host name below the preview domain. */
+  /** Base URL of previews, with any host name below the preview domain. */
   readonly previewUrl: string;
   readonly keys: ApiKeys;
-  /** Whether this start made the first operator key. */
+  /** Whether this start created the first operator key. */
   readonly madeOperatorKey: boolean;
   readonly settings: GatewaySettings;
   /** Streams that are open now. */
   openStreams(): number;
-  /** For tests: the routes as they were registered. */
+  /** For tests: the registered routes. */
   readonly routes: readonly RegisteredRoute[];
-  /** Stops taking requests, lets those under way finish within `drainMs`, ends streams with a marker. Idempotent. */
+  /** Stops accepting requests, lets running ones finish within `drainMs`, ends streams with a marker. Idempotent. */
   close(): Promise<void>;
 }
 
 const IDLE_CHECK_MS = 25;
-/** How long handlers whose connection was cut may take to give back what they hold. */
+/** How long handlers whose connection was cut may take to release what they hold. */
 const LAST_LEASES_MS = 2_000;
 
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
@@ -120,7 +120,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await forget();
   };
   try {
-    // The framework does not know who made its server, and would call HTTPS by the wrong name.
+    // Fastify does not know that its server is HTTPS, and would log the wrong scheme.
     const listenTextResolver = (address: string) =>
       `Server listening at ${certificates.gateway === null ? address : address.replace(/^http:/, "https:")}`;
     await app
@@ -151,7 +151,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await giveUp();
     closed.abort();
     await Promise.all([late, tidying]);
-    // What was cut off gives its lease back a moment later.
+    // Requests that were cut off release their leases a moment later.
     await Promise.race([givenBack, sleep(world, LAST_LEASES_MS, undefined, { background: true })]);
   };
   return {
@@ -179,7 +179,7 @@ function hostWorkspacesOf({ hostWorkspaces, blueprints }: GatewayOptions, thread
   return budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
 }
 
-/** A connection whose answer is out is of no more use; the server itself would keep it for the next request. */
+/** Closes connections after their response; the server itself would keep them for the next request. */
 async function closeIdle(server: HttpServer, world: World, closed: AbortSignal): Promise<void> {
   while (!closed.aborted) {
     server.closeIdleConnections();
@@ -187,7 +187,7 @@ async function closeIdle(server: HttpServer, world: World, closed: AbortSignal):
   }
 }
 
-/** The port after the gateway's, unless told otherwise; where that is taken, any. */
+/** The configured port, otherwise the one after the gateway's; where that is taken, any. */
 async function listenForPreviews(server: HttpServer, { host, preview }: GatewaySettings, gatewayPort: number) {
   const listen = (port: number) =>
     new Promise<number>((resolve, reject) => {
@@ -201,7 +201,7 @@ async function listenForPreviews(server: HttpServer, { host, preview }: GatewayS
   return listen(gatewayPort + 1 > 65_535 ? 0 : gatewayPort + 1).catch(() => listen(0));
 }
 
-/** Connections on which nothing was ever asked: to the server they are not idle, and would keep it open. */
+/** Connections without any request: the server does not count them as idle, and they would keep it open. */
 function unusedConnections(server: HttpServer): () => readonly Socket[] {
   const open = new Set<Socket>();
   server.on("connection", (socket: Socket) => {

@@ -40,7 +40,7 @@ export class ThreadUse {
     this.#leases = new ThreadLeases(fleet.events, world);
   }
 
-  /** Finds or makes the thread's sandbox. */
+  /** Finds or creates the thread's sandbox. */
   async with<T>(request: FastifyRequest, reply: FastifyReply, use: Use<T>): Promise<T> {
     const signal = goneSignal(reply);
     const lease = await this.acquire(threadOf(request), purposeOf(request), signal);
@@ -52,7 +52,7 @@ export class ThreadUse {
     }
   }
 
-  /** Uses the thread's sandbox if it has one; `otherwise` answers when it has none. */
+  /** Uses the thread's sandbox if it has one; otherwise returns `otherwise()`. */
   async withExisting<T>(request: FastifyRequest, reply: FastifyReply, use: Use<T>, otherwise: () => T): Promise<T> {
     const summary = await this.find(threadOf(request));
     if (summary === null || summary.state === "stopping") return otherwise();
@@ -94,7 +94,7 @@ export class ThreadUse {
     return this.#leases.withoutKept(key, () => this.#fleet.destroy(key, options));
   }
 
-  /** Refuses a thread that has neither a sandbox nor files, instead of making it. */
+  /** Refuses a thread that has neither a sandbox nor files, instead of creating it. */
   async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
     return this.acquire(key, purpose, signal, { existing: true });
   }
@@ -115,14 +115,14 @@ export class ThreadUse {
   }
 }
 
-/** Takes a lease if the caller's key was granted the blueprint that the thread's sandbox has, or would be made from. */
+/** Takes a lease if the caller's key was granted the blueprint of the thread's sandbox, present or new. */
 async function acquireGranted(
   fleet: Fleet,
   { user, thread, granted = null }: ThreadKey,
   order: Omit<AcquireRequest, "user" | "thread">,
 ): Promise<Lease> {
   if (order.blueprint !== undefined) checkBlueprint(granted, order.blueprint);
-  // Where a new sandbox would be allowed, looking first is spared: what is found is checked below.
+  // If a new sandbox would be allowed, the look-up first is skipped: the result is checked below.
   else if (granted?.includes(DEFAULT_BLUEPRINT) === false) await checkThread(fleet, { user, thread, granted });
   const lease = await fleet.acquire({ ...order, user, thread });
   try {
@@ -134,7 +134,7 @@ async function acquireGranted(
   }
 }
 
-/** Refuses a thread whose sandbox has a blueprint that the caller's key was not granted, or would be made from one. */
+/** Refuses a thread if the caller's key was not granted the blueprint of its sandbox, present or new. */
 export async function checkThread(fleet: Fleet, { user, thread, granted = null }: ThreadKey): Promise<void> {
   if (granted === null) return;
   checkBlueprint(granted, (await fleet.find({ user, thread }))?.blueprint ?? DEFAULT_BLUEPRINT);
@@ -149,7 +149,7 @@ export function purposeOf(request: FastifyRequest): string {
   return `gateway: ${request.route.config.purpose ?? "request"}`;
 }
 
-/** Fires when the caller is gone before it was answered. */
+/** Fires when the caller disconnects before its response. */
 export function goneSignal(reply: FastifyReply): AbortSignal {
   const controller = new AbortController();
   const { raw } = reply;

@@ -1,4 +1,4 @@
-/** Certificates: read before anything listens, so that a wrong path or file is told as what it is. */
+/** Certificates: read before anything listens, so that a wrong path or file gets a precise error. */
 
 import { readFile } from "node:fs/promises";
 import { createSecureContext } from "node:tls";
@@ -12,7 +12,7 @@ export interface Certificate {
   readonly key: Buffer;
 }
 
-/** `path` is where in the configuration the files are named. */
+/** `path` is where the configuration names the files. */
 export async function readCertificate(files: TlsFiles, path: string): Promise<Certificate> {
   const read = (key: keyof TlsFiles) =>
     readFile(files[key]).catch((error: NodeJS.ErrnoException) => {

@@ -1,6 +1,6 @@
 /**
- * One span per request, through the OpenTelemetry API. Where no SDK is installed, this costs next to nothing; where one
- * is, spans of the fleet below find this one as their parent.
+ * One span per request, through the OpenTelemetry API. Without an SDK this costs next to nothing; with one, spans of
+ * the fleet have this one as their parent.
  */
 
 import { context, propagation, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";

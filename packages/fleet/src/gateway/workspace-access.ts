@@ -1,15 +1,15 @@
 /**
- * Reaching a thread's files for uploads and artifacts, with a sandbox only where there is no other way.
+ * Accesses a thread's files for uploads and artifacts, with a sandbox only where there is no other way.
  *
- * A backend whose workspaces lie on this host's disk gives a `HostWorkspaces`; then nothing here waits for a sandbox.
- * Without one, a lease is taken for the length of the work and given back whatever happens; it counts for itself, so
- * giving it back never parks a sandbox that somebody else uses.
+ * A backend whose workspaces are on this host's disk has `HostWorkspaces`; then nothing here waits for a sandbox.
+ * Otherwise a lease is held during the work and always released; it is separate, so releasing it never parks a sandbox
+ * that is in use.
  *
  * Invariants of every implementation
- * - Paths are the sandbox's own (`/mnt/user-data/uploads/a.txt`) and stay below the directory they are about: a
- *   symbolic link, wherever it is on the way, is never followed.
- * - `stage` writes beside its destination, hidden; `place` makes it appear whole under its name, replacing a regular
- *   file and nothing else. What is staged and not placed is removed.
+ * - Paths are the sandbox's own (`/mnt/user-data/uploads/a.txt`) and stay below their directory: a symbolic link
+ *   anywhere in the path is never followed.
+ * - `stage` writes beside its destination, hidden; `place` makes it appear complete under its name, and replaces only a
+ *   regular file. What is staged and not placed is removed.
  */
 
 import { type FileStat, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
@@ -53,7 +53,7 @@ export class WorkspaceAccess {
     }
   }
 
-  /** For an answer that streams: the files stay usable until `done` is called. */
+  /** For a streaming response: the files stay usable until `done` is called. */
   async open(
     key: ThreadKey,
     purpose: string,
@@ -65,7 +65,7 @@ export class WorkspaceAccess {
   }
 }
 
-/** Turns "for the length of a function" into "until told". */
+/** Turns a callback's scope into one that lasts until `done` is called. */
 async function openHost(host: HostWorkspaces, key: ThreadKey) {
   let finish: () => void = () => undefined;
   const finished = new Promise<void>((resolve) => (finish = resolve));
@@ -84,7 +84,7 @@ async function openHost(host: HostWorkspaces, key: ThreadKey) {
   return { files, done };
 }
 
-/** The same through a sandbox: what follows a link is inside it, and can reach nothing that its user could not. */
+/** The same through a sandbox: links are followed inside it, and reach only what its user can reach. */
 class LeasedFiles implements WorkspaceFiles {
   readonly #sandbox: Sandbox;
   readonly #world: World;

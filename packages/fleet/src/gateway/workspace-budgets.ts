@@ -1,13 +1,13 @@
 /**
- * Holds what is written without a sandbox (uploads, artifacts, branches) to the disk budget that the sandbox would hold
- * it to. What does not fit is `disk_limit_exceeded`, before anything appears under its name.
+ * Applies a sandbox's disk budget to writes without the sandbox (uploads, artifacts, branches). A write that does not
+ * fit is `disk_limit_exceeded`, before anything appears under its name.
  *
- * Whose budget: that of the blueprint its sandbox was made from; for a thread without one, the default blueprint's.
+ * The budget is that of the sandbox's blueprint; for a thread without a sandbox, the default blueprint's.
  *
  * Invariants
- * - Requests of one thread that write at the same time share one budget, so two never find room for one.
- * - The workspace is measured when the first of them begins, and what they write counts on top of that until the last of
- *   them has ended: rather too much than too little. Between requests nothing is kept.
+ * - Concurrent requests of one thread share one budget, so two never take the same room.
+ * - The workspace is measured when the first of them begins, and their writes count on top until the last of them has
+ *   ended: rather too much than too little. Nothing is kept between requests.
  */
 
 import { type FileStat, type SandboxSummary, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
@@ -22,7 +22,7 @@ export interface DiskLimits {
   readonly maxFiles: number;
 }
 
-/** What a workspace of this blueprint may take; `null`: as much as there is. */
+/** The limits of a blueprint's workspaces; `null`: unlimited. */
 type LimitsOf = (blueprint: string) => DiskLimits | null;
 
 interface BudgetParts {
@@ -30,7 +30,7 @@ interface BudgetParts {
   readonly find: (key: ThreadKey) => Promise<SandboxSummary | null>;
 }
 
-/** The same workspaces; where no blueprint has a budget, they themselves. */
+/** The same workspaces with budgets; unchanged where no blueprint has one. */
 export function budgetedWorkspaces(
   host: HostWorkspaces,
   blueprints: Settings["blueprints"],
@@ -61,7 +61,7 @@ export function budgetedWorkspaces(
   };
 }
 
-/** What a thread may still write. `null`: as much as there is. */
+/** What a thread may still write. `null`: unlimited. */
 type Budget = Rest | null;
 
 interface Shared {
@@ -74,7 +74,7 @@ interface Opened {
   close(): void;
 }
 
-/** One budget for each thread that is being written to. */
+/** One budget for each thread with a running write. */
 class Budgets {
   readonly #host: HostWorkspaces;
   readonly #parts: BudgetParts;
@@ -109,7 +109,7 @@ class Budgets {
     const place = (await this.#host.place?.(key)) ?? null;
     if (place === null) return new Rest(limits, EMPTY);
     try {
-      // The dot leads through the descriptor's own link, which would not be followed.
+      // The dot resolves the descriptor's own link, which would not be followed otherwise.
       return new Rest(limits, await measureTree(`${place.path}/.`, limits.maxFiles));
     } finally {
       place.close();
@@ -117,7 +117,7 @@ class Budgets {
   }
 }
 
-/** What a workspace has from the beginning. */
+/** The content of a new workspace. */
 const EMPTY: DiskUsage = {
   bytes: WORKSPACE_DIRECTORIES.length * 4_096,
   files: WORKSPACE_DIRECTORIES.length,
@@ -133,7 +133,7 @@ class Rest {
     this.#files = complete ? maxFiles - files : 0;
   }
 
-  /** Runs a write that makes one file and takes bytes as they come; what it took is given back when it fails. */
+  /** Runs a write that creates one file and takes bytes as they come; a failure gives them back. */
   async admit<T>(path: string, write: (take: (bytes: number) => void) => Promise<T>): Promise<T> {
     let taken = 0;
     const take = (bytes: number) => {
@@ -153,7 +153,7 @@ class Rest {
   }
 }
 
-/** The files of one request; the budget is opened by the first write. */
+/** The files of one request; the first write opens the budget. */
 class BudgetedFiles implements WorkspaceFiles {
   readonly #inner: WorkspaceFiles;
   readonly #openBudget: () => Promise<Opened>;
@@ -189,7 +189,7 @@ class BudgetedFiles implements WorkspaceFiles {
   }
 
   async close(): Promise<void> {
-    // One that could not be opened has told whoever wrote.
+    // A failure to open was already reported to the writer.
     const opened = await this.#opened?.catch(() => null);
     opened?.close();
   }

@@ -1,16 +1,16 @@
 /**
- * Where the local backend keeps what it knows, below the fleet's directory.
+ * The local backend's files below the fleet's directory.
  *
- *   objects/<sandboxId>-<generation>/   object.json   what was asked for: labels, place. There before anything else is
+ *   objects/<sandboxId>-<generation>/   object.json   what was requested: labels, place. Written before anything else
  *                                       process.json  the init's process, as soon as there is one
  *                                       pulse         a pipe that only the sandbox holds open for writing
- *                                       status        a pipe in which bubblewrap tells what it has started
+ *                                       status        a pipe in which bubblewrap reports what it has started
  *   s/<12 hex>                          the daemon's socket, outside every mount
  *
- * What carries a sandbox's network, where it has one, has a directory of its own (`egressPath`). For root's fleet it lies
- * where the account that it works as can pass, which may not be so below the fleet's directory.
+ * The egress process of a sandbox has a directory of its own (`egressPath`). For root's fleet it is where the egress
+ * account can reach it, which may not be so below the fleet's directory.
  *
- * Everything about an object follows from its name, so whatever was left behind is found from its directory alone.
+ * All paths of an object follow from its name, so left-overs are found from its directory alone.
  */
 
 import { hash } from "node:crypto";
@@ -19,7 +19,7 @@ import { join } from "node:path";
 import { type FleetId, SandlotError } from "@sandlot/contract";
 import { makeDirectories } from "../world/make-directories.ts";
 
-/** `<sandboxId>-<generation>`: never used twice. */
+/** `<sandboxId>-<generation>`: never reused. */
 export type ObjectName = string;
 
 export interface Layout {
@@ -27,19 +27,19 @@ export interface Layout {
   readonly root: string;
   readonly objects: string;
   readonly sockets: string;
-  /** Where the directories of networks are; made when the first one is. */
+  /** The parent of the egress directories; created with the first one. */
   readonly egress: string;
 }
 
 const SOCKET_NAME_LENGTH = 12;
-/** Less than a socket's own limit: what carries a network has sockets in a directory of its own. */
+/** Less than a socket's own limit: the egress process has sockets in a directory of its own. */
 const PATH_MAX_BYTES = 70;
-/** A socket has another name while it is being made. */
+/** A socket has another name until it is ready. */
 const UNFINISHED = "~";
 
 export function makeLayout(home: string, fleetId: FleetId, runtimeDirectory: string): Layout {
   makeDirectories(home, 0o700);
-  // However it is spelled, one home is one fleet's, and its sockets are in one place.
+  // Links are resolved: one home is one fleet's, and its sockets are in one place.
   const root = join(realpathSync(home), fleetId);
   const objects = join(root, "objects");
   mkdirSync(root, { recursive: true, mode: 0o700 });
@@ -54,7 +54,7 @@ export function objectDirectory(layout: Layout, name: ObjectName): string {
 }
 
 const [PULSE, STATUS] = ["pulse", "status"] as const;
-/** What every object's directory has beside its records. */
+/** The pipes in every object's directory, beside its records. */
 export const PIPES: readonly string[] = [PULSE, STATUS];
 
 export function pulsePath(layout: Layout, name: ObjectName): string {
@@ -73,7 +73,7 @@ export function unfinishedSocketPath(layout: Layout, name: ObjectName): string {
   return socketPath(layout, name) + UNFINISHED;
 }
 
-/** What a sandbox without a file system of its own has for itself. */
+/** The private directory of a sandbox without a file system of its own. */
 export function privatePath(layout: Layout, name: ObjectName): string {
   return join(layout.root, "private", name);
 }
@@ -82,7 +82,7 @@ export function egressPath(layout: Layout, name: ObjectName): string {
   return join(layout.egress, `${shortHash(name, SOCKET_NAME_LENGTH)}e`);
 }
 
-/** Beside the rest where its path is short enough, otherwise in a private directory with a short name. */
+/** Beside the rest if its path is short enough, otherwise in a private directory with a short name. */
 function makeSocketDirectory(root: string, runtimeDirectory: string): string {
   const near = join(root, "s");
   const fits = (directory: string) =>

@@ -1,6 +1,4 @@
-/**
- * Processes of this machine, by pid and start time: a pid alone may be another process by now.
- */
+/** Processes of this machine, by pid and start time: a pid alone may be reused. */
 
 import { readFileSync } from "node:fs";
 import { startTimeOf } from "../world/system-world.ts";
@@ -13,7 +11,7 @@ export interface ProcessId {
   readonly startTime: string;
 }
 
-/** The same over boots; empty where the system has none. */
+/** The same across boots; empty where the system has none. */
 export function machineId(): string {
   try {
     return readFileSync("/etc/machine-id", "utf8").trim();
@@ -22,7 +20,7 @@ export function machineId(): string {
   }
 }
 
-/** The process that has this pid now; `null` when there is none, or only its remains; `undefined` when it cannot be told. */
+/** The process that has this pid now; `null` when there is none, or only a zombie; `undefined` when that is unknown. */
 export function identify(pid: number): ProcessId | null | undefined {
   const startTime = startTimeOf(pid);
   if (startTime === undefined) return undefined;
@@ -35,7 +33,7 @@ export function livenessOf({ pid, startTime }: ProcessId): Liveness {
   return now?.startTime === startTime ? "alive" : "dead";
 }
 
-/** Kills that very process. One that has ended already is fine. */
+/** Kills exactly that process. One that has already ended is fine. */
 export function killProcess(id: ProcessId): void {
   if (livenessOf(id) === "dead") return;
   try {
@@ -48,7 +46,7 @@ export function killProcess(id: ProcessId): void {
 const LOOK_FIRST_MS = 1;
 const LOOK_AT_MOST_MS = 25;
 
-/** Resolves when that process has ended. For the init of a pid namespace that is when nothing is left in it. */
+/** Resolves when that process has ended. For the init of a pid namespace this means that the namespace is empty. */
 export async function processEnd(id: ProcessId, world: World, signal?: AbortSignal): Promise<void> {
   for (let waitMs = LOOK_FIRST_MS; livenessOf(id) !== "dead"; waitMs = Math.min(waitMs * 2, LOOK_AT_MOST_MS))
     await sleep(world, waitMs, signal);

@@ -1,6 +1,4 @@
-/**
- * Engine against store: what one has and the other does not know. Only looked at; the reconciler is who acts.
- */
+/** Compares engine and store, and reports what only one of them has. It only reads; the reconciler acts. */
 
 import type { AuditFinding } from "@sandlot/contract";
 import type { Backend, EngineObject } from "../backend/backend.ts";
@@ -12,11 +10,11 @@ export interface AuditParts {
   readonly backend: Pick<Backend, "list">;
 }
 
-/** What does not fit together at this moment. What is being made or stopped right now is in order. */
+/** The present differences. A running create or stop is no difference. */
 export async function auditFleet(parts: AuditParts, signal: AbortSignal): Promise<readonly AuditFinding[]> {
   const findings = await compare(parts, signal);
   if (findings.length === 0) return findings;
-  // The two are not asked in the same moment: what was made or ended in between fits only once it is asked again.
+  // The two are read at different moments: a create or stop in between looks like a difference, so compare twice.
   const again = new Set((await compare(parts, signal)).map((finding) => JSON.stringify(finding)));
   return findings.filter((finding) => again.has(JSON.stringify(finding)));
 }

@@ -1,6 +1,4 @@
-/**
- * What the fleet can say about one sandbox: why it is alive, and what will end it.
- */
+/** Explains one sandbox: why it is alive, and what will end it. */
 
 import {
   type InstanceId,
@@ -34,13 +32,13 @@ export interface ExplainParts {
   readonly ending: AbortSignal;
 }
 
-/** Whose sandboxes may be explained, and whether the process that asks stays. */
+/** Whose sandboxes may be explained, and whether this process stays. */
 interface Asked {
   readonly user: UserId | null;
   readonly leaving: boolean;
 }
 
-/** How long it waits for the engine to say whether a parked sandbox still runs. Unknown counts as running. */
+/** How long to wait for the engine's liveness of a parked sandbox. Unknown counts as running. */
 const PROBE_PATIENCE_MS = 2_000;
 
 export async function explain(
@@ -61,7 +59,7 @@ async function byThread({ store }: ExplainParts, { user, thread }: ThreadKeyInpu
   return found;
 }
 
-/** The whole id, or the beginning of exactly one. */
+/** The whole id, or a unique prefix. */
 async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promise<SandboxRecord | Obituary> {
   const isTheirs = (one: SandboxRecord | Obituary) => user === null || one.user === user;
   const exact = (await store.get(id as SandboxId)) ?? (await store.obituary(id as SandboxId));
@@ -116,7 +114,7 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
   };
 }
 
-/** Its record is not cleared away yet, but the engine says that nothing runs. */
+/** The record still exists, but the engine says that nothing runs. */
 async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: SandboxRecord): Promise<boolean> {
   if (ref === null) return false;
   const late = () => new Error("no answer");
@@ -124,7 +122,7 @@ async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: Sandb
   return (await within(world, PROBE_PATIENCE_MS, ending, late, probe).catch(() => "unknown")) === "dead";
 }
 
-/** When a sandbox ends that no process of the fleet looks after from now on; `null` where another process does. */
+/** When a sandbox ends after this process leaves; `null` if another process of the fleet remains. */
 async function orphanedAt({ settings, store, world, instance, backend }: ExplainParts): Promise<number | null> {
   const { orphanTimeoutMs } = settings;
   if (backend.endsUnrenewed !== true) return null;
@@ -132,7 +130,7 @@ async function orphanedAt({ settings, store, world, instance, backend }: Explain
   return others.length === 0 ? world.wallMs() + orphanTimeoutMs : null;
 }
 
-/** Other instances' leases are counted there; here they show as one holder each. Our own show one by one. */
+/** Another instance counts its own leases, so it is one holder here. Our own leases are listed one by one. */
 function holdersOf(record: SandboxRecord, slots: Slots): Explanation["holders"] {
   const local = [...(slots.byId(record.sandboxId)?.leases ?? [])].filter((lease) => lease.ttlMs === null);
   return [

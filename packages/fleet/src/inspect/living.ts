@@ -1,8 +1,7 @@
 /**
- * The sandboxes of a fleet as they are: without those that ended by themselves while nobody was watching, and whose
- * records nobody has cleared up yet.
+ * The living sandboxes of a fleet: without those that ended by themselves unobserved and whose records still exist.
  *
- * Unknown is not dead: where the engine does not answer in time, everything that has a record is there.
+ * Unknown is not dead: if the engine does not respond in time, every record counts as living.
  */
 
 import type { SandboxSummary, ThreadSummary } from "@sandlot/contract";
@@ -10,7 +9,7 @@ import type { Fleet } from "../fleet.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 
-/** How long a list waits for the engine. Longer would keep whoever only wants to look; shorter would believe records. */
+/** How long a list waits for the engine. Longer delays a reader; shorter relies on records. */
 const PATIENCE_MS = 2_000;
 
 export async function livingSandboxes(
@@ -21,7 +20,7 @@ export async function livingSandboxes(
   return (await fleet.list()).filter((sandbox) => !hasEnded(sandbox, gone));
 }
 
-/** The same for threads: one whose sandbox has ended by itself has its files, and no sandbox. */
+/** The same for threads: one whose sandbox has ended by itself has files, but no sandbox. */
 export async function livingThreads(
   fleet: Pick<Fleet, "listThreads" | "audit">,
   world: World,
@@ -34,7 +33,7 @@ export async function livingThreads(
   );
 }
 
-/** What somebody holds is told to be lost by its holder. */
+/** The holder of a sandbox reports its loss. */
 function hasEnded({ sandboxId, state }: SandboxSummary, gone: ReadonlySet<string>): boolean {
   return (state === "parked" || state === "blank") && gone.has(sandboxId);
 }

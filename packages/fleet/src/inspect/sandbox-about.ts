@@ -1,4 +1,4 @@
-/** What can be said of the sandboxes of a blueprint before one is made. */
+/** Facts about a blueprint's sandboxes before one is created. */
 
 import { existsSync } from "node:fs";
 import type { SandboxAbout } from "@sandlot/contract";
@@ -6,7 +6,7 @@ import type { Backend } from "../backend/backend.ts";
 import { blueprintNamed } from "../config/blueprint-named.ts";
 import type { Settings } from "../config/settings.ts";
 
-/** Programs that agents ask for, in the order in which they are told. */
+/** Programs that agents commonly need, in the order of the list. */
 const PROGRAMS = "python3 pip node npm git curl jq rg gcc make go cargo java ruby perl sqlite3 ffmpeg".split(" ");
 
 export function sandboxAbout(

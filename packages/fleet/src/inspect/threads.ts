@@ -1,8 +1,8 @@
 /**
- * Threads as a person knows them: a name that has a sandbox, a workspace, or both. Looking makes nothing.
+ * Threads: a name with a sandbox, a workspace, or both. Listing creates nothing.
  *
- * A list is read from two places, the store and the workspaces, without a lock: a thread that is made or purged meanwhile
- * may be missing or shown once more.
+ * A list is read from the store and the workspaces, without a lock: a thread that is created or purged meanwhile may be
+ * missing or appear twice.
  */
 
 import type { ThreadId, ThreadSummary, UserId } from "@sandlot/contract";

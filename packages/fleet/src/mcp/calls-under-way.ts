@@ -1,9 +1,9 @@
 /**
- * Calls that are under way for one caller, by the id of their request. Over HTTP an older client cancels with a message of
- * its own, which arrives at another server object than the call did; this is how it finds the call.
+ * Running calls of one caller, by the id of their request. Over HTTP an older client cancels with a separate message,
+ * which arrives at another server object than the call; this is how it finds the call.
  *
- * Two connections of one caller may use the same id at the same time. Then nobody can tell which is meant, and neither is
- * cancelled: both end by themselves.
+ * Two connections of one caller may use the same id at the same time. Then a cancellation is ambiguous, and neither
+ * call is cancelled.
  */
 
 export class CallsUnderWay {

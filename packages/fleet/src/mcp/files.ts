@@ -1,6 +1,6 @@
 /**
- * The thread's uploads and outputs as MCP resources: `sandlot://files/mnt/user-data/…`. What is listed are files of the
- * user; what can be read is everything below `/mnt/user-data`.
+ * The thread's uploads and outputs as MCP resources: `sandlot://files/mnt/user-data/…`. Listings show the user's files;
+ * everything below `/mnt/user-data` can be read.
  */
 
 import { type McpServer, ResourceNotFoundError, ResourceTemplate } from "@modelcontextprotocol/server";
@@ -9,16 +9,16 @@ import { type FileStat, isSandlotError, SandlotError, WORKSPACE_ROOT } from "@sa
 import { lookup } from "mrmime";
 
 const SCHEME = "sandlot://files";
-/** What is listed; more is found with the tools. */
+/** Entries of a listing; tools find more. */
 const LISTED_MAX = 1_000;
 const LISTED_DEPTH = 8;
 
 export interface ListedFiles {
-  /** Whether the list is another one than the client has seen. A client that has seen none is told nothing. */
+  /** Whether the list differs from what the client has seen. False for a client that has seen none. */
   haveChanged(signal: AbortSignal): Promise<boolean>;
 }
 
-/** Of a thread that is new, and not used yet, nothing is started merely to see that there is nothing. */
+/** For a new, unused thread no sandbox is started just to list nothing. */
 export function registerFiles(server: McpServer, toolBox: ToolBox, isNewThread: boolean): ListedFiles {
   let seen: string | null = null;
   const template = new ResourceTemplate(`${SCHEME}{+path}`, {
@@ -73,7 +73,7 @@ function resourceOf({ path, sizeBytes }: FileStat) {
   return {
     uri: SCHEME + path.split("/").map(encodeURIComponent).join("/"),
     name,
-    // Clients show the title; without one of its own, every file would have the template's.
+    // Clients show the title; without its own, every file would have the template's.
     title: name,
     description: name.startsWith("uploads/") ? "Uploaded by the user." : "Made for the user.",
     size: sizeBytes,
@@ -109,16 +109,16 @@ function isNoFile(error: unknown): boolean {
   return isSandlotError(error) && ["file_not_found", "is_a_directory", "not_a_directory"].includes(error.code);
 }
 
-/** The path that a URI means, if it is one that may be read this way. */
+/** The path in a URI, if it may be read this way. */
 function pathOf(uri: URL): string {
-  // `sandlot://files/mnt/x` has `files` for its host, so the rest is the path, with `..` already resolved.
+  // `sandlot://files/mnt/x` has the host `files`, so the rest is the path, with `..` already resolved.
   const path = decoded(uri.pathname);
   const isBelow = path.startsWith(`${WORKSPACE_ROOT}/`) && !path.split("/").includes("..") && !path.includes("\0");
   if (uri.host !== "files" || !isBelow) throw new ResourceNotFoundError(uri.href);
   return path;
 }
 
-/** Empty, and thereby no path of ours, where the escapes are none. */
+/** Empty, so no valid path, for invalid escapes. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -1,18 +1,17 @@
 /**
- * MCP over HTTP, for the gateway to serve under `/mcp`. Each request stands alone and says, through whoever authenticated it,
- * for which user and thread it is. What must last from one request to the next (the shell's directory, what was read) is a
- * run; which one a request is for, its client says:
+ * MCP over HTTP, for the gateway to serve under `/mcp`. Each request is independent; its authentication decides the
+ * user and thread. State between requests (the shell's directory, the files read) is a run. The client chooses the run:
  *
- *   2025        the session that `initialize` gave it (`Mcp-Session-Id`): each connection has a run of its own
- *   2026        the header `Sandlot-Run`, since that generation has no sessions; whoever sends none shares the thread's run
+ *   2025        the session that `initialize` gave it (`Mcp-Session-Id`): a run per connection
+ *   2026        the header `Sandlot-Run`, since that generation has no sessions; without it, the thread's shared run
  *   both        `_meta["sandlot/run"]` of a call, for agents that share a connection
  *
  * Invariants
- * - Who is asking comes from the caller of `handle`, never from the request's own content. Sessions and names only choose among
- *   the runs of that user and thread, so knowing somebody's session is worth nothing.
- * - A lease is held while requests come and for a short while after, then given back; the next request takes another.
- * - A session that its client has ended (`DELETE`) is not found any more. One that this process does not know is another process's, or
- *   older than it, and begins again.
+ * - The caller of `handle` decides the user, never the request's own content. Sessions and names only choose among the
+ *   runs of that user and thread, so knowing another user's session is worthless.
+ * - A lease is held while requests come and for a short while after, then released; the next request takes another.
+ * - A session that its client has ended (`DELETE`) is not found any more. A session unknown to this process belongs to
+ *   another process, or is older than it, and begins again.
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -27,7 +26,7 @@ import { type RunOwner, Runs, runNameFrom } from "./runs.ts";
 import { createMcpServer } from "./server.ts";
 import { checkToolNames } from "./tool-names.ts";
 
-/** For whom a request is, as its authentication decided. */
+/** The user and thread of a request, from its authentication. */
 export interface McpCaller {
   readonly user: string;
   readonly thread: string;
@@ -35,7 +34,7 @@ export interface McpCaller {
 
 export interface McpHttpOptions extends Omit<ToolBoxOptions, "user" | "thread" | "signal"> {
   readonly source: SandboxSource;
-  /** Time and chance. Default: the machine's own. */
+  /** Time and randomness. Default: the machine's own. */
   readonly world?: World;
   readonly version: string;
   readonly progressIntervalMs?: number;
@@ -43,15 +42,15 @@ export interface McpHttpOptions extends Omit<ToolBoxOptions, "user" | "thread" |
 }
 
 export interface McpHttp {
-  /** Answers one request. `body` where somebody has parsed it already. */
+  /** Handles one request. `body` if it is already parsed. */
   handle(request: IncomingMessage, response: ServerResponse, caller: McpCaller, body?: unknown): Promise<void>;
-  /** Ends every run and gives their leases back. */
+  /** Ends every run and releases their leases. */
   close(): Promise<void>;
 }
 
 /** A minute between two calls is thinking; more is a client that may not come back. */
 const IDLE_RELEASE_MS = 60_000;
-/** Sessions that were ended, to be told so. Of older ones nobody asks. */
+/** Ended sessions that are remembered, to refuse their requests. */
 const ENDED_REMEMBERED = 10_000;
 const SESSION_HEADER = "mcp-session-id";
 const RUN_HEADER = "sandlot-run";
@@ -109,7 +108,7 @@ export function createMcpHttp(options: McpHttpOptions): McpHttp {
   };
 }
 
-/** Gives a session to whoever begins one (2025), which its client then sends along. */
+/** Gives a session to a client that initializes (2025), which the client then sends. */
 function withSessions({ fetch }: McpHttpHandler, world: World): Pick<McpHttpHandler, "fetch"> {
   return {
     async fetch(request, options) {
@@ -132,7 +131,7 @@ function ownerOf(auth: { readonly extra?: Record<string, unknown> } | undefined)
   throw new SandlotError("internal", { problem: "an MCP request came without a caller" });
 }
 
-/** What the client has chosen for itself; `null` for what cannot be a choice. A name counts more than a session. */
+/** The client's choice; `null` for an invalid one. A name takes precedence over a session. */
 function clientOf({ headers }: IncomingMessage): string | null {
   try {
     const name = runNameFrom(headers[RUN_HEADER], RUN_HEADER);
@@ -152,7 +151,7 @@ class EndedSessions {
     return this.#keys.has(JSON.stringify(owner));
   }
 
-  /** A run that has a name may be begun again under it; a session may not. */
+  /** A named run may begin again under its name; a session may not. */
   add(owner: RunOwner): void {
     if (owner.client.startsWith("session ")) this.#keys.add(JSON.stringify(owner));
     for (const oldest of this.#keys) {

@@ -1,11 +1,11 @@
 /**
- * The runs that an MCP server keeps from one request to the next: each has a lease, a shell and knowledge of files of its own.
- * They have an owner (whoever may end them together) and, within it, a name.
+ * The runs that an MCP server keeps between requests: each has its own lease, shell and knowledge of files. A run has
+ * an owner, by which runs are ended together, and a name within it.
  *
  * Invariants
- * - At most `RUNS_MAX` are kept, and `RUNS_PER_THREAD_MAX` of one thread; the one that was used longest ago goes first, never one
- *   that is in use. Who makes many runs in a thread forgets runs of that thread, not those of others.
- * - What is forgotten is only where a shell stood and what was read: the same name begins again at the workspace.
+ * - At most `RUNS_MAX` are kept, and `RUNS_PER_THREAD_MAX` of one thread; the least recently used is dropped first,
+ *   never one in use. A client that creates many runs in a thread drops runs of that thread, not of others.
+ * - Dropping loses only the shell's directory and what was read: the same name begins again at the workspace.
  */
 
 import type { ToolBox } from "@sandlot/client/tools";
@@ -19,15 +19,15 @@ const NAME_MAX_CHARS = 128;
 export interface KeptRun {
   readonly toolBox: ToolBox;
   readonly calls: CallsUnderWay;
-  /** Keeps it from being forgotten until it is told that this use is over. */
+  /** Keeps it from being dropped until `done` is called. */
   busy(): { done(): void };
 }
 
-/** What a run belongs to. */
+/** The owner of a run. */
 export interface RunOwner {
   readonly user: string;
   readonly thread: string;
-  /** A session or a name that the client has chosen for all it asks; empty for whoever chose none. */
+  /** A session or a name that the client chose for all its requests; empty without one. */
   readonly client: string;
 }
 
@@ -105,7 +105,7 @@ function keyOf({ user, thread, client }: RunOwner): string {
   return JSON.stringify([user, thread, client]);
 }
 
-/** A name that a client has chosen; `undefined` where it chose none. */
+/** The name that a client chose; `undefined` without one. */
 export function runNameFrom(value: unknown, field: string): string | undefined {
   if (value === undefined) return undefined;
   if (typeof value === "string" && value.length > 0 && value.length <= NAME_MAX_CHARS) return value;

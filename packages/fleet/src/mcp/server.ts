@@ -1,15 +1,15 @@
 /**
- * The MCP server: the same tools that every framework gets, and the user's files as resources. It is made anew for each
- * connection (stdio) or request (HTTP); what lasts longer, the run with its lease and its shell, is the tool box.
+ * The MCP server: the same tools as in every framework, and the user's files as resources. A server object lives for
+ * one connection (stdio) or request (HTTP); the tool box, with its run, lease and shell, lives longer.
  *
  * Invariants
- * - Listing tools starts no sandbox, nor does listing the files of a thread that only this connection knows. The first call of a
- *   tool, reading a resource, or listing the files of a thread that somebody named does.
- * - A call works in the run of its connection, or in the one that it names, so that agents that share a connection need not share
+ * - Listing tools starts no sandbox, nor does listing the files of a thread that only this connection knows. The first
+ *   call of a tool, reading a resource, or listing the files of a named thread does.
+ * - A call works in its connection's run, or in the one it names, so that agents that share a connection need not share
  *   a working directory.
- * - A client that has listed files over a connection is told, over the same one, when a call has changed which there are.
- * - A cancelled call ends its command. A call that takes long tells so, with what its command has printed, as long as the client
- *   asked for it.
+ * - A client that has listed files over a connection is notified, over the same one, when a call has changed the list.
+ * - A cancelled call ends its command. A long call reports progress, with its command's output, if the client asked for
+ *   it.
  */
 
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
@@ -27,29 +27,29 @@ import { type KeptRun, runNameFrom } from "./runs.ts";
 
 export interface McpParts {
   readonly toolBox: ToolBox;
-  /** The run that a call asks for by name (`_meta["sandlot/run"]`), with a shell of its own. */
+  /** The run that a call names (`_meta["sandlot/run"]`), with its own shell. */
   readonly runNamed: (name: string) => KeptRun;
-  /** Nobody can have put files there before this connection. */
+  /** The thread cannot have files from before this connection. */
   readonly isNewThread: boolean;
   readonly world: World;
   readonly version: string;
-  /** What the model is told beyond what is true of every sandbox. */
+  /** Text for the model, beyond what applies to every sandbox. */
   readonly more?: string;
-  /** Where cancellations may come from another server object than the call: the calls of this caller. */
+  /** The calls of this caller, where a cancellation may arrive at another server object than the call. */
   readonly calls?: CallsUnderWay;
-  /** How often a call that is under way says so. */
+  /** How often a running call reports progress. */
   readonly progressIntervalMs?: number;
 }
 
 /** Well below the minute after which clients commonly give up. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
-/** Of the output that one message carries: the end. The answer to the call has all of it. */
+/** A message carries the end of the output. The response to the call has all of it. */
 const OUTPUT_MAX_CHARS = 4_000;
 /** How long output waits for more, so that a command that prints much sends few messages. */
 const OUTPUT_DELAY_MS = 500;
 
-/** Where a call says which run it is for. */
+/** The key with which a call names its run. */
 const RUN_META_KEY = "sandlot/run";
 
 export function createMcpServer(parts: McpParts): McpServer {
@@ -63,7 +63,7 @@ export function createMcpServer(parts: McpParts): McpServer {
       readOnlyHint: readOnly,
       destructiveHint: !readOnly,
       idempotentHint: readOnly,
-      // Whether a command reaches beyond the sandbox is up to its network; the others never do.
+      // The network decides whether a command reaches beyond the sandbox; the other tools never do.
       openWorldHint: name === "bash",
     };
     server.registerTool(name, { title, description, inputSchema: input, annotations }, (args, context) =>
@@ -102,7 +102,7 @@ async function callTool(
   }
 }
 
-/** A list that cannot be had now, because the sandbox has just died for example, is no reason to lose the call's answer. */
+/** A failure to list, for example because the sandbox just died, must not lose the call's response. */
 async function tellOfFiles(server: McpServer, files: ListedFiles, signal: AbortSignal): Promise<void> {
   const changed = await files.haveChanged(signal).catch(() => false);
   if (changed && server.isConnected()) server.sendResourceListChanged();
@@ -119,7 +119,7 @@ function contentOf({ text, images, isError }: ToolOutput) {
 
 type Progressing<T> = (onOutput: CallOptions["onOutput"]) => Promise<T>;
 
-/** Tells the client, where it asked, that the call goes on, and what its command has printed since it was last told. */
+/** Reports to a client that asked for it that the call goes on, with the new output of its command. */
 async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call: Progressing<T>): Promise<T> {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return call(undefined);
@@ -132,7 +132,7 @@ async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call:
     const progress = (world.monotonicMs() - begunAt) / 1000;
     const message = `running for ${progress.toFixed(1)} s${printed === "" ? "" : `\n${printed}`}`;
     printed = "";
-    // A client that is gone hears nothing; the call's own signal ends the call.
+    // A disconnected client gets nothing; the call's own signal ends the call.
     mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress, message } }).catch(() => {});
     timer.cancel();
     timer = world.timer(progressIntervalMs, tell, { background: true });
@@ -140,7 +140,7 @@ async function withProgress<T>(parts: McpParts, { mcpReq }: ServerContext, call:
   let timer = world.timer(progressIntervalMs, tell, { background: true });
   const onOutput = ({ text }: OutputPiece) => {
     if (ended) return;
-    // The first piece is told soon; what comes until then goes with it.
+    // The first output is sent soon, with everything that comes until then.
     if (printed === "") {
       timer.cancel();
       timer = world.timer(Math.min(OUTPUT_DELAY_MS, progressIntervalMs), tell, { background: true });

@@ -1,9 +1,9 @@
 /**
  * `sandlot mcp`: an MCP server over standard input and output, for an agent that starts it as its child. One connection
- * is one run: it has one lease, and gives it back when the client closes the connection. A client whose agents share the connection
- * may name a run for each of them.
+ * is one run: it has one lease, and releases it when the client closes the connection. A client whose agents share the
+ * connection may name a run for each of them.
  *
- * Nothing but the protocol may be written to standard output.
+ * Only the protocol may write to standard output.
  */
 
 import type { Readable, Writable } from "node:stream";
@@ -18,19 +18,19 @@ import { checkToolNames } from "./tool-names.ts";
 export interface McpStdioOptions extends Omit<ToolBoxOptions, "thread"> {
   /** A fleet, or the client of a gateway. */
   readonly source: SandboxSource;
-  /** Time and chance. Default: the machine's own. */
+  /** Time and randomness. Default: the machine's own. */
   readonly world?: World;
   readonly version: string;
-  /** Default: a thread of its own for this connection. */
+  /** Default: a separate thread for this connection. */
   readonly thread?: string;
   readonly progressIntervalMs?: number;
-  /** What the model is told beyond what is true of every sandbox. */
+  /** Text for the model, beyond what applies to every sandbox. */
   readonly more?: string;
   readonly stdin?: Readable;
   readonly stdout?: Writable;
-  /** Told before the first message is served. */
+  /** Called before the first message is served. */
   readonly onReady?: (about: { readonly thread: string }) => void;
-  /** What went wrong without concerning one call. */
+  /** Failures that concern no single call. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -46,7 +46,7 @@ export async function runMcpStdio(options: McpStdioOptions): Promise<void> {
   );
   const owner = { user: options.user ?? "", thread, client: "" };
   const own = runs.of(owner);
-  // Named runs may be forgotten for newer ones; the connection's own stays.
+  // Named runs may be dropped for newer ones; the connection's own stays.
   own.busy();
   const { toolBox } = own;
   const closed = untilClosed(stdin, stdout, options.signal);

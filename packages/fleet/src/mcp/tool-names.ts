@@ -1,12 +1,12 @@
-/** The names of the tools that the MCP server has. */
+/** The names of the MCP server's tools. */
 
 import { SANDBOX_TOOLS } from "@sandlot/client/tools";
 import { SandlotError } from "@sandlot/contract";
 
-/** The names of the tools, for whoever documents or limits them. */
+/** For documentation and for filters of tools. */
 export const MCP_TOOL_NAMES: readonly string[] = SANDBOX_TOOLS.map(({ name }) => name);
 
-/** Refuses names of tools that do not exist, which would otherwise silently offer nothing. */
+/** Refuses unknown tool names, which would otherwise silently offer nothing. */
 export function checkToolNames(names: readonly string[] | undefined): void {
   const unknown = names?.find((name) => !MCP_TOOL_NAMES.includes(name));
   if (unknown === undefined) return;

@@ -1,15 +1,15 @@
 /**
- * Events: a fleet tells what has happened. Listeners are called at once and cannot disturb the fleet; iterators have
- * a bounded buffer and lose the oldest events when nobody reads.
+ * The fleet's events. Listeners are called at once and cannot disturb the fleet; iterators have a bounded buffer and
+ * drop the oldest events when they are not read.
  */
 
 import type { FleetEvent, FleetEventBody, FleetEventType, InstanceId, SandboxId } from "@sandlot/contract";
 import type { FleetEvents } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 
-/** Events kept for `explain`: enough for the last minutes of a busy fleet, small enough to forget about. */
+/** Events kept for `explain`: the last minutes of a busy fleet, with little memory. */
 const HISTORY_MAX = 2_000;
-/** Events kept for an iterator that is slow: older ones are dropped, because the fleet never waits for a reader. */
+/** Events kept for a slow iterator: older ones are dropped, because the fleet never waits for a reader. */
 const BACKLOG_MAX = 10_000;
 
 type Listener = (event: FleetEvent) => void;
@@ -27,7 +27,7 @@ export class EventBus implements FleetEvents {
     this.#instance = instance;
   }
 
-  /** Whether anybody listens to this: the hot path asks before it makes an event nobody would see. */
+  /** Whether this type has a listener: the hot path checks before it creates an event. */
   listensTo(type: FleetEventType): boolean {
     for (const types of this.#listeners.values()) if (types === null || types.has(type)) return true;
     return false;
@@ -41,7 +41,7 @@ export class EventBus implements FleetEvents {
       try {
         listener(event);
       } catch (error) {
-        // The fleet must not fail because a listener does; the process hears of it in the usual way.
+        // A failing listener must not fail the fleet; the process gets an uncaught exception.
         queueMicrotask(() => {
           throw error;
         });
@@ -54,13 +54,13 @@ export class EventBus implements FleetEvents {
     return () => this.#listeners.delete(listener);
   }
 
-  /** What was lately told about one sandbox, oldest first. */
+  /** The recent events of one sandbox, oldest first. */
   historyOf(sandboxId: SandboxId): readonly FleetEvent[] {
     const inOrder = [...this.#history.slice(this.#oldest), ...this.#history.slice(0, this.#oldest)];
     return inOrder.filter((event) => "sandboxId" in event && event.sandboxId === sandboxId);
   }
 
-  /** Ends every iterator. Listeners may still be called for what happens while closing. */
+  /** Ends every iterator. Listeners may still be called for events while closing. */
   close(): void {
     for (const end of this.#ends) end();
   }
@@ -105,7 +105,7 @@ export function problemOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Waits for something whose failure must not reach the caller. It is told, not swallowed. */
+/** Runs work whose failure must not reach the caller. The failure is reported as an event, not swallowed. */
 export async function quietly<T>(bus: EventBus, what: string, work: () => Promise<T>): Promise<T | null> {
   try {
     return await work();

@@ -1,4 +1,4 @@
-/** An acquire as a span. Its steps are spans below it (`traced-backend.ts`); where callers share one, below the first. */
+/** An acquire as a span, with its steps as children (`traced-backend.ts`); a shared open's are the first caller's. */
 
 import type { AcquireRequest, Lease } from "../fleet.ts";
 import { annotate, traced } from "./tracing.ts";

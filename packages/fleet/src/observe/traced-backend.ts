@@ -1,4 +1,4 @@
-/** A backend whose steps of an acquire are spans: making a sandbox, binding a blank, attaching. */
+/** A backend with spans for the steps of an acquire: create, bind a blank, attach. */
 
 import type { Backend } from "../backend/backend.ts";
 import { isTracing, traced } from "./tracing.ts";
@@ -23,7 +23,7 @@ export function tracedBackend(backend: Backend): Backend {
       return traced("sandlot.bind", attributes, () => backend.rebind(target, from, signal));
     },
   };
-  // Everything else is the backend's own. It is not the proxy's target: a frozen one would forbid other answers.
+  // All other members are the backend's own. It is not the proxy's target: a frozen target would forbid other results.
   return new Proxy({} as Backend, {
     get: (_, name) => {
       if (Object.hasOwn(steps, name)) return steps[name as keyof typeof steps];

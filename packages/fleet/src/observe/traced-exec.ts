@@ -1,4 +1,4 @@
-/** A command as a span. What it runs is not told: command lines hold what users type. */
+/** A command as a span, without its text: command lines contain user input. */
 
 import type { ExecResult, Sandbox } from "@sandlot/contract";
 import { annotate, traced } from "./tracing.ts";

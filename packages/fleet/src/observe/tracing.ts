@@ -1,7 +1,4 @@
-/**
- * Spans through the OpenTelemetry API. Where no SDK is installed nothing is made and nothing is followed: a look at who
- * would receive a span is all that it costs.
- */
+/** Spans through the OpenTelemetry API. Without an SDK no span is created: the only cost is a check for a provider. */
 
 import {
   type Attributes,
@@ -16,13 +13,13 @@ import { isSandlotError } from "@sandlot/contract";
 
 const tracer = trace.getTracer("sandlot");
 
-/** Whether somebody has registered a provider, which may happen at any time. */
+/** Whether a provider is registered, which may happen at any time. */
 export function isTracing(): boolean {
   const provider: TracerProvider & Partial<ProxyTracerProvider> = trace.getTracerProvider();
   return provider.getDelegateTracer === undefined || provider.getDelegateTracer("sandlot") !== undefined;
 }
 
-/** Runs `work` in a span of that name. Spans begun inside find it as their parent. What it throws is the span's error. */
+/** Runs `work` in a span of that name, the parent of spans begun inside. A thrown error is the span's error. */
 export async function traced<T>(name: string, attributes: Attributes, work: () => Promise<T>): Promise<T> {
   if (!isTracing()) return work();
   return tracer.startActiveSpan(name, { attributes }, async (span) => {
@@ -37,7 +34,7 @@ export async function traced<T>(name: string, attributes: Attributes, work: () =
   });
 }
 
-/** Adds to the span that is running now, if there is one. */
+/** Adds attributes to the current span, if there is one. */
 export function annotate(attributes: Attributes): void {
   trace.getSpan(context.active())?.setAttributes(attributes);
 }

@@ -1,4 +1,4 @@
-/** Content of a sandbox as it comes: what is waited for and does not come ends it. A slow reader has all the time it takes. */
+/** Content from a sandbox, streamed: a stall while the reader waits ends it. A slow reader has no limit. */
 
 import type { IncomingMessage } from "node:http";
 import { SandlotError } from "@sandlot/contract";

@@ -1,16 +1,16 @@
 /**
- * JSON that a sandbox has written.
+ * Parses JSON from a sandbox.
  *
  * Invariants
- * - No more than a piece of it is worked on before everybody else has a turn: a long text cannot stop the event loop.
- * - What is read is what `JSON.parse` would make of the same bytes, value by value, and what that refuses is refused. A long text
- *   with a number of over 64 characters is refused too.
- * - It is not nested deeper than `DEPTH_MAX` and has no more values than allowed; beyond that nothing is read.
- * - A list is checked entry by entry and given up at its first wrong one: a schema that explains every wrong entry of a
- *   long list would take seconds for it.
+ * - It parses a piece at a time and yields in between: a long text cannot block the event loop.
+ * - The result equals that of `JSON.parse` for the same bytes, value by value, and invalid input is refused alike. A
+ *   long text with a number of over 64 characters is refused too.
+ * - Nesting is at most `DEPTH_MAX` and the number of values is limited; beyond that, reading stops.
+ * - A list is checked entry by entry and refused at its first wrong one: a schema that explains every wrong entry of a
+ *   long list would take seconds.
  *
- * It is written by hand because incremental parsers of the registry (@streamparser/json) cost the same for a byte and have no limit
- * for depth or values. `json-fuzz.test.ts` holds it against `JSON.parse`.
+ * It is written by hand because incremental parsers of the registry (@streamparser/json) cost the same per byte and
+ * have no limit for depth or values. `json-fuzz.test.ts` compares it with `JSON.parse`.
  */
 
 import { unfinishedBytes } from "@sandlot/contract";
@@ -18,13 +18,13 @@ import { z } from "zod";
 import { nextTurn } from "../world/system-world.ts";
 import { tryJson } from "../world/try-json.ts";
 
-/** Our answers are four deep. Writing an error out again fails where values are nested by the thousand. */
+/** Our responses are four deep. Encoding an error fails when values are nested by the thousand. */
 const DEPTH_MAX = 32;
-/** Up to here `JSON.parse` takes a millisecond or two, whatever it is. */
+/** Up to this size `JSON.parse` takes a millisecond or two for any content. */
 const AT_ONCE_BYTES = 64 * 1024;
-/** Of a longer one, this much is read in one turn. At least 8, so that every step goes on. */
+/** How much of a longer text is parsed per turn. At least 8, so that every step makes progress. */
 const PIECE_BYTES = 128 * 1024;
-/** Entries of a list that are checked in one turn. */
+/** Entries of a list checked per turn. */
 const ENTRIES_AT_ONCE = 1_000;
 
 const QUOTE = 0x22;
@@ -39,18 +39,18 @@ const CLOSE_OBJECT = 0x7d;
 const WORD_PATTERN = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 const WORD_MAX_BYTES = 64;
 
-/** The value, or `undefined` for what is none, or not allowed. */
+/** The value, or `undefined` for an invalid or forbidden text. */
 export function readJson(body: Buffer, maxValues: number): Promise<unknown> | unknown {
   if (body.length > AT_ONCE_BYTES) return readJsonInPieces(body, maxValues);
   return isModest(body, maxValues) ? tryJson(body.toString("utf8")) : undefined;
 }
 
-/** The same for what is short by its nature: a line, a frame. A longer one is `undefined`. */
+/** The same for a naturally short text: a line, a frame. A longer one is `undefined`. */
 export function readShortJson(body: Buffer, maxValues = 256): unknown {
   return body.length <= AT_ONCE_BYTES && isModest(body, maxValues) ? tryJson(body.toString("utf8")) : undefined;
 }
 
-/** What a schema makes of a value; `undefined` when it does not fit. */
+/** The value parsed by a schema; `undefined` when it does not fit. */
 export async function checked<T>(schema: z.ZodType<T>, value: unknown): Promise<T | undefined> {
   const inner = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
   if (inner instanceof z.ZodArray && Array.isArray(value))
@@ -99,7 +99,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether it is nested and has values within the limits. What is no JSON may pass. */
+/** Whether nesting and number of values are within the limits. Invalid JSON may pass. */
 function isModest(body: Buffer, maxValues: number): boolean {
   let depth = 0;
   let values = 0;
@@ -115,7 +115,7 @@ function isModest(body: Buffer, maxValues: number): boolean {
   return values <= maxValues;
 }
 
-/** Where its closing quote is, or the end. */
+/** The position of the closing quote, or the end. */
 function endOfString(body: Buffer, from: number): number {
   for (let at = from; at < body.length; at++) {
     if (body[at] === BACKSLASH) at++;
@@ -135,11 +135,11 @@ class NotJson extends Error {}
 
 interface Open {
   readonly value: unknown[] | Record<string, unknown>;
-  /** Of an object: whose value comes next. */
+  /** Of an object: the name of the next value. */
   key: string | null;
 }
 
-/** Reads one JSON text, a piece at a time. */
+/** Parses one JSON text, a piece at a time. */
 class JsonPieces {
   readonly #body: Buffer;
   readonly #maxValues: number;
@@ -147,11 +147,11 @@ class JsonPieces {
   readonly #open: Open[] = [];
   #at = 0;
   #values = 0;
-  /** The text of a string that goes on. */
+  /** The text of an unfinished string. */
   #text: string | null = null;
   #nextQuote = -1;
   #nextBackslash = -1;
-  /** What may come: a value or name, that or the end of what was opened, the colon of a name, what is behind a value. */
+  /** What may come: a value or name, that or the end of what was opened, a name's colon, what follows a value. */
   #wants: "value" | "first" | "colon" | "behind" = "value";
   value: unknown = undefined;
 
@@ -161,7 +161,7 @@ class JsonPieces {
     this.#pieceBytes = pieceBytes;
   }
 
-  /** Whether there is no more to read. */
+  /** Returns whether everything is read. */
   readOn(): boolean {
     const until = this.#at + this.#pieceBytes;
     try {
@@ -229,7 +229,7 @@ class JsonPieces {
     this.#text = "";
   }
 
-  /** Up to its closing quote, or a piece of it that ends between two characters. */
+  /** Up to its closing quote, or a piece that ends between two characters. */
   #takeText(): void {
     const body = this.#body;
     const start = this.#at;
@@ -305,13 +305,13 @@ function indexOrEnd(body: Buffer, byte: number, from: number): number {
   return at < 0 ? body.length : at;
 }
 
-/** As `JSON.parse` does: a name never means the object's prototype. */
+/** As `JSON.parse` does: a name never sets the object's prototype. */
 function setOwn(object: Record<string, unknown>, name: string, value: unknown): void {
   if (name !== "__proto__") object[name] = value;
   else Object.defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true });
 }
 
-/** Where the character begins that the byte at `at` is part of. A byte that is part of none begins by itself. */
+/** The start of the character that contains the byte at `at`. An invalid byte is its own start. */
 function characterStart(body: Buffer, at: number): number {
   return at >= body.length ? body.length : at - unfinishedBytes(body, at);
 }

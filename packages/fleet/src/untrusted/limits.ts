@@ -25,9 +25,9 @@ const MIB = 1024 * KIB;
 
 /** A few numbers and a path, each of its bytes escaped. */
 const SHORT: ReplyLimit = { maxBytes: 32 * KIB, maxValues: 256, firstByteMs: 30_000, bodyMs: 10_000 };
-/** The same, for what walks or writes files first. */
+/** The same, for calls that first walk or write files. */
 const FILE_WORK: ReplyLimit = { ...SHORT, firstByteMs: 300_000 };
-/** Names and descriptions, as many as there are. */
+/** Lists of names and descriptions. */
 const LIST: ReplyLimit = { maxBytes: 2 * MIB, maxValues: 80_000, firstByteMs: 30_000, bodyMs: 30_000 };
 const FOUND_FILES: ReplyLimit = { maxBytes: 16 * MIB, maxValues: 160_000, firstByteMs: 300_000, bodyMs: 60_000 };
 /** Both streams of a command, each byte escaped. */
@@ -37,7 +37,7 @@ const OUTPUT: ReplyLimit = {
   firstByteMs: null,
   bodyMs: 120_000,
 };
-/** Read as it comes; see `STREAM_LIMITS`. */
+/** Streamed; see `STREAM_LIMITS`. */
 const STREAM: ReplyLimit = { ...SHORT, bodyMs: 30_000 };
 
 export const DAEMON_LIMITS = {
@@ -84,10 +84,10 @@ export const DAEMON_LIMITS = {
 
 export type DaemonPath = keyof typeof DAEMON_LIMITS;
 
-/** Two rings of output, half of their bytes escaped; more is asked for by offset. */
+/** Two rings of output, half of their bytes escaped; more is read by offset. */
 const AIO_OUTPUT: ReplyLimit = { ...OUTPUT, maxBytes: 64 * MIB };
 
-/** Each of these is under a deadline of the call as a whole (`AioCalls`). */
+/** Each of these has a deadline for the whole call (`AioCalls`). */
 const AIO_LIMITS: Readonly<Record<string, ReplyLimit>> = {
   "/v1/sandbox": { ...LIST, maxBytes: 256 * KIB, maxValues: 4_000 },
   "/v1/bash/exec": AIO_OUTPUT,
@@ -96,39 +96,39 @@ const AIO_LIMITS: Readonly<Record<string, ReplyLimit>> = {
   "/v1/file/grep": FOUND_FILES,
 };
 
-/** What is not in the table is answered shortly. */
+/** Paths outside the table have short responses. */
 export function aioLimit(path: string): ReplyLimit {
   return AIO_LIMITS[path] ?? SHORT;
 }
 
 export const STREAM_LIMITS = {
-  /** An error that comes instead of an answer. */
+  /** An error response. */
   refusalMaxBytes: 64 * KIB,
   /** One frame of a followed command. The daemon sends 64 KiB at a time. */
   frameMaxBytes: 1 * MIB,
   /** One line of a watch: a path with each byte escaped, and a word. */
   lineMaxBytes: 32 * KIB,
-  /** A frame or line that has begun comes to its end within this; between two there may be silence. */
+  /** The time for a frame or line that has begun; silence between two is unlimited. */
   unitMs: 30_000,
-  /** A download in which nothing comes while its reader waits. */
+  /** A download without data while its reader waits. */
   stallMs: 60_000,
-  /** A connection that becomes something else than HTTP. */
+  /** A connection upgrade. */
   upgradeMs: 30_000,
-  /** The head of a previewed server's answer: it may compute for a while first. */
+  /** The head of a previewed server's response: it may compute for a while first. */
   previewHeadMs: 300_000,
-  /** The head of an answer of the AIO API: a command is answered when it ends. */
+  /** The head of an AIO response: a command's response comes when it ends. */
   aioHeadMs: 3_600_000,
-  /** Content of ours that a server inside does not take. */
+  /** Content that a server inside does not accept. */
   unsentMs: 60_000,
-  /** So many frames or lines, then others have their turn. */
+  /** Frames or lines per turn. */
   unitsAtOnce: 128,
   /** Frames of a type that this version does not know, between two that it knows. */
   unknownMaxBytes: 1 * MIB,
   /** One WebSocket message of a terminal. The daemon sends 32 KiB at a time. */
   terminalMessageMaxBytes: 256 * KIB,
-  /** Input to a terminal that its daemon has not taken. */
+  /** Input to a terminal that its daemon has not read. */
   terminalUnsentMaxBytes: 4 * MIB,
 } as const;
 
-/** How long after a command's own time limit its result may take: the grace between TERM and KILL, and a busy machine. */
+/** How long a result may take after its command's time limit: the grace between TERM and KILL, and a busy machine. */
 export const PATIENCE_MS = 30_000;

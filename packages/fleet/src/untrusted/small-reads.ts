@@ -1,9 +1,9 @@
 /**
- * Bytes of a sandbox reach Node's HTTP parser a part at a time, and between two parts everybody else has a turn.
+ * Feeds bytes from a sandbox to Node's HTTP parser a part at a time, and yields between two parts.
  *
- * One read of a socket brings up to 64 KiB, which the parser works through before anything else happens: enough for
- * thousands of chunks of a few bytes, or of messages that announce an answer and are none, and 50 ms of processor time.
- * In parts, a connection that is ended after the first is ended before the second.
+ * One read of a socket brings up to 64 KiB, which the parser processes at once: enough for thousands of tiny chunks or
+ * of interim responses, and 50 ms of processor time. In parts, a connection that is ended after the first is ended
+ * before the second.
  */
 
 import type { ClientRequest } from "node:http";
@@ -23,11 +23,11 @@ export function socketInParts(socket: Readable): void {
   new Parts(socket);
 }
 
-/** Stands before a socket's `push`, which is where what was read comes in. */
+/** Wraps a socket's `push`, which receives what was read. */
 class Parts {
   readonly #socket: Readable;
   readonly #push: Readable["push"];
-  /** What was read and not passed on yet; `null` is the end. */
+  /** Read and not passed on yet; `null` is the end. */
   readonly #waiting: (Uint8Array | null)[] = [];
   #isPassing = false;
 
@@ -39,7 +39,7 @@ class Parts {
       if (!this.#isPassing && (chunk === null || chunk.length <= PART_BYTES)) return this.#push(chunk);
       this.#waiting.push(...(chunk === null ? [null] : parted(chunk)));
       if (!this.#isPassing) void this.#pass();
-      // No more is read until this was passed on: the last part asks for it.
+      // Stops reading until this was passed on: the last part resumes it.
       return false;
     };
   }

@@ -1,6 +1,6 @@
 /**
- * Reading a stream of a sandbox that consists of units, frames or lines: a unit that has begun must come to its end, and
- * many small ones do not keep everybody else waiting. Between two units there may be silence for as long as it likes.
+ * Reads a stream of units (frames or lines) from a sandbox: a unit that has begun must end in time, and many small ones
+ * do not block the event loop. Silence between two units is unlimited.
  */
 
 import type { Readable } from "node:stream";
@@ -20,7 +20,7 @@ export class UnitGuard {
     this.#timer = timer;
   }
 
-  /** More is waited for, with or without a part of a unit here. */
+  /** More data is awaited, with or without a part of a unit here. */
   waits(hasPart: boolean): void {
     if (!hasPart) this.stop();
     else this.#deadline ??= this.#timer(STREAM_LIMITS.unitMs, () => this.#late());

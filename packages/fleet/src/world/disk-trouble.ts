@@ -1,15 +1,13 @@
-/**
- * What the errors of system calls mean.
- */
+/** The meaning of errors from system calls. */
 
 import { lstatSync, readdirSync, type Stats } from "node:fs";
 import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
 
-/** Node has no word for a quota that is used up, only the number. */
+/** Node has no name for an exceeded quota, only the number. */
 const QUOTA_NUMBER = `Unknown system error -${constants.errno.EDQUOT}`;
 
-/** The errno's name, such as `ENOENT`; `undefined` for what is no error of a system call. */
+/** The errno's name, such as `ENOENT`; `undefined` when it is no error of a system call. */
 export function errnoOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("code" in error) || typeof error.code !== "string") return undefined;
   return error.code === QUOTA_NUMBER ? "EDQUOT" : error.code;
@@ -20,7 +18,7 @@ export function isMissing(error: unknown): boolean {
   return errno === "ENOENT" || errno === "ENOTDIR";
 }
 
-/** Runs `call`; `undefined` when what it is about does not exist. */
+/** Runs `call`; `undefined` when its file does not exist. */
 export function unlessMissing<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -35,12 +33,12 @@ export function namesIn(directory: string): readonly string[] {
   return unlessMissing(() => readdirSync(directory)) ?? [];
 }
 
-/** What is at a path; `undefined` when nothing is. Making an error for that, the usual answer, takes longer than the look. */
+/** The stat of a path; `undefined` when it is missing. Creating an error for that takes longer than the call. */
 export function statIfThere(path: string): Stats | undefined {
   return unlessMissing(() => lstatSync(path, { throwIfNoEntry: false }));
 }
 
-/** The codes that carry a path and nothing else. */
+/** The codes whose only detail is a path. */
 type PathCode =
   | "file_not_found"
   | "file_exists"
@@ -66,13 +64,13 @@ const CODES: Readonly<Record<string, PathCode>> = {
 
 const SENTENCES: Readonly<Record<string, string>> = {
   ENAMETOOLONG: "a name in it is too long",
-  // The kernel says so where a symbolic link stands and must not be followed.
+  // The kernel's error for a symbolic link that must not be followed.
   ELOOP: "it is a symbolic link, or leads through one",
-  // Of a FIFO that nobody reads, a socket, or a device that is not there.
+  // A FIFO without a reader, a socket, or a missing device.
   ENXIO: "it is not a plain file",
 };
 
-/** The same trouble in our words. What we have no word for stays as it is. */
+/** The same error as one of the contract. An unknown error is unchanged. */
 export function inOurWords(error: unknown, path: string): unknown {
   const errno = errnoOf(error) ?? "";
   const code = CODES[errno];
@@ -81,7 +79,7 @@ export function inOurWords(error: unknown, path: string): unknown {
   return problem === undefined ? error : new SandlotError("invalid_path", { path, problem }, { cause: error });
 }
 
-/** The same for a step that is no file call: only that there is no room, or no writing, is for others to hear. */
+/** The same for a step that is no file call: only "no space" and "read-only" are translated. */
 export function noRoomInOurWords(error: unknown, path: string): unknown {
   return ["ENOSPC", "EDQUOT", "EROFS"].includes(errnoOf(error) ?? "") ? inOurWords(error, path) : error;
 }

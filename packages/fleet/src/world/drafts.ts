@@ -1,6 +1,6 @@
 /**
- * Names of files that are only being written. A name says which process writes, so that what a killed process has left
- * is told from what another is still busy with. A sandbox can make up such a name; it then loses a file of its own.
+ * Names of draft files. A name identifies the writing process, so that a killed process's drafts are distinguished from
+ * those in progress. A sandbox can forge such a name; it then loses a file of its own.
  */
 
 import { createHash } from "node:crypto";
@@ -10,7 +10,7 @@ import type { ProcessIdentity, World } from "./world.ts";
 export type DraftWorld = Pick<World, "randomHex" | "identity" | "processLiveness" | "wallMs">;
 
 const PATTERN = /^\.sandlot-draft-(?<where>[0-9a-f]{10})-(?<pid>\d{1,10})-(?<startTime>\d{1,20})-[0-9a-f]{16}$/;
-/** A writer that cannot be asked about (another machine's, or another container's) is given a day. */
+/** A writer with unknown liveness (on another machine, or in another container) has a day. */
 const UNKNOWN_MAX_AGE_MS = 24 * 3_600_000;
 
 export function draftName(world: DraftWorld): string {
@@ -18,12 +18,12 @@ export function draftName(world: DraftWorld): string {
   return `${DRAFT_PREFIX}${whereOf(identity)}-${identity.pid}-${identity.startTime}-${world.randomHex(8)}`;
 }
 
-/** Listings do not show what is only being written. */
+/** Listings do not show drafts. */
 export function isDraft(name: string): boolean {
   return name.startsWith(DRAFT_PREFIX);
 }
 
-/** Nobody is going to finish it. */
+/** Its writer will not finish it. */
 export function isAbandoned(name: string, modifiedAt: number, world: DraftWorld): boolean {
   if (!isDraft(name)) return false;
   const { where, pid, startTime } = PATTERN.exec(name)?.groups ?? {};
@@ -34,7 +34,7 @@ export function isAbandoned(name: string, modifiedAt: number, world: DraftWorld)
   return world.wallMs() - modifiedAt > UNKNOWN_MAX_AGE_MS;
 }
 
-/** Two processes of which one can tell whether the other still runs have this in common. */
+/** Equal for two processes that can check each other's liveness. */
 function whereOf({ bootId, pidNamespace }: ProcessIdentity): string {
   return createHash("sha256").update(`${bootId}\0${pidNamespace}`).digest("hex").slice(0, 10);
 }

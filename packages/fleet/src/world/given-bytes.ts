@@ -1,20 +1,20 @@
 /**
- * Pieces of a large file that nobody needs any more once they are written. Left to the collector, they make it look through
- * the whole heap several times per file, which costs more than writing them.
+ * Frees chunks of a large file once they are written. Left to the garbage collector, they cause several scans of the
+ * whole heap per file, which cost more than writing them.
  *
- * Who reads pieces that are its own alone marks them (`give`); who has written a piece frees it (`giveBack`). Pieces of
- * callers are never marked: they may use them again.
+ * A reader that owns its chunks marks them (`give`); the writer frees a chunk after writing it (`giveBack`). Chunks of
+ * callers are never marked: they may reuse them.
  */
 
 const given = new WeakSet<ArrayBufferLike>();
 
-/** Nobody else has these bytes, and whoever writes them may free them. */
+/** No other code has these bytes, and their writer may free them. */
 export function give<T extends Uint8Array>(bytes: T): T {
   given.add(bytes.buffer);
   return bytes;
 }
 
-/** Frees them now, where they were given. Of a buffer that others have parts of, they are only one of the parts. */
+/** Frees them now, if they were given. Not if they are only a part of their buffer. */
 export function giveBack({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength && given.delete(buffer)) buffer.transfer(0);
 }

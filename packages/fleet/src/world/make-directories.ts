@@ -1,12 +1,12 @@
 /**
- * A directory with everything above it, as `mkdirSync` with `recursive` makes it: that one never returns where the system
- * refuses with "no such file" although the directory above is there, as it does below `/proc`.
+ * A directory with its parents, like `mkdirSync` with `recursive`: that one never returns where the system reports "no
+ * such file" although the parent exists, as below `/proc`.
  */
 
 import { mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Answers with the first one that was made, or `undefined` when all were there. */
+/** Returns the first one created, or `undefined` when all existed. */
 export function makeDirectories(path: string, mode: number): string | undefined {
   try {
     mkdirSync(path, { mode });
@@ -20,7 +20,7 @@ export function makeDirectories(path: string, mode: number): string | undefined 
   }
 }
 
-/** False when somebody else was faster. */
+/** False when another process was faster. */
 function makeOne(path: string, mode: number): boolean {
   try {
     mkdirSync(path, { mode });

@@ -1,8 +1,8 @@
 /**
- * node:sqlite, loaded when it is first needed, and what its errors mean.
+ * node:sqlite, loaded at its first use, and the meaning of its errors.
  *
- * Node 22 announces the module as experimental on standard error. Whoever runs Sandlot did not choose the module and
- * can do nothing about the notice, so exactly this one is dropped; every other warning passes.
+ * Node 22 announces the module as experimental on standard error. The operator did not choose the module and cannot act
+ * on the notice, so exactly this one is dropped; every other warning passes.
  */
 
 import type { DatabaseSync } from "node:sqlite";
@@ -11,8 +11,8 @@ import { SandlotError } from "@sandlot/contract";
 type Sqlite = typeof import("node:sqlite");
 
 /**
- * The longest that SQLite itself waits for a lock, and with it the longest that one try blocks the event loop. A peer
- * whose transaction goes on is done within a fraction of this; for one that was stopped we wait without blocking.
+ * The longest time that SQLite itself waits for a lock, and so that one try blocks the event loop. A running peer's
+ * transaction takes a fraction of this; for a paused one we wait without blocking.
  */
 const BUSY_TIMEOUT_MS = 10;
 
@@ -30,7 +30,7 @@ export function openDatabase(path: string): DatabaseSync {
   return new loaded.DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
 }
 
-/** `load` runs synchronously, so nobody else's warning can be emitted while the filter is in place. */
+/** `load` runs synchronously, so no other warning can be emitted while the filter is in place. */
 function withoutExperimentalNotice<T>(load: () => T): T {
   const emitWarning = process.emitWarning;
   process.emitWarning = ((...args: unknown[]) => {
@@ -46,10 +46,10 @@ function withoutExperimentalNotice<T>(load: () => T): T {
 }
 
 /**
- * - `busy`: somebody else is at it; trying again helps.
- * - `corrupt`: what is there is not a database, or a damaged one.
- * - `refused`: the machine does not let us: no space, read-only, no permission, an I/O error. Nothing was written.
- * - `bug`: SQLite works and our use of it is wrong.
+ * - `busy`: another process is using it; retrying helps.
+ * - `corrupt`: the file is no database, or a damaged one.
+ * - `refused`: the machine refuses: no space, read-only, no permission, an I/O error. Nothing was written.
+ * - `bug`: SQLite works and our use is wrong.
  */
 type Trouble = { readonly kind: "busy" | "corrupt" | "refused" | "bug"; readonly problem: string };
 
@@ -63,23 +63,23 @@ const BY_CODE: Readonly<Record<number, Trouble>> = {
   11: { kind: "corrupt", problem: "the database is damaged" },
   13: { kind: "refused", problem: "the disk is full" },
   14: { kind: "refused", problem: "it cannot be opened" },
-  // Many openers at once can lose a race for the WAL's index many times over; it is a kind of busy.
+  // Many concurrent openers can repeatedly lose a race for the WAL's index; it is a kind of busy.
   15: { kind: "busy", problem: "too many processes are opening it at once" },
-  // Another process has migrated the file since; the statement is prepared anew.
+  // Another process has migrated the file meanwhile; the statement is prepared anew.
   17: { kind: "busy", problem: "its schema is being changed" },
   26: { kind: "corrupt", problem: "it is not an SQLite database" },
 };
 
-/** What an error of node:sqlite means; `null` when it is not one. */
+/** The meaning of an error of node:sqlite; `null` when it is not one. */
 export function troubleOf(error: unknown): Trouble | null {
   if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return null;
-  // The low byte is the primary code; the rest says more than anybody here decides by.
+  // The low byte is the primary code; no decision here needs the rest.
   const known = BY_CODE[error.errcode & 0xff];
   if (known === undefined) return { kind: "bug", problem: error.message };
   return { kind: known.kind, problem: `${known.problem} (${error.message})` };
 }
 
-/** A row that is not what we write. The store turns it into `store_corrupt`, which names the file. */
+/** A row that we did not write like this. The store turns it into `store_corrupt`, which names the file. */
 export class CorruptRow extends Error {
   override readonly name = "CorruptRow";
 }

@@ -1,13 +1,11 @@
-/**
- * The real machine. The one file of the fleet that asks for the time, sets a timer or draws a random number.
- */
+/** The real machine. The only file of the fleet that reads the time, sets a timer or draws a random number. */
 
 import { randomFillSync } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { performance } from "node:perf_hooks";
 import type { Liveness, ProcessIdentity, World } from "./world.ts";
 
-/** `performance.now` counts from the start of the process on the clock that `hrtime` shows as it is. */
+/** `performance.now` counts from the start of the process; `hrtime` shows the same clock without an offset. */
 const MONOTONIC_ORIGIN_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
 export function systemWorld(): World {
@@ -29,12 +27,12 @@ export const systemTimer: World["timer"] = (delayMs, fire, options) => {
   return { cancel: () => clearTimeout(timeout) };
 };
 
-/** Lets everything else that waits have its turn: for work that is cut into pieces. */
+/** Yields to all other pending work: for work that is cut into pieces. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Drawn ahead, many ids at a time: each draw by itself is a call to the kernel. What was given out is wiped. */
+/** Drawn in advance, many ids at a time: each single draw is a call to the kernel. Used bytes are wiped. */
 const drawn = Buffer.allocUnsafeSlow(1_024);
 let used = drawn.length;
 
@@ -58,14 +56,14 @@ function ownIdentity(): ProcessIdentity {
 function processLiveness(self: ProcessIdentity, other: ProcessIdentity): Liveness {
   const comparable = self.bootId !== "" && self.pidNamespace !== "" && other.startTime !== "";
   if (!comparable) return "unknown";
-  // Another boot of this very machine cannot be told from another machine, so it says nothing.
+  // Another boot of this machine looks like another machine, so the liveness is unknown.
   if (other.bootId !== self.bootId || other.pidNamespace !== self.pidNamespace) return "unknown";
   const startTime = startTimeOf(other.pid);
   if (startTime === undefined) return "unknown";
   return startTime === other.startTime ? "alive" : "dead";
 }
 
-/** The empty string where the system does not say; then nothing is ever concluded from it. */
+/** Empty where the system has none; then no conclusion uses it. */
 function bootId(): string {
   return readOrEmpty(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
 }
@@ -82,7 +80,7 @@ function readOrEmpty(read: () => string): string {
   }
 }
 
-/** In clock ticks since boot. `""` when there is no such process (or only its remains), `undefined` when it cannot be told. */
+/** In clock ticks since boot. `""` when there is no such process (or only a zombie), `undefined` if unknown. */
 export function startTimeOf(pid: number): string | undefined {
   let stat: string;
   try {
@@ -91,7 +89,7 @@ export function startTimeOf(pid: number): string | undefined {
     const errno = error instanceof Error && "code" in error ? error.code : undefined;
     return errno === "ENOENT" || errno === "ESRCH" ? "" : undefined;
   }
-  // The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
+  // The command name is in parentheses and may contain anything, so the fields are counted from the last parenthesis.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   if (fields[0] === "Z" || fields[0] === "X") return "";
   return fields[19];

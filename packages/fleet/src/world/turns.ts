@@ -1,6 +1,6 @@
 /**
- * How many sandboxes are started at once. A start is processor time, nearly all of it: more of them than there are
- * processors do not come up sooner, they only make each other late. Whoever comes later waits, in the order of coming.
+ * Limits how many sandboxes start at once. A start is nearly all processor time: more starts than processors only delay
+ * each other. Later ones wait, in order.
  */
 
 export class Turns {
@@ -12,7 +12,7 @@ export class Turns {
     this.#max = max;
   }
 
-  /** Waits for a turn and works. A signal that fires meanwhile gives the place in the line up. */
+  /** Waits for a turn, then works. An abort meanwhile leaves the queue. */
   async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     signal.throwIfAborted();
     if (this.#taken < this.#max) this.#taken += 1;
@@ -21,7 +21,7 @@ export class Turns {
       return await work();
     } finally {
       const next = this.#waiting.shift();
-      // The turn is handed on as it is: nobody who comes now gets in between.
+      // The turn is handed on directly: no newcomer gets in between.
       if (next === undefined) this.#taken -= 1;
       else next();
     }

@@ -1,6 +1,6 @@
 /**
- * Durations and sizes as people write them: `500ms`, `5s`, `10m`, `2h`, `1d`; `64KiB`, `2GiB`, `500MB`. A number without a
- * unit is milliseconds or bytes. Pure, and free of imports: the command line reads options with it before anything loads.
+ * Durations and sizes with units: `500ms`, `5s`, `10m`, `2h`, `1d`; `64KiB`, `2GiB`, `500MB`. A number without a unit
+ * is milliseconds or bytes. Pure, and free of imports: the command line parses options with it before anything loads.
  */
 
 const MS_PER: Readonly<Record<string, number>> = { "": 1, ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -20,12 +20,12 @@ const BYTES_PER: Readonly<Record<string, number>> = {
 export const DURATION_PATTERN = "^\\d+(\\.\\d+)? ?(ms|s|m|h|d)?$";
 export const SIZE_PATTERN = "^\\d+(\\.\\d+)? ?([kKmMgGtT]i?)?[bB]?$";
 
-/** Milliseconds, or `null` for what is no duration. */
+/** Milliseconds, or `null` when it is no duration. */
 export function parseDuration(text: string): number | null {
   return new RegExp(DURATION_PATTERN).test(text) ? amount(text, MS_PER) : null;
 }
 
-/** Bytes, or `null` for what is no size. `2G` and `2Gi` mean `2GB` and `2GiB`. */
+/** Bytes, or `null` when it is no size. `2G` and `2Gi` mean `2GB` and `2GiB`. */
 export function parseSize(text: string): number | null {
   if (!new RegExp(SIZE_PATTERN).test(text)) return null;
   const spelled = /[kmgt]i?$/i.test(text) ? `${text}b` : text;
@@ -36,7 +36,7 @@ function amount(text: string, units: Readonly<Record<string, number>>): number |
   const [, digits = "", unit = ""] = /^([\d.]+) ?([a-z]*)$/.exec(text) ?? [];
   const factor = units[unit];
   const value = factor === undefined ? Number.NaN : Number(digits) * factor;
-  // 1.5 s is 1,500 ms; 1.5 ms is nothing that can be waited for.
+  // 1.5 s is 1,500 ms; a fraction of a millisecond is rounded.
   return Number.isFinite(value) ? Math.round(value) : null;
 }
 

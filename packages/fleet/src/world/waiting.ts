@@ -1,10 +1,8 @@
-/**
- * Waiting, always with a way out. Nothing in the fleet waits without a signal or a deadline.
- */
+/** Waits with an exit. Every wait of the fleet has a signal or a deadline. */
 
 import type { World } from "./world.ts";
 
-/** Resolves after `ms`; rejects with the signal's reason when that comes first. */
+/** Resolves after `ms`; rejects with the signal's reason when that fires first. */
 export function sleep(
   world: World,
   ms: number,
@@ -33,14 +31,14 @@ export function sleep(
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason);
-    // The promise is followed in any case: one that nobody waits for must not become an unhandled rejection.
+    // The promise is always followed: otherwise it could become an unhandled rejection.
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });
 }
 
-/** Waits for `promise`, but no longer than this, or until the signal: then it goes on by itself, answered `undefined`. */
+/** Waits for `promise`, at most this long, or until the signal: then it returns `undefined` and the promise goes on. */
 export async function atMost<T>(
   world: World,
   ms: number,
@@ -60,7 +58,7 @@ export async function atMost<T>(
   }
 }
 
-/** Does `work` for each, never for more than `max` at a time. Rejects with the first failure, when all have ended. */
+/** Runs `work` for each, at most `max` at a time. Rejects with the first failure, when all have ended. */
 export async function sideBySide<T>(
   items: readonly T[],
   max: number,
@@ -75,7 +73,7 @@ export async function sideBySide<T>(
   if (failed !== undefined) throw failed.reason;
 }
 
-/** Work that nobody waits for at the moment, but that must have ended before a fleet has closed. */
+/** Background work that must have ended before a fleet has closed. */
 export class UnderWay {
   readonly #works = new Set<Promise<unknown>>();
 
@@ -86,15 +84,15 @@ export class UnderWay {
     return work;
   }
 
-  /** Resolves when all of it has ended, and what it has begun meanwhile. */
+  /** Resolves when all of it has ended, including work begun meanwhile. */
   async idle(): Promise<void> {
     while (this.#works.size > 0) await Promise.allSettled(this.#works);
   }
 }
 
 /**
- * Runs `work` under a deadline of its own, linked to an outer signal. When time runs out, `work`'s signal is aborted
- * with `late()`, and so is the wait: work that ignores its signal cannot hold its caller.
+ * Runs `work` with its own deadline, linked to an outer signal. When time runs out, `work`'s signal is aborted with
+ * `late()`, and so is the wait: work that ignores its signal cannot block its caller.
  */
 export async function within<T>(
   world: World,

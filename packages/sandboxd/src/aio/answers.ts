@@ -1,8 +1,8 @@
 /**
  * The shapes of the AIO API: its wrapper, its validation errors, its file errors.
  *
- * A failed operation is HTTP 200 with `success: false`; a command that ran and failed is a success with an exit code. A body
- * with the wrong fields is 422 with a list of what is wrong.
+ * A failed operation is HTTP 200 with `success: false`; a command that ran and failed is a success with an exit code. A
+ * body with the wrong fields is 422 with a list of the mistakes.
  */
 
 import type { ServerResponse } from "node:http";
@@ -19,7 +19,7 @@ export function sendFailure(response: ServerResponse, message: string, data: unk
   sendJson(response, { success: false, message, data, hint: null });
 }
 
-/** What is not wrapped: errors of routes that answer with something else than the wrapper. */
+/** Without the wrapper: errors of routes that do not use it. */
 export function sendDetail(response: ServerResponse, status: number, detail: unknown): void {
   sendJson(response, { detail }, status);
 }
@@ -31,7 +31,7 @@ export interface FieldProblem {
   readonly input: unknown;
 }
 
-/** The body does not have the fields that it must have. */
+/** The body lacks required fields or has wrong ones. */
 export class ValidationProblem extends Error {
   override readonly name = "ValidationProblem";
   readonly problems: readonly FieldProblem[];
@@ -42,7 +42,7 @@ export class ValidationProblem extends Error {
   }
 }
 
-/** An operation that failed as AIO means it: told with `success: false`. */
+/** An operation that failed in AIO's sense: reported with `success: false`. */
 export class OperationProblem extends Error {
   override readonly name = "OperationProblem";
 }
@@ -58,7 +58,7 @@ export interface FileOperationError {
   readonly exception_type: string | null;
 }
 
-/** By code of the contract: AIO's type, and what a Python program would call it. */
+/** By code of the contract: AIO's type, and the corresponding Python exception. */
 const FILE_ERRORS: Readonly<Record<string, readonly [type: string, exception: string]>> = {
   file_not_found: ["not_found", "FileNotFoundError"],
   permission_denied: ["permission_denied", "PermissionError"],
@@ -72,7 +72,7 @@ const FILE_ERRORS: Readonly<Record<string, readonly [type: string, exception: st
   unsupported_media: ["decode_error", "UnicodeDecodeError"],
 };
 
-/** What was asked of a file that exists and does not have it. */
+/** The file exists but does not suit the operation. */
 const UNFIT = ["invalid_target", "ValueError"] as const;
 const OTHER = ["io_error", "OSError"] as const;
 

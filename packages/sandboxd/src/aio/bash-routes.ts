@@ -1,6 +1,4 @@
-/**
- * `/v1/bash/*`: a new process for each command, as the AIO API has them. A session keeps only where commands begin.
- */
+/** `/v1/bash/*`: a new process for each command, as in the AIO API. A session keeps only the start directory. */
 
 import { EXEC_SIGNALS } from "@sandlot/contract";
 import { timer, wallMs } from "../clock.ts";
@@ -16,13 +14,13 @@ import type { AioRoutes } from "./routes.ts";
 
 interface BashSession {
   readonly id: string;
-  /** Where commands begin: what was said last. */
+  /** The start directory of commands: the last one given. */
   directory: string;
-  /** A script that every command reads first. */
+  /** A script that every command sources first. */
   readonly snapshot: string | null;
   readonly createdAt: number;
   lastUsedAt: number;
-  /** What was run and is still remembered, by id, in order: as it was given. */
+  /** The remembered commands, by id, in order: their original text. */
   readonly commands: Map<string, string>;
   commandCount: number;
 }
@@ -69,7 +67,7 @@ export function bashRoutes(execs: ExecTable): AioRoutes {
   const running = ({ commands }: BashSession): Exec | undefined =>
     [...commands.keys()].map((id) => execs.peek(id)).find((exec) => exec !== undefined && !exec.hasEnded);
 
-  /** The one that is named, of this session; otherwise its last one. */
+  /** The named command of this session; otherwise its last one. */
   const commandOf = ({ commands }: BashSession, commandId: string | null): Exec => {
     const id = commandId ?? [...commands.keys()].at(-1);
     const exec = id !== undefined && commands.has(id) ? execs.peek(id) : undefined;

@@ -1,6 +1,4 @@
-/**
- * `str_replace_editor`: looking at a file and changing it in small steps, the last of which can be taken back.
- */
+/** `str_replace_editor`: shows a file and changes it in small steps, the last of which can be undone. */
 
 import { SandlotError } from "@sandlot/contract";
 import { statPath } from "../files/change.ts";
@@ -55,7 +53,7 @@ export async function edit(fields: Fields, given: string): Promise<unknown> {
   }
 }
 
-/** Parts of spreadsheets, slides and pages, which files are not here. */
+/** Options for spreadsheets, slides and pages, which are unsupported here. */
 function ignoreDocuments(fields: Fields): void {
   for (const name of ["page_range", "row_range", "slide_range"]) fields.integers(name);
   fields.ignore("string", "sheet_name");

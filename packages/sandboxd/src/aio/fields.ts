@@ -1,8 +1,8 @@
 /**
- * The fields of a request's body, checked as the AIO API checks them: everything that is wrong is told at once.
+ * The fields of a request's body, checked as the AIO API checks them: all mistakes are reported at once.
  *
- * A field that may be null takes null for its default; one that may not says so. What means a value without doubt is taken for
- * it: "7" for a number, 1 for yes.
+ * A nullable field takes null for its default; another one refuses it. An unambiguous value is converted: "7" to a
+ * number, 1 to true.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -12,7 +12,7 @@ import { readBody } from "./body.ts";
 type Kind = "string" | "boolean" | "number" | "integer";
 type Wrong = readonly [type: string, msg: string];
 
-/** What a value of a kind is read as; or what is wrong with it. */
+/** How a value of each kind is read; or what is wrong with it. */
 const READERS: Readonly<Record<Kind, (value: unknown) => { readonly value: unknown } | { readonly wrong: Wrong }>> = {
   string: (value) =>
     typeof value === "string" ? { value } : { wrong: ["string_type", "Input should be a valid string"] },
@@ -51,7 +51,7 @@ export class Fields {
     this.#values = values;
   }
 
-  /** `whenEmpty`: what no body at all means. Clients send none when no field is given, so where none is needed that is right. */
+  /** `whenEmpty`: the meaning of an absent body, which clients send when no field is given. */
   static async of(request: IncomingMessage, whenEmpty: "missing" | "no fields" = "missing"): Promise<Fields> {
     const body = await readBody(request);
     if (body.length === 0 && whenEmpty === "no fields") return new Fields({});
@@ -67,12 +67,12 @@ export class Fields {
     return new Fields(values as Record<string, unknown>);
   }
 
-  /** Must be there. */
+  /** Required. */
   text(name: string): string {
     return this.#required<string>(name, "string") ?? "";
   }
 
-  /** Must be there. */
+  /** Required. */
   flag(name: string): boolean {
     return this.#required<boolean>(name, "boolean") ?? false;
   }
@@ -89,7 +89,7 @@ export class Fields {
     return this.#nullable<number>(name, "integer");
   }
 
-  /** `null` is the default, too. */
+  /** `null` also means the default. */
   flagOrNull(name: string, otherwise: boolean): boolean {
     return this.#nullable<boolean>(name, "boolean") ?? otherwise;
   }
@@ -110,7 +110,7 @@ export class Fields {
     return this.#defaulted(name, "integer", otherwise);
   }
 
-  /** Looked at only for what is wrong with them: fields that have no meaning here. */
+  /** Only validated: fields without a meaning here. */
   ignore(kind: Kind, ...names: readonly string[]): void {
     for (const name of names) this.#nullable(name, kind);
   }
@@ -124,7 +124,7 @@ export class Fields {
     return found ?? null;
   }
 
-  /** Must be there. */
+  /** Required. */
   requiredChoice<T extends string>(name: string, choices: readonly [T, ...T[]]): T {
     const isNull = this.#values[name] === null;
     if (this.#isAbsent(name)) this.#missing(name);
@@ -156,7 +156,7 @@ export class Fields {
     return this.#list<number>(name, "integer");
   }
 
-  /** What is null in it is not there. */
+  /** Drops null values. */
   textMap(name: string): Readonly<Record<string, string>> {
     const value = this.#values[name];
     if (value === undefined || value === null) return {};
@@ -173,7 +173,7 @@ export class Fields {
     return Object.fromEntries(entries) as Record<string, string>;
   }
 
-  /** Call when everything was read. */
+  /** Call after reading all fields. */
   check(): void {
     if (this.#problems.length > 0) throw new ValidationProblem(this.#problems);
   }
@@ -200,7 +200,7 @@ export class Fields {
     return null;
   }
 
-  /** Each entry that is wrong is told by its place. */
+  /** Reports each wrong entry by its index. */
   #list<T>(name: string, kind: Kind): readonly T[] | null {
     const value = this.#values[name];
     if (value === undefined || value === null) return null;

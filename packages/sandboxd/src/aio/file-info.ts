@@ -1,6 +1,4 @@
-/**
- * Files as the AIO API describes them, and how it sorts and filters them.
- */
+/** Files as the AIO API describes, sorts and filters them. */
 
 import { extname } from "node:path/posix";
 import { statPath } from "../files/change.ts";
@@ -17,7 +15,7 @@ export interface FileInfo {
   readonly extension: string | null;
 }
 
-/** Nothing, when it has gone meanwhile. */
+/** Empty when the file is gone meanwhile. */
 export function infoOf(path: string): FileInfo[] {
   try {
     const { kind, sizeBytes, modifiedAt, mode } = statPath(path);
@@ -52,7 +50,7 @@ export function sorted(infos: readonly FileInfo[], by: string, descending: boole
   return descending ? order.reverse() : order;
 }
 
-/** A pattern without a slash means names, wherever they are. */
+/** A pattern without a slash matches names at any depth. */
 export function anywhere(pattern: string): string {
   return pattern.includes("/") ? pattern : `**/${pattern}`;
 }
@@ -62,7 +60,7 @@ export function matchesAny(patterns: readonly string[], root: string, file: stri
   return patterns.some((pattern) => pathPattern(anywhere(pattern)).matches(relative));
 }
 
-/** Whether it, or a directory that it is in, matches. */
+/** Whether it, or a directory above it, matches. */
 export function isLeftOut(patterns: readonly string[], root: string, file: string): boolean {
   const parts = relativeTo(root, file).split("/");
   return parts.some((_, index) => matchesAny(patterns, root, join(root, parts.slice(0, index + 1).join("/"))));

@@ -1,8 +1,8 @@
 /**
- * `/v1/file/*`, as the AIO API has them. What fails is told with HTTP 200, `success: false` and why; a download, which is
- * no JSON, with an HTTP status.
+ * `/v1/file/*`, as in the AIO API. A failure is HTTP 200, `success: false` and the reason; for a download, which is no
+ * JSON, an HTTP status.
  *
- * A relative path is below the workspace, where commands start. The answer names the absolute one.
+ * A relative path is below the workspace, where commands start. The response has the absolute one.
  */
 
 import type { ServerResponse } from "node:http";
@@ -99,7 +99,7 @@ export function fileRoutes(workspace: string): AioRoutes {
 
 type FileWork = (fields: Fields, path: string) => Promise<unknown>;
 
-/** The data of an answer, or the reason why there is none, about the path that the field `name` holds. */
+/** Responds with the data, or with the failure, about the path in the field `name`. */
 function toldIn(workspace: string, operation: string, name: string, work: FileWork): AioHandler {
   return async (request, response) => {
     const fields = await Fields.of(request);
@@ -135,7 +135,7 @@ async function send(response: ServerResponse, path: string): Promise<void> {
   response.end();
 }
 
-/** All of one version, or 409. Held in memory, because an answer that has begun cannot become another. */
+/** The whole file in one version, or 409. Held in memory, because a response that has begun cannot become another. */
 async function sendUnchanged(response: ServerResponse, path: string): Promise<void> {
   const before = statPath(path).version;
   const bytes = await wholeFile(path);
@@ -144,7 +144,7 @@ async function sendUnchanged(response: ServerResponse, path: string): Promise<vo
   response.end(bytes);
 }
 
-/** Lines count from 0, and the last one is not among them. */
+/** Lines count from 0; the end is exclusive. */
 export async function readText(path: string, start: number | null, end: number | null): Promise<string> {
   if (start === null && end === null) return decoded(path, await wholeFile(path));
   const first = (start ?? 0) + 1;

@@ -1,6 +1,4 @@
-/**
- * Kinds of files by name, as ripgrep's `--type` knows them.
- */
+/** Kinds of files by name, as in ripgrep's `--type`. */
 
 import { OperationProblem } from "./answers.ts";
 

@@ -1,8 +1,9 @@
 /**
- * A watch of the AIO API: changes are numbered and kept for a while, so that whoever asks with a number gets what came after it.
+ * A watch of the AIO API: changes are numbered and kept for a while, so that a request with a number gets what came
+ * after it.
  *
- * Changes of one path within a moment are one event, as the one who set the watch up said. A rename is told as `remove` and
- * `create`, and a change of mode as `write`: the kernel's watch does not tell more.
+ * Changes of one path within the watch's debounce time are one event. A rename is reported as `remove` and `create`,
+ * and a change of mode as `write`: the kernel's watch does not report more.
  */
 
 import { lstatSync, type Stats } from "node:fs";
@@ -17,10 +18,10 @@ type EventType = (typeof EVENT_TYPES)[number];
 export interface WatchWish {
   readonly path: string;
   readonly recursive: boolean;
-  /** Names or patterns: neither what matches nor anything below it is told. */
+  /** Names or patterns: matches, and everything below them, are not reported. */
   readonly exclude: readonly string[];
   readonly debounceMs: number;
-  /** None: everything. */
+  /** Empty: everything. */
   readonly include: readonly string[];
 }
 
@@ -32,14 +33,14 @@ export interface FileEvent {
   readonly relative_path: string;
   readonly old_path: string | null;
   readonly is_dir: boolean;
-  /** Seconds since 1970, like every time here. */
+  /** Seconds since 1970, as everywhere in this API. */
   readonly timestamp: number;
   readonly mtime: number | null;
   readonly size: number | null;
   readonly inode: number | null;
 }
 
-/** Events that are kept; older ones are gone, and whoever asks for them hears of an overflow. */
+/** Events that are kept; a request for older ones gets an overflow. */
 const KEPT_MAX = 1_000;
 const TYPES: Readonly<Partial<Record<FileChange["type"], EventType>>> = {
   created: "create",
@@ -51,7 +52,7 @@ export class FileWatch {
   readonly id: string;
   readonly wish: WatchWish;
   readonly createdAt = wallMs() / 1_000;
-  /** Those who have set it up, and have not ended it. */
+  /** Callers that set it up, and have not ended it. */
   userCount = 1;
   subscriberCount = 0;
   readonly #tree: TreeWatch;
@@ -59,11 +60,11 @@ export class FileWatch {
   readonly #listeners = new Set<() => void>();
   #events: FileEvent[] = [];
   #latest = 0;
-  /** What came until here is not complete. */
+  /** Events up to this number are incomplete. */
   #lostUntil = 0;
   #isOver = false;
 
-  /** Throws what the kernel says about the path. */
+  /** Throws the kernel's error about the path. */
   constructor(id: string, wish: WatchWish) {
     this.id = id;
     this.wish = wish;
@@ -83,13 +84,13 @@ export class FileWatch {
     return this.#isOver;
   }
 
-  /** What came after `cursor`; `overflow` when some of it is not there any more. */
+  /** The events after `cursor`; `overflow` when some were dropped. */
   since(cursor: number): { readonly events: readonly FileEvent[]; readonly overflow: boolean } {
     const events = this.#events.filter(({ seq }) => seq > cursor);
     return { events, overflow: cursor < this.#lostUntil };
   }
 
-  /** Resolves at the next event, at the watch's end, or when the time is over. */
+  /** Resolves at the next event, at the watch's end, or after the time. */
   news(ms: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
@@ -123,7 +124,7 @@ export class FileWatch {
     if (told === undefined || this.#isLeftOut(path)) return;
     const waiting = this.#waiting.get(path);
     waiting?.cancel();
-    // One that is new is still new when it is written to.
+    // A new file stays new when it is written to.
     const kept = waiting?.type === "create" && told === "write" ? "create" : told;
     const late = timer(this.wish.debounceMs, () => {
       this.#waiting.delete(path);

@@ -1,8 +1,9 @@
 /**
- * Searching whole texts instead of lines: a match may begin on one line and end on another, and `.` means a newline, too.
+ * Searches whole texts instead of lines: a match may begin on one line and end on another, and `.` matches a newline,
+ * too.
  *
- * A match is told by the line it begins on, with all of the lines it touches. Files are left out as a search by lines leaves
- * them out: what is no text, and what is too large.
+ * A match is reported at its first line, with all lines it touches. The same files are skipped as in a search by lines:
+ * binary ones, and those that are too large.
  */
 
 import { readFileSync, realpathSync, statSync } from "node:fs";
@@ -53,7 +54,7 @@ function matchesIn(path: string, text: string, pattern: string, expression: RegE
   const matches: GrepMatch[] = [];
   for (const { at, end } of places) {
     for (; counted < at; counted++) if (text[counted] === "\n") lineNumber++;
-    // What begins on the same line is told with the first.
+    // Matches that begin on the same line are one.
     if (matches.at(-1)?.lineNumber === lineNumber) continue;
     const first = text.lastIndexOf("\n", at - 1) + 1;
     const last = text.indexOf("\n", Math.max(end - 1, at));
@@ -62,7 +63,7 @@ function matchesIn(path: string, text: string, pattern: string, expression: RegE
   return matches;
 }
 
-/** `null`: gone meanwhile, or no text. */
+/** `null`: gone meanwhile, or binary. */
 function textOf(path: string): { readonly content: string } | "too large" | null {
   try {
     if (statSync(path).size > SANDBOX_LIMITS.grepFileMaxBytes) return "too large";

@@ -1,10 +1,10 @@
 /**
- * The AIO sandbox API, as far as its clients use it for commands and files: `/v1/sandbox`, `/v1/shell/*`, `/v1/bash/*` and
- * `/v1/file/*`. A client made for an AIO sandbox works against the daemon.
+ * The AIO sandbox API, as far as its clients use it for commands and files: `/v1/sandbox`, `/v1/shell/*`, `/v1/bash/*`
+ * and `/v1/file/*`. A client for an AIO sandbox works with the daemon.
  *
  *   request ─▶ key, in one of three places ─▶ route ─▶ the wrapper, or 422, or `success: false`
  *
- * A client that has no key gets a connection, a socket or a port of its own (`keylessServer`), where nothing else is served.
+ * A client without a key gets a separate connection, socket or port (`keylessServer`), which serves only this API.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -26,18 +26,18 @@ import { watchRoutes } from "./watch-routes.ts";
 export interface AioParts {
   readonly execs: ExecTable;
   readonly sessions: SessionTable;
-  /** Somebody does something, rather than asking whether the sandbox is there. */
+  /** Called for work, as opposed to a check whether the sandbox is there. */
   onWork(): void;
 }
 
-/** `isAllowed`: whether whoever shows this key may ask; `null` when none was shown. */
+/** `isAllowed`: whether this key is valid; `null` when the request has none. */
 export type Aio = (
   request: IncomingMessage,
   response: ServerResponse,
   isAllowed: (key: string | null) => boolean,
 ) => Promise<void>;
 
-/** The first image whose API this is. */
+/** The first image with this API. */
 const VERSION = "1.11.0";
 const PROBED = "/v1/sandbox";
 
@@ -67,7 +67,7 @@ export function aio({ execs, sessions, onWork }: AioParts): Aio {
   };
 }
 
-/** Serves what `answer` answers, and never closes a connection for being idle. */
+/** Serves `answer`, and never closes an idle connection. */
 export function keylessServer(answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>): Server {
   const server = createServer((request, response) => {
     answer(request, response).catch((error: unknown) => {
@@ -80,7 +80,7 @@ export function keylessServer(answer: (request: IncomingMessage, response: Serve
   return server;
 }
 
-/** In a header of its own, as a bearer token, or in the query. */
+/** In its own header, as a bearer token, or in the query. */
 function keyOf({ headers }: IncomingMessage, url: URL): string | null {
   const own = headers["x-aio-api-key"];
   if (typeof own === "string") return own;
@@ -88,7 +88,7 @@ function keyOf({ headers }: IncomingMessage, url: URL): string | null {
   return bearer ?? url.searchParams.get("api_key");
 }
 
-/** A base address that ends with a slash makes a path that begins with two; and a slash at its end means nothing. */
+/** A base URL with a trailing slash makes a path with two leading ones; a trailing slash has no meaning. */
 function tidy(url: string): string {
   const [path = "", ...query] = url.split("?");
   const plain = path.replace(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");

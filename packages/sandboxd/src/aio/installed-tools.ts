@@ -1,6 +1,6 @@
 /**
- * What `/v1/sandbox` says of the programs that there are: versions of Python and Node, and the names of others. Looked for in the
- * commands' PATH, once: an image does not change, and clients ask this to see whether the sandbox is there.
+ * The programs for `/v1/sandbox`: versions of Python and Node, and the names of others. Searched in the commands' PATH,
+ * once: an image does not change, and clients poll this to see whether the sandbox is there.
  */
 
 import { execFile } from "node:child_process";
@@ -19,7 +19,7 @@ export interface InstalledTools {
   readonly utils: readonly { category: string; tools: readonly { name: string; description: null }[] }[];
 }
 
-/** Many times what a version takes. A program that is not what its name says must not hold the answer up. */
+/** Many times a version query. A program that is not what its name says must not delay the response. */
 const VERSION_TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 1_024;
 const UTILITIES: Readonly<Record<string, readonly string[]>> = {
@@ -68,7 +68,7 @@ function placeOf(name: string, path: string): string | null {
       accessSync(`${folder}/${name}`, constants.X_OK);
       return `${folder}/${name}`;
     } catch {
-      // Not there, or not for us.
+      // Missing, or not executable for us.
     }
   }
   return null;

@@ -1,6 +1,4 @@
-/**
- * An uploaded file: `multipart/form-data` with a part `file` and, perhaps, one `path`.
- */
+/** An uploaded file: `multipart/form-data` with a part `file` and optionally one `path`. */
 
 import type { IncomingMessage } from "node:http";
 import { ValidationProblem } from "./answers.ts";

@@ -1,6 +1,6 @@
 /**
- * Output that is longer than a caller asked for: its beginning and its end, and between them how much is missing. It is cut between
- * lines, so that no half of a name is taken for one; a line that is longer than what may be shown is cut where it has to be.
+ * Shortens output beyond the caller's limit: its beginning and its end, and between them how much is missing. It is cut
+ * between lines, so that no part of a name looks like a whole; a line longer than the limit is cut inside.
  */
 
 /** `max` 0 means everything. */

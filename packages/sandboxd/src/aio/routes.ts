@@ -1,11 +1,9 @@
-/**
- * Routes of the AIO API. A `{name}` in a path stands for one part of it.
- */
+/** Routes of the AIO API. A `{name}` in a path matches one part. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Query } from "../wire/routes.ts";
 
-/** `parameters` are the query's, and the parts of the path that have a name. */
+/** `parameters` are the query's, and the named parts of the path. */
 export type AioHandler = (
   request: IncomingMessage,
   response: ServerResponse,
@@ -47,7 +45,7 @@ function match(pattern: string, name: string): Query | null {
   return parameters;
 }
 
-/** What cannot be decoded stands for itself. */
+/** Undecodable text is unchanged. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -16,7 +16,7 @@ import { grepAcrossLines } from "./grep-across-lines.ts";
 const GREP_MAX = 500;
 const GLOB_MAX = 5_000;
 const DEPTH_MAX = 1_000;
-/** More than anybody reads; what is filtered afterwards must have been found. */
+/** More than a caller reads; filters apply afterwards. */
 const LOOKED_AT_MAX = 10_000;
 
 export async function search(fields: Fields, file: string): Promise<unknown> {
@@ -136,7 +136,7 @@ export async function list(fields: Fields, given: string): Promise<unknown> {
 
 const UNITS: Readonly<Record<string, number>> = { "": 1, K: 1024, M: 1024 ** 2, G: 1024 ** 3 };
 
-/** "1M", "500K" or a number of bytes. Whatever it says, files beyond the daemon's own limit are not searched. */
+/** "1M", "500K" or a number of bytes. Files beyond the daemon's own limit are never searched. */
 function bytesIn(size: string | null): number {
   if (size === null) return Number.POSITIVE_INFINITY;
   const [, number, unit = ""] = /^(\d+)\s*([KMG]?)B?$/i.exec(size.trim()) ?? [];
@@ -145,20 +145,20 @@ function bytesIn(size: string | null): number {
   return Number(number) * factor;
 }
 
-/** What is found is shortened for a reader; a program gets the line. */
+/** Matches are shortened for display; a program gets the whole line. */
 async function wholeLine(match: { readonly path: string; readonly lineNumber: number; readonly line: string }) {
   const { path, lineNumber, line } = match;
   if (line.length < SANDBOX_LIMITS.grepReportMaxChars) return line;
   return (await lines(path, lineNumber, lineNumber).catch(ifGone))[0]?.replace(/\r$/, "") ?? line;
 }
 
-/** What has changed since it was found is told as it was found. */
+/** A match in a file that changed meanwhile is reported as found. */
 function ifGone(error: unknown): string[] {
   if (error instanceof SandlotError) return [];
   throw error;
 }
 
-/** What is found across lines ends on another one than it begins on. */
+/** A match across lines ends on a later line than it begins. */
 function linesAfter({ path, lineNumber, line }: GrepMatch, count: number): Promise<string[]> {
   const last = lineNumber + line.split("\n").length - 1;
   return lines(path, last + 1, last + count);

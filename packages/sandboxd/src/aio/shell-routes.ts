@@ -1,6 +1,4 @@
-/**
- * `/v1/shell/*`: sessions with a state, as the AIO API has them.
- */
+/** `/v1/shell/*`: sessions with a state, as in the AIO API. */
 
 import { realpathSync, statSync } from "node:fs";
 import { wallMs } from "../clock.ts";
@@ -13,12 +11,12 @@ import { cut } from "./output.ts";
 import type { AioRoutes } from "./routes.ts";
 import { ShellSession } from "./shell-session.ts";
 
-/** Sessions that nobody has named. The one that is idle longest makes room. */
+/** Unnamed sessions. The one that is idle longest is closed first. */
 const UNNAMED_MAX = 16;
 const SESSIONS_MAX = 128;
 const OUTPUT_MAX_CHARS = 30_000;
 const PS1 = "sandbox$ ";
-/** A session is active that was used since. */
+/** A session used within this time is active. */
 const ACTIVE_MS = 5 * 60 * 1_000;
 
 export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes {
@@ -203,7 +201,7 @@ function milliseconds(seconds: number | null): number | null {
   return seconds === null || seconds <= 0 ? null : seconds * 1_000;
 }
 
-/** `null`: there is no such directory. Where links are not to be kept, the directory that they lead to. */
+/** `null`: there is no such directory. Unless links are kept, the directory they lead to. */
 function placeOf(directory: string, keepLinks: boolean): string | null {
   const path = checkPath(directory);
   try {

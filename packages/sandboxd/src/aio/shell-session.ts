@@ -1,9 +1,9 @@
 /**
- * A shell session as the AIO API has it: one command at a time, one merged output, and a command that takes long can be left
- * running, looked at, waited for, typed into and ended.
+ * A shell session as in the AIO API: one command at a time, one merged output; a long command can be left running,
+ * read, waited for, typed into and ended.
  *
- * Its commands run in a session of the daemon's, so directory and variables stay. Their output goes to a file, where it can be
- * seen before the command has ended; their stdin is a pipe that stays open, as a terminal's would.
+ * Its commands run in a session of the daemon, so directory and variables stay. Their output goes to a file, where it
+ * can be read before the command has ended; their stdin is a pipe that stays open, as a terminal's would.
  */
 
 import { spawnSync } from "node:child_process";
@@ -18,14 +18,14 @@ export type ShellStatus = "running" | "completed" | "no_change_timeout" | "hard_
 
 export interface ShellWish {
   readonly command: string;
-  /** Where to go first, and to stay. `null`: where the session is. */
+  /** The directory to change to, and to stay in. `null`: the session's. */
   readonly directory: string | null;
   readonly asynchronous: boolean;
   /** How long the caller waits; the command goes on. */
   readonly timeoutMs: number | null;
   /** How long the caller waits while nothing is printed. */
   readonly noChangeTimeoutMs: number | null;
-  /** After which the command is ended. */
+  /** The command is ended after this time. */
   readonly hardTimeoutMs: number | null;
 }
 
@@ -83,7 +83,7 @@ export class ShellSession {
     return this.#last?.exitCode ?? null;
   }
 
-  /** Everything that the last command has printed until now. */
+  /** All output of the last command so far. */
   output(): string {
     try {
       return readFileSync(this.#output, "utf8");
@@ -92,7 +92,7 @@ export class ShellSession {
     }
   }
 
-  /** Answers with what the caller gets: the command's end, or why it is not waited for any longer. */
+  /** Returns the command's end, or why the wait ended. */
   async run(wish: ShellWish): Promise<ShellStatus> {
     if (this.isRunning) throw new OperationProblem(`Session ${this.id} is still running a command`);
     this.lastUsedAt = wallMs();
@@ -101,7 +101,7 @@ export class ShellSession {
     return this.wait(wish.timeoutMs, wish.noChangeTimeoutMs ?? this.noChangeTimeoutMs);
   }
 
-  /** Until the command has ended, until the time is over, or until nothing has been printed for a while. */
+  /** Until the command has ended, until the time is over, or until nothing was printed for a while. */
   async wait(timeoutMs: number | null, noChangeTimeoutMs: number | null): Promise<ShellStatus> {
     const running = this.#last;
     if (running === null) return "completed";
@@ -126,7 +126,7 @@ export class ShellSession {
     this.lastUsedAt = wallMs();
   }
 
-  /** Ends what runs. */
+  /** Ends the running command. */
   async kill(): Promise<ShellStatus> {
     const running = this.#last;
     if (running?.status !== "running") throw new OperationProblem(`Session ${this.id} runs nothing`);
@@ -163,7 +163,7 @@ export class ShellSession {
         running.exitCode = result.exitCode;
         running.status =
           result.status === "timed_out" ? "hard_timeout" : result.status === "killed" ? "terminated" : "completed";
-        // What the shell itself says, of a command that it could not read, is not in the file.
+        // The shell's own error, for a command that it could not parse, is not in the file.
         const { bytes } = result.stderr;
         if (bytes.length > 0 && this.#size() === 0) this.#say(bytes.toString("utf8"));
       }),
@@ -187,12 +187,12 @@ export class ShellSession {
 }
 
 /**
- * The command is a word that the shell evaluates, so one that is empty, a comment or no command at all is the caller's own affair:
- * nothing of this text is part of it, and what the shell says about it goes where its output goes.
- * A directory that cannot be entered fails the command, and leaves the shell as it was.
+ * The command is a word that the shell evaluates, so an empty one, a comment or a syntax error affects only itself:
+ * nothing of this text is part of it, and the shell's message about it goes to its output. A directory that cannot be
+ * entered fails the command, and leaves the shell unchanged.
  */
 function wrapped(command: string, directory: string | null, streams: string): string {
-  // `command`: without it some shells end at a syntax error in what they evaluate.
+  // `command`: without it some shells end at a syntax error in evaluated text.
   const evaluate = `\\command eval ${quote(command)}`;
   return directory === null ? `${evaluate} ${streams}` : `{ cd -- ${quote(directory)} && ${evaluate}; } ${streams}`;
 }

@@ -1,12 +1,12 @@
 /**
- * `/v1/file/watch*`: watches that are set up, asked and ended over HTTP, and one call that waits for a file. These answer with
- * plain JSON and HTTP statuses, without the wrapper of the other routes.
+ * `/v1/file/watch*`: watches over HTTP, and one call that waits for a file. These respond with plain JSON and HTTP
+ * statuses, without the wrapper of the other routes.
  *
- *   POST   /v1/file/watch               { path, recursive, exclude, debounce, include_patterns }   the same wish shares one watch
+ *   POST   /v1/file/watch               { path, recursive, exclude, debounce, include_patterns }   equal requests share a watch
  *   GET    /v1/file/watch/{id}/events   server-sent events, resumed with `Last-Event-ID: <id>:<seq>`
  *   POST   /v1/file/watch/{id}/poll     { cursor (or since), limit, timeout }
  *   POST   /v1/file/watch/wait          { path, timeout, event_types }
- *   DELETE /v1/file/watch/{id}          by each who has set it up
+ *   DELETE /v1/file/watch/{id}          once per caller that set it up
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -29,10 +29,10 @@ const POLL_LIMIT_DEFAULT = 100;
 const WAIT_DEFAULT_SECONDS = 30;
 const WAIT_DEBOUNCE_MS = 100;
 const HEARTBEAT_MS = 30_000;
-/** What a caller may have the daemon wait for it. */
+/** The longest wait that a caller may request. */
 const PATIENCE_MAX_MS = 600_000;
 
-/** What is told with a status of its own. */
+/** An error with its own status. */
 class Refused extends Error {
   readonly status: number;
   readonly detail: unknown;
@@ -149,7 +149,7 @@ function told(handler: AioHandler): AioHandler {
   };
 }
 
-/** A file that is there has been created, for one who waits for that. */
+/** For a caller that waits for a creation, an existing file has been created. */
 async function awaitFile(
   path: string,
   types: readonly string[],
@@ -201,7 +201,7 @@ async function stream(watch: FileWatch, request: IncomingMessage, response: Serv
     say("watch_started", { watcher_id, path: watch.wish.path });
     for (let cursor = Number.isNaN(last) ? 0 : last; !gone.aborted && !response.destroyed; ) {
       const { events, overflow } = watch.since(cursor);
-      // Whoever has missed something looks for himself, and begins anew.
+      // A reader that missed events must re-list, and begins anew.
       if (overflow) return void say("overflow", { message: "event buffer overflow", watcher_id });
       for (const event of events) say("file_change", event, `id: ${watcher_id}:${event.seq}\n`);
       cursor = Math.max(cursor, watch.latest);

@@ -1,6 +1,4 @@
-/**
- * Changing names: rename, remove; and looking at one.
- */
+/** Renames, removes and describes files. */
 
 import { type BigIntStats, lstatSync, statSync } from "node:fs";
 import { cp, lstat, rename, rm, rmdir, unlink } from "node:fs/promises";
@@ -18,7 +16,7 @@ export async function renamePath(from: string, to: string): Promise<void> {
     if (code === "EXDEV") return aboutPath(to, () => moveAcross(from, to));
     if (code === "EINVAL")
       throw new SandlotError("invalid_path", { path: to, problem: "a directory cannot be moved into itself" });
-    // The kernel calls a directory in the way of a file by either name.
+    // The kernel reports a directory in the way of a file by either name.
     if (code === "EEXIST") throw new SandlotError("directory_not_empty", { path: to }, { cause: error });
     throw fileError(error, to);
   }
@@ -41,7 +39,7 @@ export function statPath(path: string): FileStat {
   }
 }
 
-/** A new file in its place, a write to it, or another length: each makes another version. */
+/** A new file in its place, a write, or another length: each makes another version. */
 export function versionOf({ ino, mtimeNs, size }: BigIntStats): string {
   return `${ino.toString(36)}.${mtimeNs.toString(36)}.${size.toString(36)}`;
 }
@@ -51,7 +49,7 @@ export function statOf(path: string, stats: BigIntStats): FileStat {
   return {
     path,
     kind,
-    // How much room the names in a directory take is nobody's business.
+    // The size of a directory's own names has no meaning for callers.
     sizeBytes: kind === "file" || kind === "symlink" ? Number(stats.size) : 0,
     mode: Number(stats.mode) & 0o7777,
     modifiedAt: Number(stats.mtimeMs),
@@ -59,7 +57,7 @@ export function statOf(path: string, stats: BigIntStats): FileStat {
   };
 }
 
-/** What a link leads to is what is read and written through it. */
+/** Reads and writes through a link concern its target. */
 function contentOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, { bigint: true, throwIfNoEntry: false });
@@ -74,7 +72,7 @@ function kindOf(stats: BigIntStats): FileStat["kind"] {
   return stats.isSymbolicLink() ? "symlink" : "other";
 }
 
-/** Between two mounts nothing can be renamed: copied beside the target, renamed there, then removed here. */
+/** A rename between two mounts is impossible: copied beside the target, renamed there, then removed here. */
 async function moveAcross(from: string, to: string): Promise<void> {
   await withTemporary(dirname(to), async (temporary) => {
     try {
@@ -88,7 +86,7 @@ async function moveAcross(from: string, to: string): Promise<void> {
   await rm(from, { recursive: true });
 }
 
-/** What Node itself refuses to copy: a directory into itself, a FIFO, a socket. */
+/** What Node refuses to copy: a directory into itself, a FIFO, a socket. */
 function copyProblem(error: unknown, path: string): unknown {
   const code = (error as NodeJS.ErrnoException).code ?? "";
   if (!code.startsWith("ERR_FS_CP_")) return error;

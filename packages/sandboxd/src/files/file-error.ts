@@ -1,14 +1,12 @@
-/**
- * What the kernel said, as an error of the contract.
- */
+/** The kernel's error, as an error of the contract. */
 
 import { constants } from "node:os";
 import { SandlotError } from "@sandlot/contract";
 
-/** Node has no word for a quota that is used up, only the number. */
+/** Node has no name for an exceeded quota, only the number. */
 const QUOTA_NUMBER = `Unknown system error -${constants.errno.EDQUOT}`;
 
-/** An error that is none of the kernel's is passed on as it is. */
+/** Any other error is passed on unchanged. */
 export function fileError(error: unknown, path: string): unknown {
   if (error instanceof SandlotError || !(error instanceof Error) || !("code" in error)) return error;
   const options = { cause: error };
@@ -24,7 +22,7 @@ export function fileError(error: unknown, path: string): unknown {
       return new SandlotError("file_exists", { path }, options);
     case "ENOTEMPTY":
       return new SandlotError("directory_not_empty", { path }, options);
-    // A mount point, or a file that is one: it stays where it is, like everything read-only.
+    // A mount point cannot be moved or removed, like anything read-only.
     case "EBUSY":
     case "EROFS":
     case "ETXTBSY":
@@ -52,7 +50,7 @@ export function fileError(error: unknown, path: string): unknown {
 
 export const NOT_A_FILE = "it is not a regular file";
 
-/** Runs file work on one path; what the kernel refuses becomes an error about that path. */
+/** Runs file work on one path; the kernel's errors become errors about that path. */
 export async function aboutPath<T>(path: string, work: () => Promise<T> | T): Promise<T> {
   try {
     return await work();

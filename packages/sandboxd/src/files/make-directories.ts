@@ -1,8 +1,8 @@
 /**
- * Making a directory and what is missing above it, step by step.
+ * Creates a directory and its missing parents, step by step.
  *
- * Node's own way asks again for ever where the kernel says of an existing directory that nothing is there, as it does in
- * `/proc`, and calls a read-only place missing.
+ * Node's own way loops for ever where the kernel says of an existing directory that it is missing, as in `/proc`, and
+ * calls a read-only place missing.
  */
 
 import { mkdir, stat } from "node:fs/promises";
@@ -10,14 +10,14 @@ import { dirname } from "node:path/posix";
 import { SandlotError } from "@sandlot/contract";
 import { fileError } from "./file-error.ts";
 
-/** An existing directory is fine. The error names the part that is in the way. */
+/** An existing directory is fine. The error names the obstacle in the path. */
 export async function makeDirectories(path: string): Promise<void> {
   const missing = [];
   for (let at = path; !(await isDirectory(at)); at = dirname(at)) missing.push(at);
   for (const directory of missing.reverse()) await makeOne(directory);
 }
 
-/** `false`: nothing is there. The root always is, so looking upwards ends. */
+/** `false`: missing. The root always exists, so looking upwards ends. */
 async function isDirectory(path: string): Promise<boolean> {
   try {
     if ((await stat(path)).isDirectory()) return true;
@@ -35,10 +35,10 @@ async function makeOne(path: string): Promise<void> {
     await mkdir(path);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
-    // Somebody else was faster, or a link leads nowhere.
+    // Another process was faster, or a link is dangling.
     if (code === "EEXIST" && (await isDirectory(path))) return;
     if (code === "EEXIST") throw new SandlotError("not_a_directory", { path }, { cause: error });
-    // Its parent was there a moment ago: a place where nobody makes directories.
+    // Its parent existed a moment ago: a file system that does not allow directories.
     if (code === "ENOENT" && (await isDirectory(dirname(path))))
       throw new SandlotError("permission_denied", { path }, { cause: error });
     throw fileError(error, path);

@@ -1,6 +1,4 @@
-/**
- * Paths that came from outside: absolute, within the kernel's limits, without NUL bytes.
- */
+/** Paths from outside: absolute, within the kernel's limits, without NUL bytes. */
 
 import { posix } from "node:path";
 import { SandlotError } from "@sandlot/contract";
@@ -8,7 +6,7 @@ import { SandlotError } from "@sandlot/contract";
 const PATH_MAX_BYTES = 4_095;
 const NAME_MAX_BYTES = 255;
 
-/** Checks before tidying, so that the error shows what the caller wrote. */
+/** Checks before normalizing, so that the error shows the caller's text. */
 export function checkPath(path: unknown): string {
   const problem = problemOf(path);
   if (problem === undefined) return posix.resolve("/", path as string);
@@ -20,7 +18,7 @@ export function join(directory: string, name: string): string {
   return directory.endsWith("/") ? `${directory}${name}` : `${directory}/${name}`;
 }
 
-/** A relative path is below `directory`. An empty one names nothing, and stays as it is. */
+/** A relative path is below `directory`. An empty one is unchanged. */
 export function pathBelow(directory: string, path: string): string {
   return path === "" || path.startsWith("/") ? path : join(directory, path);
 }

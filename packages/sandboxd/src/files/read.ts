@@ -1,10 +1,10 @@
 /**
- * Reading a file: a range of bytes, a range of lines, or all of it as a stream.
+ * Reads a file: a range of bytes, a range of lines, or all of it as a stream.
  *
  * Invariants
- * - Nothing that is not a regular file or a device is opened for reading, and opening never waits: a FIFO that somebody
- *   planted must not hold a thread for ever.
- * - What is answered whole is at most `readMaxBytes`; more is `file_too_large`, before a byte was sent.
+ * - Only regular files and devices are opened for reading, and opening never blocks: a planted FIFO must not hold a
+ *   thread for ever.
+ * - A response that is not streamed has at most `readMaxBytes`; more is `file_too_large`, before a byte was sent.
  */
 
 import { constants } from "node:fs";
@@ -12,18 +12,18 @@ import { type FileHandle, open } from "node:fs/promises";
 import { SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { aboutPath, NOT_A_FILE } from "./file-error.ts";
 
-/** Where the bytes go. Resolves when more may come; rejects when nobody is there any more. */
+/** The destination of the bytes. Resolves when it takes more; rejects when the reader is gone. */
 export interface ByteSink {
-  /** Called once, before the first bytes. `sizeBytes` is `null` when it is not known beforehand. */
+  /** Called once, before the first bytes. `sizeBytes` is `null` when it is unknown. */
   begin(sizeBytes: number | null): void;
   write(bytes: Uint8Array): Promise<void>;
 }
 
-/** Large enough that the cost of a step is in the copying. Two are in use at a time. */
+/** Large enough that copying dominates the cost of a step. Two are in use at a time. */
 const STEP_BYTES = 256 * 1024;
 const NEWLINE = 0x0a;
 
-/** A range of bytes, the rest of the file from `offset` when there is no `length`. */
+/** A range of bytes; without `length`, the rest of the file from `offset`. */
 export function readBytes(path: string, range: { offset?: number; length?: number }, sink: ByteSink): Promise<void> {
   return withFile(path, async (file, sizeBytes) => {
     const offset = range.offset ?? 0;
@@ -35,7 +35,7 @@ export function readBytes(path: string, range: { offset?: number; length?: numbe
       await send(path, file, offset, wanted, sink);
       return;
     }
-    // A file of /proc says 0 and has content; how much is known only at its end.
+    // A file of /proc reports 0 and has content; its size is known only at its end.
     const bytes = await readToEnd(file, offset, Math.min(asked, maxBytes + 1));
     if (bytes.length > maxBytes) throw new SandlotError("file_too_large", { path, sizeBytes: bytes.length, maxBytes });
     sink.begin(bytes.length);
@@ -43,7 +43,7 @@ export function readBytes(path: string, range: { offset?: number; length?: numbe
   });
 }
 
-/** Lines without the newline of the last one: what is asked for by number is joined, not cut out. */
+/** Lines without the newline of the last one: lines are joined, not cut out. */
 export function readLines(path: string, startLine: number, endLine: number): Promise<Buffer> {
   return withFile(path, async (file) => {
     const maxBytes = SANDBOX_LIMITS.readMaxBytes;
@@ -78,19 +78,18 @@ export function readLines(path: string, startLine: number, endLine: number): Pro
   });
 }
 
-/** All of a file or of a range of it, however large. */
+/** A whole file or a range, of any size. */
 export function download(path: string, range: { offset?: number; length?: number }, sink: ByteSink): Promise<void> {
   return withFile(path, (file, sizeBytes) => {
     const { offset = 0, length = Number.POSITIVE_INFINITY } = range;
-    // A file of /proc says 0 and has content; how much is known only at its end.
+    // A file of /proc reports 0 and has content; its size is known only at its end.
     const known = sizeBytes > 0 || length === 0;
     return send(path, file, offset, known ? Math.min(length, Math.max(0, sizeBytes - offset)) : null, sink, length);
   });
 }
 
 /**
- * Sends exactly `length` bytes, or all there are up to `atMost` when it is `null`: one step is read while the one before
- * is sent.
+ * Sends exactly `length` bytes, or all up to `atMost` when it is `null`: reads one step while the previous one is sent.
  */
 async function send(
   path: string,
@@ -109,13 +108,13 @@ async function send(
   for (let turn = 0; at < end; turn ^= 1) {
     buffers[turn] ??= Buffer.allocUnsafe(stepBytes);
     const buffer = buffers[turn] as Buffer;
-    // No more than was announced: the file may grow meanwhile.
+    // Not more than announced: the file may grow meanwhile.
     const { bytesRead } = await file.read(buffer, 0, Math.min(stepBytes, end - at), at);
     await sending;
     if (bytesRead === 0) break;
     at += bytesRead;
     sending = sink.write(buffer.subarray(0, bytesRead));
-    // Whoever awaits it is told; until then a failure is nobody's.
+    // The `await` below reports it; until then a failure must not be unhandled.
     sending.catch(() => {});
   }
   await sending;

@@ -1,12 +1,13 @@
 /**
- * Ripgrep as a sieve: it names the files that may hold a match, and our own matcher decides.
+ * Ripgrep as a filter: it names the files that may contain a match, and our own matcher decides.
  *
- * The two languages differ in details (what `\w` means, how invalid UTF-8 is read), so ripgrep's answer is used only
- * where it is certain to contain every file that ours would find: for plain text and for a part of the language that
- * both read alike, with the rest widened (`.` to any few bytes). Everything else is searched without it. Matches are
- * therefore the same with and without ripgrep.
+ * The two languages differ in details (the meaning of `\w`, invalid UTF-8). So ripgrep's result is used only where it
+ * surely contains every file that ours would find: for plain text and for a common part of the language, with the rest
+ * widened (`.` to any few bytes). Everything else is searched without it. Matches are therefore the same with and
+ * without ripgrep.
  *
- * Files that are too large to be searched are not for ripgrep, which would read a sparse one for hours; `find` names them.
+ * Ripgrep does not see files that are too large to be searched, because it would read a sparse one for hours; `find`
+ * names them.
  */
 
 import { execFile, spawnSync } from "node:child_process";
@@ -25,11 +26,11 @@ const ENVIRONMENT = { PATH: SEARCH_PATH };
 /** Relative to `root`, sorted. */
 export interface Candidates {
   readonly paths: readonly string[];
-  /** Files over the limit, of whatever content. */
+  /** Files over the limit, with any content. */
   readonly tooLarge: readonly string[];
 }
 
-/** `null` when ripgrep is not there or cannot tell. */
+/** `null` when ripgrep is missing or cannot decide. */
 export async function candidates(root: string, search: Search): Promise<Candidates | null> {
   const expression = search.literal ? plainText(search.pattern) : widened(search.pattern);
   if (expression === null || !isInstalled()) return null;
@@ -42,7 +43,7 @@ export async function candidates(root: string, search: Search): Promise<Candidat
   ];
   const larger = [".", "-type", "f", "-size", `+${SANDBOX_LIMITS.grepFileMaxBytes}c`, "-print0"];
   const [paths, tooLarge] = await Promise.all([
-    // 1 is "nothing found"; 2 covers a directory that could not be read, which must be told.
+    // 1 is "nothing found"; 2 includes an unreadable directory, which must be reported.
     pathsFrom("rg", args, root, 1),
     pathsFrom("find", larger, root, 0),
   ]);
@@ -74,7 +75,7 @@ function isInstalled(): boolean {
 }
 
 function plainText(pattern: string): string | null {
-  // Upper and lower case agree between both languages for ASCII only.
+  // The two languages agree on upper and lower case for ASCII only.
   if (pattern === "" || !/^[\x20-\x7e\t]+$/.test(pattern)) return null;
   return pattern.replace(/[\\^$.*+?()[\]{}|#&~-]/g, "\\$&");
 }

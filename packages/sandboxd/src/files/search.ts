@@ -1,9 +1,9 @@
 /**
- * Listing and searching: `list`, `glob` by name, `grep` by content.
+ * Lists and searches: `list`, `glob` by name, `grep` by content.
  *
- * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that leaves
- * something out would have to say so. When a limit is reached, or something could not be read, `truncated` says so; text
- * that is too large to be searched is counted.
+ * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that omits
+ * something would have to say so. `truncated` reports a reached limit or an unreadable entry; text that is too large to
+ * be searched is counted.
  */
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync } from "node:fs";
@@ -27,7 +27,7 @@ import { isTemporary } from "./temporary.ts";
 import { Pacer, walk } from "./walk.ts";
 
 const EVERYTHING = Number.POSITIVE_INFINITY;
-/** A NUL byte among the first ones makes a file binary. */
+/** A NUL byte among the first bytes makes a file binary. */
 const BINARY_PROBE_BYTES = 8_192;
 
 export async function listDirectory(root: string, depth: number, max: number): Promise<FileListing> {
@@ -38,7 +38,7 @@ export async function listDirectory(root: string, depth: number, max: number): P
     const path = join(root, relative);
     const stats = lstatSync(path, { throwIfNoEntry: false, bigint: true });
     if (stats !== undefined) entries.push(statOf(path, stats));
-    // A name that is no text cannot be asked for; anything else has gone meanwhile.
+    // A name that is no text cannot be requested; anything else is gone meanwhile.
     else if (relative.includes("\ufffd")) unnamed++;
     return entries.length <= max;
   });
@@ -61,7 +61,7 @@ export async function globPaths(
   return { paths: paths.slice(0, max), truncated: paths.length > max || unreadable > 0 };
 }
 
-/** Looks for one match more than it reports: only then is `truncated` the truth. */
+/** Looks for one match more than it reports: only then is `truncated` exact. */
 export async function grepFiles(root: string, pattern: string, options: GrepOptions, max: number): Promise<GrepResult> {
   const literal = options.literal === true;
   const source = literal ? pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : pattern;
@@ -70,7 +70,7 @@ export async function grepFiles(root: string, pattern: string, options: GrepOpti
   const glob = options.glob === undefined ? null : pathPattern(options.glob);
   const found: Found = { matches: [], unreadable: 0, skippedFiles: 0, skippedLines: 0 };
   const visit = (path: string) => {
-    // Whoever names a link means what it leads to.
+    // A named link means its target.
     searchFile(path === root ? realpathSync(path) : path, path, { pattern, expression, max }, found);
     return found.matches.length <= max;
   };
@@ -80,7 +80,7 @@ export async function grepFiles(root: string, pattern: string, options: GrepOpti
   return { matches: matches.slice(0, max), truncated, skippedFiles, skippedLines };
 }
 
-/** What a search has come upon so far. */
+/** The results of a search so far. */
 interface Found {
   readonly matches: GrepMatch[];
   unreadable: number;
@@ -88,7 +88,7 @@ interface Found {
   skippedLines: number;
 }
 
-/** The files that a search is about, in the order of their paths. Answers how many directories were left out. */
+/** The files of a search, in the order of their paths. Returns how many directories were skipped. */
 async function eachFile(
   root: string,
   glob: ReturnType<typeof pathPattern> | null,
@@ -102,7 +102,7 @@ async function eachFile(
   const found = await candidates(root, search);
   if (found !== null) {
     const pacer = new Pacer();
-    // The large ones first: they cost no matches, so that all of them are counted.
+    // The large ones first: they yield no matches, so all of them are counted.
     for (const relative of [...found.tooLarge, ...found.paths]) {
       if ((glob !== null && !glob.matches(relative)) || isTemporary(relative)) continue;
       if (!visit(join(root, relative))) break;
@@ -139,14 +139,14 @@ function searchFile(
 
 const scratch = Buffer.allocUnsafeSlow(SANDBOX_LIMITS.grepFileMaxBytes + 1);
 
-/** What a file holds, if it is text that a search looks into. Valid until the next call. */
+/** The content of a searchable text file. Valid until the next call. */
 function readText(path: string): Buffer | "no text" | "too large" | "unreadable" {
   let fd: number;
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
-    // Gone or replaced since its name was read: then it is not there.
+    // Gone or replaced since the directory was read: then it counts as missing.
     return code === "ENOENT" || code === "ELOOP" || code === "ENXIO" ? "no text" : "unreadable";
   }
   try {

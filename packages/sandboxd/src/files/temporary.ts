@@ -1,6 +1,6 @@
 /**
- * Names for what is being written beside its target. While it is, nobody is shown it: neither listing, searching nor
- * watching. What a killed daemon left behind is an ordinary file, which is shown and can be removed.
+ * Names of temporary files beside their target. Listing, searching and watching hide them while they are written. What
+ * a killed daemon left is an ordinary file, which is shown and can be removed.
  */
 
 import { DRAFT_PREFIX } from "@sandlot/contract";
@@ -9,7 +9,7 @@ import { join } from "./paths.ts";
 
 const underWay = new Set<string>();
 
-/** Runs work with a path in `directory` that nobody else uses. Whoever puts something there takes it away again. */
+/** Runs work with an unused path in `directory`. The work removes what it puts there. */
 export async function withTemporary<T>(directory: string, work: (path: string) => Promise<T>): Promise<T> {
   const name = `.sandboxd-${randomDigits(16)}.tmp`;
   underWay.add(name);
@@ -20,7 +20,7 @@ export async function withTemporary<T>(directory: string, work: (path: string) =
   }
 }
 
-/** Whether a name, or a path's last one, stands for something that is still being written, by this daemon or by its fleet. */
+/** Whether a name, or a path's last part, is a temporary file of this daemon or its fleet. */
 export function isTemporary(path: string): boolean {
   const name = path.slice(path.lastIndexOf("/") + 1);
   return name.startsWith(DRAFT_PREFIX) || underWay.has(name);

@@ -1,13 +1,13 @@
 /**
  * Changes below a directory, or of one file.
  *
- * The kernel watches single directories, so each directory of a tree has a watch of its own. Names that were there are
- * remembered, which is how an appearance is told from a change and a removal from a rename elsewhere.
+ * The kernel watches single directories, so each directory of a tree has its own watch. The known names are remembered:
+ * this distinguishes an appearance from a change, and a removal from a rename elsewhere.
  *
  * Invariants
  * - A directory that appears is watched first and read after, so nothing that is put into it is missed.
- * - Whatever could not be seen is told as `overflow`: more directories than may be watched, or more changes in one turn
- *   than the kernel can hold. After that the tree is read again and what it holds now counts as known.
+ * - Unseen changes are reported as `overflow`: more directories than may be watched, or more changes in one turn than
+ *   the kernel can hold. After that the tree is read again and its content counts as known.
  * - Symbolic links are not followed.
  */
 
@@ -18,22 +18,22 @@ import { nextTurn } from "../clock.ts";
 import { join } from "./paths.ts";
 import { isTemporary } from "./temporary.ts";
 
-/** Each costs the kernel about a kilobyte, and a user may have only so many. */
+/** Each costs the kernel about a kilobyte, and the number per user is limited. */
 const DIRECTORIES_MAX = 8_192;
 const NAMES_MAX = 200_000;
 const QUEUE_LIMIT_FILE = "/proc/sys/fs/inotify/max_queued_events";
 const QUEUE_LIMIT_DEFAULT = 16_384;
 
-/** What watches files keeps watching them; a program that ends gives its watches back. */
+/** Other watchers keep their watches; a program that ends releases them. */
 const RETRY_AFTER_MS = 5_000;
 
 interface Directory {
   readonly watcher: FSWatcher;
-  /** What is in it; `true` for a directory. */
+  /** Its entries; `true` for a directory. */
   readonly names: Map<string, boolean>;
 }
 
-/** With watches these mean something else than with files. */
+/** For watches these errors have another meaning than for files. */
 const LIMITS: Readonly<Record<string, string>> = {
   EMFILE: "the account of the sandbox has as many inotify instances as it may (fs.inotify.max_user_instances)",
   ENFILE: "the machine has as many open files as it may (fs.file-max)",
@@ -52,7 +52,7 @@ export class TreeWatch {
   #closed = false;
   #rescanDue = false;
 
-  /** Throws what the kernel says about the root. `gone` is called when the root itself is no longer there. */
+  /** Throws the kernel's error about the root. `gone` is called when the root itself is removed. */
   constructor(path: string, recursive: boolean, tell: (change: FileChange) => void, gone: () => void) {
     this.#tell = tell;
     this.#gone = gone;
@@ -69,7 +69,7 @@ export class TreeWatch {
     this.#directories.clear();
   }
 
-  /** Watches a directory and what is below it; tells what is in it when it is new. */
+  /** Watches a directory and everything below; reports its content when it is new. */
   #enter(path: string, isNew: boolean, isRoot = false): void {
     if (this.#closed || this.#directories.has(path)) return;
     if (this.#directories.size >= DIRECTORIES_MAX || this.#nameCount >= NAMES_MAX) {
@@ -82,7 +82,7 @@ export class TreeWatch {
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (isRoot) throw watchError(error, path);
-      // Gone again: its removal is told by its parent's watch.
+      // Gone again: its parent's watch reports the removal.
       if (code !== "ENOENT" && code !== "ENOTDIR") this.#overflow(path);
       return;
     }
@@ -112,13 +112,13 @@ export class TreeWatch {
   #noticed(path: string, directory: Directory, name: string): void {
     if (this.#closed || (this.#only !== null && name !== this.#only)) return;
     if (burst.isOver()) this.#overflow(path);
-    // Once it is no longer one it is gone, and nobody has heard of it.
+    // It was never reported, so neither is its end.
     if (isTemporary(name)) return;
     const full = join(path, name);
     const found = look(full);
     const known = directory.names.get(name);
     if (found === undefined) {
-      // The kernel also names a directory to itself when it goes.
+      // The kernel also names a directory to itself when it is removed.
       if (known !== undefined) this.#vanished(directory, full, name, known);
       this.#checkRoot();
       return;
@@ -138,7 +138,7 @@ export class TreeWatch {
     this.#tell({ type: "removed", path: full });
   }
 
-  /** Everything below is gone too, and told: from the inside out, as a removal would do it. */
+  /** Everything below is gone too, and reported from the inside out, as a removal would do it. */
   #leave(path: string): void {
     const directory = this.#directories.get(path);
     if (directory === undefined) return;
@@ -153,7 +153,7 @@ export class TreeWatch {
     this.#gone();
   }
 
-  /** Tells it, and once this turn is over takes what is there now for known. */
+  /** Reports it, and after this turn takes the present content as known. */
   #overflow(path: string): void {
     this.#tell({ type: "overflow", path });
     if (this.#rescanDue) return;
@@ -176,7 +176,7 @@ export class TreeWatch {
   }
 }
 
-/** Counts what the kernel's queue gave in one turn: as much as it holds means that more may have been lost. */
+/** Counts the kernel's events of one turn: a full queue means that more may have been lost. */
 const burst = {
   count: 0,
   limit: 0,
@@ -192,7 +192,7 @@ const burst = {
   },
 };
 
-/** `undefined`: it is not there, or nobody may look. */
+/** `undefined`: missing, or not permitted. */
 function look(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false });

@@ -1,11 +1,11 @@
 /**
  * Everything below a directory, in the order of full paths, without holding all of it.
  *
- * The order of paths is not the order of a plain descent: `a-b` comes between `a` and `a/b`. So what is below a
- * directory is sorted among its neighbours under the directory's name with a slash.
+ * The order of paths is not that of a plain descent: `a-b` comes between `a` and `a/b`. So the content of a directory
+ * is sorted among its neighbours under the directory's name with a slash.
  *
- * Symbolic links are reported and never followed: a walk ends, and stays below its root. A directory that cannot be
- * read is left out and counted, so that an answer can say so.
+ * Symbolic links are reported and never followed: a walk ends, and stays below its root. An unreadable directory is
+ * skipped and counted, so that a response can say so.
  */
 
 import { readdirSync } from "node:fs";
@@ -15,7 +15,7 @@ import { monotonicMs, nextTurn } from "../clock.ts";
 import { isTemporary } from "./temporary.ts";
 
 export interface Entry {
-  /** Relative to where the walk began. */
+  /** Relative to the start of the walk. */
   readonly relative: string;
   readonly name: string;
   readonly kind: "file" | "directory" | "symlink" | "other";
@@ -24,15 +24,15 @@ export interface Entry {
 export interface Walk {
   readonly root: string;
   readonly depth: number;
-  /** Whether to look below this directory. */
+  /** Whether to enter this directory. */
   readonly enter?: (relative: string) => boolean;
 }
 
-/** How long other requests wait for a walk. Reading directories one by one in the background takes ten times as long. */
+/** How long a walk blocks other requests. Reading directories asynchronously takes ten times as long. */
 const SLICE_MS = 10;
 
 /**
- * Calls `visit` for each entry until it answers `false`. Answers how many directories could not be read. The root itself
+ * Calls `visit` for each entry until it returns `false`. Returns how many directories were unreadable. The root itself
  * must be readable: that is the caller's error.
  */
 export async function walk(options: Walk, visit: (entry: Entry) => boolean): Promise<{ unreadable: number }> {
@@ -71,16 +71,16 @@ function readNames(path: string) {
   return posix.normalize(path) === WORKSPACE_ROOT ? names.filter(({ name }) => name !== ACP_DIRECTORY) : names;
 }
 
-/** What `/mnt/acp-workspace` leads to. It has that path, and is noise in a list of the workspace. */
+/** The target of `/mnt/acp-workspace`. It has that path, and is noise in a list of the workspace. */
 const ACP_DIRECTORY = ".acp-workspace";
 
-/** `null`: it is there and cannot be read. */
+/** `null`: it exists and is unreadable. */
 function tryReadNames(path: string): Names | null {
   try {
     return readNames(path);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
-    // Gone or replaced since its name was read: then it is not there.
+    // Gone or replaced since its name was read: then it counts as missing.
     return code === "ENOENT" || code === "ENOTDIR" ? [] : null;
   }
 }
@@ -89,7 +89,7 @@ interface Item {
   readonly sortKey: string;
   readonly name: string;
   readonly kind: Entry["kind"];
-  /** Stands for what is below, not for the directory itself. */
+  /** Stands for the content, not for the directory itself. */
   readonly isContent: boolean;
 }
 
@@ -111,7 +111,7 @@ function kindOf(entry: Names[number]): Entry["kind"] {
   return entry.isSymbolicLink() ? "symlink" : "other";
 }
 
-/** Lets others have the event loop now and then. */
+/** Yields the event loop from time to time. */
 export class Pacer {
   #since = monotonicMs();
 

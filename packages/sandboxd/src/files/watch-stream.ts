@@ -1,8 +1,8 @@
 /**
- * Watching over the wire: one JSON line per change, for as long as the reader stays.
+ * Watches over the wire: one JSON line per change, as long as the reader stays.
  *
- * Changes are gathered for a moment, so that the many writes to one file are one `modified`. A reader that does not keep
- * up gets an `overflow` instead of what does not fit any more.
+ * Changes are gathered for a moment, so that many writes to one file are one `modified`. A slow reader gets an
+ * `overflow` instead of the changes that do not fit.
  */
 
 import type { ServerResponse } from "node:http";
@@ -12,7 +12,7 @@ import { fileError } from "./file-error.ts";
 import { TreeWatch } from "./tree-watch.ts";
 
 const GATHER_MS = 10;
-/** Changes that wait for one reader. */
+/** Pending changes of one reader. */
 const QUEUE_MAX = 8_192;
 
 export function watchChanges(path: string, recursive: boolean, response: ServerResponse): Promise<void> {
@@ -43,7 +43,7 @@ export function watchChanges(path: string, recursive: boolean, response: ServerR
 class ChangeQueue {
   readonly #response: ServerResponse;
   #waiting: FileChange[] = [];
-  /** The last thing that waits about each path. */
+  /** The last pending change of each path. */
   #last = new Map<string, FileChange["type"]>();
   #timer: { cancel(): void } | null = null;
   #overflowed = false;
@@ -83,7 +83,7 @@ class ChangeQueue {
     else if (lines !== "") this.#response.write(lines);
   }
 
-  /** What is watched is gone: what waits is the last. */
+  /** The watched path is gone: the pending changes are the last. */
   end(): void {
     if (this.#ending) return;
     this.#ending = true;

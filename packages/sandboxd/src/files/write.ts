@@ -1,13 +1,13 @@
 /**
- * Writing a file in one step, and appending to one.
+ * Writes a file in one step, and appends to one.
  *
  * Invariants
  * - A write goes to a temporary file beside its target and is then renamed: a reader sees the old content or the new,
- *   never half of it, and a write that fails leaves no trace. An existing file keeps its mode (not setuid and setgid), and its
- *   owner where the daemon may set it. A symbolic link stays, and the file it leads to is replaced. A file in a directory that may not be written
- *   to cannot be replaced: it is written in place, where a reader may see a part.
- * - A write that expects a version looks before it begins and once more in the same turn as it renames, so of two such
- *   writes only one succeeds. One that expects nothing there is decided by the kernel.
+ *   never half of it, and a failed write leaves no trace. An existing file keeps its mode (not setuid and setgid), and
+ *   its owner where the daemon may set it. A symbolic link stays, and its target is replaced. A file in an unwritable
+ *   directory cannot be replaced: it is written in place, where a reader may see a part.
+ * - A write that expects a version checks before it begins and again in the same turn as it renames, so of two such
+ *   writes only one succeeds. For a write that expects no file, the kernel decides.
  * - An append is the kernel's own: two at once do not overwrite each other. One of up to `APPEND_WHOLE_MAX_BYTES` is
  *   appended whole or not at all.
  */
@@ -22,17 +22,17 @@ import { makeDirectories } from "./make-directories.ts";
 import { withTemporary } from "./temporary.ts";
 
 const FILE_MODE = 0o666;
-/** As many as Linux follows. */
+/** Linux's own limit. */
 const SYMLINK_HOPS_MAX = 40;
 const BATCH_BYTES = 512 * 1024;
 const APPEND_WHOLE_MAX_BYTES = 8 * 1024 * 1024;
 
 const NO_LINKS: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "EMLINK"]);
 
-/** What says that a directory takes no new file. */
+/** Errors of a directory that takes no new file. */
 const NOT_WRITABLE: ReadonlySet<string> = new Set(["EACCES", "EPERM", "EROFS"]);
 
-/** Nothing can be made beside the target. Nothing of the content has been read yet. */
+/** No file can be created beside the target. The content is still unread. */
 class NoRoomBeside extends Error {
   constructor(cause: unknown) {
     super("nothing can be made beside the file", { cause });
@@ -40,12 +40,12 @@ class NoRoomBeside extends Error {
 }
 
 export type Chunks = AsyncIterable<Uint8Array>;
-/** Content that is put, piece after piece. A piece that was put is written, and its memory may be used again. */
+/** Content as a producer of pieces. After `put` resolves, a piece is written and its memory may be reused. */
 export type Content = (put: (pieces: readonly Uint8Array[]) => Promise<void>) => Promise<void>;
 
 export interface WriteWish {
   readonly mode?: number;
-  /** What must be there: this version, with `null` nothing, without it whatever is. */
+  /** The required state: this version, with `null` no file, absent: any. */
   readonly ifVersion?: string | null;
 }
 
@@ -113,14 +113,14 @@ async function replace(
   }
 }
 
-/** Without waiting in between: nothing that comes through this daemon can change the file after the look. */
+/** Synchronous: no other request of this daemon can change the file after the check. */
 function putInPlace(path: string, temporary: string, target: string, wish: WriteWish): void {
   checkVersion(path, target, wish);
   if (wish.ifVersion === null && linkInPlace(path, temporary, target, wish)) unlinkSync(temporary);
   else renameSync(temporary, target);
 }
 
-/** Unlike a rename, a link never replaces. `false`: the file system has no links, and the look before is what there is. */
+/** Unlike a rename, a link never replaces. `false`: the file system has no links, so only the check before protects. */
 function linkInPlace(path: string, temporary: string, target: string, wish: WriteWish): boolean {
   try {
     linkSync(temporary, target);
@@ -152,7 +152,7 @@ async function writeInPlace(path: string, target: string, content: Chunks | Cont
   }
 }
 
-/** A device takes what is written; it is not replaced by a file. */
+/** A device is written to, not replaced by a file. */
 async function writeThrough(path: string, target: string, existing: Stats, content: Chunks | Content): Promise<void> {
   if (!existing.isCharacterDevice()) throw new SandlotError("invalid_path", { path, problem: NOT_A_FILE });
   const file = await open(target, constants.O_WRONLY | constants.O_NONBLOCK);
@@ -168,7 +168,7 @@ function writeContent(file: FileHandle, content: Chunks | Content): Promise<void
   return content((pieces) => writeBatch(file, pieces));
 }
 
-/** Gathers chunks to batches: one system call for many. The next batch is gathered while one is written. */
+/** Gathers chunks into batches: one system call for many. The next batch is gathered while one is written. */
 async function writeChunks(file: FileHandle, content: Chunks, batchBytes: number): Promise<void> {
   let batch: Uint8Array[] = [];
   let size = 0;
@@ -193,11 +193,11 @@ async function writeBatch(file: FileHandle, batch: readonly Uint8Array[]): Promi
   const { bytesWritten } = await file.writev(batch);
   if (bytesWritten === total) return;
   const rest = Buffer.concat(batch).subarray(bytesWritten);
-  // A full disk takes a part first; the next call says why.
+  // A full disk takes a part first; the next call returns the error.
   for (let at = 0; at < rest.length; ) at += (await file.write(rest, at)).bytesWritten;
 }
 
-/** Where a chain of symbolic links ends, whether or not something is there. */
+/** The end of a chain of symbolic links, existing or not. */
 async function finalTarget(path: string): Promise<string> {
   let target = path;
   for (let hops = 0; hops < SYMLINK_HOPS_MAX; hops++) {

@@ -1,7 +1,7 @@
 /**
- * What is going on inside: running execs, processor use, the last call that did something, the processes.
+ * Activity inside: running execs, processor use, the last call that did work, the processes.
  *
- * Asking changes nothing that idleness looks at.
+ * Reading it does not count as activity.
  */
 
 import { readFileSync } from "node:fs";
@@ -34,7 +34,7 @@ export class ActivityMonitor {
     this.#terminals = terminals;
   }
 
-  /** Somebody ran something or touched a file. */
+  /** A command ran or a file was touched. */
   note(): void {
     this.#lastActivityAt = wallMs();
   }
@@ -55,7 +55,7 @@ export class ActivityMonitor {
     };
   }
 
-  /** The processes of execs, and strays. The daemon's own are nobody's business. */
+  /** The processes of execs, and strays, without the daemon's own. */
   processes(): ProcessInfo[] {
     const { byExec, strays } = this.#execs.processes.census(this.#execs.traces());
     const known = [...byExec].flatMap(([key, rows]) => rows.map((row) => infoOf(row, this.#execs.idOf(key))));
@@ -74,7 +74,7 @@ export class ActivityMonitor {
     return Math.max(0, after.cpuMs - before.cpuMs) / Math.max(1, after.atMs - before.atMs);
   }
 
-  /** What runs now, and what the daemon has waited for. What others waited for is counted with them. */
+  /** Running processes, and those that the daemon has waited for. Children waited for by others count with these. */
   #measure(): Sample {
     const rows = this.#execs.processes.rows();
     const { byExec, strays } = this.#execs.processes.census(this.#execs.traces(), rows);

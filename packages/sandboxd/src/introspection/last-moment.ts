@@ -1,6 +1,6 @@
 /**
- * When something last happened. Kept on the monotonic clock and told on the wall clock as it is now, so that whoever
- * compares it with the wall clock of the same host is right, also when that was stepped meanwhile.
+ * When something last happened. Stored on the monotonic clock and reported on the present wall clock, so that a
+ * comparison with the host's wall clock is right, also after that was stepped.
  */
 
 import { monotonicMs, wallMs } from "../clock.ts";

@@ -1,6 +1,4 @@
-/**
- * Which TCP ports somebody listens on, from the kernel's own table.
- */
+/** Listening TCP ports, from the kernel's table. */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { EGRESS_PORT, type ListeningPort } from "@sandlot/contract";
@@ -13,7 +11,7 @@ interface Row {
 
 const LISTEN = "0A";
 
-/** Without the processes, which take a look at every descriptor of everybody. */
+/** Without the processes, which need a scan of all descriptors. */
 export function listeningPorts(): Row[] {
   return [...rowsOf("/proc/net/tcp"), ...rowsOf("/proc/net/tcp6")];
 }
@@ -22,7 +20,7 @@ export function listeningPortsWithProcesses(pids: readonly number[]): ListeningP
   const rows = listeningPorts();
   const owners = rows.length === 0 ? new Map<string, number>() : socketOwners(pids);
   const all = rows.map(({ port, address, inode }) => ({ port, address, pid: owners.get(inode) ?? null }));
-  // The way out is no server of the sandbox's: nobody here has it, or the daemon does.
+  // The egress proxy is no server of the sandbox: no process here owns its socket, or the daemon does.
   const ports = all.filter(({ port, pid }) => port !== EGRESS_PORT || (pid !== null && pid !== process.pid));
   return ports.sort((a, b) => a.port - b.port || (a.address < b.address ? -1 : 1));
 }

@@ -1,13 +1,13 @@
 /**
- * What the sandbox's control group has used, where the kernel shows it inside: version 2 at the root of its mount,
- * version 1 below its controllers. What is not shown is `null`.
+ * Usage of the sandbox's control group, where the kernel shows it inside: version 2 at the root of its mount, version 1
+ * below its controllers. Hidden values are `null`.
  */
 
 import { readFileSync } from "node:fs";
 import type { ResourceUsage } from "@sandlot/contract";
 
 const ROOT = "/sys/fs/cgroup";
-/** Version 1 says "no limit" with a number near the largest one. */
+/** Version 1 writes "no limit" as a number near the largest one. */
 const UNLIMITED_FROM = 2 ** 60;
 
 export function resourceUsage(): ResourceUsage {

@@ -1,12 +1,12 @@
 /**
- * The dialect of regular expressions: what ripgrep and Python's `re` read alike, translated for JavaScript with its flag `u`,
- * under which an unknown escape is an error instead of a letter.
+ * The dialect of regular expressions: the common part of ripgrep and Python's `re`, translated for JavaScript with its
+ * flag `u`, under which an unknown escape is an error instead of a letter.
  *
- * Translated: `(?i)`, `(?m)`, `(?s)` at the beginning, `(?P<n>…)`, `(?P=n)`, `(?#…)`, `\A`, `\Z`, `\z`, `\a`, `\UXXXXXXXX`,
- * `\x{…}`, `{,n}`, `[[:alpha:]]`, a `]` that begins a class, escaped punctuation, and brackets that stand for themselves.
+ * Translated: `(?i)`, `(?m)`, `(?s)` at the beginning, `(?P<n>…)`, `(?P=n)`, `(?#…)`, `\A`, `\Z`, `\z`, `\a`,
+ * `\UXXXXXXXX`, `\x{…}`, `{,n}`, `[[:alpha:]]`, a `]` that begins a class, escaped punctuation, and literal brackets.
  *
- * Invariant: a pattern means here what it means there, or it is refused with a sentence that says what to write instead.
- * `\d`, `\w`, `\s` and `\b` are about ASCII, as with Python's `re.ASCII`.
+ * Invariant: a pattern has the same meaning here as there, or it is refused with a sentence that says what to write
+ * instead. `\d`, `\w`, `\s` and `\b` are about ASCII, as with Python's `re.ASCII`.
  */
 
 export interface Translated {
@@ -14,7 +14,7 @@ export interface Translated {
   readonly flags: string;
 }
 
-/** Says what is wrong. Whoever asked for the translation makes an error of it. */
+/** Says what is wrong. The caller turns it into an error of the contract. */
 class UnsupportedPattern extends Error {}
 
 const POSIX: Readonly<Record<string, string>> = {
@@ -22,7 +22,7 @@ const POSIX: Readonly<Record<string, string>> = {
   ...{ digit: "0-9", graph: "!-~", lower: "a-z", print: " -~", punct: "!-\\/:-@\\[-`\\{-~", space: "\\t-\\r " },
   ...{ upper: "A-Z", word: "0-9A-Z_a-z", xdigit: "0-9A-Fa-f" },
 };
-/** Outside of a class. Whatever the flag `m` says, a text has one beginning and one end. */
+/** Outside of a class. Regardless of the flag `m`, a text has one beginning and one end. */
 const EDGES: Readonly<Record<string, string>> = { A: "(?<![\\s\\S])", Z: "(?![\\s\\S])", z: "(?![\\s\\S])" };
 /** The same in all three languages. */
 const SHARED = "dDsSwWbBfnrtv";
@@ -50,7 +50,7 @@ class Translation {
     return { source: this.#source, flags: [...this.#flags].join("") };
   }
 
-  /** `(?i)` and `(?-i)` hold for all of it, so they may only stand where it begins. */
+  /** `(?i)` and `(?-i)` apply to the whole pattern, so they are allowed only at its beginning. */
   #leadingFlags(): void {
     for (let match = this.#take(/^\(\?([a-zA-Z]*)(?:-([a-z]+))?\)/); match !== null; ) {
       for (const flag of match[1] ?? "") this.#flag(flag, true);
@@ -64,7 +64,7 @@ class Translation {
       if (isOn) this.#flags.add(flag);
       else this.#flags.delete(flag);
     } else if (flag === "x") throw new UnsupportedPattern("(?x) is not supported; leave out blanks and comments");
-    // Python's `a` is how it is here, its `u` is how patterns are read; the rest changes what characters are.
+    // Python's `a` and `u` are the behaviour here anyway; the other flags change the meaning of characters.
     else if (!"au".includes(flag))
       throw new UnsupportedPattern(`(?${flag}) is not supported; of flags (?i), (?m) and (?s) are`);
   }
@@ -97,7 +97,7 @@ class Translation {
     return "(";
   }
 
-  /** A brace that counts nothing stands for itself. */
+  /** A brace that is no quantifier is literal. */
   #brace(): string {
     const [all, least, comma, most] = QUANTIFIER.exec(`{${this.#pattern.slice(this.#at)}`) ?? [];
     if (all === undefined || (least === "" && most === "")) return "\\{";
@@ -136,7 +136,7 @@ class Translation {
   /** After the opening bracket. */
   #characterClass(): string {
     let items = this.#take(/^\^/) === null ? "[" : "[^";
-    // A bracket that comes first stands for itself.
+    // A bracket that comes first is literal.
     if (this.#take(/^\]/) !== null) items += "\\]";
     for (let endsWithClass = false; ; ) {
       const posix = this.#take(/^\[:(\^?)(\w+):\]/);

@@ -1,19 +1,19 @@
 /**
  * Glob patterns, for `glob`, `grep` and the memory backend's shell. The same language on every backend:
  *
- * `*` and `?` stay inside one name, `**` as a whole name crosses directories (and also none), `[a-z]` and `[!a-z]` are
- * sets, `{a,b}` are alternatives, a backslash takes the next character as it is. Names that begin with a dot match like
- * any other; only the shell treats them differently. A pattern without a slash is matched against the name alone, at
- * any depth.
+ * `*` and `?` match within one name, `**` as a whole name matches any number of directories, `[a-z]` and `[!a-z]` are
+ * sets, `{a,b}` are alternatives, a backslash escapes the next character. Names that begin with a dot match like any
+ * other; only the shell treats them differently. A pattern without a slash is matched against the name alone, at any
+ * depth.
  *
  * A pattern is matched by steps over tokens, not by a regular expression: the work is bounded by the product of both
- * lengths, so no pattern can be made that takes forever.
+ * lengths, so no pattern can take forever.
  */
 
 import { SandlotError } from "@sandlot/contract";
 
 export interface PathPattern {
-  /** Whether a path relative to where the search began matches. */
+  /** Whether a path relative to the start of the search matches. */
   matches(relativePath: string): boolean;
   /** Whether anything below this directory could match. */
   mayMatchBelow(relativePath: string): boolean;
@@ -44,19 +44,19 @@ export function pathPattern(pattern: string): PathPattern {
   };
 }
 
-/** A test for one name or, in the shell, for any text: a slash is a character like others. */
+/** Matches one name or, in the shell, any text: a slash is an ordinary character. */
 export function nameMatcher(pattern: string): (name: string) => boolean {
   const tokens = nameTokens(pattern);
   return (name) => matches(tokens, [...name]);
 }
 
-/** Whether anything in the pattern is special; if not, it is a plain name. */
+/** Whether the text has special characters; if not, it is a plain name. */
 export function isPattern(text: string): boolean {
-  // A bracket that is never closed is a plain one, and the shell's own `[` is the most frequent of them.
+  // An unclosed bracket is literal; the shell's own `[` is the most frequent one.
   return /[*?]|\[.+\]/s.test(text);
 }
 
-/** Goes on after the last star with one item more whenever what follows it does not fit. */
+/** Backtracks to the last star and lets it take one item more whenever the rest does not fit. */
 function matches<Item>(tokens: readonly Token<Item>[], items: readonly Item[]): boolean {
   let at = 0;
   let star = -1;
@@ -104,7 +104,7 @@ function refusal(pattern: string, problem: string): SandlotError {
 function pathTokens(pattern: string): Token<string>[] {
   const names = pattern.split("/").filter((name) => name !== "" && name !== ".");
   const tokens = names.map((name): Token<string> => (name === "**" ? "any" : nameMatcher(name)));
-  // What is below a directory is not that directory: a last `**` stands for at least one name.
+  // The content of a directory excludes the directory itself: a last `**` needs at least one name.
   if (names.at(-1) === "**") tokens.push(() => true);
   return tokens;
 }
@@ -128,7 +128,7 @@ function nameTokens(pattern: string): Token<string>[] {
   return tokens;
 }
 
-/** A set that is not closed is a literal bracket, as in every shell. */
+/** An unclosed set is a literal bracket, as in every shell. */
 function readSet(chars: readonly string[], start: number): { expression: RegExp; end: number } | undefined {
   let i = start + 1;
   const negated = chars[i] === "!" || chars[i] === "^";
@@ -151,12 +151,12 @@ function compileSet(source: string, end: number): { expression: RegExp; end: num
   try {
     return { expression: new RegExp(source), end };
   } catch {
-    // A reversed range such as `[z-a]` is a literal, too.
+    // A reversed range such as `[z-a]` is literal, too.
     return undefined;
   }
 }
 
-/** The members of POSIX character classes, as they stand between the brackets of a JavaScript set. */
+/** The members of POSIX character classes, as written in a JavaScript set. */
 export const CHARACTER_CLASSES: Readonly<Record<string, string>> = {
   alnum: "A-Za-z0-9",
   alpha: "A-Za-z",

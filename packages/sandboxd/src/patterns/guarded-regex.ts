@@ -1,9 +1,9 @@
 /**
- * Regular expressions that came from outside.
+ * Runs regular expressions from outside.
  *
- * A pattern such as `(a+)+$` can take longer than anybody lives, and JavaScript has no way to stop it from within. A
- * `node:vm` call has: its timeout ends whatever runs inside the call, matching included. Only pure matching goes in,
- * so that being ended half-way leaves nothing behind.
+ * A pattern such as `(a+)+$` can take practically forever, and JavaScript cannot stop it from within. A `node:vm` call
+ * can: its timeout ends everything inside the call, including matching. Only pure matching goes in, so that ending it
+ * half-way leaves nothing behind.
  */
 
 import { type Context, createContext, Script } from "node:vm";
@@ -12,24 +12,24 @@ import { translated } from "./dialect.ts";
 
 /** Processor time for one batch of lines. Honest patterns need microseconds. */
 const MATCH_MAX_CPU_MS = 500;
-/** What a clock on the wall can tell: on a busy machine the processor may have been somebody else's all that time. */
+/** The interval of a wall clock check: on a busy machine other processes may have used the processor meanwhile. */
 const LOOK_AFTER_MS = 500;
-/** Nobody else is served meanwhile, so even a starved daemon gives up. */
+/** Matching blocks all other requests, so even a starved daemon gives up. */
 const LOOKS_MAX = 10;
 
-/** In the dialect of `dialect.ts`. What it does not have is `invalid_pattern`, with a sentence. */
+/** In the dialect of `dialect.ts`. Unsupported syntax is `invalid_pattern`, with a sentence. */
 export function compileRegex(pattern: string, flags: string): RegExp {
   try {
     const { source, flags: all } = translated(pattern, flags);
     return new RegExp(source, all);
   } catch (error) {
-    // The engine repeats the translated pattern, not the one that was given.
+    // The engine's message repeats the translated pattern, not the given one.
     const problem = (error as Error).message.replace(/^Invalid regular expression: \/[\s\S]*\/[a-z]*: /, "");
     throw new SandlotError("invalid_pattern", { pattern, problem }, { cause: error });
   }
 }
 
-/** Runs synchronous matching work, and gives up on it (`invalid_pattern`) when it does not come to an end. */
+/** Runs synchronous matching work, and gives up on it (`invalid_pattern`) when it takes too long. */
 export function guarded<T>(pattern: string, work: () => T, maxCpuMs = MATCH_MAX_CPU_MS): T {
   guard ??= { slot: createContext({ work: undefined }), call: new Script("work()") };
   guard.slot.work = work;
@@ -53,5 +53,5 @@ function tooLong(pattern: string, maxCpuMs: number): SandlotError {
   return new SandlotError("invalid_pattern", { pattern, problem: `matching took more than ${maxCpuMs} ms` });
 }
 
-/** Made on first use: a context costs a millisecond at start. */
+/** Created at its first use: a context costs a millisecond at start. */
 let guard: { readonly slot: Context; readonly call: Script } | undefined;

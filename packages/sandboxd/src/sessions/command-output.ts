@@ -1,6 +1,6 @@
 /**
- * Where the output of one command of a session goes. The shell opens the pipes by name; our own writing ends keep them
- * open until the command is over.
+ * The output of one command of a session. The shell opens the pipes by name; our own writing ends keep them open until
+ * the command is over.
  */
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
@@ -39,7 +39,7 @@ export class CommandOutput {
     return this.#stdout.heldBytes + this.#stderr.heldBytes;
   }
 
-  /** Of each stream, up to `maxBytes` from an offset on, and how much was printed in all. */
+  /** Up to `maxBytes` of each stream from an offset on, and the total sizes. */
   read(from: { readonly stdout: number; readonly stderr: number }, maxBytes: number): PrintedOutput {
     const part = (ring: OutputRing, offset: number) => ({
       ...ring.read(offset, maxBytes),
@@ -48,7 +48,7 @@ export class CommandOutput {
     return { stdout: part(this.#stdout, from.stdout), stderr: part(this.#stderr, from.stderr) };
   }
 
-  /** The result is made, and what it shows stays readable. What the background still prints is read and thrown away. */
+  /** The result is complete and stays readable. Later output of background processes is read and dropped. */
   freeze(): void {
     this.#end();
     this.#stdout.freeze();

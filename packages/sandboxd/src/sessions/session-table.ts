@@ -1,7 +1,7 @@
 /**
  * The sessions of this sandbox, by id.
  *
- * Invariant: the output of commands that have ended, together, is at most `HELD_MAX_BYTES`; the newest stays longest.
+ * Invariant: the output of ended commands, together, is at most `HELD_MAX_BYTES`; the newest stays longest.
  */
 
 import { SandlotError, type SessionInfo } from "@sandlot/contract";
@@ -19,7 +19,7 @@ const HELD_MAX_BYTES = 64 * 1024 * 1024;
 export class SessionTable {
   readonly #execs: ExecTable;
   readonly #sessions = new Map<string, { readonly session: Session; readonly forget: () => void }>();
-  /** Those whose output is held, the oldest first. */
+  /** Those with held output, the oldest first. */
   readonly #holding = new Set<Session>();
   #serial = 0;
 
@@ -27,7 +27,7 @@ export class SessionTable {
     this.#execs = execs;
   }
 
-  /** Opens a session, or finds the one with this id as it is. */
+  /** Opens a session, or returns the existing one with this id unchanged. */
   open({ sessionId, cwd, env }: SessionWish): SessionInfo {
     const id = sessionId ?? this.#freshId();
     const known = this.#sessions.get(id);
@@ -49,7 +49,7 @@ export class SessionTable {
     return [...this.#sessions.values()].map(({ session }) => session.info);
   }
 
-  /** `false`: there was none of that id. */
+  /** `false`: there was none. */
   async close(sessionId: string): Promise<boolean> {
     const found = this.#sessions.get(sessionId);
     if (found === undefined) return false;

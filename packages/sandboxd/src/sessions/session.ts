@@ -5,11 +5,11 @@
  *                                                                     └ timeout, kill: the shell ends with it
  *
  * Invariants
- * - One command at a time, in the order in which they came.
- * - A result is settled by the shell's own record or by the shell's end, never by anything a command prints.
- * - A timeout or a kill ends the shell and what the command has started; what earlier commands left in the background
- *   goes on. Closing the session ends all of it.
- * - What a command has printed can be read while it runs, and until the next one begins or the table needs the room.
+ * - One command at a time, in the order of arrival.
+ * - The shell's own record or the shell's end settles a result, never anything a command prints.
+ * - A timeout or a kill ends the shell and everything the command started; background processes of earlier commands go
+ *   on. Closing the session ends all of them.
+ * - A command's output can be read while it runs, and until the next one begins or the table needs the room.
  */
 
 import { rmSync, writeFileSync } from "node:fs";
@@ -36,19 +36,19 @@ export interface SessionCommand {
   readonly command: string;
   readonly stdin: Uint8Array | null;
   readonly timeoutMs: number;
-  /** Of each stream, how much of its end the result holds. Default all that is held. */
+  /** How much of each stream's end the result has. Default: all that is held. */
   readonly outputMaxBytes?: number;
-  /** Its caller has gone; `onAbandoned` is called when that happens while it runs. */
+  /** Its caller has disconnected; `onAbandoned` is called when that happens while it runs. */
   isAbandoned(): boolean;
   onAbandoned(listener: () => void): void;
 }
 
-/** What the command that runs, or ran last, has printed. */
+/** The output of the running command, or of the last one. */
 export interface SessionOutput extends PrintedOutput, Pick<SessionResult, "execId" | "exitCode"> {
   readonly status: "running" | ExecStatus;
 }
 
-/** With the output as bytes: who wants text makes it. */
+/** With the output as bytes; the caller decodes them. */
 export interface SessionResult extends Omit<SessionExecResult, "stdout" | "stderr" | `std${string}DroppedBytes`> {
   readonly stdout: OutputTail;
   readonly stderr: OutputTail;
@@ -61,11 +61,11 @@ interface Readable extends Pick<SessionOutput, "execId" | "status" | "exitCode">
 
 type Outcome = { readonly status: ExecStatus } & ShellEnd & { readonly shellEnded: boolean };
 
-/** Commands that wait for their turn. An agent that has more under way has lost count. */
+/** Commands that wait for their turn. An agent with more has lost count. */
 const WAITING_MAX = 64;
 const RETRY_AFTER_MS = 1_000;
 const PIPE_TRIES_MAX = 3;
-/** After the shell's end its last record may still be on its way. */
+/** After the shell's end its last record may still be in the pipe. */
 const RECORD_GRACE_MS = 5;
 
 export class Session implements Resident {
@@ -112,7 +112,7 @@ export class Session implements Resident {
     return this.#running || members.some(({ pid }) => pid !== this.#shell?.pid);
   }
 
-  /** Runs a command when those before it are done. */
+  /** Runs a command after those before it. */
   async exec(command: SessionCommand): Promise<SessionResult> {
     if (this.#waiting >= WAITING_MAX)
       throw new SandlotError("session_busy", { sessionId: this.id, retryAfterMs: RETRY_AFTER_MS });
@@ -121,7 +121,7 @@ export class Session implements Resident {
     const mine = before.then(() => {
       this.#waiting--;
       if (this.#closed) throw new SandlotError("session_not_found", { sessionId: this.id });
-      // Nobody wants it any more; nobody hears this either.
+      // The caller is gone, so the command does not run, and this error reaches no one.
       if (command.isAbandoned()) throw new SandlotError("internal", { problem: "the caller has gone" });
       return this.#run(command);
     });
@@ -129,7 +129,7 @@ export class Session implements Resident {
     return mine;
   }
 
-  /** `exec_not_found` when no command has run, or its output was let go. */
+  /** `exec_not_found` when no command has run, or its output was dropped. */
   output(from: { readonly stdout: number; readonly stderr: number }, maxBytes: number): SessionOutput {
     if (this.#readable === null) throw new SandlotError("exec_not_found", { execId: `${this.id}:${this.#serial}` });
     const { output, ...rest } = this.#readable;
@@ -140,14 +140,14 @@ export class Session implements Resident {
     return this.#readable?.output.heldBytes ?? 0;
   }
 
-  /** Lets the output of the last command go. That of one that runs stays. */
+  /** Drops the output of the last command. That of a running one stays. */
   forgetOutput(): void {
     if (this.#running) return;
     this.#readable?.output.retire();
     this.#readable = null;
   }
 
-  /** Ends the shell and everything that was started in it. */
+  /** Ends the shell and everything started in it. */
   async close(): Promise<void> {
     this.#closed = true;
     await endTree(() => this.#pids(() => true), this.#execs.around.killGraceMs);
@@ -253,7 +253,7 @@ export class Session implements Resident {
     return this.#shell;
   }
 
-  /** Somebody may have removed the pipes: then new ones are made. */
+  /** If the pipes were removed, new ones are created. */
   async #pipe(how: "take" | "takeInput"): Promise<Fifo> {
     const { fifos } = this.#execs.around;
     for (let tries = 0; tries < PIPE_TRIES_MAX; tries++) {

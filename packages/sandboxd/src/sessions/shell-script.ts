@@ -1,18 +1,18 @@
 /**
- * What a session's shell is told. Its script is a pipe, so what is sent is the script: no loop of ours that a `break`
- * could leave, no descriptor of ours that a command could close or a background process keep. (It is not its stdin, which
+ * The script of a session's shell. It is sent through a pipe: there is no loop of ours that a `break` could leave, and
+ * no descriptor of ours that a command could close or a background process keep. (It is not the shell's stdin, which
  * Bash then takes for its own: `exec 3<&0` would crash it.)
  *
- * A command is evaluated with its own stdin, stdout and stderr, each opened by name. When it is over, the shell writes
- * one record to the status pipe: whose it is, the exit status, the directory. A command's output goes elsewhere, so
- * nothing it prints can be taken for that.
+ * A command is evaluated with its own stdin, stdout and stderr, each opened by name. Afterwards the shell writes one
+ * record to the status pipe: nonce, exit status, directory. A command's output goes elsewhere, so it cannot be mistaken
+ * for a record.
  */
 
 export interface ShellCommand {
-  /** Comes back in the record. Unknown to the command. */
+  /** Returned in the record. Unknown to the command. */
   readonly nonce: string;
   readonly command: string;
-  /** What `$?` is when the command begins. */
+  /** The value of `$?` when the command begins. */
   readonly lastStatus: number;
   readonly stdin: string;
   readonly stdout: string;
@@ -20,7 +20,7 @@ export interface ShellCommand {
   readonly statusPipe: string;
 }
 
-/** What is said first. The shell starts where its script is, so that its messages begin with no path. */
+/** The first part of the script. The shell starts in its script's directory, so its messages have no path. */
 export function preludeFor(cwd: string): string {
   return `${[
     "__sandlot_status() { return $1; }",
@@ -33,13 +33,13 @@ export function programFor(call: ShellCommand): string {
   const streams = `<${quote(call.stdin)} >${quote(call.stdout)} 2>${quote(call.stderr)}`;
   const pipe = quote(call.statusPipe);
   return `${[
-    // With `set -e` a status would end the shell before the command begins.
+    // With `set -e` a non-zero status would end the shell before the command begins.
     `case $- in *e*) ;; *) __sandlot_status ${call.lastStatus} ;; esac`,
-    // `command`: without it some shells end at a syntax error in what they evaluate.
+    // `command`: without it some shells end at a syntax error in evaluated text.
     `\\command eval ${quote(call.command)} ${streams}`,
-    // A plain command: after an open quotation mark Bash does not know a brace again until one was read.
+    // A plain command: after an open quotation mark Bash does not recognise a brace again until one was read.
     `__sandlot_report ${quote(call.nonce)} "$?" >>${pipe}`,
-    // Somebody has removed the pipe, so nobody was told: the end of the shell tells it.
+    // If the pipe was removed, the report is lost; the shell's end reports instead.
     `[ -p ${pipe} ] || \\exit 1`,
   ].join("\n")}\n`;
 }
@@ -58,7 +58,7 @@ export function parseRecord(text: string): ShellRecord | null {
   return { nonce, status: Number(status), cwd };
 }
 
-/** One word of the shell, whatever is in it. */
+/** Quotes one shell word. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,6 +1,4 @@
-/**
- * One run of a session's shell, from its start to its end. It runs one command at a time; the session sees to that.
- */
+/** One run of a session's shell, from its start to its end. It runs one command at a time; the session ensures that. */
 
 import { closeSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { Socket } from "node:net";
@@ -15,9 +13,9 @@ import { type StartedProcess, startProcess } from "../processes/start-process.ts
 import { parseRecord, preludeFor, type ShellRecord } from "./shell-script.ts";
 
 export interface ShellPipes {
-  /** From us: what the shell runs. */
+  /** Written by us: what the shell runs. */
   readonly script: Fifo;
-  /** To us: the records. */
+  /** Read by us: the records. */
   readonly status: Fifo;
 }
 
@@ -36,7 +34,7 @@ export interface ShellEnd {
 const RECORD_MAX_BYTES = 16 * 1024;
 
 export class ShellProcess {
-  /** When the shell itself is gone. */
+  /** Resolves when the shell itself is gone. */
   readonly ended: Promise<ShellEnd>;
   readonly #child: StartedProcess;
   readonly #pipes: ShellPipes;
@@ -51,7 +49,7 @@ export class ShellProcess {
     symlinkSync(pipes.script.path, `${home}/${name}`);
     this.#pipes = pipes;
     this.#script = new Socket({ fd: pipes.script.writeFd, readable: false, writable: true });
-    // A shell that is gone takes no script; its end is told by `ended`.
+    // A shell that is gone takes no script; `ended` reports its end.
     this.#script.on("error", () => {});
     const stdio = maskedStdio(["ignore", "ignore", "ignore"]);
     const { file, args } = prefixed(place.commandPrefix, { file: found.file, args: [...found.args, name] });
@@ -69,7 +67,7 @@ export class ShellProcess {
       this.#script.destroy();
       closeSync(pipes.script.readFd);
       closeSync(pipes.status.writeFd);
-      // Whether nobody else has them open is not known here.
+      // Other processes may still have them open.
       pipes.script.discard();
       pipes.status.discard();
     });
@@ -88,7 +86,7 @@ export class ShellProcess {
     return this.#pipes.status.path;
   }
 
-  /** Gives the shell the next piece of its script; resolves with the record that carries `nonce`. */
+  /** Sends the shell the next piece of its script; resolves with the record that carries `nonce`. */
   tell(program: string, nonce: string): Promise<ShellRecord> {
     return new Promise((resolve) => {
       this.#onRecord = (record) => {
@@ -115,7 +113,7 @@ export class ShellProcess {
   }
 }
 
-/** What a session is without pipes that have a name. */
+/** The error of a session without named pipes. */
 export function noPipes(): SandlotError {
   const neededBy = "a session, for pipes that have a name";
   return new SandlotError("capability_missing", { backend: "sandboxd", capability: "mkfifo", neededBy });

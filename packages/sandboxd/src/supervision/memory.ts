@@ -1,9 +1,9 @@
 /**
- * What outlives this run of the daemon: a few lines in a pipe that the supervisor holds and reads only when the daemon
- * has died (see `supervisor.sh`). After a death the next run must still know the credentials of the last rebind, and the
- * supervisor whether the daemon was of use, which tells a restart that helps from one that does not.
+ * State that outlives this run of the daemon: a few lines in a pipe that the supervisor holds and reads only when the
+ * daemon has died (see `supervisor.sh`). After a death the next run must still know the credentials of the last rebind,
+ * and the supervisor must know whether the daemon was used: that decides whether another restart makes sense.
  *
- * Invariant: a line is short enough for the kernel to write it whole, and nothing in it is secret.
+ * Invariant: a line is short enough for the kernel to write it whole, and contains no secret.
  */
 
 import { writeSync } from "node:fs";
@@ -13,12 +13,12 @@ export class SupervisorMemory {
   readonly #fd: number | null;
   #used = false;
 
-  /** Without a supervisor there is no next run to remember for. */
+  /** Without a supervisor there is no next run. */
   constructor(fd: number | null) {
     this.#fd = fd;
   }
 
-  /** Somebody who may ask has asked. */
+  /** An authorized request has arrived. */
   noteUse(): void {
     if (this.#used) return;
     this.#used = true;

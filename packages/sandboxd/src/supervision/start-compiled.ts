@@ -1,10 +1,10 @@
 /**
- * Starts the daemon from `sandboxd.compiled`: its text with what V8 made of it when it was built, so that a sandbox compiles
- * nothing until somebody asks for something rare. Another V8, or one with other flags, refuses the compiled part and
- * compiles the text, as if there were no such file.
+ * Starts the daemon from `sandboxd.compiled`: its text with V8's compiled code from the build, so that a sandbox
+ * compiles nothing until a rare request. Another V8, or one with other flags, refuses the compiled code and compiles
+ * the text, as if there were no such file.
  *
- * The file: the text's length in bytes as 32 bits (little endian), the text, the compiled part. Both are in one file because
- * V8 compares nothing but the length of a text with what was compiled: a text must never meet what was made of another.
+ * The file: the text's length in bytes as 32 bits (little endian), the text, the compiled code. Both are in one file
+ * because V8 compares only the length of a text with that of the compiled one: code must never meet another text.
  */
 
 import { readFileSync } from "node:fs";

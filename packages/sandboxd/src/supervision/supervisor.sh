@@ -1,38 +1,38 @@
 #!/bin/sh
-# The first process of a sandbox: it starts sandboxd, waits for whatever loses its parent, and starts sandboxd again when
-# something has killed it.
+# The first process of a sandbox: it starts sandboxd, reaps orphaned processes, and starts sandboxd again when a signal
+# has killed it.
 #
 #   sh supervisor.sh <node under another name> <its flags> <sandboxd.cjs>
 #
 # As pid 1 of its pid namespace it is out of reach of `kill -9 -1`, and a shell is a hundredth of a Node. Descriptors:
 #   3  the configuration, one line, read once and then kept in this shell's memory
 #   4  where the first daemon announces that it listens (optional)
-#   5  a listening socket (optional): held here, so that whoever connects during a restart waits instead of failing
-#   6  made here, a pipe that this shell reads only after a death: what the daemon would have to remember
-#   7  made here for the daemon: its own tags, `/proc/self/coredump_filter`
+#   5  a listening socket (optional): held here, so that a connection during a restart waits instead of failing
+#   6  created here, a pipe that this shell reads only after a death: the state for the next daemon
+#   7  created here for the daemon: its own tags, `/proc/self/coredump_filter`
 #   8  the same: its own out-of-memory score, `/proc/self/oom_score_adj`
-# The lines in 6 are "up" (somebody who may ask has asked) and what a rebind left: a generation and the hash of a token.
-# Nothing in them is secret.
+# The lines in 6 are "up" (an authorized request has arrived) and the result of a rebind: a generation and the hash of a
+# token. None of them is secret.
 #
-# Commands run as the same account. Where this shell and the daemon are run by a program that may be executed and not read,
-# the kernel closes their memory, environment and descriptors to commands, and their own tags and score to themselves. So the
-# daemon begins as the system's shell, which opens both and becomes the daemon. No command runs at that moment: none has been
-# started yet, or all have just been killed.
+# Commands run as the same account. If this shell and the daemon run through an executable but unreadable loader, the
+# kernel closes their memory, environment and descriptors to commands, and their own tags and score to themselves. So the
+# daemon begins as the system's shell, which opens both and becomes the daemon. No command runs at that moment: none has
+# been started yet, or all have just been killed.
 #
-# A daemon that ends by itself ends the sandbox. After any other death everything else in the sandbox is ended too: its
-# output has lost its reader and nobody knows any more whose it is.
+# A daemon that ends by itself ends the sandbox. After any other death all other processes of the sandbox are killed too:
+# their output has lost its reader, and their exec is unknown.
 
 if [ "$$" != 1 ]; then
   echo "sandboxd: the supervisor must be the first process of a pid namespace" >&2
   exit 2
 fi
-# What a shell would catch must not end it either. Node sets these back for itself, and for commands.
+# These signals must not end the shell. Node resets them for itself, and for commands.
 trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE
 
 IFS= read -r config <&3 || [ -n "$config" ] || exit 2
 exec 3<&-
 
-# An empty here-document is a pipe in most shells. Opened again, it has both ends and never comes to its end.
+# An empty here-document is a pipe in most shells. Opened again, it has both ends and never reaches its end.
 exec 6<<END
 END
 if [ ! -p /proc/self/fd/6 ]; then
@@ -76,7 +76,7 @@ END
     *) rebound=$line ;;
     esac
   done
-  # One that dies again and again before anybody could use it will not live.
+  # A daemon that dies repeatedly before its first use will not recover.
   deaths=$((deaths + 1))
   [ "$deaths" -le 5 ] || exit 1
   restarted=--restarted

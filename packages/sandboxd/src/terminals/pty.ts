@@ -1,6 +1,6 @@
 /**
- * Pseudo terminals, from the one native file that lies beside the daemon. Without it, or where it does not load, there
- * are no terminals; everything else works.
+ * Pseudo terminals, from the native file beside the daemon. If it is missing or does not load, there are no terminals;
+ * everything else works.
  */
 
 import { closeSync, existsSync } from "node:fs";
@@ -14,7 +14,7 @@ interface NativePty {
 
 export interface Pty {
   readonly masterFd: number;
-  /** Where a program opens its side. */
+  /** The path that a program opens as its side. */
   readonly slavePath: string;
 }
 
@@ -24,7 +24,7 @@ let native: NativePty | undefined;
 
 export function openPty(columns: number, rows: number): Pty {
   const { master, slave, pty } = load().open(columns, rows);
-  // It does not wait for input, which a program must. The program's own is opened by name.
+  // This descriptor is non-blocking, which a program's must not be. The program opens its own by name.
   closeSync(slave);
   return { masterFd: master, slavePath: pty };
 }

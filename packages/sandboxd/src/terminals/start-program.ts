@@ -1,6 +1,6 @@
 /**
- * Starts a program in a session of its own, with a terminal as its controlling one. Node can make the session and not the
- * rest; `setsid` does both. The native part could fork, too, but what it forks would inherit every other terminal.
+ * Starts a program in its own session, with a terminal as its controlling one. Node can create the session but not set
+ * the terminal; `setsid` does both. The native part could fork, too, but its child would inherit every other terminal.
  */
 
 import { closeSync, constants, openSync } from "node:fs";
@@ -12,7 +12,7 @@ import { tagNextChild } from "../exec/process-tag.ts";
 import { type StartedProcess, startProcess } from "../processes/start-process.ts";
 import { noTerminals } from "./pty.ts";
 
-/** Throws when it cannot be started at all. A program that is not there ends with 127. */
+/** Throws when it cannot be started at all. A missing program ends with 127. */
 export function startProgram(
   command: readonly string[],
   terminalFd: number,
@@ -38,7 +38,7 @@ function findProgram(name: string): string | null {
       closeSync(openSync(`${directory}/${name}`, constants.O_RDONLY));
       return `${directory}/${name}`;
     } catch {
-      // Not in this one.
+      // Not in this directory.
     }
   }
   return null;

@@ -1,5 +1,5 @@
 /**
- * The terminals of this sandbox, by id. One that has ended can be attached to for a while longer, so that somebody whose
+ * The terminals of this sandbox, by id. An ended one can be attached to for a while longer, so that a client whose
  * connection broke at the wrong moment still sees the end.
  */
 
@@ -27,7 +27,7 @@ export class TerminalTable {
     return this.#open.size;
   }
 
-  /** Opens a terminal, or finds the open one with this id as it is. */
+  /** Opens a terminal, or returns the open one with this id unchanged. */
   open(terminalId: string | null, wish: TerminalWish): TerminalInfo {
     const id = terminalId ?? this.#freshId();
     const known = this.#open.get(id);
@@ -39,7 +39,7 @@ export class TerminalTable {
     void terminal.ended.then(() => {
       forget();
       this.#open.delete(id);
-      // One that was closed is gone; one that ended by itself may have somebody who missed its end.
+      // A closed one is gone; for one that ended by itself a client may have missed its end.
       if (!terminal.isHungUp) this.#remember(terminal);
     });
     return terminal.info;
@@ -55,7 +55,7 @@ export class TerminalTable {
     return [...this.#open.values()].map(({ info }) => info);
   }
 
-  /** `false`: there is none of that id that is open. */
+  /** `false`: no open terminal has that id. */
   async close(terminalId: string): Promise<boolean> {
     const terminal = this.#open.get(terminalId);
     await terminal?.close();

@@ -1,12 +1,12 @@
 /**
- * One terminal: a program, its pseudo terminal, what it has shown lately, and whoever is attached.
+ * One terminal: a program, its pseudo terminal, its recent output, and the attached readers.
  *
  *   open ──▶ running ──▶ ended (the program is gone and all its output was read)
- *              └ close: the line is hung up, the program gets HUP, after a grace KILL
+ *              └ close: the line is hung up, the program gets HUP, after a grace period KILL
  *
  * Invariants
- * - Output is held in a bounded ring by byte offset. With nobody attached the oldest is dropped.
- * - With somebody attached, nothing is read that the slowest reader is more than a window behind of: its programs wait.
+ * - Output is held in a bounded ring by byte offset. Without readers the oldest is dropped.
+ * - With readers, reading stops when the slowest is more than a window behind: the programs wait.
  * - No other program ever gets the daemon's side of the terminal.
  */
 
@@ -31,11 +31,11 @@ export interface TerminalWish {
   readonly rows: number;
 }
 
-/** Somebody who is attached. */
+/** An attached client. */
 export interface TerminalReader {
-  /** Up to where it has read. */
+  /** The offset up to which it has read. */
   readonly readOffset: number;
-  /** There is more, or the end. */
+  /** Called for more output, or the end. */
   notice(): void;
 }
 
@@ -44,12 +44,12 @@ export interface TerminalEnd {
   readonly signal: string | null;
 }
 
-/** Twice what a reader may be behind, several times over: somebody who attaches again finds the last screens. */
+/** Several times what a reader may be behind: a client that attaches again finds the last screens. */
 const HELD_BYTES = 4 * TERMINAL_WINDOW_BYTES;
-/** After its program's end, a terminal that others still have open is read for this long. */
+/** After its program's end, a terminal that other processes still have open is read for this long. */
 const LINGER_MS = 200;
 const TAIL_LOOK_MS = 5;
-/** Then others have their turn. */
+/** Reads per turn. */
 const TAIL_READS_MAX = 64;
 const tail = Buffer.allocUnsafeSlow(64 * 1024);
 const INPUT_MAX_BYTES = 1024 * 1024;
@@ -120,7 +120,7 @@ export class Terminal implements Resident {
     return { key: this.#key, pid: this.#child.pid ?? null, startTicks: this.#startTicks, alone: false };
   }
 
-  /** Somebody has hung up. */
+  /** Whether it was closed. */
   get isHungUp(): boolean {
     return this.#isHungUp;
   }
@@ -130,12 +130,12 @@ export class Terminal implements Resident {
     return this.output.closed ? this.#exit : null;
   }
 
-  /** Its own shell waiting for somebody to type is not work; somebody who is there to type is. */
+  /** Its own shell waiting for input is no work; an attached client is. */
   isBusy(members: readonly ProcessRow[]): boolean {
     return this.#readers.size > 0 || members.some(({ pid }) => pid !== this.#child.pid);
   }
 
-  /** Returns how to detach. */
+  /** Returns a detach function. */
   attach(reader: TerminalReader): () => void {
     this.#readers.add(reader);
     this.balance();
@@ -145,7 +145,7 @@ export class Terminal implements Resident {
     };
   }
 
-  /** `false`: it has enough for now; `onRoom` is called when more may come. */
+  /** `false`: its buffer is full; `onRoom` is called when there is room again. */
   write(bytes: Uint8Array, onRoom: () => void): boolean {
     if (this.#line.destroyed) return true;
     this.#line.write(bytes);
@@ -160,7 +160,7 @@ export class Terminal implements Resident {
     if (!this.#line.destroyed) resizePty(this.#masterFd, columns, rows);
   }
 
-  /** Reads on, or waits, by how far the slowest reader is behind. */
+  /** Reads on, or waits, depending on the slowest reader. */
   balance(): void {
     let slowest = this.output.endOffset;
     for (const { readOffset } of this.#readers) slowest = Math.min(slowest, readOffset);
@@ -172,13 +172,13 @@ export class Terminal implements Resident {
     else this.#line.resume();
   }
 
-  /** Hangs up, and ends the program if that is not enough. What has left the terminal on purpose goes on. */
+  /** Hangs up, and ends the program if that is not enough. Processes that left the terminal on purpose go on. */
   async close(): Promise<void> {
     this.#isHungUp = true;
     this.#letGo();
     this.#line.destroy();
     this.#signal("SIGHUP");
-    // A stopped program would hear of it only when it goes on.
+    // A stopped program would receive the signal only when it continues.
     this.#signal("SIGCONT");
     const late = timer(this.#execs.around.killGraceMs, () => this.#signal("SIGKILL"));
     await this.ended;
@@ -187,7 +187,7 @@ export class Terminal implements Resident {
 
   #read(): Promise<void> {
     this.#line.on("data", (bytes: Buffer) => this.#received(bytes));
-    // EIO: nobody has the other side open any more.
+    // EIO: the other side is closed.
     this.#line.on("error", () => {});
     return new Promise((resolve) => {
       const settle = (): void => {
@@ -213,7 +213,7 @@ export class Terminal implements Resident {
     this.#readRest();
   }
 
-  /** First what the stream has taken out of the line, at the readers' pace; then what is still in the line. */
+  /** First what the stream has already read, at the readers' pace; then the rest in the line. */
   #readRest(): void {
     if (this.#line.destroyed) return;
     if (this.#isPaused || this.#line.readableLength > 0) {
@@ -221,16 +221,16 @@ export class Terminal implements Resident {
       return;
     }
     this.#byHand = true;
-    // Pausing alone lets it take one piece more.
+    // Pausing alone lets it read one chunk more.
     (this.#line as unknown as { readonly _handle: { readStop(): void } | null })._handle?.readStop();
     this.#letGo();
     this.#readTail(monotonicMs() + LINGER_MS);
   }
 
   /**
-   * What is still in the line after the program's end. By hand, because libuv takes the hang-up for the end as soon as one
-   * read was short, and would lose the rest. The kernel says truly when there is no more; unless others have the terminal
-   * open, for which nobody waits long.
+   * The rest of the output after the program's end. Read by hand, because libuv treats the hang-up as the end after one
+   * short read, and would lose the rest. The kernel reports the real end, unless other processes have the terminal
+   * open; the wait for those is short.
    */
   #readTail(until: number): void {
     let deadline = until;
@@ -244,7 +244,7 @@ export class Terminal implements Resident {
     if (!this.#line.destroyed) timer(TAIL_LOOK_MS, () => this.#readTail(this.#isPaused ? Infinity : deadline));
   }
 
-  /** Our own opening of the program's side, which keeps the line from hanging up before it was read. */
+  /** Closes our own descriptor of the program's side, which keeps the line from hanging up before it was read. */
   #letGo(): void {
     if (this.#slaveFd !== null) closeSync(this.#slaveFd);
     this.#slaveFd = null;
@@ -265,7 +265,7 @@ function readNow(fd: number): number | "nothing" | "end" {
   try {
     return readSync(fd, tail, 0, tail.length, null) || "end";
   } catch (error) {
-    // EIO: nobody has the other side open, and all was read.
+    // EIO: the other side is closed, and everything was read.
     return (error as NodeJS.ErrnoException).code === "EAGAIN" ? "nothing" : "end";
   }
 }

@@ -1,6 +1,4 @@
-/**
- * What comes with a request, and what goes back.
- */
+/** Request bodies and responses. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -22,7 +20,7 @@ export function readBody(
     let size = 0;
     request.on("data", (chunk: Buffer) => {
       size += chunk.length;
-      // The rest is read and thrown away, so that the connection stays usable.
+      // The rest is read and dropped, so that the connection stays usable.
       if (size <= maxBytes) chunks.push(chunk);
     });
     request.on("end", () => {
@@ -63,7 +61,7 @@ export function sendBytes(response: ServerResponse, bytes: Uint8Array): void {
   response.end(bytes);
 }
 
-/** An answer that has begun cannot become an error: it is cut, which no reader takes for complete. */
+/** A response that has begun cannot become an error: it is cut, so that its reader sees it as incomplete. */
 export function sendError(response: ServerResponse, error: unknown): void {
   if (response.headersSent) {
     response.destroy();
@@ -92,7 +90,7 @@ export function flag(fields: Readonly<Record<string, unknown>>, name: string): b
   return fields[name] === true;
 }
 
-/** A whole number from `least`; `undefined` when it is not there. */
+/** An integer of at least `least`; `undefined` when absent. */
 export function integer(fields: Readonly<Record<string, unknown>>, name: string, least: number): number | undefined {
   const value = fields[name];
   if (value === undefined || value === null) return undefined;
@@ -114,7 +112,7 @@ export function checkPort(fields: Readonly<Record<string, unknown>>): number {
   throw invalid("port", `it is not a port from 1 to ${PORT_MAX}`);
 }
 
-/** A caller may ask for less than the limit, never for more. */
+/** At most the limit. */
 export function limit(fields: Readonly<Record<string, unknown>>, standard: number, max = standard): number {
   return Math.min(integer(fields, "maxResults", 1) ?? standard, max);
 }

@@ -1,8 +1,8 @@
 /**
- * Who may ask: whoever knows this sandbox's id, its present generation and its token.
+ * Authorization: a request needs this sandbox's id, its present generation and its token.
  *
- * Every part is compared in full, whatever the others said, so the time of a refusal tells nothing. Of a token only the
- * hash is kept: that may lie where the sandbox's commands can see it.
+ * Every part is always compared in full, so the time of a refusal reveals nothing. Only the hash of a token is kept: it
+ * may be where the sandbox's commands can see it.
  */
 
 import type { IncomingHttpHeaders } from "node:http";
@@ -22,12 +22,12 @@ interface Claim extends Secret {
 export class CredentialCheck {
   readonly sandboxId: string;
   #present: Secret;
-  /** What was valid before the last rebind: told twice, a rebind answers as it did the first time. */
+  /** The secret before the last rebind: a repeated rebind gets the same response as the first. */
   #previous: Secret | null = null;
 
   readonly #remember: (secret: Secret) => void;
 
-  /** `remember` is told of a change before it is in effect. */
+  /** `remember` is called before a change takes effect. */
   constructor(sandboxId: string, present: Secret, remember: (secret: Secret) => void = () => {}) {
     this.sandboxId = sandboxId;
     this.#present = present;
@@ -43,12 +43,12 @@ export class CredentialCheck {
     if (!this.#matches(claim, this.#present)) throw this.#stale(claim);
   }
 
-  /** Whether this is the present token, for clients that know of nothing else. */
+  /** Whether this is the present token, for clients without id and generation. */
   knows(token: string): boolean {
     return and(equal(sha256(token), this.#present.tokenHash));
   }
 
-  /** Answers whether anything changed. */
+  /** Returns whether anything changed. */
   rebind(headers: IncomingHttpHeaders, { generation, token }: { generation: number; token: string }): boolean {
     const claim = claimOf(headers);
     const next = { generation, tokenHash: sha256(token) };
@@ -72,7 +72,7 @@ export class CredentialCheck {
     );
   }
 
-  /** The present generation is not for whoever asks without its token. */
+  /** A caller without the present token does not learn the present generation. */
   #stale({ sandboxId, generation }: Claim): SandlotError {
     return new SandlotError("stale_generation", { sandboxId, generation, current: null });
   }
@@ -91,7 +91,7 @@ function same(a: Secret, b: Secret): boolean {
   return and(a.generation === b.generation ? 1 : 0, equal(a.tokenHash, b.tokenHash));
 }
 
-/** 1 or 0, after looking at every character of what is expected. */
+/** 1 or 0, after comparing every character of `expected`. */
 function equal(given: string, expected: string): number {
   let difference = given.length ^ expected.length;
   for (let at = 0; at < expected.length; at++)

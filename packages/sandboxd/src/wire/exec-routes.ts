@@ -28,13 +28,13 @@ export function execRoutes(execs: ExecTable): Routes {
   return {
     "POST /sandlot/exec": async (request, response) => {
       const { exec, repeatable, outputMaxBytes } = await start(execs, request, false);
-      // Whoever cannot come again for the result has no use for the command either.
+      // A caller that cannot come back for the result does not need the command either.
       if (!repeatable) endWithCaller(exec, response);
       await exec.ended;
       if (response.destroyed) return;
       if (outputMaxBytes === undefined) return sendJson(response, exec.result());
       const [stdout, stderr] = [exec.stdout.tail(outputMaxBytes), exec.stderr.tail(outputMaxBytes)];
-      // Its caller may come for the rest.
+      // Its caller may come back for the rest.
       if (stdout.omittedBytes + stderr.omittedBytes > 0) execs.remember(exec);
       sendResult(response, { execId: exec.id, ...exec.settled }, stdout, stderr);
     },

@@ -1,6 +1,4 @@
-/**
- * Files over the wire. Small questions are JSON; content is the body itself, so it is binary safe and streamed.
- */
+/** Files over the wire. Small requests are JSON; content is the body itself, so it is binary safe and streamed. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { checkFileMode, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
@@ -97,7 +95,7 @@ export function fileRoutes(): Routes {
   };
 }
 
-/** Content that comes on a connection of its own. */
+/** Content on a separate connection. */
 export const fileTakeovers: Takeovers = {
   "GET /sandlot/files/upload": (_request, connection, query) => {
     const path = checkPath(query.path);
@@ -132,7 +130,7 @@ function rangeOf(query: Query): { offset?: number; length?: number } {
   return { ...(offset !== undefined && { offset }), ...(length !== undefined && { length }) };
 }
 
-/** Work that refuses its input leaves it unread; the rest is thrown away, so that the connection stays usable. */
+/** A handler that refuses leaves its input unread; the rest is dropped, so that the connection stays usable. */
 async function consuming(request: IncomingMessage, work: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -151,7 +149,7 @@ function sinkTo(response: ServerResponse): ByteSink {
     write: (bytes) =>
       new Promise((resolve, reject) => {
         if (response.destroyed) return reject(new Error("nobody reads any more"));
-        // Called when the bytes have left our memory: only then may the buffer be used again.
+        // Called when the bytes have left our memory: only then may the buffer be reused.
         response.write(bytes, (error) => (error ? reject(error) : resolve()));
       }),
   };

@@ -1,6 +1,6 @@
 /**
- * The result of a command on the wire: a JSON line, then the bytes of both streams. Output is sent as it was printed, because
- * whoever reads it would otherwise have to parse it, and text of control characters is six times as long as JSON.
+ * The result of a command on the wire: a JSON line, then the bytes of both streams. Output is sent as printed: as JSON
+ * its reader would have to parse it, and control characters would take six times the space.
  */
 
 import type { ServerResponse } from "node:http";
@@ -24,7 +24,7 @@ export function sendResult(response: ServerResponse, outcome: Outcome, stdout: O
   sendLineAndBytes(response, line, [stdout.bytes, stderr.bytes]);
 }
 
-/** What a session's command has printed until now. */
+/** The output of a session's command so far. */
 export function sendOutput(response: ServerResponse, { stdout, stderr, ...rest }: SessionOutput): void {
   const line: OutputLine = {
     ...rest,

@@ -1,13 +1,13 @@
 /**
- * The daemon's server: every request is checked, then routed; whoever holds a connection is counted.
+ * The daemon's server: every request is authorized, then routed; holds are counted.
  *
- *   request ─▶ credentials ─▶ route ─▶ answer, or the connection is taken over (tunnel, terminal)
+ *   request ─▶ credentials ─▶ route ─▶ response, or the connection is taken over (tunnel, terminal)
  *                 └ unauthorized, stale_generation       └ an error of the contract, or `internal`
  *
  * Invariants
- * - Nothing but a refusal happens for a request without the present credentials.
- * - Connections are never closed for being idle: the close of one means that a side has ended.
- * - A rebind ends the holds of the generation before.
+ * - A request without the present credentials has no effect but a refusal.
+ * - Idle connections are never closed: a closed connection means that a side has ended.
+ * - A rebind ends the holds of the previous generation.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -41,24 +41,24 @@ import { acceptTunnel, openTunnel } from "./tunnel.ts";
 
 export interface DaemonServer {
   readonly http: Server;
-  /** Serves the AIO API to whoever connects, and nothing else. */
+  /** Serves only the AIO API, to every connection. */
   keylessAio(): Server;
-  /** How many hold a connection now. */
+  /** How many connections hold the sandbox now. */
   holdCount(): number;
   /** Wall-clock time of the last request with valid credentials, or of the end of a hold. */
   lastContactAt(): number;
-  /** Whether somebody has asked for something yet. */
+  /** Whether there was a request for work yet. */
   isInUse(): boolean;
 }
 
-/** What the server serves. */
+/** The server's dependencies. */
 export interface Served {
   readonly execs: ExecTable;
   readonly sessions: SessionTable;
   readonly terminals: TerminalTable;
   readonly activity: ActivityMonitor;
   readonly memory: SupervisorMemory;
-  /** Tells this run of the daemon from the next. */
+  /** Distinguishes this run of the daemon from the next. */
   readonly run: string;
 }
 
@@ -69,11 +69,11 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   let isInUse = false;
   const touch = (name = "") => {
     lastContactAt = wallMs();
-    // Who only says that the sandbox is still wanted does not use it yet.
+    // A renewal says that the sandbox is still wanted, but does not use it.
     isInUse ||= name !== RENEW;
     memory.noteUse();
   };
-  /** Counts as activity, unlike what only asks. */
+  /** Counts as activity, unlike reads. */
   const work: Routes = {
     ...execRoutes(execs),
     ...fileRoutes(),
@@ -88,7 +88,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   const admit = (request: IncomingMessage): { name: string; query: Query } => {
     const [path = "", search] = (request.url ?? "").split("?", 2);
     const name = `${request.method} ${path}`;
-    // A rebind checks for itself: it is also asked with what was valid before.
+    // A rebind checks by itself: it also accepts the previous credentials.
     if (name !== REBIND) {
       credentials.check(request.headers);
       touch(name);
@@ -99,7 +99,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   };
 
   let aioApi: Aio | undefined;
-  // Few sandboxes are asked in this way.
+  // Few sandboxes use it.
   const openAio = (): Aio => (aioApi ??= aio({ execs, sessions, onWork: () => activity.note() }));
   const isKeyKnown = (key: string | null) => {
     const isKnown = key !== null && credentials.knows(key);
@@ -112,7 +112,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
       return openAio()(request, response, isAllowed);
     });
   const handToAio = (socket: Duplex) => {
-    // What was opened for one generation is nothing for the next.
+    // A connection belongs to the generation for which it was opened.
     const { generation } = credentials;
     keylessAio(() => credentials.generation === generation).emit("connection", socket);
   };
@@ -152,7 +152,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
     });
   });
   http.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // Whoever takes it over listens for itself; until then a broken connection is nobody's problem.
+    // The handler that takes it over adds its own listener; until then a broken connection needs no handling.
     socket.on("error", () => {});
     takeOver(request, socket, head).catch((error) => refuse(socket, error));
   });
@@ -171,16 +171,16 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
 const REBIND = "POST /sandlot/rebind";
 const RENEW = "POST /sandlot/renew";
 const AIO_PATHS = "/v1/";
-/** Only questions: they change nothing that idleness looks at. */
+/** Read-only requests: they do not count as activity. */
 const ASKING: ReadonlySet<string> = new Set([
   "GET /sandlot/execs",
   "GET /sandlot/sessions",
   "GET /sandlot/terminals",
   "GET /sandlot/files/watch",
 ]);
-/** A host that went away without a word is noticed by the kernel, after this and its own patience. */
+/** The kernel detects a vanished host after this and its own timeout. */
 const PROBE_AFTER_MS = 30_000;
-/** Of one upload or download, in memory. Less makes both sides wait for each other more often. */
+/** Buffer of one upload or download. Less makes both sides wait for each other more often. */
 const BUFFERED_BYTES = 1024 * 1024;
 const NEVER_MS = 2 ** 31 - 1;
 
@@ -232,7 +232,7 @@ function bindingRoutes(
       const changed = credentials.rebind(request.headers, { generation, token });
       touch();
       if (changed) for (const old of holds) old.destroy();
-      // Whoever binds a sandbox wants it: it may hold it in the same step.
+      // A rebind may also hold the sandbox in the same step.
       if (flag(fields, "hold")) hold(response);
       else sendJson(response, {});
     },

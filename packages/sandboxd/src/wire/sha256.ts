@@ -1,6 +1,4 @@
-/**
- * SHA-256, written out: loading `node:crypto` would add several milliseconds to every start.
- */
+/** SHA-256 in JavaScript: loading `node:crypto` would add several milliseconds to every start. */
 
 /** The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
 const ROUND_CONSTANTS = constants(64, (prime) => Math.cbrt(prime));

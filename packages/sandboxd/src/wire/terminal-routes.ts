@@ -1,6 +1,4 @@
-/**
- * Terminals over the wire, except what goes on in them (`terminal-socket.ts`).
- */
+/** Terminals over the wire, except their content (`terminal-socket.ts`). */
 
 import { checkCommand, checkEnvironment, checkId } from "../exec/command.ts";
 import { checkPath } from "../files/paths.ts";

@@ -2,7 +2,7 @@
  * One connection to a terminal, as a WebSocket: binary frames are bytes, text frames are control (see the wire in
  * `@sandlot/contract`).
  *
- * Invariant: no more than a window of output is on its way beyond what the reader has acknowledged.
+ * Invariant: at most a window of output is sent beyond what the reader has acknowledged.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -14,12 +14,12 @@ import { checkSize } from "./terminal-routes.ts";
 
 const PART_BYTES = 32 * 1024;
 const MESSAGE_MAX_BYTES = 1024 * 1024;
-/** What the protocol calls a request that is not understood. */
+/** The protocol's code for an invalid request. */
 const POLICY_VIOLATION = 1008;
 
 let sockets: WebSocketServer | undefined;
 
-/** Turns a request into a connection to this terminal. Loading what that takes waits until somebody wants one. */
+/** Turns a request into a connection to this terminal. The WebSocket library is loaded at the first use. */
 export async function attachSocket(
   request: IncomingMessage,
   socket: Duplex,
@@ -105,7 +105,7 @@ class Attached implements TerminalReader {
       this.#terminal.resize(columns, rows);
     } else if (request.type === "ack") {
       const offset = Number(request.offset);
-      // Nobody has read what was not sent.
+      // An acknowledgement cannot exceed what was sent.
       if (offset > this.#acknowledged && offset <= this.#sent) this.#acknowledged = offset;
       this.#terminal.balance();
       this.notice();

@@ -1,6 +1,4 @@
-/**
- * A connection that becomes one to a port inside the sandbox, for previews. What listens may do so on either loopback.
- */
+/** Turns a connection into one to a port inside the sandbox, for previews. The server may listen on either loopback. */
 
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -8,12 +6,12 @@ import { SandlotError, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import { timer } from "../clock.ts";
 
 const LOOPBACKS = ["127.0.0.1", "::1"];
-/** On a loopback there is an answer at once, or the listener's queue is full. */
+/** A loopback responds at once, or the listener's queue is full. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const RETRY_AFTER_MS = 500;
 const ACCEPTED = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${TUNNEL_PROTOCOL}\r\n\r\n`;
 
-/** Connects first, so that a refusal is still an answer; then the bytes go both ways until both sides have ended. */
+/** Connects first, so that a failure is still a response; then bytes go both ways until both sides have ended. */
 export async function openTunnel(
   port: number,
   { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
@@ -30,7 +28,7 @@ export async function openTunnel(
     [inner, socket],
   ] as const) {
     from.on("data", noteTraffic);
-    // What breaks on one side breaks on the other. A proper end is passed on by `pipe`, after everything before it.
+    // A failure of one side destroys the other. `pipe` passes on an orderly end, after everything before it.
     from.on("error", () => to.destroy());
     from.on("close", () => {
       if (!from.readableEnded) to.destroy();
@@ -39,7 +37,7 @@ export async function openTunnel(
   }
 }
 
-/** The same for what the daemon serves itself. */
+/** The same for the daemon's own servers. */
 export async function acceptTunnel(
   { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
   serve: (socket: Duplex) => void,

@@ -1,13 +1,13 @@
 /**
- * A connection that becomes the content of a file. Large content goes through here: without HTTP in between, into buffers
- * that are used again, it costs little more than the copies that the kernel makes.
+ * A connection that becomes the content of a file, for large content: without HTTP in between, into reused buffers, it
+ * costs little more than the kernel's copies.
  *
- *   in    pieces: four bytes that say how long one is, then the piece. One of no length is the end
+ *   in    pieces: four bytes with the length, then the piece. A length of zero is the end
  *   out   one JSON object, `{}` or `{ error }`, then the end
  *
  * Invariants
- * - Content is whole only with its end. A connection that ends before it has written nothing.
- * - A buffer is read into only when what was in it is written.
+ * - Content is complete only with its end. A connection that ends earlier has written nothing.
+ * - A buffer is reused only when its content is written.
  */
 
 import { Socket } from "node:net";
@@ -17,10 +17,10 @@ import { timer } from "../clock.ts";
 import type { Content } from "../files/write.ts";
 
 const BUFFERS = 4;
-/** What a unix socket holds, and more: one read empties it. */
+/** More than a unix socket holds: one read empties it. */
 const BUFFER_BYTES = 256 * 1024;
 const HEADER_BYTES = 4;
-/** How long a sender may take to close after its answer. */
+/** How long a sender may take to close after the response. */
 const CLOSING_MAX_MS = 10_000;
 
 export async function takeUpload(
@@ -41,11 +41,11 @@ export async function takeUpload(
 
 interface Filled {
   readonly pieces: readonly Uint8Array[];
-  /** Its buffer may be read into again. */
+  /** Its buffer may be reused. */
   release(): void;
 }
 
-/** What comes in: read ahead as far as there are buffers, and no further. */
+/** The incoming data: read ahead as far as there are buffers. */
 class Incoming {
   readonly #socket: Socket;
   readonly #free: Buffer[] = [];
@@ -86,8 +86,8 @@ class Incoming {
   }
 
   /**
-   * What still comes is thrown away until the sender has the answer and closes. Closed at once, the connection would fail
-   * the sender's next write, and with that the answer could be lost.
+   * Drops further data until the sender has the response and closes. Closing at once would fail the sender's next
+   * write, and could lose the response.
    */
   end(answer: string): void {
     this.#isAnswered = true;
@@ -98,7 +98,7 @@ class Incoming {
     this.#goOn();
   }
 
-  /** The same connection, read into our buffers. Node has no public way to choose them for one that it has accepted. */
+  /** The same connection, read into our buffers. Node has no public way to choose those of an accepted one. */
   #readInto(socket: Socket & { _handle?: unknown }): Socket {
     const { _handle: handle } = socket;
     if (handle === null || typeof handle !== "object" || !("useUserBuffer" in handle)) {
@@ -123,7 +123,7 @@ class Incoming {
       this.#free.push(buffer as Buffer);
       this.#goOn();
     });
-    // The next read goes into the last one, if this is the last but one: then it waits for another.
+    // If this is the last but one, the next read takes the last: then reading pauses.
     this.#isPaused = this.#free.length <= 1;
     return !this.#isPaused;
   }
@@ -144,7 +144,7 @@ class Incoming {
   }
 }
 
-/** Finds the pieces in what comes, however it is cut. */
+/** Finds the pieces in the stream, regardless of its chunks. */
 class Pieces {
   readonly #header = Buffer.alloc(HEADER_BYTES);
   #headerBytes = 0;

@@ -1,12 +1,11 @@
 /**
- * The command audit: looks at a command before it runs and blocks, warns or passes.
+ * The command audit: checks a command before it runs and blocks, warns or passes.
  *
- * It stops accidents and the crudest of what a prompt injection asks for, and tells the model why. It is NOT a
- * boundary: a shell offers endless ways to write the same thing, and whoever wants to gets past it. What keeps a command
- * from doing harm is the sandbox.
+ * It stops accidents and the crudest prompt injections, and tells the model why. It is NOT a boundary: a shell offers
+ * endless ways to write the same thing, so it can always be bypassed. The sandbox keeps a command from doing harm.
  *
- * The rules are a list that can be read, extended and tested; the corpus in the tests says what they must find and what
- * they must leave alone.
+ * The rules are a list that can be read, extended and tested; the corpus in the tests defines what they must find and
+ * what they must pass.
  */
 
 import { splitCommand, withoutHereDocuments } from "./shell-text.ts";
@@ -21,20 +20,21 @@ export interface AuditFinding {
   readonly reason: string | null;
 }
 
-/** What is written down of every command. */
+/** The audit record of every command. */
 export interface AuditEntry extends AuditFinding {
   readonly thread: string;
   /** Without the values of secrets. */
   readonly command: string;
 }
 
-/** A command may have this many characters. Longer ones belong into a script file. */
+/** The longest command. Longer ones belong into a script file. */
 const COMMAND_MAX_CHARS = 10_000;
 const PASS: AuditFinding = { verdict: "pass", rule: null, reason: null };
 
 /**
- * A rule matches when its patterns are found one after the other. Each is searched for once, from where the one before ended, so that
- * no command, however odd, takes long to judge: none of them may repeat something that contains a repetition of the same.
+ * A rule matches when its patterns are found one after the other. Each is searched once, from the end of the one
+ * before, so that every command is judged quickly: no pattern may repeat something that contains a repetition of the
+ * same.
  */
 interface Rule {
   readonly name: string;
@@ -42,10 +42,10 @@ interface Rule {
   readonly steps: readonly RegExp[];
 }
 
-/** Fetching or interpreting something at the moment in which the shell builds the command. */
+/** Fetching or interpreting while the shell builds the command. */
 const RISKY = /(?:\$\(|<\(|`)\s*(?:curl|wget|bash|sh|python[\d.]*|ruby|perl|base64)\b/;
 
-/** Matched against each command by itself. */
+/** Matched against each command separately. */
 const BLOCKED: readonly Rule[] = [
   rule(
     "remove-root",
@@ -77,12 +77,12 @@ const BLOCKED: readonly Rule[] = [
   rule("raw-socket", "opens a socket from the shell", /\/dev\/(?:tcp|udp)\//),
 ];
 
-/** Matched against a command whose output goes on into another one. */
+/** Matched against a command whose output is piped into another one. */
 const BLOCKED_BEFORE_PIPE: readonly Rule[] = [
   rule("decoded-pipe", "pipes decoded data on", /\bbase64\s/, /(?:^|\s)(?:-d|-D|--decode)(?!\S)/),
 ];
 
-/** Matched against everything at once: their parts are commands of their own. */
+/** Matched against the whole text: their parts are separate commands. */
 const BLOCKED_WHOLE: readonly Rule[] = [
   rule(
     "fork-bomb",
@@ -98,7 +98,7 @@ const BLOCKED_WHOLE: readonly Rule[] = [
   ),
 ];
 
-/** Matched against each command by itself. */
+/** Matched against each command separately. */
 const WARNED: readonly Rule[] = [
   rule("open-permissions", "gives everybody all rights", /\bchmod\s/, /(?:^|\s)0?777\b/),
   rule("package-install", "installs packages", /\b(?:pip3?|python[\d.]*\s-m\spip)\s/, /(?:^|\s)install\b/),
@@ -107,13 +107,13 @@ const WARNED: readonly Rule[] = [
   rule("search-path", "changes where programs are found", /(?:^|\s)PATH=/),
 ];
 
-/** A command that is itself the output of another one: allowed are assignments and the usual prefixes before it. */
+/** A command that is itself the output of another one: assignments and the usual prefixes may precede it. */
 const COMMAND_POSITION = new RegExp(
   String.raw`^(?:(?:[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'$${"`"}]*)|env|command|builtin|exec|nohup|time|sudo|doas)\s){0,8}["']?${RISKY.source}`,
 );
 const SHELL_READER =
   /^(?:\w+=\S*\s){0,8}(?:(?:env|command|exec|nohup|sudo|doas)\s){0,8}(?:\/[\w/.-]*\/)?(?:bash|sh|zsh|dash|ksh)(?!\S)/;
-/** Their quoted arguments are text to print or to look for, not commands. */
+/** Their quoted arguments are text to print or to search, not commands. */
 const SPEAKS_ONLY = /^(?:\w+=\S*\s){0,8}(?:echo|printf|grep|egrep|fgrep|rg|git)\b/;
 
 /** Judges a command. Pure: the same command always gets the same finding. */
@@ -145,7 +145,7 @@ function firstMatch(rules: readonly Rule[], text: string): Rule | null {
   return rules.find(({ steps }) => inOrder(steps, text)) ?? null;
 }
 
-/** The leftmost match of each leaves the most for the next, so if there is any order that fits, this finds one. */
+/** The leftmost match of each leaves the most for the next, so if any order fits, this finds one. */
 function inOrder(steps: readonly RegExp[], text: string): boolean {
   let rest = text;
   for (const step of steps) {

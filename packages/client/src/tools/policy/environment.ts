@@ -1,8 +1,8 @@
 /**
- * Which variables of a host's environment may reach a sandbox. Names that speak of credentials are left out; what
- * somebody injects on purpose (secrets of a run) is not subject to this.
+ * Which variables of a host's environment may reach a sandbox. Names that suggest credentials are dropped; deliberately
+ * injected variables (secrets of a run) are exempt.
  *
- * It knows names, not values: a password in a variable called GREETING passes.
+ * It checks names, not values: a password in a variable called GREETING passes.
  */
 
 const NAME_PARTS = ["KEY", "SECRET", "TOKEN", "PASS", "CREDENTIAL", "DSN"];

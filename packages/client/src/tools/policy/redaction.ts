@@ -1,19 +1,20 @@
 /**
- * Takes the values of secrets out of what a model sees.
+ * Removes the values of secrets from what a model sees.
  *
- * Found are: the value itself, with and without the blanks around it; URL-escaped and JSON- or backslash-escaped, wholly or in part;
- * base64, ordinary and URL-safe, at all three alignments, wrapped into lines and escaped itself; hexadecimal, in either case and with
- * separators; reversed; each also when it arrives in pieces; and single lines of a value that has several.
+ * It finds: the value itself, with and without surrounding blanks; URL-escaped and JSON- or backslash-escaped, wholly
+ * or in part; base64, ordinary and URL-safe, at all three alignments, wrapped into lines and escaped itself;
+ * hexadecimal, in either case and with separators; reversed; each also when it arrives in pieces; and single lines of a
+ * value that has several.
  *
- * Not found is everything else: another encoding, the numbered lines of a dump, a cipher, one character per line, a value that a command sends
- * away or writes to a file by itself. Redaction keeps accidents out of transcripts. It is no boundary; a secret that
- * must not be inside at all is bound to its host at the egress proxy.
+ * It does not find anything else: another encoding, the numbered lines of a dump, a cipher, one character per line, a
+ * value that a command itself sends away or writes to a file. Redaction keeps accidents out of transcripts. It is no
+ * boundary; a secret that must not be inside at all is bound to its host at the egress proxy.
  */
 
 /** Shorter values would blank out ordinary words. */
 const REDACTION_MIN_CHARS = 8;
 const REPLACEMENT = "[redacted]";
-/** Single lines of a key that are shorter are too ordinary to hide. */
+/** Shorter single lines of a key are too ordinary to hide. */
 const LINE_MIN_CHARS = 16;
 /** Characters that a hexadecimal dump may put between two bytes. */
 const HEX_SEPARATORS_MAX = 3;
@@ -42,7 +43,7 @@ export class Redactor {
 
   /**
    * For a text whose beginning is missing: a secret may have been cut in two there, and half of one matches nothing. So
-   * what could be the rest of one is left out.
+   * a possible rest of one is removed.
    */
   redactEnd(text: string): string {
     if (this.#pattern === null) return text;
@@ -54,7 +55,7 @@ export class Redactor {
     return this.redact(text.slice(from));
   }
 
-  /** For output that comes in pieces: what could be the beginning of a secret is held back until it is clear. */
+  /** For output in pieces: a possible beginning of a secret is held back until it is decided. */
   stream(): RedactingStream {
     return new RedactingStream(this.#pattern, this.#longest);
   }
@@ -71,11 +72,11 @@ export class RedactingStream {
     this.#longest = longest;
   }
 
-  /** What may be shown after this piece. */
+  /** The text that may be shown after this piece. */
   push(piece: string): string {
     if (this.#pattern === null) return piece;
     this.#held += piece;
-    // From here on a secret may have begun that has not arrived yet.
+    // From here on an incomplete secret may have begun.
     return this.#show(Math.max(0, this.#held.length - (this.#longest - 1)));
   }
 
@@ -119,7 +120,7 @@ function literal(text: string): Form {
   return { source: escapeRegExp(text), maxChars: text.length };
 }
 
-/** The text with each character as it is, or as `%41`, `\u0041`, `\x41`, `\A` or (a space) `+`. */
+/** The text with each character plain, or as `%41`, `\u0041`, `\x41`, `\A` or (a space) `+`. */
 function escapable(text: string): Form {
   let maxChars = 0;
   const source = [...text].map((character) => {
@@ -147,8 +148,8 @@ const SHORT_ESCAPES = new Map([
 ]);
 
 /**
- * The characters of a base64 text that are wholly made of the secret's bits when it begins at this offset modulo 3, and the one
- * before and after them that is made of some.
+ * The characters of a base64 text that consist only of the secret's bits when it begins at this offset modulo 3, and
+ * the one before and after them that contain some.
  */
 function base64(bytes: Uint8Array, alignment: number): Form {
   const padded = new Uint8Array(alignment + bytes.length);

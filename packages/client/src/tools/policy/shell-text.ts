@@ -1,17 +1,17 @@
 /**
  * Enough of shell syntax to judge a command: where one command ends and the next begins, what is quoted, what is the
- * body of a here-document. It reads; it never runs or expands anything. What it cannot follow (a quote that is never closed)
- * it hands over whole.
+ * body of a here-document. It only parses; it never runs or expands anything. Unparsable text (an unclosed quote) is
+ * returned whole.
  */
 
 export interface SubCommand {
-  /** As written, without surrounding blanks. */
+  /** Unchanged, without surrounding blanks. */
   readonly text: string;
-  /** Whether its input is the output of the one before it. */
+  /** Whether its input is the previous command's output. */
   readonly piped: boolean;
 }
 
-/** The commands of a compound command: split at `&&`, `||`, `;`, `&`, newline and `|`, outside quotes, with here-documents left out. */
+/** The commands of a compound: split at `&&`, `||`, `;`, `&`, newline and `|`, outside quotes and here-documents. */
 export function splitCommand(source: string): readonly SubCommand[] {
   return new Splitter(withoutHereDocuments(source)).split() ?? [{ text: source.trim(), piped: false }];
 }
@@ -21,14 +21,14 @@ class Splitter {
   readonly #found: SubCommand[] = [];
   #start = 0;
   #piped = false;
-  /** A parenthesis is open to the end: others inside it need not be looked for. */
+  /** A parenthesis is open to the end: no need to search for others inside it. */
   #unclosed = false;
 
   constructor(source: string) {
     this.#source = source;
   }
 
-  /** `null` when a quote is never closed. */
+  /** `null` for an unclosed quote. */
   split(): readonly SubCommand[] | null {
     const source = this.#source;
     for (let at = 0; at < source.length; at++) {
@@ -45,7 +45,7 @@ class Splitter {
     return this.#found;
   }
 
-  /** `$(…)`, `<(…)` and `((…))` belong to the word they stand in; a plain `(` opens a list that is split as well. */
+  /** `$(…)`, `<(…)` and `((…))` belong to their word; a plain `(` opens a list that is split as well. */
   #skipSubstitution(at: number): number {
     const before = this.#source[at - 1];
     const isArithmetic = this.#source[at + 1] === "(";
@@ -80,7 +80,7 @@ class Splitter {
   }
 }
 
-/** Where the quote that opens at `at` is closed, or -1. */
+/** The position of the closing quote for the one at `at`, or -1. */
 function closingQuote(source: string, at: number): number {
   const quote = source[at] as string;
   for (let index = at + 1; index < source.length; index++) {

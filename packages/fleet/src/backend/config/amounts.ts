@@ -1,12 +1,12 @@
 /**
- * Amounts in a configuration: durations, sizes and counts, with what is wrong with one in words. Durations and sizes may
- * be numbers (milliseconds, bytes) or written as people do (`10m`, `2GiB`); what comes out is a number.
+ * Durations, sizes and counts in a configuration, with error texts. Durations and sizes may be numbers (milliseconds,
+ * bytes) or written with units (`10m`, `2GiB`); the result is a number.
  */
 
 import { z } from "zod";
 import { DURATION_PATTERN, parseDuration, parseSize, SIZE_PATTERN } from "../../world/units.ts";
 
-/** The longest a Node timer can wait (24.8 days). A longer one would fire at once. */
+/** The longest delay of a Node timer (24.8 days). A longer one would fire at once. */
 export const DURATION_MAX_MS = 2_147_483_647;
 /** Far beyond any machine; catches a size typed into a count. */
 export const COUNT_MAX = 1_000_000;
@@ -34,10 +34,10 @@ function written(inner: z.ZodType<number, number>, kind: "duration" | "size"): W
   return schema;
 }
 
-/** For `z.toJSONSchema`: what editors are told of a written amount. */
+/** For `z.toJSONSchema`: how editors see a written amount. */
 export function describeWritten(context: { zodSchema: z.core.$ZodType; jsonSchema: Record<string, unknown> }): void {
   const { zodSchema, jsonSchema } = context;
-  // zod takes a schema that reads strings for one whose default cannot be told.
+  // zod cannot derive the default of a schema that reads strings.
   if (zodSchema instanceof z.ZodDefault) jsonSchema.default = zodSchema.def.defaultValue;
   const known = WRITTEN.get(bare(zodSchema));
   if (known === undefined) return;

@@ -1,18 +1,18 @@
 /**
- * Files that somebody drops into a chat one after the other arrive as one message each, and are meant as one. They are put
- * together for a moment, under the first of them.
+ * Files dropped into a chat together arrive as one message each. This batches them for a moment into one message, under
+ * the first of them.
  *
  * Invariants
- * - Only messages that are nothing but one file, and that are no reply, are put together; per chat and sender.
+ * - Only messages that are nothing but one file, and that are no reply, are batched; per chat and sender.
  * - Each file keeps the id of the message it came with.
- * - Order is kept: anything else from the same sender in the same chat ends the batch before it.
+ * - Order is kept: any other message from the same sender in the same chat ends the batch before it.
  */
 
 import type { Timer, World } from "../../world/world.ts";
 import { FILE_PLACEHOLDER } from "../receiving.ts";
 import type { FeishuMessage } from "./message.ts";
 
-/** Long enough for a drop of several files, short enough not to be noticed. */
+/** Long enough for a drop of several files, short enough to go unnoticed. */
 const BATCH_WINDOW_MS = 750;
 interface Batch {
   readonly messages: FeishuMessage[];
@@ -25,7 +25,7 @@ export class FileBatches {
   readonly #handOver: (message: FeishuMessage) => void;
   readonly #open = new Map<string, Batch>();
 
-  /** A batch of `maxFiles` is handed over at once: more than a message may have would be refused. */
+  /** A batch of `maxFiles` is handed over at once: a message with more would be refused. */
   constructor(world: World, maxFiles: number, handOver: (message: FeishuMessage) => void) {
     this.#world = world;
     this.#maxFiles = maxFiles;

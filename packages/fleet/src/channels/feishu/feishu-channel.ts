@@ -1,12 +1,12 @@
 /**
  * Feishu (Lark) as a channel: a bot that people write to, with files. Events come over a long connection or by webhook.
  *
- *   event → known already? → put together with its neighbours → in the conversation's turn: files to uploads → handler → reply
+ *   event → duplicate? → batched with its neighbours → in the conversation's turn: files to uploads → handler → reply
  *
  * Invariants
- * - The platform is told at once that an event has arrived, and the work is done afterwards: it repeats what is not
- *   confirmed in seconds.
- * - One conversation is handled one message at a time, several conversations side by side.
+ * - The channel confirms an event at once, and does the work afterwards: the platform repeats an event that is not
+ *   confirmed within seconds.
+ * - One conversation is handled one message at a time, several conversations concurrently.
  * - A user is the tenant and the sender as the platform names them, mapped one to one; two tenants never share a user.
  */
 
@@ -31,18 +31,18 @@ export interface FeishuOptions {
   readonly appSecret: string;
   /** Default: the platform in mainland China. `https://open.larksuite.com` is the other one. */
   readonly domain?: string;
-  /** `connection` (default): no public address is needed. `webhook`: give requests to `handleWebhook`. */
+  /** `connection` (default): no public address is needed. `webhook`: pass requests to `handleWebhook`. */
   readonly mode?: "connection" | "webhook";
   readonly encryptKey?: string;
   readonly verificationToken?: string;
-  /** Whom a sender is in the fleet (a user id); `null` for the default, which is somebody of their own. */
+  /** Maps a sender to a user id of the fleet; `null` for the default, a separate user per sender. */
   readonly userOf?: (sender: { readonly tenantKey: string; readonly openId: string }) => string | null;
   readonly maxFileBytes?: number;
   readonly maxFiles?: number;
   readonly onMessage: (message: ChannelMessage, signal: AbortSignal) => Promise<void>;
-  /** What went wrong with one message, or with the connection. Carries no token. */
+  /** A failure of one message, or of the connection. Contains no token. */
   readonly onError?: (error: unknown) => void;
-  /** Time and chance. Default: the machine's own. */
+  /** Time and randomness. Default: the machine's own. */
   readonly world?: World;
 }
 
@@ -87,7 +87,7 @@ interface Connection {
   close(options?: { force?: boolean }): void;
 }
 
-/** Resolves with a connection over which events come, or leaves none behind. `onLost`: the SDK has given up on it. */
+/** Resolves with a connection that receives events, or leaves none behind. `onLost`: the SDK has given up on it. */
 function connect(
   sdk: Sdk,
   settings: ConstructorParameters<Sdk["WSClient"]>[0],
@@ -146,7 +146,7 @@ export class FeishuChannel implements Channel {
     else this.#connection = connection;
   }
 
-  /** Finishes what was taken; `abort` ends it instead. */
+  /** Finishes accepted messages; `abort` ends them instead. */
   async stop({ abort = false }: { readonly abort?: boolean } = {}): Promise<void> {
     this.#isStopped = true;
     this.#reconnecting?.cancel();
@@ -157,17 +157,17 @@ export class FeishuChannel implements Channel {
     while (this.#turns.size > 0) await Promise.all(this.#turns.values());
   }
 
-  /** The SDK tries for as long as the platform says, which may be not for ever. A bot that nobody restarts goes on trying. */
+  /** The SDK retries as long as the platform allows, which may be limited. The bot keeps retrying after that. */
   #connectAgain(delayMs: number): void {
     this.#connection = null;
     if (this.#isStopped) return;
     this.#reconnecting = this.#options.world.timer(delayMs, () => {
-      // What went wrong was told to `onError`.
+      // `onError` already has the failure.
       this.start().catch(() => this.#connectAgain(Math.min(delayMs * 2, RECONNECT_MAX_MS)));
     });
   }
 
-  /** Answers one request. Whoever sends it, and however it ends, this does not reject. */
+  /** Handles one request. Never rejects. */
   async handleWebhook(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.webhookParts === null)
       throw new SandlotError("invalid_request", { field: "mode", problem: "it is not webhook" });
@@ -179,7 +179,7 @@ export class FeishuChannel implements Channel {
     }
   }
 
-  /** Takes an event, whoever delivered it, and comes back at once. */
+  /** Accepts an event from either transport, and returns at once. */
   receive(data: unknown): void {
     const message = parseMessage(data);
     if (message === null || message.isFromApp || this.#isKnown(message)) return;
@@ -235,18 +235,18 @@ export class FeishuChannel implements Channel {
   }
 }
 
-/** A private chat is one conversation. In a group, each topic is one, named after the message that began it. */
+/** A private chat is one conversation. In a group, each topic is one, named after its first message. */
 function threadOf({ tenantKey, chatId, isPrivate, rootId, messageId }: FeishuMessage): string {
   return isPrivate ? idOf(tenantKey, chatId) : idOf(tenantKey, chatId, rootId ?? messageId);
 }
 
-/** An id of ours for names of the platform's: the same for the same, and of no other's making. */
+/** Our id for names of the platform: deterministic, and free of collisions. */
 function idOf(...names: readonly string[]): string {
   return `feishu-${createHash("sha256").update(JSON.stringify(names)).digest("hex").slice(0, ID_HEX_DIGITS)}`;
 }
 
 function checkOptions({ appId, mode, encryptKey, verificationToken }: FeishuOptions): void {
-  // The SDK's connection says nothing and does nothing with an id of another form.
+  // With an id of another form the SDK's connection fails silently.
   if (!APP_ID.test(appId)) {
     const problem = "it is cli_ and 16 hexadecimal digits, as the developer console shows it";
     throw new SandlotError("invalid_request", { field: "appId", problem });

@@ -1,4 +1,4 @@
-/** What the channel asks of the platform. */
+/** The platform's operations that the channel needs. */
 
 import type { OpenedFile } from "../channel.ts";
 import type { FeishuFile } from "./message.ts";

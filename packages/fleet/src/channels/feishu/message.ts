@@ -1,6 +1,6 @@
 /**
- * A Feishu message as it arrives (`im.message.receive_v1`), read into text with placeholders and the files that they stand
- * for. Of what the platform sends only this is looked at; everything else is ignored.
+ * Parses a Feishu message (`im.message.receive_v1`) into text with placeholders and the files they stand for. All other
+ * fields are ignored.
  */
 
 import { z } from "zod";
@@ -27,7 +27,7 @@ const eventSchema = z.object({
 });
 
 export interface FeishuFile {
-  /** The message that the file was sent with: its key resolves with no other. */
+  /** The message that the file was sent with: its key is valid only there. */
   readonly messageId: string;
   readonly key: string;
   readonly kind: FileKind;
@@ -48,7 +48,7 @@ export interface FeishuMessage {
   readonly files: readonly FeishuFile[];
 }
 
-/** `null` for what is no message that anybody can answer. */
+/** `null` for anything that is no answerable message. */
 export function parseMessage(data: unknown): FeishuMessage | null {
   const event = eventSchema.safeParse(data);
   if (!event.success) return null;

@@ -1,12 +1,12 @@
 /**
- * The open platform of Feishu (Lark), through its SDK: fetching files, answering messages.
+ * The open platform of Feishu (Lark), through its SDK: downloads files, sends replies.
  *
  * Invariants
- * - What the platform asks to try again later is tried again, a few times, no sooner than it asked for. A token that it
- *   no longer takes is replaced at once.
- * - Nobody waits for ever: a question that is not answered in time, or is given up, counts as not answered.
- * - An answer carries an id of its own, so that one that was sent and not confirmed is not shown twice.
- * - Nothing of the SDK is printed: its errors carry tokens.
+ * - A request that the platform asks to retry later is retried, a few times, no sooner than it asked for. A refused
+ *   token is replaced at once.
+ * - Every request has a deadline: one without a response in time, or an aborted one, counts as failed.
+ * - A reply carries its own id, so that one that was sent and not confirmed is not shown twice.
+ * - The SDK prints nothing: its errors carry tokens.
  */
 
 import type { Readable } from "node:stream";
@@ -17,18 +17,18 @@ import type { OpenedFile } from "../channel.ts";
 import type { FeishuPlatform } from "./feishu-platform.ts";
 
 const ATTEMPTS_MAX = 4;
-/** The platform answers within seconds; files come as streams, whose beginning is the answer. */
+/** The platform responds within seconds; for a file this covers only the start of its stream. */
 const ANSWER_MS = 30_000;
 const RETRY_MS = 500;
 const RETRY_MAX_MS = 30_000;
-/** The codes of a token that is missing, wrong or no longer valid. */
+/** The codes of a missing, wrong or expired token. */
 const TOKEN_CODES = new Set([99_991_661, 99_991_663, 99_991_664, 99_991_665, 99_991_668, 99_991_671]);
 /** The codes of "too often" and "not now". */
 const BUSY_CODES = new Set([99_991_400, 230_020, 11_232, 1_000_004, 1_000_005]);
 
 export const SILENT_LOGGER = { error() {}, warn() {}, info() {}, debug() {}, trace() {} };
 
-/** Where the SDK keeps its tokens: forgets them when they turn out to be refused. */
+/** The SDK's token cache: forgets refused tokens. */
 export class TokenCache {
   readonly #world: World;
   readonly #values = new Map<string, { readonly value: unknown; readonly expiresAt: number }>();
@@ -107,7 +107,7 @@ function nameFrom(disposition: string | undefined): string | null {
   return /filename="?([^";]+)"?/.exec(disposition ?? "")?.[1] ?? null;
 }
 
-/** What the platform answered, without what was sent to it. */
+/** The platform's response, without the request. */
 class PlatformError extends Error {
   override readonly name = "PlatformError";
   readonly code: number;
@@ -145,7 +145,7 @@ const failureSchema = z.object({
 });
 const bodySchema = z.object({ code: z.number(), msg: z.string().default("") });
 
-/** The SDK throws what its HTTP library throws: request, headers, token and all. This keeps what may be told. */
+/** The SDK throws its HTTP library's error, with request, headers and token. This keeps what may be reported. */
 async function asPlatformError(error: unknown): Promise<PlatformError> {
   if (error instanceof PlatformError) return error;
   const failure = failureSchema.safeParse(error);
@@ -161,7 +161,7 @@ async function asPlatformError(error: unknown): Promise<PlatformError> {
 
 const BODY_MAX_BYTES = 65_536;
 
-/** Where a file was asked for, the body of a refusal is a stream too. */
+/** In a file request the body of a refusal is a stream too. */
 async function bodyOf(data: unknown): Promise<unknown> {
   if (typeof data !== "object" || data === null || !(Symbol.asyncIterator in data)) return data;
   let text = "";
@@ -172,12 +172,14 @@ async function bodyOf(data: unknown): Promise<unknown> {
     }
     return JSON.parse(text);
   } catch {
-    // Neither readable nor JSON: the status alone has to do.
+    // Neither readable nor JSON: only the status is left.
     return null;
   }
 }
 
-/** What the platform answers, unless it takes too long or nobody wants it any more. The SDK itself cannot be interrupted. */
+/**
+ * The platform's response, unless it takes too long or the request is aborted. The SDK itself cannot be interrupted.
+ */
 function inTime<T>(
   asked: Promise<T>,
   world: World,

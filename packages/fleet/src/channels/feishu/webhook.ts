@@ -1,9 +1,9 @@
 /**
- * Events that the platform sends by HTTP. Whoever knows the address can send them too, so each must prove where it comes
- * from: with a signature over the very bytes (`encryptKey`), or at least with the token that only the platform knows.
+ * Events that the platform sends by HTTP. Anyone with the URL can send them too, so each must prove its origin: with a
+ * signature over the exact bytes (`encryptKey`), or at least with the token that only the platform knows.
  *
- * The SDK leaves the token unchecked, signs what it parsed instead of what arrived, and reads bodies of any size; so the
- * checking is done here, and the SDK decrypts and dispatches.
+ * The SDK does not check the token, signs what it parsed instead of what arrived, and reads bodies of any size. So the
+ * checks are here, and the SDK decrypts and dispatches.
  */
 
 import { createHash, timingSafeEqual } from "node:crypto";
@@ -51,7 +51,7 @@ function opened(parts: WebhookParts, body: Buffer, headers: IncomingMessage["hea
   const json = tryJson(body.toString("utf8"));
   const sealed = sealedSchema.safeParse(json);
   if (encryptKey !== null && (!sealed.success || !isSigned(body, headers, encryptKey))) {
-    // The platform's first question is sealed, but not signed.
+    // The platform's first request is encrypted, but not signed.
     if (!sealed.success || cipher === null) return null;
     const question = openSchema.safeParse(decrypted(cipher, sealed.data.encrypt));
     return question.success && question.data.type === "url_verification" ? question.data : null;
@@ -72,7 +72,7 @@ function isSigned(body: Buffer, headers: IncomingMessage["headers"], encryptKey:
   return isSame(String(headers["x-lark-signature"] ?? ""), expected);
 }
 
-/** Takes the same time wherever the two differ. */
+/** Constant time. */
 function isSame(given: string, expected: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(given), digest(expected));
@@ -82,7 +82,7 @@ function decrypted(cipher: NonNullable<WebhookParts["cipher"]>, text: string): u
   try {
     return JSON.parse(cipher.decrypt(text));
   } catch {
-    // Sealed with another key, or not sealed at all.
+    // Encrypted with another key, or not at all.
     return null;
   }
 }

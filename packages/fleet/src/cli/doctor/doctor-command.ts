@@ -1,5 +1,5 @@
 /**
- * `sandlot doctor`: looks for what is known to keep sandboxes from working, and says how to mend it. It changes nothing.
+ * `sandlot doctor`: looks for known reasons why sandboxes do not work, and says how to mend them. It changes nothing.
  */
 
 import { isSandlotError } from "@sandlot/contract";
@@ -35,7 +35,7 @@ async function allFindings(terminal: Terminal, options: TargetOptions): Promise<
   return findingsOf(settings, terminal.environment);
 }
 
-/** What is in force, where the finding of a limit says only how it would be held. */
+/** The limits in force; the finding of a limit only says how it would be enforced. */
 export function blueprintFinding({ name, blueprint }: NamedBlueprint): Finding {
   const detail = blueprintText(blueprint);
   const unlimited = unlimitedText(blueprint);

@@ -32,7 +32,7 @@ export function hostFindings(home: string, store: readonly Finding[]): readonly 
   return findings.filter((finding) => finding !== null);
 }
 
-/** Tried, not asked: root may write everywhere by the rules of access, and still not in /proc or on a read-only disk. */
+/** Tried: access rights let root write everywhere, but not in /proc or on a read-only disk. */
 function homeFinding(home: string): Finding {
   const existing = nearestExisting(home);
   try {
@@ -54,7 +54,7 @@ function diskFinding(home: string): Finding {
   const fix = "free space, or set SANDLOT_HOME to a file system that has more";
   if (freeBytes < FREE_BYTES_NEEDED) return { name: "disk", status: "fail", detail, fix };
   if (freeBytes < FREE_BYTES_WANTED) return { name: "disk", status: "warn", detail, fix };
-  // Some file systems have no fixed number of inodes and say 0.
+  // Some file systems have no fixed number of inodes and report 0.
   if (files > 0 && ffree < FREE_INODES_WANTED) {
     return { name: "disk", status: "warn", detail: `${detail}, but only ${ffree} more files`, fix };
   }

@@ -1,15 +1,15 @@
-/** What the commands of the program share: what is around each of them, and how their options are read. */
+/** What the commands of the program share: their context, and the parsing of their options. */
 
 import { type Command, InvalidArgumentError } from "commander";
 import { parseDuration } from "../../world/units.ts";
 import type { Terminal } from "../terminal.ts";
 
-/** What a command that has an exit code of its own leaves behind. */
+/** The exit code of a command that sets its own. */
 export interface Ending {
   exitCode: number;
 }
 
-/** What every command has around it. */
+/** The context of every command. */
 export interface Around {
   readonly terminal: Terminal;
   readonly signal: AbortSignal;
@@ -17,14 +17,14 @@ export interface Around {
   readonly ending: Ending;
 }
 
-/** A command that asks a gateway, or a fleet of its own. */
+/** A command that uses a gateway, or a private fleet. */
 export function targeted(command: Command): Command {
   return command
     .option("--url <address>", "the gateway to ask; default $SANDLOT_URL or `sandlot login`; local: a fleet of its own")
     .option("-c, --config <file>", "the configuration file");
 }
 
-/** One way to say which thread, the same for every command. */
+/** One way to name a thread, the same for every command. */
 export function threaded(command: Command, what = "the conversation whose sandbox it is"): Command {
   return command.option("-t, --thread <id>", what).option("-u, --user <id>", "whose conversation");
 }

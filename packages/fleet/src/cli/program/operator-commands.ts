@@ -1,4 +1,4 @@
-/** The commands that look after sandboxes: `ps`, `explain`, `events`, `audit`, `bench` and `doctor`. */
+/** The commands for operators: `ps`, `explain`, `events`, `audit`, `bench` and `doctor`. */
 
 import type { Command } from "commander";
 import type { BenchCommandOptions } from "../bench-command.ts";

@@ -1,4 +1,4 @@
-/** The commands that need no fleet of the user's: `demo`, `config` and `completion`. */
+/** The commands that need no fleet of the user: `demo`, `config` and `completion`. */
 
 import { Argument, type Command } from "commander";
 import { SHELLS, type Shell } from "../completion.ts";

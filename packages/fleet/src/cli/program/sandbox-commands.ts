@@ -108,7 +108,7 @@ export function addFileCommands(program: Command, { terminal, signal, json, endi
     });
 }
 
-/** What goes on inside sandboxes that are there. */
+/** Commands for the inside of existing sandboxes. */
 export function addInsideCommands(program: Command, { terminal, signal, json, ending }: Around): void {
   threaded(targeted(program.command("logs")))
     .description("what a command printed, as far as it is still held; ends with 1 when output was dropped before")

@@ -1,4 +1,4 @@
-/** The commands that serve others: `serve`, `mcp`, `keys` for who may ask, and `login` to ask. */
+/** The commands of a service: `serve`, `mcp`, `keys` to manage its callers, and `login` to become one. */
 
 import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
 import { type Command, Option } from "commander";

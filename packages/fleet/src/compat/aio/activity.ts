@@ -1,6 +1,6 @@
 /**
- * What goes on inside a sandbox whose server speaks AIO, as far as it can be told: commands that its server runs, and the
- * processor time of all processes, from what the kernel shows inside.
+ * The activity of a sandbox with an AIO server, as far as it is visible: commands that its server runs, and the
+ * processor time of all processes, from `/proc` inside.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -17,12 +17,12 @@ export interface AioActivity {
   readonly cpuShare: number;
 }
 
-/** Every process's own time and that of its children that have ended, in ticks. */
+/** The time of every process and of its ended children, in ticks. */
 const TICKS = "cat /proc/[0-9]*/stat 2>/dev/null; true";
 const TICKS_PER_SECOND = 100;
 const SHORT_MS = 200;
 const LOOK_MS = 30_000;
-/** As many processes as a kernel has by default, each with as many fields as are looked at. */
+/** A kernel's default maximum of processes. */
 const PROCESSES_MAX = 32_768;
 const FIELDS_MAX = 13;
 const TEXT_MAX_CHARS = 4 * 1024 * 1024;
@@ -32,7 +32,7 @@ interface Sample {
   readonly atMs: number;
 }
 
-/** Remembers when it has looked last, so that a share of time can be told. */
+/** Remembers its last sample, so that it can compute a share of time. */
 export class ActivityReader {
   readonly #world: World;
   readonly #last = new Map<string, Sample>();
@@ -84,18 +84,18 @@ export class ActivityReader {
 
 const OWN_SESSION = "sandlot-activity";
 
-/** It may be there from the last time, which a server may refuse. */
+/** A server may refuse to create a session that exists from the last time. */
 function ifRefused(error: unknown): void {
   if (!(error instanceof AioRefusal)) throw error;
 }
 
-/** A server that has no shell sessions runs nothing in them. */
+/** A server without shell sessions runs nothing in them. */
 function withoutShell(error: unknown): { active_sessions: number } {
   if (error instanceof SandlotError && error.code === "capability_missing") return { active_sessions: 0 };
   throw error;
 }
 
-/** Fields 14 and 15 of each line, counted after the name, which may hold anything but ends with the last bracket. */
+/** Fields 14 and 15 of each line, counted after the name, which may contain anything but ends with the last bracket. */
 function ticksIn(text: string): number {
   return text
     .slice(0, TEXT_MAX_CHARS)
@@ -104,7 +104,7 @@ function ticksIn(text: string): number {
     .reduce((sum, fields) => sum + (Number(fields[11]) || 0) + (Number(fields[12]) || 0), 0);
 }
 
-/** A process that has ended takes its time along, so the sum may fall. */
+/** A process that ends takes its time with it, so the sum may fall. */
 function shareOf(before: Sample, now: Sample): number {
   const seconds = (now.atMs - before.atMs) / 1_000;
   return seconds <= 0 ? 0 : Math.max(0, (now.ticks - before.ticks) / TICKS_PER_SECOND / seconds);

@@ -1,10 +1,10 @@
 /**
- * One holder's connection to a sandbox whose server speaks AIO.
+ * One holder's connection to a sandbox with an AIO server.
  *
  * Invariants
- * - Its HTTP connections end with it: on `close`, and when the backend hears of the sandbox's death (`lose`). Both are
+ * - Its HTTP connections end with it: on `close`, and when the backend learns of the sandbox's death (`lose`). Both are
  *   idempotent, and neither can fail.
- * - Whoever uses its sandbox afterwards hears which of both it was.
+ * - A later use of its sandbox fails with the one of the two that happened.
  */
 
 import type { Generation, SandboxId } from "@sandlot/contract";
@@ -16,11 +16,11 @@ import type { AioWire } from "./wire/wire.ts";
 export interface AioTarget {
   readonly sandboxId: SandboxId;
   readonly generation: Generation;
-  /** Variables of every command. */
+  /** Variables for every command. */
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** Nobody should notice it at the end of a lease. */
+/** Short enough to go unnoticed at the end of a lease. */
 const LET_GO_MS = 250;
 
 export class AioAttachment {
@@ -29,7 +29,7 @@ export class AioAttachment {
   readonly #calls: AioCalls;
   #closing: Promise<void> | null = null;
 
-  /** The wire belongs to the attachment from here on. */
+  /** The attachment owns the wire from here on. */
   constructor(wire: AioWire, world: World, target: AioTarget, knowledge: Knowledge) {
     this.#calls = new AioCalls(wire, world, target, knowledge);
     this.closed = this.#calls.closed;
@@ -45,7 +45,7 @@ export class AioAttachment {
     return this.#closing;
   }
 
-  /** The server is told to forget our sessions, and is not waited for if it does not listen. */
+  /** Asks the server to forget our sessions, without waiting for a server that does not respond. */
   async #letGo(): Promise<void> {
     const { world } = this.#calls;
     const timer = world.timer(LET_GO_MS, () => this.#calls.close());

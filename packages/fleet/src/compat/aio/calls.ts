@@ -1,12 +1,13 @@
 /**
- * Calls through an attachment that is held: what breaks becomes an error of the contract.
+ * Calls through a held attachment: failures become errors of the contract.
  *
  * Invariants
- * - The server knows no generation. So every call is preceded by the question whether this attachment's generation is
- *   still the sandbox's, which the backend answers.
- * - A broken connection is `sandbox_lost` when the engine says that the sandbox is dead, `sandbox_unreachable` otherwise.
+ * - The server knows no generation. So before every call the backend confirms that this attachment's generation is
+ *   still the sandbox's.
+ * - A broken connection is `sandbox_lost` when the engine says that the sandbox is dead, `sandbox_unreachable`
+ *   otherwise.
  * - After `close`, every call is `sandbox_unreachable` and says that the attachment was closed.
- * - No call waits for ever: a server that does not answer is unreachable after `ANSWER_MS`.
+ * - Every call has a deadline: a server that does not respond is unreachable after `ANSWER_MS`.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -17,7 +18,7 @@ import type { Liveness, World } from "../../world/world.ts";
 import { AioRefusal, dataOf, ServerAway } from "./wire/answers.ts";
 import { type AioCall, type AioWire, NoAnswer } from "./wire/wire.ts";
 
-/** What the backend knows of the sandbox, and its server does not. */
+/** Facts about the sandbox that the backend knows, and its server does not. */
 export interface Knowledge {
   /** Rejects with `stale_generation` when the sandbox has another generation by now. */
   checkCurrent(): Promise<void>;
@@ -26,14 +27,14 @@ export interface Knowledge {
 
 export interface Ask {
   readonly signal?: AbortSignal | undefined;
-  /** How long the server was asked to wait before it answers. */
+  /** How long the server was asked to wait before it responds. */
   readonly patienceMs?: number;
-  /** What it means when the server says that the operation failed. Otherwise it should not have. */
+  /** The error when the server says that the operation failed. Absent: a failure is unexpected. */
   readonly onRefusal?: (refusal: AioRefusal) => Error;
 }
 
 const ANSWER_MS = 30_000;
-/** After a broken connection, how long the engine may take to tell of a death. */
+/** How long the engine may take to report a death after a broken connection. */
 const DEATH_SHOWS_MS = 1_500;
 const RETRY_AFTER_MS = 500;
 
@@ -68,12 +69,12 @@ export class AioCalls {
     return this.#ask(schema, { method: "POST", path, fields }, more);
   }
 
-  /** An answer that is no JSON, whatever its status. */
+  /** A response that is no JSON, with any status. */
   async open(path: string, query: Readonly<Record<string, string>>): Promise<IncomingMessage> {
     return this.attempt((signal) => this.#wire.open({ method: "GET", path, query, signal }));
   }
 
-  /** Runs what may break, and says why it did. */
+  /** Runs `work`, and translates its failure. */
   async attempt<T>(work: (signal: AbortSignal) => Promise<T>, { signal, patienceMs = 0 }: Ask = {}): Promise<T> {
     this.#checkOpen();
     signal?.throwIfAborted();
@@ -98,12 +99,12 @@ export class AioCalls {
     return (await this.#knowledge.liveness()) === "dead" ? this.#lost() : this.unreachable(error.message, error);
   }
 
-  /** Idempotent. Everything under way rejects. */
+  /** Idempotent. All running calls reject. */
   close(): void {
     this.#finish(this.unreachable("the attachment was closed"));
   }
 
-  /** The backend has heard that the sandbox is dead. */
+  /** The backend has learned that the sandbox is dead. */
   lose(): void {
     this.#finish(this.#lost());
   }
@@ -116,7 +117,7 @@ export class AioCalls {
   #checkOpen(): void {
     if (!this.#end.signal.aborted) return;
     const { code, details } = this.#end.signal.reason as SandlotError;
-    // A new one, whose stack is that of whoever calls now.
+    // A new error, with the stack of the present caller.
     throw new SandlotError(code, details, { cause: this.#end.signal.reason });
   }
 
@@ -130,7 +131,7 @@ export class AioCalls {
     }
   }
 
-  /** Waits for the word of a death, and not for long. */
+  /** Waits a short time for the report of a death. */
   async #deathShows(): Promise<void> {
     let done = () => {};
     const late = new Promise<void>((resolve) => (done = resolve));

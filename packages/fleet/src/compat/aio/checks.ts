@@ -1,15 +1,13 @@
-/**
- * What callers may ask for, checked here, because the server inside has rules of its own or none.
- */
+/** Checks callers' input here, because the server's own rules differ or are missing. */
 
 import { posix } from "node:path";
 import { ENV_NAME_PATTERN, SandlotError } from "@sandlot/contract";
 
 const PATH_MAX_BYTES = 4_095;
-/** The kernel takes no longer argument, and the server hands the whole command on as one. */
+/** The kernel's limit of an argument; the server passes the whole command as one. */
 const COMMAND_MAX_BYTES = 120 * 1024;
 
-/** The path, tidied. */
+/** The normalized path. */
 export function checkPath(path: string): string {
   const problem = problemOf(path);
   if (problem === null) return posix.resolve("/", path);
@@ -43,7 +41,7 @@ export function checkDuration(ms: number, field = "timeoutMs"): void {
   if (!Number.isFinite(ms) || ms < 0) throw invalid(field, "it is not a duration");
 }
 
-/** A whole number from `least`, where there is one. */
+/** An integer of at least `least`, if given. */
 export function checkCount(value: number | undefined, field: string, least: number): void {
   if (value !== undefined && (!Number.isSafeInteger(value) || value < least))
     throw invalid(field, `it is not a whole number from ${least}`);
@@ -57,7 +55,7 @@ export function missing(capability: string, neededBy: string): SandlotError {
   return new SandlotError("capability_missing", { backend: "aio", capability, neededBy });
 }
 
-/** One word of a shell, whatever is in it. */
+/** Quotes one shell word. */
 export function quoted(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -1,11 +1,11 @@
 /**
- * A sandbox whose image has a server of its own that speaks the AIO HTTP API: the host's side of that wire.
+ * The client of a sandbox whose image has its own server with the AIO HTTP API.
  *
  *   attachment.ts   one holder's connection: open, closed, lost
- *   sandbox.ts      the narrow view of `@sandlot/contract`, and what of it AIO does not have
- *   exec/           commands, through `/v1/bash/*`: each a process of its own, both streams apart
+ *   sandbox.ts      the narrow view of `@sandlot/contract`, and what AIO does not support
+ *   exec/           commands, through `/v1/bash/*`: a process each, with separate streams
  *   files/          bytes through `/v1/file/*`, everything else through small scripts
- *   wire/           requests, answers, and what a refusal means in words of the contract
+ *   wire/           requests, responses, and the translation of refusals to errors of the contract
  */
 
 export { ActivityReader } from "./activity.ts";

@@ -1,6 +1,6 @@
 /**
- * Whether a server of the AIO API is there: asked at `/v1/sandbox`, as everybody does, until it answers. Nothing announces
- * it, so it is asked again soon at first and then less often.
+ * Waits for an AIO server: polls `/v1/sandbox`, as other clients do, until it responds. Nothing announces it, so the
+ * interval is short at first and then longer.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -16,10 +16,10 @@ const FIRST_WAIT_MS = 20;
 const WAIT_MAX_MS = 500;
 const ANSWER_MS = 5_000;
 const ABOUT = "/v1/sandbox";
-/** Without it, exit codes of commands with an environment, and both streams apart, cannot be had. */
+/** Without it, exit codes of commands with an environment, and separate streams, are unsupported. */
 const NEEDED = "/v1/bash/sessions";
 
-/** Waits for the server, then checks that it has what is needed and asks for its key. Otherwise `KeyIgnored`. */
+/** Waits for the server, then checks that it has the needed API and requires its key. Otherwise `KeyIgnored`. */
 export async function awaitServer(wire: AioWire, world: World, signal: AbortSignal): Promise<void> {
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, WAIT_MAX_MS)) {
     try {
@@ -33,7 +33,7 @@ export async function awaitServer(wire: AioWire, world: World, signal: AbortSign
   }
 }
 
-/** One look. Rejects with `NoAnswer` or `ServerAway` when nobody is there. */
+/** One check. Rejects with `NoAnswer` or `ServerAway` when no server responds. */
 export async function checkServer(wire: AioWire, world: World, signal: AbortSignal): Promise<void> {
   const about = await look(wire, world, ABOUT, signal);
   if (about.status !== 200) throw httpError(about, ABOUT);
@@ -43,13 +43,13 @@ export async function checkServer(wire: AioWire, world: World, signal: AbortSign
   if (needed.status !== 200) throw httpError(needed, NEEDED);
 }
 
-/** A server that was given a key must ask for it: otherwise it is open to everything that reaches its port. */
+/** A server with a key must require it: otherwise it is open to everything that reaches its port. */
 async function checkKeyIsNeeded(wire: AioWire, world: World, signal: AbortSignal): Promise<void> {
   const { status } = await look(wire, world, ABOUT, signal, { anonymous: true });
   if (status !== 401 && status !== 403) throw new KeyIgnored(`${ABOUT} without the key was answered with ${status}`);
 }
 
-/** The server works, and works without its key too. */
+/** The server works, also without its key. */
 export class KeyIgnored extends Error {
   override readonly name = "KeyIgnored";
 }

@@ -1,8 +1,8 @@
 /**
- * A sandbox whose server speaks AIO: the narrow view that tool code gets.
+ * A sandbox with an AIO server: the narrow view that tool code gets.
  *
- * AIO has commands and files. Its shell sessions mix both streams of output, its terminals and watches have no described
- * form, and it tells nothing of processes, usage or who listens where: those are `capability_missing` here.
+ * AIO has commands and files. Its shell sessions mix both output streams, its terminals and watches are undocumented,
+ * and it reports no processes, usage or listening ports: those are `capability_missing` here.
  */
 
 import type {
@@ -42,7 +42,7 @@ export class AioSandbox implements Sandbox {
   readonly #executor: Executor;
   readonly #sessions: BashSessions;
 
-  /** `environment` is what every command has. */
+  /** `environment` applies to every command. */
   constructor(calls: AioCalls, environment: Readonly<Record<string, string>>) {
     this.id = calls.sandboxId;
     this.generation = calls.generation;
@@ -63,7 +63,7 @@ export class AioSandbox implements Sandbox {
     return this.#executor.spawn(command, options);
   }
 
-  /** Gives back what the server keeps for this object. What runs goes on. */
+  /** Releases what the server keeps for this object. Running commands go on. */
   letGo(): Promise<void> {
     return this.#sessions.letGo();
   }

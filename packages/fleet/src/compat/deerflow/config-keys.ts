@@ -1,25 +1,25 @@
-/** What becomes of each key of DeerFlow's `sandbox`, `skills` and `uploads`. One rule per key, in DeerFlow's order. */
+/** The rules for DeerFlow's `sandbox`, `skills` and `uploads`. One rule per key, in DeerFlow's order. */
 
 import { DURATION_MAX_MS } from "../../backend/config/amounts.ts";
 import { DEFAULTS } from "../../config/defaults.ts";
 import type { ImportNote } from "./import-config.ts";
 
-/** What a rule works with. */
+/** The input of a rule. */
 export interface Given {
   set(path: string, value: unknown): void;
   note(key: string, outcome: ImportNote["outcome"], note: string): void;
-  /** Absolute, from where the file is. */
+  /** Absolute, relative to the file's directory. */
   path(key: string, path: string): string;
   fleetId(key: string, prefix: string): void;
 }
 
-/** `section` is everything that stands beside the key. */
+/** `section` is the key's whole section. */
 export type KeyRule = (given: Given, value: unknown, key: string, section: Readonly<Record<string, unknown>>) => void;
 
 const SKILLS_PATH = "/mnt/skills";
 const UNHEEDED = "with this provider it has no effect in DeerFlow either; limits.onFull decides";
 
-/** Its replicas are a hard limit, of which the others know nothing. */
+/** Its replicas are a hard limit, which the others lack. */
 function isE2b(section: Readonly<Record<string, unknown>>): boolean {
   return String(section.use ?? "").includes("E2B");
 }
@@ -103,7 +103,7 @@ export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
   "sandbox.thread_data_mounts": none("where workspaces lie is known; nothing has to be said about it"),
   "sandbox.environment": (given, value) => {
     const entries = Object.entries((value ?? {}) as Record<string, unknown>);
-    // There a value is a variable as a whole or not at all; here it may stand anywhere, so that a dollar sign is doubled.
+    // There a whole value is a variable or none; here one may be anywhere, so a dollar sign is doubled.
     const translated = entries.map(([name, raw]) => {
       const told = String(raw ?? "");
       return [name, /^\$[A-Za-z_][A-Za-z0-9_]*$/.test(told) ? told : told.replaceAll("$", "$$$$")];
@@ -145,7 +145,7 @@ function seconds(path: string): KeyRule {
   };
 }
 
-/** What is no positive number counts as not given, as it does there. */
+/** A value that is no positive number counts as absent, as it does there. */
 function amount(path: string): KeyRule {
   return (given, value, key) => {
     const count = wholeNumber(value);

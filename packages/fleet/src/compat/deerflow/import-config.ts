@@ -1,9 +1,9 @@
 /**
- * DeerFlow's `config.yaml` as a `sandlot.yaml`: its sections `sandbox`, `skills` and `uploads`, key by key. Every key that
- * was found ends up in the configuration or in a note that says why not, so that nothing is lost without a word.
+ * Converts DeerFlow's `config.yaml` to a `sandlot.yaml`: its sections `sandbox`, `skills` and `uploads`, key by key.
+ * Every key ends up in the configuration or in a note that says why not, so that nothing is lost in silence.
  *
- * DeerFlow takes a string that begins with `$` from its environment. In `environment` that stays so; elsewhere the value
- * is taken now.
+ * DeerFlow takes a string that begins with `$` from its environment. In `environment` it stays a variable; elsewhere it
+ * is resolved now.
  */
 
 import { isAbsolute, resolve } from "node:path";
@@ -14,22 +14,22 @@ import type { Environment } from "../../config/variables.ts";
 import { DEERFLOW_KEYS, type Given, type KeyRule } from "./config-keys.ts";
 
 export interface ImportNote {
-  /** As DeerFlow calls it, such as `sandbox.port`. */
+  /** DeerFlow's name, such as `sandbox.port`. */
   readonly key: string;
-  /** What became of it: another key of ours, nothing that is needed, or something to decide. */
+  /** The result: another key of ours, none needed, or a decision for the operator. */
   readonly outcome: "changed" | "no-counterpart" | "unknown";
   readonly note: string;
 }
 
 export interface Imported {
-  /** What belongs into `sandlot.yaml`. */
+  /** The content of `sandlot.yaml`. */
   readonly config: Readonly<Record<string, unknown>>;
   readonly notes: readonly ImportNote[];
 }
 
 type Plain = Record<string, unknown>;
 
-/** `directory` is where the file is: paths in it that are not absolute begin there. */
+/** `directory` is the file's: relative paths in it begin there. */
 export function importDeerFlow(text: string, directory: string, environment: Environment): Imported {
   const document = parseDocument(text, { uniqueKeys: true });
   const [broken] = document.errors;
@@ -72,7 +72,7 @@ class Import implements Given {
     }
   }
 
-  /** Only limits of results stand there; which tools there are is the agent's affair. */
+  /** Only limits of results are there; the agent decides which tools exist. */
   tools(given: unknown): void {
     for (const tool of Array.isArray(given) ? given : []) {
       if (!isPlain(tool) || tool.max_results === undefined) continue;
@@ -114,7 +114,7 @@ class Import implements Given {
     return { config: this.#config, notes: this.#notes };
   }
 
-  /** Variables of an environment map stay variables; anything else is looked up. */
+  /** Variables of an environment map stay variables; anything else is resolved. */
   #resolved(path: string, raw: unknown): unknown {
     if (typeof raw !== "string" || !raw.startsWith("$") || path.startsWith("sandbox.environment")) return raw;
     const name = raw.slice(1);

@@ -1,11 +1,11 @@
-/** Where an artifact is, from what stands in its address. Pure. */
+/** Parses the path of an artifact from its URL. Pure. */
 
 import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { DeerFlowDetail } from "../errors.ts";
 
 export const OUTPUTS = `${WORKSPACE_ROOT}/outputs`;
 
-/** An address holds a path of the sandbox (`mnt/user-data/…`); ours may also hold one below the outputs. */
+/** A URL has a path of the sandbox (`mnt/user-data/…`); ours may also have one below the outputs. */
 export function artifactPath(given: string, deerflow: boolean): string {
   const path = given.replace(/^\/+/, "");
   const segments = path.split("/");
@@ -26,7 +26,7 @@ export function artifactPath(given: string, deerflow: boolean): string {
   return `${OUTPUTS}/${path}`;
 }
 
-/** The directories on the way from the workspace to a path, from the top. */
+/** The directories between the workspace and a path, from the top. */
 export function directoriesOf(path: string): readonly string[] {
   const segments = path
     .slice(WORKSPACE_ROOT.length + 1)

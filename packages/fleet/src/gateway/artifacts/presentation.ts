@@ -1,6 +1,6 @@
 /**
- * How an artifact is shown. What a browser would run (HTML, SVG, XML) is always a download, under a policy that would
- * run nothing if it were shown after all.
+ * How an artifact is shown. A type that a browser would run (HTML, SVG, XML) is always a download, with a policy that
+ * would run nothing if it were shown.
  */
 
 import type { FastifyReply } from "fastify";

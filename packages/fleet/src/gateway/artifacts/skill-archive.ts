@@ -1,6 +1,6 @@
 /**
  * Files inside a `.skill` archive, which is a ZIP: `outputs/review.skill/SKILL.md` is the member `SKILL.md` of
- * `outputs/review.skill`. An agent made the archive, so nothing it says about itself is believed.
+ * `outputs/review.skill`. An agent made the archive, so its headers are not trusted.
  *
  * Invariants
  * - Only the archive's directory and the one member are read, each within a limit, whatever its headers claim.
@@ -27,7 +27,7 @@ const STORED = 0;
 const DEFLATED = 8;
 const ENCRYPTED = 1;
 
-/** `null` where the path names no archive on its way. */
+/** `null` where no part of the path is an archive. */
 export function skillPathOf(path: string): SkillPath | null {
   const at = path.indexOf(".skill/");
   if (at < 0) return null;
@@ -46,10 +46,10 @@ interface Entry {
   readonly headerAt: number;
 }
 
-/** The member's bytes. `null` when the archive has no such member; `unsupported_media` when it is no archive to us. */
+/** The member's bytes. `null` when the archive has no such member; `unsupported_media` when it is no valid archive. */
 export async function readMember(read: ReadBytes, archiveBytes: number, member: string): Promise<Buffer | null> {
   const entries = await entriesOf(read, archiveBytes);
-  // Archives are often made of a folder, which nobody names in an address.
+  // Archives often contain one folder, which the URL leaves out.
   const entry =
     entries.find(({ name }) => name === member) ??
     entries.find(({ name }) => name.slice(name.indexOf("/") + 1) === member && name.includes("/"));

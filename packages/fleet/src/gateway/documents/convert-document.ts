@@ -1,6 +1,7 @@
 /**
- * The process that reads one document: bytes on stdin, Markdown on stdout. `convert-document <extension> <maxBytes>`.
- * Exit 0: done. Exit 2: refused, and stderr says why in one line. Exit 3: a package that reads documents is not installed.
+ * The process that converts one document: bytes on stdin, Markdown on stdout. `convert-document <extension>
+ * <maxBytes>`. Exit 0: done. Exit 2: refused, and stderr says why in one line. Exit 3: a package that reads documents
+ * is not installed.
  */
 
 import { markdownOf } from "./markdown.ts";

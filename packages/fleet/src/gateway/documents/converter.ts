@@ -1,7 +1,7 @@
 /**
- * Documents to Markdown, in a process of its own: a document is what a stranger wrote, and the libraries that read it
- * are large. The process has a heap limit, a time limit and a limit on what an archive may unpack to; whatever it does,
- * the gateway goes on.
+ * Converts documents to Markdown in a separate process: a document is untrusted, and the libraries that read it are
+ * large. The process has a heap limit, a time limit and a limit on unpacked archives; its failure does not affect the
+ * gateway.
  *
  * Bytes go in through stdin, Markdown comes out through stdout, nothing touches the disk.
  */
@@ -14,7 +14,7 @@ import { programFile } from "../../package-files.ts";
 import type { World } from "../../world/world.ts";
 
 const CONVERTIBLE: ReadonlySet<string> = new Set([".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods"]);
-/** Formats that are recognised as documents and that nothing here can read. */
+/** Known document formats that no library here can read. */
 const TOO_OLD: ReadonlySet<string> = new Set([".doc", ".ppt", ".xls"]);
 const MARKDOWN_MAX_BYTES = 16 * 1024 * 1024;
 const COMPLAINT_MAX_CHARS = 2_000;
@@ -34,7 +34,7 @@ export class Converter {
     return CONVERTIBLE.has(extension) || TOO_OLD.has(extension);
   }
 
-  /** Rejects with `unsupported_media` when the document cannot be read within the limits, `dependency_missing` without a reader. */
+  /** Rejects with `unsupported_media` for a document beyond the limits, `dependency_missing` without a reader. */
   async convert(extension: string, content: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     if (!CONVERTIBLE.has(extension)) throw refused(extension, "this format cannot be read; save it in a newer one");
     await this.#turn();
@@ -100,7 +100,7 @@ export class Converter {
   }
 }
 
-/** A child that stops reading has its reasons, which its exit tells. */
+/** The exit of a child that stops reading says why. */
 async function feed(stdin: NodeJS.WritableStream, content: AsyncIterable<Uint8Array>): Promise<void> {
   let broken = false;
   stdin.on("error", () => {

@@ -1,8 +1,8 @@
 /**
  * The Markdown of one document. Runs in the process that `converter.ts` starts, and imports nothing of the gateway.
  *
- * A workbook is read twice: once under limits on what it unpacks to, which refuses a bomb; then for its cells, because
- * only the second reader knows dates from numbers.
+ * A workbook is read twice: once with limits on unpacking, which refuses a bomb; then for its cells, because only the
+ * second reader distinguishes dates from numbers.
  */
 
 const ZIP_ENTRIES_MAX = 5_000;
@@ -26,7 +26,7 @@ export async function markdownOf(extension: string, document: Buffer, maxUncompr
   return tidy(String(value));
 }
 
-/** The library begins with a block of metadata and marks headings with anchors: neither is the document's text. */
+/** Removes the library's metadata block and heading anchors: neither is the document's text. */
 function tidy(markdown: string): string {
   return markdown
     .replace(/^---\n[\s\S]*?\n---\n+/, "")

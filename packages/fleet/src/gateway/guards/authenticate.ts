@@ -1,7 +1,7 @@
 /**
- * Every route but the health checks wants a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`; a WebSocket from a
- * browser, which can send neither, offers it as a subprotocol. The pages of documentation also take it as a password,
- * and only they: a browser sends a password by itself, whoever made it ask.
+ * Every route but the health checks requires a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`; a WebSocket from a
+ * browser, which can send neither, offers it as a subprotocol. Only the documentation pages also accept it as a
+ * password, because a browser sends a password by itself, also when another site caused the request.
  */
 
 import { type ApiKeyInfo, GATEWAY_HEADERS, SandlotError, WEBSOCKET_KEY_PREFIX } from "@sandlot/contract";
@@ -17,14 +17,14 @@ interface Asked {
   readonly reply: FastifyReply;
 }
 
-/** Throws, or rejects, what refuses the request. There is nothing to wait for when its key is known already. */
+/** Throws, or rejects with, the refusal. Synchronous when the key is cached. */
 export function authenticate(
   keys: ApiKeys,
   rates: RateLimits,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> | null {
-  // What no route serves is nobody's business either.
+  // Unknown routes also require a key.
   const access = request.route.config.access ?? "any";
   if (access === "open") return null;
   const asked: Asked = { access, rates, request, reply };
@@ -39,7 +39,7 @@ export function authenticate(
 function admit(asked: Asked, key: ApiKeyInfo | null): void {
   const { access, rates, request } = asked;
   if (key === null) {
-    // A valid key is never held back by what others of its address try.
+    // A valid key is never limited by failures of others at its address.
     rates.countFailure(request.ip);
     refuse(asked, "the key is not valid");
   }

@@ -1,6 +1,6 @@
 /**
- * Bodies that have not arrived yet, and the end of those that take too long. One timer looks after all of them: a body
- * that is late is ended after `stallMs`, or up to a quarter of that later.
+ * Request bodies that have not arrived yet. One timer for all ends those that take too long: after `stallMs`, or up to
+ * a quarter of that later.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -9,7 +9,7 @@ import type { World } from "../../world/world.ts";
 export class AwaitedBodies {
   readonly #world: World;
   readonly #stallMs: number;
-  /** Since when each is awaited, the oldest first. */
+  /** When the wait for each began, the oldest first. */
   readonly #since = new Map<IncomingMessage, number>();
   #isLooking = false;
 
@@ -18,7 +18,7 @@ export class AwaitedBodies {
     this.#stallMs = stallMs;
   }
 
-  /** From now on, also when it was awaited before. */
+  /** Restarts the wait if there was one. */
   await(raw: IncomingMessage): void {
     if (raw.complete || hasNoBody(raw)) return;
     this.#since.delete(raw);

@@ -1,13 +1,14 @@
 /**
- * Who is asking, and for whom.
+ * The caller of a request, and the user it acts for.
  *
  *   scope      acts for                                          may also
- *   user       its own user, and nobody else                     -
- *   platform   the user that X-Sandlot-User names; it must       -
+ *   user       its own user only                                 -
+ *   platform   the user that X-Sandlot-User names (required)     -
  *   operator   the user that X-Sandlot-User names, or `default`  see every sandbox, event and audit entry
  *
- * Lists (`owned`) show what belongs to that user; an operator who names none sees everything.
- * A key also says which blueprints its holder may use, by name or because a thread's sandbox is of one: without a list, a user's key `default`, any other key every one.
+ * Lists (`owned`) show what belongs to that user; an operator that names none sees everything. A key also limits the
+ * blueprints, whether named or those of a thread's sandbox: without a list, a user's key has `default`, any other key
+ * every one.
  */
 
 import {
@@ -23,15 +24,18 @@ import {
 import type { FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 
-/** What a route demands. `thread`: a key that acts for a user. `owned`: the same, or an operator for all. `docs`: any key, also typed into a browser's prompt. */
+/**
+ * What a route requires. `thread`: a key that acts for a user. `owned`: the same, or an operator for all. `docs`: any
+ * key, also typed into a browser's prompt.
+ */
 export type Access = "open" | "any" | "thread" | "owned" | "operator" | "docs";
 
 export interface Caller {
   readonly keyId: string;
   readonly scope: ApiKeyInfo["scope"];
-  /** Whom this request acts for; `null` where the route is about nobody in particular. */
+  /** The user that this request acts for; `null` where the route concerns no user. */
   readonly user: UserId | null;
-  /** The blueprints it may use; `null`: every one. */
+  /** The blueprints it may use; `null`: all. */
   readonly blueprints: readonly string[] | null;
 }
 
@@ -52,13 +56,13 @@ export function checkBlueprint(granted: readonly string[] | null, blueprint: str
   throw new SandlotError("forbidden", { problem: `this key may not use the blueprint ${blueprint}, only: ${names}` });
 }
 
-/** The blueprints that a key may use; `null`: every one. */
+/** The blueprints that a key may use; `null`: all. */
 export function grantedTo({ scope, blueprints }: ApiKeyInfo): readonly string[] | null {
   if (blueprints === null) return scope === "user" ? [DEFAULT_BLUEPRINT] : null;
   return blueprints.includes(EVERY_BLUEPRINT) ? null : blueprints;
 }
 
-/** Whose things a list shows; `null`: everybody's, for an operator. */
+/** The user whose entries a list shows; `null`: all users, for an operator. */
 export function ownerOf(request: FastifyRequest): UserId | null {
   return request.caller?.scope === "operator" ? (request.caller.user ?? null) : userOf(request);
 }

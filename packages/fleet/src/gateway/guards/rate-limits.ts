@@ -1,6 +1,6 @@
 /**
- * How often one key and one user may ask, and how often one address may guess. Token buckets: an average, and a burst
- * above it. Counted in this process; each gateway of a fleet has its own.
+ * Rate limits per key and per user, and for failed keys per address. Token buckets: an average, and a burst above it.
+ * Counted in this process; each gateway of a fleet has its own.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -8,7 +8,7 @@ import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { World } from "../../world/world.ts";
 import type { Caller } from "./caller.ts";
 
-/** Callers remembered at once. A bucket that is full again is forgotten without loss. */
+/** Callers tracked at once. A full bucket is forgotten without loss. */
 const BUCKETS_MAX = 50_000;
 
 interface Bucket {
@@ -50,7 +50,7 @@ class Buckets {
     this.#burst = Math.max(1, burst);
   }
 
-  /** Takes one; or, when there is none, says how long until there is. */
+  /** Takes a token; or, when there is none, returns how long until there is. */
   take(name: string, now: number): number {
     const bucket = this.#filled(name, now);
     if (bucket.tokens < 1) return ((1 - bucket.tokens) / this.perSecond) * 1_000;
@@ -74,7 +74,7 @@ class Buckets {
   #forgetFull(now: number): void {
     for (const [name, { tokens, at }] of this.#buckets)
       if (tokens + ((now - at) / 1_000) * this.perSecond >= this.#burst) this.#buckets.delete(name);
-    // Everybody is busy: who has asked longest ago begins anew.
+    // All buckets are in use: the caller idle for longest starts anew.
     const oldest = this.#buckets.keys().next();
     if (this.#buckets.size >= BUCKETS_MAX && oldest.done !== true) this.#buckets.delete(oldest.value);
   }

@@ -1,6 +1,6 @@
 /**
- * A request names one host. One that names two, in two Host headers or in its address and a header, is refused: whoever
- * stands between a client and this server may have looked at the other one (RFC 9112, 3.2).
+ * A request names one host. One that names two, in two Host headers or in its target and a header, is refused: a proxy
+ * in between may have used the other one (RFC 9112, 3.2).
  */
 
 import type { IncomingMessage } from "node:http";

@@ -1,6 +1,6 @@
 /**
- * What every answer tells a browser: it is nobody's page, frame, script or image but this origin's own, and it is what
- * its type says. Routes that show something set their own policy over this one.
+ * Headers of every response: it may not be framed, embedded or sniffed cross-origin. Routes that show content set their
+ * own policy over this one.
  */
 
 import type { GatewaySettings } from "../../config/gateway-settings.ts";
@@ -9,7 +9,7 @@ const TWO_YEARS_S = 63_072_000;
 
 export interface SecurityHeaders {
   readonly usual: Readonly<Record<string, string>>;
-  /** For answers without a key, which monitors ask for many times a second and no page is made of. */
+  /** For responses without a key, which monitors request many times a second and no page embeds. */
   readonly open: Readonly<Record<string, string>>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Keeps web pages out, on every route, before anything else is looked at.
+ * Refuses web pages of other origins, on every route, before anything else.
  *
- * - Host: a page whose name was made to point here (DNS rebinding) says that name. Only names of this gateway pass.
+ * - Host: a page that uses DNS rebinding sends its own name. Only names of this gateway pass.
  * - Origin and Sec-Fetch-Site: a browser says which page is behind a request. Only our own and configured ones pass.
  *   This also covers a form's multipart POST and a WebSocket, which no preflight protects.
  */
@@ -14,10 +14,10 @@ import { checkTarget } from "./request-target.ts";
 
 export type WebPageGuard = (request: FastifyRequest) => void;
 
-/** `listensOn` is known once the gateway listens; until then nobody can ask. */
+/** `listensOn` is known once the gateway listens; there are no requests before. */
 export function webPageGuard(settings: GatewaySettings, listensOn: () => number): WebPageGuard {
   const origins = new Set(settings.allowedOrigins.map((origin) => new URL(origin).origin));
-  /** The one that is asked for again and again. */
+  /** The last Host that passed. */
   let known = "";
   return ({ raw, headers, protocol }) => {
     checkTarget(raw);
@@ -48,6 +48,6 @@ function hostAllowed(host: string, settings: GatewaySettings, port: number): boo
   const defaultPort = settings.tls === undefined ? 80 : 443;
   if (Number(match?.[2] ?? defaultPort) !== port) return false;
   if (isLoopback(settings.host)) return isLoopback(name);
-  // No name can be made to point here when an address was asked for.
+  // A request to an IP address cannot be DNS rebinding.
   return name === settings.host.toLowerCase() || isIP(name) !== 0;
 }

@@ -20,9 +20,9 @@ import type { World } from "../../world/world.ts";
 
 const KEY_PATTERN = /^slk_([0-9a-f]{12})_([0-9a-f]{48})$/;
 const ID_PATTERN = /^[0-9a-f]{12}$/;
-/** How old knowledge of a key may be: a revocation takes this long, a request costs one read of a file per this long. */
+/** Cache time of a key: a revocation takes this long, and a key's file is read once per this time. */
 const RECHECK_MS = 1_000;
-/** Keys remembered between requests; beyond it all are forgotten and read again. */
+/** Cached keys; beyond it the cache is cleared. */
 const REMEMBERED_MAX = 10_000;
 
 const storedKeySchema = apiKeyInfoSchema.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
@@ -36,10 +36,10 @@ interface KnownKey {
 
 export interface NewKey {
   readonly scope: KeyScope;
-  /** Needed for the scope `user`, and only there. */
+  /** Required for the scope `user`, and only there. */
   readonly user?: string;
   readonly label?: string;
-  /** What its holder may name; without: `default` for a user's key, everything for another. */
+  /** The blueprints it may use; absent: `default` for a user's key, all for another. */
   readonly blueprints?: readonly string[];
 }
 
@@ -59,7 +59,7 @@ export class ApiKeys {
     return new ApiKeys(directory, world);
   }
 
-  /** The only moment at which the key itself is seen. */
+  /** Returns the key itself, which is not stored. */
   async create({ scope, user, label, blueprints }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
     if ((scope === "user") !== (user !== undefined))
       throw new SandlotError("invalid_request", {
@@ -105,7 +105,7 @@ export class ApiKeys {
     }
   }
 
-  /** Whose key this is, or `null` when it is nobody's. At once for a key that was looked up lately. */
+  /** The owner of this key, or `null` when it is unknown. Synchronous for a cached key. */
   verify(text: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
@@ -113,7 +113,7 @@ export class ApiKeys {
     return known !== null ? matching(known, secret) : this.#lookUp(id).then((found) => matching(found, secret));
   }
 
-  /** The key of this id as it is now, or `null` when there is none. At once for a key that was looked up lately. */
+  /** The present key of this id, or `null` when there is none. Synchronous for a cached key. */
   find(id: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     if (!ID_PATTERN.test(id)) return null;
     return this.#fresh(id)?.key ?? this.#lookUp(id).then((found) => found?.key ?? null);

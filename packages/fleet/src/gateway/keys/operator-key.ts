@@ -1,6 +1,6 @@
 /**
- * The first operator key: made by the first `serve`, kept in `$SANDLOT_HOME/operator.key` (0600) for the command line.
- * Whoever can read that file can also read the fleet's state, so it gives away nothing that was not theirs.
+ * The first operator key: the first `serve` creates it in `$SANDLOT_HOME/operator.key` (0600) for the command line. A
+ * process that can read that file can also read the fleet's state, so the file gives away nothing new.
  */
 
 import { link, readFile, unlink, writeFile } from "node:fs/promises";
@@ -23,7 +23,7 @@ export async function readOperatorKey(home: string): Promise<string | null> {
   }
 }
 
-/** Makes the key when there is none. One that was revoked on purpose is not replaced: its file is still there. */
+/** Creates the key when there is none. A key revoked on purpose is not replaced: its file still exists. */
 export async function ensureOperatorKey(
   keys: ApiKeys,
   home: string,
@@ -34,7 +34,7 @@ export async function ensureOperatorKey(
   const staged = join(home, `.operator-${world.randomHex(6)}.part`);
   await writeFile(staged, `${key}\n`, { mode: 0o600, flag: "wx" });
   try {
-    // Fails when another process was first; then its key is the one.
+    // Fails when another process was first; then its key is used.
     await link(staged, operatorKeyPath(home));
     return { made: true };
   } catch (error) {

@@ -1,10 +1,10 @@
 /**
- * Where the gateways of a home listen: one file each in `$SANDLOT_HOME/gateways`, written once it listens and removed when
- * it stops. The command line sends the home's operator key to these addresses and to no other.
+ * The addresses of a home's gateways: one file each in `$SANDLOT_HOME/gateways`, written when the gateway listens and
+ * removed when it stops. The command line sends the home's operator key only to these addresses.
  *
  * Invariants
- * - An address counts only while the process that wrote it runs: after a kill its port may be another process's.
- * - Files are 0600 in a directory that is 0700, and appear whole. A gateway that starts removes those of dead ones.
+ * - An address is valid only while the process that wrote it runs: after a kill its port may be another process's.
+ * - Files are 0600 in a directory that is 0700, and appear complete. A starting gateway removes those of dead ones.
  */
 
 import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ interface Written {
 
 const FILE_PATTERN = /^[0-9a-f]{16}\.json$/;
 
-/** Resolves with what removes the address again. */
+/** Resolves with a function that removes the address. */
 export async function writeOwnAddress(home: string, url: string, world: AddressWorld): Promise<() => Promise<void>> {
   const directory = directoryOf(home);
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -44,7 +44,7 @@ export async function ownAddresses(home: string, world: AddressWorld): Promise<r
 
 function isRunning(world: AddressWorld, process: ProcessIdentity): boolean {
   const liveness = world.processLiveness(process);
-  // Where the system does not tell processes apart, the file is all there is to go by.
+  // Where the system cannot identify processes, the file alone decides.
   return liveness === "alive" || (liveness === "unknown" && world.identity.bootId === "" && process.bootId === "");
 }
 

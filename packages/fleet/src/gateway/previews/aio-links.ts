@@ -1,15 +1,15 @@
 /**
  * AIO URLs at rest: one file per URL in `$SANDLOT_HOME/aio-urls`, named by its link id.
  *
- *   /aio/{linkId}{secret}/v1/…    linkId = label of the thread (24), expiry in ms (12), chance (12), all hex
+ *   /aio/{linkId}{secret}/v1/…    linkId = label of the thread (24), expiry in ms (12), random (12), all hex
  *
  * Invariants
  * - A file holds the hash of the secret, never the secret, which has 192 random bits.
- * - A revoked or expired URL is refused by the next request in every gateway of this home, since each request reads the
- *   file; what this process is serving through a revoked one ends at once.
+ * - Every gateway of this home refuses a revoked or expired URL from the next request on, since each request reads the
+ *   file; open requests of this process through a revoked one end at once.
  * - A file names the key that made the URL, whose rights it has (`link-use.ts`).
- * - File names are link ids; nothing from a caller becomes part of a path unless it matches the pattern of one.
- * - A thread has at most `URLS_MAX` live URLs, and making one removes the expired ones of all threads.
+ * - File names are link ids; input of a caller becomes part of a path only if it matches their pattern.
+ * - A thread has at most `URLS_MAX` live URLs, and creating one removes the expired ones of all threads.
  */
 
 import { hash, timingSafeEqual } from "node:crypto";
@@ -23,7 +23,7 @@ import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
 import type { PreviewLinks } from "./links.ts";
 
-/** Enough for every client of a thread; a loop that forgets to revoke finds its end. */
+/** Enough for every client of a thread; stops a loop that forgets to revoke. */
 const URLS_MAX = 64;
 
 const FILE_PATTERN = /^[0-9a-f]{48}\.json$/;
@@ -41,7 +41,7 @@ export interface AioUse extends Disposable {
 export interface AioAddress {
   readonly linkId: string;
   readonly secret: string;
-  /** What is asked inside. */
+  /** The path inside the AIO API. */
   readonly path: string;
 }
 
@@ -59,7 +59,7 @@ export class AioLinks {
   readonly #directory: string;
   readonly #links: PreviewLinks;
   readonly #world: World;
-  /** What goes on through each URL in this process. */
+  /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
   private constructor(directory: string, links: PreviewLinks, world: World) {
@@ -74,7 +74,7 @@ export class AioLinks {
     return new AioLinks(directory, links, world);
   }
 
-  /** The only moment at which the secret is seen. */
+  /** Returns the secret, which is not stored. */
   async create(
     key: ThreadKey,
     keyId: string,
@@ -96,13 +96,13 @@ export class AioLinks {
   }
 
   /**
-   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called when it is revoked here, until
-   * the use is disposed of.
+   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called on a revocation here, until
+   * the use is disposed.
    */
   async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
     const { linkId } = address;
     if (expiryOf(linkId) <= this.#world.wallMs()) return null;
-    // Before the file is read: a revocation in between would go unnoticed.
+    // Before reading the file: otherwise a revocation in between would go unnoticed.
     const uses = this.#uses.get(linkId) ?? new Set();
     this.#uses.set(linkId, uses.add(end));
     const stop = () => {
@@ -118,7 +118,7 @@ export class AioLinks {
     return null;
   }
 
-  /** One URL of the thread, or all of them. How many there were. */
+  /** One URL of the thread, or all. Returns how many there were. */
   async revoke(key: ThreadKey, linkId?: string): Promise<number> {
     const label = this.#links.threadLabel(key);
     const all = (await this.#linkIds()).filter((id) => id.startsWith(label));
@@ -140,7 +140,7 @@ export class AioLinks {
     return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
   }
 
-  /** Removes expired URLs. How many live ones the thread has. */
+  /** Removes expired URLs. Returns how many live ones the thread has. */
   async #sweep(label: string): Promise<number> {
     const now = this.#world.wallMs();
     const all = await this.#linkIds();

@@ -1,8 +1,8 @@
 /**
- * One request, or one upgrade, into a port of a sandbox and its answer back.
+ * Forwards one request, or one upgrade, to a port of a sandbox, and its response back.
  *
- * What answers is anybody's program. So the gateway chooses the status line itself, from a status that HTTP knows; a head
- * that is none, comes too late or has no end is `bad_sandbox_response`; and nothing throws where an answer arrives.
+ * An untrusted program responds. So the gateway writes the status line itself, from a valid HTTP status; a head that is
+ * invalid, late or endless is `bad_sandbox_response`; and listeners never throw.
  */
 
 import {
@@ -27,16 +27,16 @@ export interface Forwarded {
   readonly connection: Duplex;
   readonly port: number;
   readonly world: World;
-  /** The caller has gone away, or may no longer stay. */
+  /** The caller has disconnected, or lost its right to stay. */
   readonly gone: AbortSignal;
-  /** Set for the AIO API: what is asked there. */
+  /** Set for the AIO API: the path there. */
   readonly aioPath?: string;
 }
 
-/** Announcements before an answer (1xx) that are borne. */
+/** Accepted interim responses (1xx). */
 const EARLY_MAX = 16;
 
-/** Resolves when the answer has ended or the caller has gone. Rejects as long as nothing of it was passed on. */
+/** Resolves when the response has ended or the caller is gone. Rejects only before the response is passed on. */
 export async function forwardRequest(forwarded: Forwarded, response: ServerResponse): Promise<void> {
   const { request, connection, gone } = forwarded;
   response.on("error", () => response.destroy());
@@ -58,7 +58,7 @@ export async function forwardRequest(forwarded: Forwarded, response: ServerRespo
   }
 }
 
-/** From the answer on bytes go both ways, until one side ends. */
+/** After the response bytes go both ways, until one side ends. */
 export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head: Buffer): Promise<void> {
   const { request, connection } = forwarded;
   try {
@@ -78,7 +78,7 @@ export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head:
   }
 }
 
-/** A tunnel: bytes both ways from the beginning, until one side ends. Nothing of the request goes inside. */
+/** A tunnel: bytes both ways from the start, until one side ends. The request itself does not go inside. */
 export async function forwardBytes(connection: Duplex, protocol: string, socket: Duplex, head: Buffer): Promise<void> {
   try {
     socket.write(headOf(101, { connection: "Upgrade", upgrade: protocol }), "latin1");
@@ -98,7 +98,7 @@ function join(socket: Duplex, inner: Duplex): Promise<void> {
       resolve();
     };
     for (const side of [socket, inner]) side.on("error", end).once("close", end);
-    // Gone before anything could listen.
+    // Closed before anything could listen.
     if (socket.destroyed || inner.destroyed) return end();
     socket.pipe(inner).pipe(socket);
   });
@@ -126,7 +126,7 @@ function ask({ request, connection, port, aioPath }: Forwarded, own: OutgoingHtt
 
 interface Answered {
   readonly answer: IncomingMessage;
-  /** After a status of 101, with what came behind its head. */
+  /** After a status of 101, with the bytes behind its head. */
   readonly inner?: Duplex;
   readonly first?: Buffer;
 }
@@ -155,7 +155,7 @@ function answerTo({ world, gone, request, aioPath }: Forwarded, outgoing: Client
       timer.cancel();
       answer.on("error", () => {});
       const status = answer.statusCode ?? 0;
-      // A client of the AIO API follows a redirect without a look, to wherever the sandbox says.
+      // A client of the AIO API follows every redirect, to any target the sandbox names.
       if (isAio && status >= 300 && status <= 399 && status !== 304) fail("the AIO API does not redirect");
       else if (status >= 200 && status <= 599) resolve({ answer });
       else fail(`${status} is no status`);
@@ -171,7 +171,7 @@ function answerTo({ world, gone, request, aioPath }: Forwarded, outgoing: Client
   });
 }
 
-/** A head as it is written on a bare connection. What Node has parsed has no line breaks in it. */
+/** A head for a bare connection. Headers parsed by Node contain no line breaks. */
 export function headOf(status: number, headers: OutgoingHttpHeaders): string {
   const lines = Object.entries(headers).flatMap(([name, value]) =>
     [value ?? []].flat().map((one) => `${name}: ${String(one).replace(/[\r\n\0]/g, " ")}`),

@@ -1,4 +1,4 @@
-/** Headers on their way through a preview, in and out. Pure. */
+/** The headers that pass through a preview, in and out. Pure. */
 
 import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import { LINK_COOKIES, LINK_HEADER, LINK_PARAMETER } from "./links.ts";
@@ -15,10 +15,10 @@ const HOP_BY_HOP = new Set([
   "upgrade",
 ]);
 
-/** Passed on otherwise, or not at all. */
+/** Rewritten, or not passed on. */
 const OWN = new Set(["cookie", LINK_HEADER]);
 
-/** What the server in the sandbox gets: as if it were asked directly, without what is the preview's own. */
+/** The headers for the server in the sandbox: as in a direct request, without the preview's own. */
 export function requestHeaders({ headers }: IncomingMessage, port: number): OutgoingHttpHeaders {
   const passed: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(headers))
@@ -29,12 +29,12 @@ export function requestHeaders({ headers }: IncomingMessage, port: number): Outg
   if (headers.origin !== undefined) passed.origin = `http://localhost:${port}`;
   passed.host = `localhost:${port}`;
   passed["x-forwarded-host"] = headers.host ?? "";
-  // Its length is known, or it comes in pieces: Node decides which, from this.
+  // Node then chooses between a length and chunks.
   if (headers["transfer-encoding"] !== undefined) passed["transfer-encoding"] = "chunked";
   return passed;
 }
 
-/** What the browser gets. A cookie stays with the host that set it, and the preview's own cannot be set. */
+/** The headers for the browser. A cookie stays with the host that set it, and the preview's own cannot be set. */
 export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
   const passed: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(headers))
@@ -47,8 +47,8 @@ export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders
 }
 
 /**
- * What the AIO API gets of a request, and a client of its answer. All other headers stay out: proxies repeat the address,
- * and with it the secret, in headers of many names; and what answers is the sandbox's.
+ * The headers that pass to and from the AIO API. All others are dropped: proxies repeat the URL, and with it the
+ * secret, in headers of many names; and the sandbox writes the response.
  */
 const AIO_REQUEST = new Set([
   ...["accept", "accept-encoding", "accept-language", "content-encoding", "content-length", "content-type"],
@@ -66,7 +66,7 @@ export function aioRequestHeaders({ headers }: IncomingMessage): OutgoingHttpHea
   return passed;
 }
 
-/** A browser that was given the address shows nothing of it, runs nothing and tells nobody where it was. */
+/** A browser that opens the URL renders nothing, runs nothing and sends no referrer. */
 export function aioAnswerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
   const passed: OutgoingHttpHeaders = {
     "cache-control": "no-store",
@@ -79,7 +79,7 @@ export function aioAnswerHeaders({ headers }: IncomingMessage): OutgoingHttpHead
   return passed;
 }
 
-/** A link's token in an address, and the address without it. */
+/** A link's token in a URL, and the URL without it. */
 export function linkInAddress(address: string): { readonly token: string; readonly rest: string } | null {
   const [path = "/", query] = splitOnce(address, "?");
   if (query === undefined) return null;
@@ -88,7 +88,7 @@ export function linkInAddress(address: string): { readonly token: string; readon
   const found = parts.find(isLink);
   if (found === undefined) return null;
   const rest = parts.filter((part) => !isLink(part)).join("&");
-  // Two slashes would make it the address of another host.
+  // Two slashes would name another host.
   const local = `/${path.replace(/^[/\\]+/, "")}`;
   return { token: found.slice(LINK_PARAMETER.length + 1), rest: rest === "" ? local : `${local}?${rest}` };
 }

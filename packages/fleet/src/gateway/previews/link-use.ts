@@ -2,9 +2,10 @@
  * One use of a preview link or an AIO URL: whether it may begin now, and when it has to end.
  *
  * Invariants
- * - A link has the rights that its key has at that moment, and none once the key is revoked.
- * - A link leads to a thread that exists. It makes a sandbox for the thread's files, never a thread.
- * - A use ends with the link's time, and within `KEY_RECHECK_MS` after its key was revoked at any gateway of this home.
+ * - A link has its key's present rights, and none once the key is revoked.
+ * - A link leads to an existing thread. It creates a sandbox for the thread's files, never a thread.
+ * - A use ends when the link expires, and within `KEY_RECHECK_MS` after its key was revoked at any gateway of this
+ *   home.
  */
 
 import { type ApiKeyInfo, SandlotError } from "@sandlot/contract";
@@ -18,7 +19,7 @@ import type { ThreadUse } from "../thread-use.ts";
 /** How long a stream may outlive its key. A shorter time reads the key's file more often, for each open stream. */
 const KEY_RECHECK_MS = 2_000;
 
-/** What every link says, in its token or its file. */
+/** The claims of every link, in its token or its file. */
 export interface LinkClaims extends ThreadKey {
   /** The key that made it. */
   readonly keyId: string;
@@ -31,7 +32,7 @@ export interface LinkUseParts {
   readonly world: World;
 }
 
-/** Takes a lease for one use. `end` is called at most once, when the use has to end before it is released. */
+/** Takes a lease for one use. `end` is called at most once, when the use has to end before its release. */
 export async function useLink(
   { keys, threads, world }: LinkUseParts,
   claims: LinkClaims,
@@ -65,7 +66,7 @@ function endInTime({ keys, world }: Omit<LinkUseParts, "threads">, claims: LinkC
     if (claims.expiresAt <= world.wallMs() || (await keys.find(claims.keyId)) === null) return finish();
     if (!over) timer = next();
   };
-  // A key that cannot be read refuses the next request too.
+  // An unreadable key refuses the next request too.
   const next = () => {
     const leftMs = Math.max(0, claims.expiresAt - world.wallMs());
     return world.timer(Math.min(leftMs, KEY_RECHECK_MS), () => void check().catch(finish), { background: true });

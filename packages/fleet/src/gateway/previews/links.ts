@@ -2,10 +2,10 @@
  * Signed links to a port of a thread's sandbox.
  *
  * Invariants
- * - A link says user, thread, port, the key that made it and until when, and is signed: a gateway needs no memory of it,
- *   and after a restart it still holds. Making or widening one takes the secret in `$SANDLOT_HOME`.
- * - Each (user, thread) has a host name of its own below the preview domain, and each port another: what one agent
- *   serves is, to a browser, another site than what another one serves, and than the gateway.
+ * - A link names user, thread, port, the key that made it and its expiry, and is signed: a gateway stores nothing about
+ *   it, and it survives a restart. Creating or changing one needs the secret in `$SANDLOT_HOME`.
+ * - Each (user, thread) has its own host name below the preview domain, and each port another: to a browser, each
+ *   agent's server is a separate site from all others and from the gateway.
  */
 
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
@@ -18,11 +18,11 @@ import type { World } from "../../world/world.ts";
 import type { ThreadKey } from "../thread-use.ts";
 import type { LinkClaims } from "./link-use.ts";
 
-/** Where a link's token stands: in the address, in a header, or, after a browser's first visit, in a cookie of that host. */
+/** A link's token is in the URL, in a header, or, after a browser's first visit, in a cookie of that host. */
 export const LINK_PARAMETER = "sandlot-link";
 export const LINK_HEADER = "x-sandlot-link";
 const LINK_COOKIE = "sandlot-link";
-/** A browser takes this name only encrypted, for the whole host and from that host: no other preview can set it. */
+/** A browser accepts this prefix only over TLS, for the whole host and from that host: no other preview can set it. */
 const HOST_COOKIE = `__Host-${LINK_COOKIE}`;
 export const LINK_COOKIES: ReadonlySet<string> = new Set([LINK_COOKIE, HOST_COOKIE]);
 
@@ -58,7 +58,7 @@ export class PreviewLinks {
     return `${claims}.${this.#mac(`link\n${claims}`)}`;
   }
 
-  /** What a token is for, or `null` when it is none, is forged or has ended. */
+  /** The token's target, or `null` when it is invalid, forged or expired. */
   verify(token: string): PreviewTarget | null {
     const [claims, mac, ...more] = token.split(".");
     if (claims === undefined || mac === undefined || more.length > 0) return null;
@@ -72,12 +72,12 @@ export class PreviewLinks {
     return { user: parseUserId(u), thread: parseThreadId(t), port: p, keyId: k, expiresAt: e };
   }
 
-  /** The first label of the host name: `{port}--{id}`. The id says nothing about who and what. */
+  /** The first label of the host name: `{port}--{id}`. The id reveals neither user nor thread. */
   labelOf(key: ThreadKey, port: number): string {
     return `${port}--${this.threadLabel(key)}`;
   }
 
-  /** A name for (user, thread) that tells neither. */
+  /** A name for (user, thread) that reveals neither. */
   threadLabel({ user, thread }: ThreadKey): string {
     return createHmac("sha256", this.#secret).update(`host\n${user}\n${thread}`).digest("hex").slice(0, 24);
   }
@@ -87,7 +87,7 @@ export class PreviewLinks {
   }
 }
 
-/** Made by whoever is first; everybody else reads it. */
+/** The first process creates it; all others read it. */
 async function secretOf(path: string): Promise<Buffer> {
   try {
     return Buffer.from((await readFile(path, "utf8")).trim(), "hex");

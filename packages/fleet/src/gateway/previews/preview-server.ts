@@ -1,21 +1,21 @@
 /**
- * Previews: HTTP and WebSocket into a sandbox, on a listener and under host names of their own.
+ * Previews: HTTP and WebSocket into a sandbox, on a separate listener and separate host names.
  *
- *   {port}--{id}.{domain}   no link, a forged or an ended one ─ 401
- *                           a browser with a link in the address ─ a cookie of this host, then the address without it
- *                           the cookie, or a program with a link in the address ─ a lease, a connection to the port,
- *                           the request as it is
+ *   {port}--{id}.{domain}   no link, a forged or an expired one ─ 401
+ *                           a browser with a link in the URL ─ a cookie of this host, then the URL without it
+ *                           the cookie, or a program with a link in the URL ─ a lease, a connection to the port,
+ *                           the unchanged request
  *   any name                a program with a link in the header `X-Sandlot-Link` ─ likewise; as an upgrade to
  *                           `sandlot-tunnel` bytes to the port and back
  *   any name, /aio/{secret} a client of the AIO API that sends nothing else ─ a lease, a connection to that API
  *
  * Invariants
- * - Each port of each thread is a site of its own to a browser: cookies, storage and scripts of one reach no other, and
+ * - Each port of each thread is a separate site to a browser: cookies, storage and scripts of one reach no other, and
  *   none is the gateway's, which refuses their Origin.
- * - The cookie and its like are never passed into the sandbox, nor can the sandbox set them.
+ * - The preview's cookies and headers are never passed into the sandbox, and the sandbox cannot set them.
  * - The secret of an AIO URL is passed neither into the sandbox nor into a log.
- * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it. The lease is
- *   taken, and ended in time, by `link-use.ts`.
+ * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it. `link-use.ts`
+ *   takes the lease, and ends it in time.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -91,7 +91,7 @@ export class PreviewServer {
     }
   }
 
-  /** The link becomes a cookie, so that it stands in no address, history or referrer any more. */
+  /** The link becomes a cookie, so that it is in no URL, history or referrer any more. */
   #welcome(response: ServerResponse, token: string, rest: string): void {
     const scheme = previewScheme(this.#parts.settings);
     const secure = scheme === "https" ? "; Secure" : "";
@@ -123,7 +123,7 @@ export class PreviewServer {
   ): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("the caller has gone away")));
-    // Gone before this could listen: nothing would end the lease.
+    // Closed before this could listen: nothing would end the lease.
     if (response.destroyed) return;
     const { world } = this.#parts;
     const purpose = aioPath === undefined ? "gateway: preview" : "gateway: AIO URL";
@@ -154,7 +154,7 @@ export class PreviewServer {
     }
   }
 
-  /** Until one side ends, or the link does. */
+  /** Until one side ends, or the link expires. */
   async #join(request: IncomingMessage, socket: Duplex, head: Buffer, target: PreviewTarget): Promise<void> {
     const { world } = this.#parts;
     const { port } = target;
@@ -181,7 +181,7 @@ export class PreviewServer {
     return target;
   }
 
-  /** No page of another site can send it without being asked about, so it is good under any name, also a bare address. */
+  /** Another site's page cannot send this header without a preflight, so it is valid under any name. */
   #inHeader(request: IncomingMessage): PreviewTarget | null {
     const token = request.headers[LINK_HEADER];
     return typeof token === "string" ? this.#parts.links.verify(token) : null;
@@ -193,7 +193,7 @@ export class PreviewServer {
     return token === undefined ? null : this.#targetOf(request, token);
   }
 
-  /** A token is good for the one host name it was made for. */
+  /** A token is valid only for the host name it was made for. */
   #targetOf(request: IncomingMessage, token: string): PreviewTarget | null {
     const { links, settings } = this.#parts;
     const target = links.verify(token);
@@ -225,12 +225,12 @@ export class PreviewServer {
   }
 }
 
-/** Asked for by a program with a link in the header. */
+/** Requested by a program with a link in the header. */
 function isTunnel({ headers }: IncomingMessage): boolean {
   return headers.upgrade === TUNNEL_PROTOCOL && headers[LINK_HEADER] !== undefined;
 }
 
-/** Whether a browser opens a page, and will keep a cookie. A program that has a link sends it each time. */
+/** Whether a browser opens a page, and will keep a cookie. A program sends its link each time. */
 function isVisit({ method, headers }: IncomingMessage): boolean {
   const mode = headers["sec-fetch-mode"];
   const reads = method === "GET" || method === "HEAD";

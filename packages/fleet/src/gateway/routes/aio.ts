@@ -1,6 +1,6 @@
 /**
- * AIO URLs: the AIO API of a thread's sandbox for clients that can send neither a key nor a cookie, such as DeerFlow's. They
- * lead to the previews' listener, never to this one.
+ * AIO URLs: the AIO API of a thread's sandbox for clients that can send neither a key nor a cookie, such as DeerFlow's.
+ * They lead to the previews' listener, never to this one.
  */
 
 import {
@@ -35,7 +35,7 @@ export function aioRoutes(app: GatewayApp, { fleet, links, aioLinks, threads, pr
     async (request, reply) => {
       const { ttlMs } = aioUrlRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
-      // A URL makes no thread, or it would bring back one that was purged.
+      // A URL creates no thread; otherwise it would bring back a purged one.
       if ((await fleet.findThread({ user: key.user, thread: key.thread })) === null)
         await threads.with(request, reply, async () => undefined);
       const { linkId, secret, expiresAt } = await aioLinks.create(key, keyIdOf(request), ttlMs);

@@ -1,4 +1,4 @@
-/** What every route may answer beside its own: named once, so that the document says the same of all of them. */
+/** Responses that every route may have beside its own, defined once for the OpenAPI document. */
 
 import { errorBodySchema } from "@sandlot/contract";
 

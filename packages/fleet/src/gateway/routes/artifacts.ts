@@ -1,4 +1,4 @@
-/** What an agent produced: shown or downloaded, in ranges; and written back, over the version that was read. */
+/** Artifacts of an agent: shown or downloaded, in ranges; and written back, over the version that was read. */
 
 import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
@@ -39,7 +39,7 @@ export function artifactRoutes(app: GatewayApp, context: GatewayContext, { prefi
   const url = `${prefix}/:thread/artifacts/*`;
   const tags = [deerflow ? "deerflow" : "artifacts"];
   const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });
-  // DeerFlow's server leaves alone what it does not know, and its clients may count on that.
+  // DeerFlow's server ignores unknown parameters, and its clients may rely on that.
   const querystring = deerflow ? z.object(artifactQuerySchema.shape) : artifactQuerySchema;
   const reading = { params: paramsSchema, querystring } as const;
   const send = (request: FastifyRequest, reply: FastifyReply, given: string, download: boolean) =>
@@ -66,7 +66,7 @@ export function artifactRoutes(app: GatewayApp, context: GatewayContext, { prefi
   else writeRoute(app, context, url, tags);
 }
 
-/** DeerFlow's: a text and the hash of what it replaces. */
+/** DeerFlow's route: a text and the hash of what it replaces. */
 function editRoute(app: GatewayApp, context: GatewayContext, url: string, tags: string[]): void {
   app.put(
     url,
@@ -105,7 +105,7 @@ function editRoute(app: GatewayApp, context: GatewayContext, url: string, tags: 
   );
 }
 
-/** Ours: bytes, under `If-Match` or `If-None-Match: *`. */
+/** Our route: bytes, with `If-Match` or `If-None-Match: *`. */
 function writeRoute(parent: GatewayApp, context: GatewayContext, url: string, tags: string[]): void {
   const { settings, world, workspaces } = context;
   const { bodyStallMs: stallMs } = settings;
@@ -182,7 +182,7 @@ async function sendArtifact(
   }
 }
 
-/** The archive that a path leads into, and what of it; `null` where it is an ordinary path. */
+/** The archive in a path, and the member's path in it; `null` for an ordinary path. */
 async function skillAt(files: WorkspaceFiles, path: string): Promise<(SkillPath & { readonly stat: FileStat }) | null> {
   const skill = skillPathOf(path);
   if (skill === null) return null;
@@ -191,7 +191,7 @@ async function skillAt(files: WorkspaceFiles, path: string): Promise<(SkillPath 
   return stat?.kind === "file" ? { ...skill, stat } : null;
 }
 
-/** How long a browser may show a file of an archive without asking again. */
+/** How long a browser may cache a file of an archive. */
 const SKILL_CACHE_S = 300;
 
 async function sendMember(
@@ -237,7 +237,7 @@ async function artifactAt(files: WorkspaceFiles, path: string, forWriting: boole
   return stat;
 }
 
-/** A link on the way could lead out of the workspace. */
+/** A symbolic link in the path could lead out of the workspace. */
 async function refuseLinks(files: WorkspaceFiles, path: string): Promise<void> {
   for (const directory of directoriesOf(path)) if ((await files.stat(directory))?.kind === "symlink") throw forbidden();
 }

@@ -1,4 +1,4 @@
-/** The page at `/docs`: the API as Swagger UI shows it, with nothing from another host. */
+/** The page at `/docs`: Swagger UI for the API, with nothing from another host. */
 
 import { createReadStream } from "node:fs";
 import { docsFile } from "../../package-files.ts";
@@ -20,7 +20,7 @@ const PAGE = `<!doctype html>
   </body>
 </html>
 `;
-/** The key that a browser keeps in the page's address must not be in the one that the page fetches. */
+/** The page's URL may contain the key; the URL that the page fetches must not. */
 const START = `const url = new URL("../openapi.json", location.origin + location.pathname).href;
 SwaggerUIBundle({ url, dom_id: "#swagger-ui", deepLinking: true });
 `;

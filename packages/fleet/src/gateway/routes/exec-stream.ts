@@ -1,8 +1,8 @@
 /**
- * The output of a command as events. Each carries, as its id, the offsets up to which everything has been sent
- * (`stdout.stderr`), so that `Last-Event-ID` is enough to go on after a break.
+ * The output of a command as events. The id of each has the offsets up to which everything was sent (`stdout.stderr`),
+ * so that `Last-Event-ID` is enough to resume.
  *
- * When the gateway is stopped, the stream ends with `resume` and those offsets; the command goes on.
+ * When the gateway stops, the stream ends with `resume` and those offsets; the command goes on.
  */
 
 import { type FollowOptions, type Sandbox, SandlotError } from "@sandlot/contract";
@@ -12,11 +12,11 @@ import { SseStream } from "../streams/sse.ts";
 
 export interface ExecStreamOrder {
   readonly execId: string;
-  /** Data of the event `start`; absent when a stream is taken up again. */
+  /** Data of the event `start`; absent when a stream is resumed. */
   readonly start?: unknown;
   readonly from: { readonly stdout: number; readonly stderr: number };
   readonly until: NonNullable<FollowOptions["until"]>;
-  /** The command waits for this reader, who may therefore take its time. */
+  /** The command waits for this reader, so the reader may be slow. */
   readonly isHeld: boolean;
 }
 
@@ -30,7 +30,7 @@ export async function sendExecStream(
   await context.streams.run(request.caller?.user ?? null, () => {
     const { world, settings } = context;
     const stallMs = order.isHeld ? settings.heldStallMs : settings.bodyStallMs;
-    // A reader that is silent for so long may also have vanished.
+    // A reader that is silent for so long may also be gone.
     if (order.isHeld) request.raw.socket.setKeepAlive(true, settings.bodyStallMs);
     const stream = new SseStream(request, reply, { world, settings, stallMs });
     return stream.fill(() => follow(context, sandbox, stream, order));
@@ -76,7 +76,7 @@ function outputOf({ stream, offset, bytes }: { stream: string; offset: number; b
   return { stream, offset, base64 };
 }
 
-/** Where a reader was, from `Last-Event-ID`; `null` when that says nothing usable. */
+/** The reader's position from `Last-Event-ID`; `null` when that is unusable. */
 export function positionOf(lastEventId: unknown): { readonly stdout: number; readonly stderr: number } | null {
   const match = typeof lastEventId === "string" ? /^(\d{1,15})\.(\d{1,15})$/.exec(lastEventId) : null;
   return match === null ? null : { stdout: Number(match[1]), stderr: Number(match[2]) };

@@ -1,8 +1,9 @@
 /**
- * Commands: run and wait, run and stream, or start and come back.
+ * Commands: run and wait, run and stream, or start in the background.
  *
- * - Waiting: the command ends when its caller goes away, unless the caller chose the `execId` and may come again.
- * - Streaming and in the background: the command is its own; who loses the connection follows it by its id.
+ * - Waiting: the command ends when its caller disconnects, unless the caller chose the `execId` and may come back.
+ * - Streaming and in the background: the command is independent; after a lost connection the caller follows it by its
+ *   id.
  */
 
 import {
@@ -70,7 +71,7 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-/** Never more than the gateway allows. */
+/** At most the gateway's limit. */
 export function resultLimit(body: { readonly outputMaxBytes?: number | undefined }, settings: GatewaySettings): number {
   return Math.min(body.outputMaxBytes ?? SANDBOX_LIMITS.execResultMaxBytes, settings.execResultMaxBytes);
 }

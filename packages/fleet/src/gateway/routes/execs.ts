@@ -1,4 +1,4 @@
-/** Commands by their id: what runs, its output, signals, stdin. None of these makes a sandbox: there is none to ask. */
+/** Commands by their id: list, output, signals, stdin. None of these creates a sandbox. */
 
 import {
   type ExecInfo,
@@ -189,7 +189,8 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
         reply,
         async (sandbox) => {
           await sandbox.execs.writeStdin(execId, content, { end: end ?? false }).catch((error: unknown) => {
-            // What is to be closed is closed: every caller whose input ends after the command would be told of a conflict.
+            // Closing a closed stdin succeeds: otherwise a caller whose input ends after the command would get a
+            // conflict.
             const onlyCloses = end === true && content.length === 0;
             if (!onlyCloses || !isSandlotError(error, "stdin_closed")) throw error;
           });
@@ -226,7 +227,7 @@ export function execsRoutes(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-/** Never more than the gateway allows. */
+/** At most the gateway's limit. */
 export function outputOptions(query: z.infer<typeof outputSoFarQuerySchema>, settings: GatewaySettings): OutputOptions {
   const { stdoutOffset: stdout, stderrOffset: stderr, maxBytes } = query;
   return { from: { stdout, stderr }, maxBytes: resultLimit({ outputMaxBytes: maxBytes }, settings) };

@@ -1,7 +1,7 @@
 /**
  * The bytes of a file: streamed both ways, in ranges, with preconditions. `ETag` is the file's version.
  *
- * Bytes that a sandbox made are never shown as a page of this origin: always `attachment`, never sniffed.
+ * Bytes from a sandbox are never shown as a page of this origin: always `attachment`, never sniffed.
  */
 
 import type { Readable } from "node:stream";
@@ -29,7 +29,7 @@ const ERRORS = { ...THREAD_ERRORS, 412: THREAD_ERRORS[409], 416: THREAD_ERRORS[4
 
 const reading = { params: threadParamsSchema, querystring: pathQuerySchema } as const;
 
-/** In a scope of its own: a body of any type, JSON included, is bytes here. */
+/** In a separate scope: a body of any type, JSON included, is bytes here. */
 export function fileContentRoutes(app: GatewayApp, context: GatewayContext): void {
   const { threads, settings, world } = context;
   app.removeAllContentTypeParsers();
@@ -139,7 +139,7 @@ export function fileContentRoutes(app: GatewayApp, context: GatewayContext): voi
   );
 }
 
-/** Answers with a file: 200, 206, 304, 412 or 416. What is held for it ends with the last byte. */
+/** Responds with a file: 200, 206, 304, 412 or 416. Its resources are released with the last byte. */
 async function sendFile(context: GatewayContext, request: FastifyRequest, reply: FastifyReply, path: string) {
   const { stat, stream, close } = await openFile(context, request, reply, path);
   let handedOver = false;
@@ -148,7 +148,7 @@ async function sendFile(context: GatewayContext, request: FastifyRequest, reply:
     fileHeaders(reply, stat);
     if (isNotModified(request.headers, stat)) return reply.code(304).send();
     if (stat.kind === "symlink") {
-      // How long what it leads to is nobody has said, so it is sent whole, whatever part was asked for.
+      // The size of a link's target is unknown, so it is sent whole, regardless of the range.
       if (request.method === "HEAD") return reply.removeHeader("accept-ranges").send();
       handedOver = true;
       return reply.removeHeader("accept-ranges").send(await streamed(stream(), close));
@@ -168,7 +168,7 @@ async function sendFile(context: GatewayContext, request: FastifyRequest, reply:
   }
 }
 
-/** From this host's disk where it can be; otherwise from the sandbox, under a lease that ends with it. */
+/** From this host's disk where possible; otherwise from the sandbox, under a lease that ends with it. */
 async function openFile(
   { threads, workspaces }: GatewayContext,
   request: FastifyRequest,

@@ -189,7 +189,7 @@ export function fileRoutes(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-/** The options that were given: one that was not must be absent, not `undefined`. */
+/** Drops absent options: the type requires absence, not `undefined`. */
 function given<T extends object>(options: T): { [Key in keyof T]-?: Exclude<T[Key], undefined> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [Key in keyof T]-?: Exclude<T[Key], undefined> };

@@ -1,4 +1,4 @@
-/** Is it alive, is it ready, what does it count. The first two are the only routes without a key. */
+/** Liveness, readiness and metrics. The first two are the only routes without a key. */
 
 import { errorBodySchema, healthSchema, PROTOCOL_VERSION, readinessSchema } from "@sandlot/contract";
 import { z } from "zod";
@@ -15,7 +15,7 @@ export function healthRoutes(app: GatewayApp, { fleet, metrics, draining }: Gate
       schema: { summary: "The process answers", security: [], tags: ["health"], response: { 200: healthSchema } },
     },
     (_request, reply) => {
-      // The same each time, so it need not be checked and written out each time.
+      // A constant response needs no check and no encoding each time.
       reply
         .header("content-type", "application/json; charset=utf-8")
         .serializer(String)

@@ -1,4 +1,4 @@
-/** What goes on inside a thread's sandbox: persistent shells, processes, terminals, listening ports. */
+/** Inside a thread's sandbox: persistent shells, processes, terminals, listening ports. */
 
 import {
   outputSoFarQuerySchema,
@@ -165,7 +165,7 @@ export function insideRoutes(app: GatewayApp, context: GatewayContext): void {
         });
         await terminal.detach();
         const info = (await sandbox.terminals.list()).find((one) => one.terminalId === terminal.terminalId);
-        // One whose program has ended already is no longer listed.
+        // A terminal whose program has already ended is no longer listed.
         const { createdAt = context.world.wallMs(), attachedCount = 0 } = info ?? {};
         const opened = { columns, rows, createdAt, attachedCount, command: [...(info?.command ?? command ?? [])] };
         return reply.code(201).send({ terminalId: terminal.terminalId, ...opened });

@@ -1,4 +1,4 @@
-/** Keys: an operator makes, lists and ends them; every key may ask what it is itself. */
+/** Keys: an operator creates, lists and revokes them; every key may read its own entry. */
 
 import { apiKeyInfoSchema, keyListSchema, keyRequestSchema, newKeySchema, SandlotError } from "@sandlot/contract";
 import { z } from "zod";

@@ -1,12 +1,12 @@
 /**
  * Leases for remote callers. They are rows in the store: any gateway of the fleet can renew or release them, also after
- * a restart, and one that is not renewed ends by itself.
+ * a restart, and a lease that is not renewed expires.
  *
- * Whose lease it is: known here for leases given here, otherwise asked of the store. Somebody else's lease is answered
- * as one that does not exist.
+ * The owner of a lease is cached for leases given here, otherwise read from the store. Another user's lease gets the
+ * same response as a missing one.
  *
- * A sandbox that crashes takes the rows of its leases with it. Who renews one at the gateway that gave it gets the next
- * generation, as a lease of the library does with its next use, and is told so.
+ * A crashed sandbox takes the rows of its leases with it. Renewing one at the gateway that gave it yields the next
+ * generation, as the next use of a library lease does, and the response says so.
  */
 
 import {
@@ -25,7 +25,7 @@ import { userOf } from "../guards/caller.ts";
 import { goneSignal, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
-/** Leases remembered without asking the store. */
+/** Leases cached without asking the store. */
 const GIVEN_MAX = 20_000;
 const leaseParamsSchema = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/) });
 
@@ -106,7 +106,7 @@ async function renew(fleet: Fleet, leaseId: string, lease: Lease | null): Promis
     return await fleet.remoteLeases.renew(leaseId);
   } catch (error) {
     if (lease === null || !isSandlotError(error, "lease_not_found")) throw error;
-    // Using it is what moves a lease to the next generation. One that has ended says so, and stays ended.
+    // A use moves a lease to the next generation. An ended lease refuses, and stays ended.
     await lease.sandbox.execs.list().catch((refusal: unknown) => {
       throw isSandlotError(refusal, "lease_released") ? error : refusal;
     });
@@ -118,7 +118,7 @@ function presentOf({ sandbox, generation, recovery: { kind, lost, survived } }: 
   return { sandboxId: sandbox.id, generation, recovery: { kind, lost: [...lost], survived: [...survived] } };
 }
 
-/** Leases that were given here, and whose they are. Who has had theirs longest is forgotten first. */
+/** Leases given here, and their owners. The oldest are forgotten first. */
 class GivenLeases {
   readonly #fleet: Fleet;
   readonly #given = new Map<string, { readonly user: UserId; readonly lease: Lease | null }>();
@@ -136,7 +136,7 @@ class GivenLeases {
     });
   }
 
-  /** Whose it was stays known, so that asking again is answered the same. */
+  /** The owner stays known, so that a repeated request gets the same response. */
   ended(leaseId: string): void {
     const known = this.#given.get(leaseId);
     if (known !== undefined) this.#given.set(leaseId, { user: known.user, lease: null });
@@ -146,7 +146,7 @@ class GivenLeases {
     return this.#given.get(leaseId)?.lease ?? null;
   }
 
-  /** `null` when no lease of that id is known: it has ended, or never was. */
+  /** `null` when no lease of that id is known: it has ended, or never existed. */
   async ownerOf(leaseId: string): Promise<string | null> {
     const known = this.#given.get(leaseId);
     if (known !== undefined) return known.user;

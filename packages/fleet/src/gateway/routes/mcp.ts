@@ -1,6 +1,6 @@
 /**
- * A thread's tools over the Model Context Protocol: `POST /mcp/threads/{thread}`, with the same keys as everything else.
- * What goes over it is the protocol's own, errors included, once a request has been let in.
+ * A thread's tools over the Model Context Protocol: `POST /mcp/threads/{thread}`, with the usual keys. After
+ * authentication, everything including errors follows that protocol.
  */
 
 import { threadParamsSchema } from "@sandlot/contract";
@@ -21,7 +21,7 @@ export function mcpRoutes(app: GatewayApp, { fleet, world }: GatewayContext): vo
     const onError = (error: Error) => app.log.warn({ err: error }, "an MCP request failed");
     return createMcpHttp({ source: fleet, version: packageVersion(), world, onError });
   };
-  // Its leases are given back before the fleet is closed.
+  // Its leases are released before the fleet is closed.
   app.addHook("onClose", async () => {
     if (served !== null) await (await served).close();
   });

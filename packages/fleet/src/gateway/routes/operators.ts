@@ -1,4 +1,4 @@
-/** For operators alone: whether engine and store agree, and who did what. */
+/** For operators: whether engine and store agree, and the audit log. */
 
 import { auditQuerySchema, auditReplySchema } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";

@@ -1,4 +1,4 @@
-/** Links to what an agent serves on a port. They lead to the previews' own listener and origin, never to this one. */
+/** Links to an agent's server on a port. They lead to the previews' own listener and origin, never to this one. */
 
 import { portLinkRequestSchema, portLinkSchema, portParamsSchema } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";
@@ -35,7 +35,7 @@ export function portRoutes(app: GatewayApp, { links, threads, world, previewAddr
   );
 }
 
-/** Browsers know every name below `localhost`; most programs ask a name server, which does not. A certificate needs its name. */
+/** Browsers resolve names below `localhost`, most programs do not. A certificate needs its name. */
 export function resolvable(origin: string): string {
   return origin.replace(/^http:\/\/[^/:]*\.localhost(?=:|$)/, "http://127.0.0.1");
 }

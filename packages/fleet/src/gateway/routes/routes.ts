@@ -1,4 +1,4 @@
-/** All routes of the gateway. Their order means nothing. */
+/** All routes of the gateway. Their order has no meaning. */
 
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";

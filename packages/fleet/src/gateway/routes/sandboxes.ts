@@ -1,6 +1,6 @@
 /**
- * Sandboxes by their id: a user sees and ends those of their own threads, an operator all. Another user's sandbox is
- * answered as one that does not exist.
+ * Sandboxes by their id: a user sees and ends those of own threads, an operator all. Another user's sandbox gets the
+ * same response as a missing one.
  */
 
 import {
@@ -138,7 +138,7 @@ function eventRoute(app: GatewayApp, context: GatewayContext): void {
   );
 }
 
-/** The wire's shape of an explanation, with what this user may know of its history. */
+/** An explanation as sent, with the history that this user may see. */
 export function explanationFor(user: string | null, { holders, history, ...rest }: Explanation) {
   const seen = history.filter((event) => isVisibleTo(user, event)).map((event) => ({ ...event }));
   return { ...rest, holders: [...holders], history: seen };

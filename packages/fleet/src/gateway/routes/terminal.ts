@@ -1,6 +1,5 @@
 /**
- * The terminal's WebSocket. Everything that can be refused is refused before the connection is upgraded, so that it is
- * an HTTP error like any other.
+ * The terminal's WebSocket. Every refusal happens before the connection is upgraded, so it is an ordinary HTTP error.
  */
 
 import {
@@ -24,7 +23,7 @@ type Query = z.infer<typeof terminalQuerySchema>;
 interface Opened {
   readonly lease: Lease;
   readonly terminal: Terminal;
-  /** From here on somebody else lets go of both. */
+  /** From here on other code releases both. */
   taken: boolean;
 }
 
@@ -85,7 +84,7 @@ async function open(
     const terminal = await openTerminal(lease.sandbox, query);
     signal.throwIfAborted();
     const opened: Opened = { lease, terminal, taken: false };
-    // The handshake may still fail, and then nobody takes it.
+    // The handshake may still fail, and then no handler takes it.
     request.raw.socket.once("close", () => {
       if (!opened.taken) void terminal.detach().finally(() => context.threads.release(lease));
     });

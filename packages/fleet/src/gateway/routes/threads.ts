@@ -1,6 +1,6 @@
 /**
- * Threads as a whole: which there are, stopping one, ending one with everything it has, and beginning another with a copy
- * of its workspace. None of these makes a sandbox.
+ * Threads as a whole: list, stop, purge, and start another with a copy of the workspace. None of these creates a
+ * sandbox.
  */
 
 import {
@@ -113,7 +113,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
     async (request, reply) => {
       const key = threadOf(request);
       const outcome = await threads.destroy(key, { purge: true, force: request.query.force });
-      // What is deleted does not come back through an address that was given away.
+      // A deleted thread does not come back through a URL that was given away.
       await aioLinks.revoke(key);
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
@@ -147,7 +147,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
   );
 }
 
-/** Sorted as the list is, and in no name of a user or a thread. */
+/** Sorted like the list: no name of a user or a thread contains the slash. */
 function cursorOf({ user, thread }: ThreadSummary): string {
   return `${user}/${thread}`;
 }

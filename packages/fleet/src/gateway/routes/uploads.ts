@@ -1,6 +1,6 @@
 /**
- * Uploads, under two roofs: ours (`/v1/…`) and DeerFlow's (`/api/…`), whose web client then works unchanged. Both do
- * the same; they differ in addresses, in spelling (`uploads/shapes.ts`) and in the words of errors.
+ * Uploads, below two prefixes: ours (`/v1/…`) and DeerFlow's (`/api/…`), whose web client then works unchanged. Both do
+ * the same; they differ in URLs, in spelling (`uploads/shapes.ts`) and in error texts.
  */
 
 import multipart from "@fastify/multipart";
@@ -44,10 +44,10 @@ export async function uploadRoutes(
   const limits = shapes.limits.of({ maxFiles, maxFileBytes, maxTotalBytes });
   const tags = [deerflow ? "deerflow" : "uploads"];
   const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });
-  // Each file's size is checked while it is staged; these stop what would not even get there.
+  // Each file's size is checked while it is staged; these limits apply earlier.
   await app.register(multipart, {
     throwFileSizeLimit: false,
-    // What is a name of a file is decided in one place, and for that it has to arrive as it was sent.
+    // One place validates file names, so they have to arrive as sent.
     preservePath: true,
     limits: { fileSize: maxFileBytes + 1, fields: 20, fieldSize: 16_384, parts: maxFiles + 21, headerPairs: 100 },
   });

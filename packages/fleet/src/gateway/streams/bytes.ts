@@ -1,6 +1,4 @@
-/**
- * Bytes in and out of a request, with limits, and with what is held for them given back however they end.
- */
+/** Bytes in and out of a request, with limits. Resources are released however they end. */
 
 import { Readable } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
@@ -9,8 +7,8 @@ import type { World } from "../../world/world.ts";
 import { CallerGone } from "../thread-use.ts";
 
 /**
- * An answer that streams. The first piece is asked for before the head is sent, so that what cannot be read at all is
- * an error and not a torn answer. `done` runs once, when the last byte is out or the reader has gone.
+ * A streaming response. The first chunk is read before the head is sent, so that an unreadable source is an error and
+ * not a broken response. `done` runs once, when the last byte is out or the reader is gone.
  */
 export async function streamed(source: AsyncIterable<Uint8Array>, done: () => Promise<void>): Promise<Readable> {
   const iterator = source[Symbol.asyncIterator]();
@@ -30,12 +28,12 @@ export async function streamed(source: AsyncIterable<Uint8Array>, done: () => Pr
     }
   }
   const readable = Readable.from(pieces(), { objectMode: false, highWaterMark: 256 * 1024 });
-  // A generator that was never begun has no `finally`; beginning to read begins it.
+  // A generator that never started runs no `finally`; reading starts it.
   readable.read(0);
   return readable;
 }
 
-/** A stream whose first piece has come: what cannot begin at all is an error here, before an answer has begun. */
+/** A stream whose first chunk has come: one that cannot start is an error here, before the response has begun. */
 export async function begun<T>(source: AsyncIterable<T>): Promise<AsyncIterable<T>> {
   const iterator = source[Symbol.asyncIterator]();
   const first = await iterator.next();
@@ -53,11 +51,11 @@ export interface Intake {
   readonly maxBytes: number;
   readonly stallMs: number;
   readonly world: World;
-  /** The body is Node's own, so its pieces are ours alone. */
+  /** The body is Node's own, so no other code uses its chunks. */
   readonly gives?: boolean;
 }
 
-/** The body of a request as pieces: refused when it grows too large, given up when it stops coming. */
+/** The body of a request in chunks: refused when it grows too large, given up when it stalls. */
 export async function* limited(body: Readable, intake: Intake): AsyncGenerator<Uint8Array> {
   const { what, maxBytes, stallMs, world, gives = false } = intake;
   let size = 0;
@@ -77,17 +75,17 @@ export async function* limited(body: Readable, intake: Intake): AsyncGenerator<U
   } catch (error) {
     throw error instanceof SlowClient ? stalled(stallMs) : error;
   } finally {
-    // Not destroyed when it is refused half-way: a client that is still sending would not see the answer.
+    // Not destroyed when refused half-way: a client that is still sending would not see the response.
     pieces.leave();
   }
 }
 
-/** How much of a body waits here before its sender has to. */
+/** How much of a body is buffered here before its sender has to wait. */
 const WAITING_MAX_BYTES = 256 * 1024;
 
 /**
- * A body's pieces as they came. A stream's own iterator joins what has gathered into a new buffer, and of a large file
- * that doubles what has to be cleared away.
+ * A body's chunks without copying. A stream's own iterator joins buffered chunks into a new buffer, which doubles the
+ * garbage of a large file.
  */
 class Pieces {
   readonly #body: Readable;
@@ -116,7 +114,7 @@ class Pieces {
     if (!this.isReady()) await new Promise<void>((resolve) => (this.#wake = resolve));
   }
 
-  /** `null` at the end. Throws what the body failed with, after all that came before. */
+  /** `null` at the end. Throws the body's error, after everything that came before it. */
   take(): Uint8Array | null {
     const piece = this.#waiting.shift();
     if (piece === undefined) {
@@ -128,10 +126,10 @@ class Pieces {
     return piece;
   }
 
-  /** What still comes is read by nobody. */
+  /** Discards the rest. */
   leave(): void {
     this.#body.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
-    // The listener for errors stays: one that comes late is nobody's.
+    // The error listener stays, for late errors.
     if (!this.#body.destroyed) this.#body.resume();
   }
 

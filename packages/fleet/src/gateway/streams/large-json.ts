@@ -1,15 +1,15 @@
 /**
- * JSON with long texts in it, encoded in pieces: others have their turn between two of them. A megabyte of control characters
- * takes a tenth of a second to encode, and nobody else would be served meanwhile.
+ * Encodes JSON with long texts in pieces, so that other requests run in between. A megabyte of control characters takes
+ * a tenth of a second to encode.
  */
 
 import type { FastifyReply } from "fastify";
 import { nextTurn } from "../../world/system-world.ts";
 
-/** Characters of a text that are encoded in one go: about three milliseconds at worst. */
+/** Characters encoded at once: about three milliseconds at worst. */
 const PIECE_CHARS = 64 * 1024;
 
-/** Sends an object whose fields are small or long texts. Small ones go the usual way, past the route's schema. */
+/** Sends an object whose fields are small or long texts. Small objects bypass the route's schema. */
 export async function sendLargeJson(reply: FastifyReply, value: object): Promise<FastifyReply> {
   const fields = Object.entries(value);
   if (!fields.some(([, field]) => isLong(field))) return reply.send(value);
@@ -17,7 +17,7 @@ export async function sendLargeJson(reply: FastifyReply, value: object): Promise
   return reply.header("content-type", "application/json; charset=utf-8").send(body);
 }
 
-/** The same bytes as `JSON.stringify` gives. `breathe` is called between two pieces. */
+/** The same bytes as `JSON.stringify`. `breathe` is called between two pieces. */
 export async function encodeInPieces(value: object, breathe: () => Promise<void>): Promise<Buffer> {
   const parts: Buffer[] = [];
   let separator = "{";
@@ -48,7 +48,7 @@ function isLong(field: unknown): field is string {
   return typeof field === "string" && field.length > PIECE_CHARS;
 }
 
-/** A pair of surrogates is one character and stays together. */
+/** A surrogate pair is one character and stays together. */
 function endOfPiece(text: string, from: number): number {
   const end = Math.min(text.length, from + PIECE_CHARS);
   const last = text.charCodeAt(end - 1);

@@ -2,8 +2,8 @@
  * Server-sent events over one response.
  *
  * Invariants
- * - The writer waits for its reader: what a slow client has not read is not produced, and slows nobody else.
- * - A client that reads nothing for `stallMs` is cut off. What it missed it can ask for again.
+ * - The writer waits for its reader: what a slow client has not read is not produced, and slows no other client.
+ * - A client that reads nothing for `stallMs` is cut off. It can resume later.
  * - After the head is sent, an error is an event (`error`), then the end.
  */
 
@@ -43,7 +43,7 @@ export class SseStream {
       "x-accel-buffering": "no",
     });
     this.#raw.once("close", () => this.#end(new Error("the reader of this stream has gone away")));
-    // A response that is closed already says so no second time.
+    // A closed response emits no second `close`.
     if (this.#raw.destroyed) this.#end(new Error("the reader of this stream has gone away"));
     this.#raw.flushHeaders();
     this.#beat();
@@ -53,14 +53,14 @@ export class SseStream {
     return this.sendEncoded(event, JSON.stringify(data), id);
   }
 
-  /** The same for data that is JSON already. */
+  /** The same for encoded JSON. */
   async sendEncoded(event: string, json: string, id?: string): Promise<void> {
     this.closed.throwIfAborted();
     const head = id === undefined ? "" : `id: ${id}\n`;
     await this.#write(`${head}event: ${event}\ndata: ${json}\n\n`);
   }
 
-  /** Runs what fills the stream, then ends it. What it throws becomes the stream's last event. */
+  /** Runs `work`, which fills the stream, then ends it. An error becomes the stream's last event. */
   async fill(work: () => Promise<void>): Promise<void> {
     try {
       await work();

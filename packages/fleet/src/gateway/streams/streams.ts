@@ -1,6 +1,4 @@
-/**
- * The open streams of this gateway: how many each user has, and how they end when the gateway is stopped.
- */
+/** The open streams of this gateway: how many each user has, and how they end when the gateway stops. */
 
 import { SandlotError, type UserId } from "@sandlot/contract";
 import type { GatewaySettings } from "../../config/gateway-settings.ts";
@@ -37,7 +35,7 @@ export class Streams {
     }
   }
 
-  /** Resolves when all that are open now have ended, however they did. */
+  /** Resolves when all streams that are open now have ended. */
   async settled(): Promise<void> {
     await Promise.allSettled([...this.#open]);
   }

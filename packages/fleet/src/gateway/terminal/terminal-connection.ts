@@ -4,10 +4,10 @@
  *   client → { type: "resize", columns, rows }   { type: "ack", bytes }
  *   server → { type: "ack", terminalId, offset, droppedBytes }   { type: "exit", exitCode, signal }
  *
- * The server's `ack` says from which offset the next bytes are: once at the beginning, and again after a gap.
- * A client that acknowledges gets at most `WINDOW_BYTES` ahead of what it has shown; one that never does is held back by
- * its connection alone. Either way a reader that does not read stops the programs in its terminal, and nobody else's.
- * The terminal outlives the connection; close code 1012 means: connect again with the same id and offset.
+ * The server's `ack` gives the offset of the next bytes: once at the start, and again after a gap. A client that
+ * acknowledges gets at most `WINDOW_BYTES` ahead of what it has shown; for others only the connection's back-pressure
+ * applies. Either way a reader that does not read stops only the programs in its own terminal. The terminal outlives
+ * the connection; close code 1012 means: connect again with the same id and offset.
  */
 
 import { type Terminal, terminalControlSchema } from "@sandlot/contract";
@@ -26,11 +26,11 @@ export interface TerminalConnectionParts {
   readonly world: World;
   readonly settings: GatewaySettings;
   readonly draining: AbortSignal;
-  /** Where the client wants to go on. */
+  /** The client's position to resume from. */
   readonly offset: number;
 }
 
-/** Resolves when the connection has ended and the terminal was let go. */
+/** Resolves when the connection has ended and the terminal was released. */
 export async function serveTerminal(parts: TerminalConnectionParts): Promise<void> {
   const { socket, terminal, draining } = parts;
   const connection = new TerminalConnection(parts);
@@ -48,7 +48,7 @@ export async function serveTerminal(parts: TerminalConnectionParts): Promise<voi
 class TerminalConnection {
   readonly #parts: TerminalConnectionParts;
   readonly #closed: Promise<void>;
-  /** Offset up to which the client has shown; `null` as long as it has acknowledged nothing. */
+  /** Offset up to which the client has shown; `null` until its first acknowledgement. */
   #shown: number | null = null;
   #sent: number;
   #wake: () => void = () => undefined;
@@ -102,7 +102,7 @@ class TerminalConnection {
     }
   }
 
-  /** Waits until the client has caught up. A connection that takes nothing for too long is ended. */
+  /** Waits until the client has caught up. Ends a connection that takes nothing for too long. */
   async #room(): Promise<void> {
     const { socket, world, settings } = this.#parts;
     while (this.#open && this.#isFull()) {
@@ -141,7 +141,7 @@ class TerminalConnection {
     if (this.#open) this.#parts.socket.send(JSON.stringify(notice));
   }
 
-  /** A peer that is gone without a word does not answer a ping. */
+  /** A peer that vanished does not answer a ping. */
   #beat(): Timer {
     const { world, settings, socket } = this.#parts;
     let timer: Timer;

@@ -5,7 +5,7 @@ import { STAGED_PREFIX, STAGED_SUFFIX } from "../workspace-access.ts";
 
 const NAME_MAX_BYTES = 255;
 
-/** The last part of what a client calls its file, or `null` when it is no name for a file. */
+/** The last part of the client's file name, or `null` when that is no valid name. */
 export function safeName(given: string): string | null {
   if (given.includes("\\")) return null;
   const name = given.slice(given.lastIndexOf("/") + 1);
@@ -14,13 +14,13 @@ export function safeName(given: string): string | null {
   return name;
 }
 
-/** Also what is only being written on this host's disk: a file of that name would be taken for one. */
+/** Includes drafts on this host's disk: a file of that name would be mistaken for one. */
 export function isStaged(name: string): boolean {
   if (isDraft(name)) return true;
   return name.startsWith(STAGED_PREFIX) && name.endsWith(STAGED_SUFFIX);
 }
 
-/** `name`, or `stem_1.ext`, `stem_2.ext`, … when it is taken; then that one is taken too. */
+/** `name`, or `stem_1.ext`, `stem_2.ext`, … when it is taken; adds the result to `taken`. */
 export function claimName(name: string, taken: Set<string>): string {
   const extension = extensionOf(name);
   let claimed = name;

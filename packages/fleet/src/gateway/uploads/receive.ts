@@ -1,11 +1,11 @@
 /**
- * Receiving files: staged one by one while they stream in, placed when all of them are there.
+ * Receives files: stages each while it streams in, and places all when they are complete.
  *
  * Invariants
- * - Nothing is held whole in memory; every limit is checked while bytes come.
- * - A request that is refused, fails or is cut off leaves what was there before as it was, and nothing of its own.
- * - Two files of one request never meet under one name; a file of an earlier request is replaced, atomically.
- * - Where a name leads to something that is no regular file, that file is skipped and named in the answer.
+ * - No file is held whole in memory; every limit is checked while bytes arrive.
+ * - A request that is refused, fails or is cut off leaves the existing files unchanged, and nothing of its own.
+ * - Two files of one request never get the same name; a file of an earlier request is replaced, atomically.
+ * - A file whose name belongs to something other than a regular file is skipped and listed in the response.
  */
 
 import { extname } from "node:path";
@@ -36,7 +36,7 @@ export interface UploadOrder {
   readonly convert: boolean;
   readonly signal: AbortSignal;
   readonly describe: (name: string, sizeBytes: number) => UploadedFile;
-  /** A request none of whose files has a usable name is then no error: DeerFlow passes over such files in silence. */
+  /** A request without any usable file name is then no error: DeerFlow ignores such files silently. */
   readonly deerflow: boolean;
 }
 
@@ -52,10 +52,10 @@ export async function receiveUploads(
     if (received.length === 0 && !order.deerflow)
       throw invalid("files", "none of them has a name that a file may have");
     const { files: placed, skipped } = await placeAll(context, files, order, received, staged);
-    // DeerFlow passes them over in silence.
+    // DeerFlow ignores them silently.
     return { files: placed, skipped: order.deerflow ? skipped : [...unusable, ...skipped] };
   } finally {
-    // What was placed has nothing left to discard.
+    // A placed file has nothing left to discard.
     for (const one of staged) await one.discard();
   }
 }
@@ -134,7 +134,7 @@ interface Markdown {
   readonly problem?: string;
 }
 
-/** A document that cannot be read is uploaded all the same; the answer says why it has no Markdown. */
+/** An unreadable document is uploaded all the same; the response says why it has no Markdown. */
 async function markdownFor(
   { converter }: GatewayContext,
   files: WorkspaceFiles,
@@ -167,7 +167,7 @@ async function placeMarkdown(
   return { markdownFilename: filename, markdownPath: path, markdownArtifactUrl: artifactUrl };
 }
 
-/** The files that were uploaded, by name, without what is only being uploaded. */
+/** The uploaded files, by name, without unfinished ones. */
 export async function listUploads(
   files: WorkspaceFiles,
 ): Promise<readonly { name: string; sizeBytes: number; modifiedAt: number }[]> {

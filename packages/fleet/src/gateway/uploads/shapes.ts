@@ -1,6 +1,6 @@
 /**
- * How answers about uploads are spelled: as everything else below `/v1/…`, and below `/api/…` as DeerFlow's web client
- * reads them.
+ * The spelling of responses about uploads: as everything else below `/v1/…`, and below `/api/…` as DeerFlow's web
+ * client reads them.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 } from "@sandlot/contract";
 import { z } from "zod";
 
-/** How one roof spells an answer, and the schema of that spelling. */
+/** The spelling of one prefix, and its schema. */
 interface Shape<T> {
   readonly schema: z.ZodType;
   of(answer: T): unknown;
@@ -91,7 +91,7 @@ export const DEERFLOW_SHAPES: UploadShapes = {
   },
 };
 
-/** What is `undefined` here is left out of the JSON. */
+/** JSON omits `undefined`. */
 function deerflowFile(file: UploadedFile): z.input<typeof fileSchema> {
   return {
     filename: file.filename,

@@ -1,17 +1,17 @@
 /**
- * A number that a home has got by chance: where in the machine's ids its own begin. Homes in containers have the same path and
- * cannot see each other's reservations, but hardly ever the same number.
+ * A random number per home. It decides where in the machine's ids the home's own range begins. Homes in containers have
+ * the same path and cannot see each other's reservations, but hardly ever the same number.
  *
  *   <home>/ids/number     the number
  *
- * Invariant: it is made once, whole, by one process; all others read it.
+ * Invariant: one process writes the number once and completely; all others read it.
  */
 
 import { randomInt } from "node:crypto";
 import { linkSync, readFileSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Many times the pairs of ids that there are. */
+/** Far more than there are pairs of ids. */
 const NUMBERS = 2 ** 47;
 
 export function homeNumber(directory: string): number {
@@ -27,7 +27,7 @@ function readNumber(path: string): number | null {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;
   }
-  // Emptied by a machine that lost power.
+  // Empty after a power loss.
   rmSync(path, { force: true });
   return null;
 }

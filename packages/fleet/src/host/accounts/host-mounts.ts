@@ -1,14 +1,14 @@
 /**
- * Id-mapped mounts on the host, for an engine that looks up by itself what it mounts into a container.
+ * Id-mapped mounts on the host, for an engine that resolves the sources of a container's mounts itself.
  *
- *   <fleet>/mapped/<sandbox>/maker     who has mounted it
+ *   <fleet>/mapped/<sandbox>/maker     the process that mounted them
  *   <fleet>/mapped/<sandbox>/<n>       a path of the host, with its files as the sandbox's
  *
  * Invariants
- * - They are there only while a container is being started, which then has mounts of its own.
- * - Nothing is removed through a mount: a name goes only when nothing is mounted on it, and no directory goes with content.
- * - What a killed process has left is unmounted at the next start; when it was in another process namespace and cannot be
- *   looked at, once no start could have taken so long.
+ * - They exist only while a container starts. The container then has mounts of its own.
+ * - Nothing is removed through a mount: only names without a mount and empty directories are removed.
+ * - The next start unmounts what a killed process left. If that process was in another process namespace, its liveness
+ *   is unknown: then only mounts older than any possible start are unmounted.
  */
 
 import {
@@ -30,7 +30,7 @@ import type { Account } from "./sandbox-accounts.ts";
 import { SystemCallError, type SystemCalls, systemCalls } from "./system-calls.ts";
 
 const MAKER = "maker";
-/** Many times what the start of a container takes. */
+/** Many times the start of a container. */
 const START_MAX_MS = 3_600_000;
 const makerSchema = z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() });
 
@@ -45,7 +45,7 @@ export class HostMounts {
     this.#world = world;
   }
 
-  /** Mounts these paths for a sandbox that is about to be started; where each is then seen. */
+  /** Mounts these paths for a sandbox that is about to start. Returns the path at which each is then visible. */
   async show(name: string, paths: readonly OwnedPath[], account: Account): Promise<ReadonlyMap<string, string>> {
     const directory = join(this.#directory, name);
     mkdirSync(directory, { recursive: true, mode: 0o700 });
@@ -66,11 +66,11 @@ export class HostMounts {
     return shown;
   }
 
-  /** Nothing to do where nothing was mounted. */
+  /** Does nothing where nothing was mounted. */
   hide(name: string): void {
     const directory = join(this.#directory, name);
     const entries = entriesOf(directory);
-    // Without the calls nothing can be unmounted, and no name may go that something may be mounted on.
+    // Without the system calls nothing can be unmounted, and a name that may carry a mount must stay.
     const calls = systemCalls();
     if (entries === null || calls === null) return;
     for (const entry of entries.filter((one) => one !== MAKER)) unmount(calls, join(directory, entry));
@@ -78,7 +78,7 @@ export class HostMounts {
     rmdirSync(directory);
   }
 
-  /** Unmounts what killed processes have left. */
+  /** Unmounts what killed processes left. */
   sweep(): void {
     for (const name of entriesOf(this.#directory) ?? []) if (this.#isAbandoned(name)) this.hide(name);
   }
@@ -89,7 +89,7 @@ export class HostMounts {
       text = readFileSync(join(this.#directory, name, MAKER), "utf8");
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      // Killed before it was written, or being hidden right now: both are empty.
+      // Its process was killed before writing, or is hiding it right now: in both cases it is empty.
       return entriesOf(join(this.#directory, name))?.length === 0;
     }
     // Half-written: its process was killed.

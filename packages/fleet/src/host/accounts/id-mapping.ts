@@ -1,11 +1,11 @@
 /**
- * Showing files of one owner as another's, without touching them: an id-mapped mount. Workspaces have one owner on disk,
- * and each sandbox sees them as its own; what it writes has that one owner again. A directory that is renamed into a mapped
- * mount later is mapped with it.
+ * Id-mapped mounts: files of one owner appear as another's without being changed. Workspaces have one owner on disk,
+ * and each sandbox sees them as its own; what it writes gets that one owner again. A directory that is later renamed
+ * into a mapped mount is mapped too.
  *
- * For a sandbox that is started here the mount is in a namespace of its own (`mountNamespace`). A container engine looks
- * its sources up on the host, so for a container it is attached below the fleet's directory for as long as the start takes
- * (`host-mounts.ts`).
+ * For a sandbox that this process starts, the mount is in a private namespace (`mountNamespace`). A container engine
+ * resolves its sources on the host, so a container's mount is attached below the fleet's directory while the container
+ * starts (`host-mounts.ts`).
  */
 
 import { closeSync } from "node:fs";
@@ -14,24 +14,24 @@ import type { Account } from "./sandbox-accounts.ts";
 import { SystemCallError, systemCalls } from "./system-calls.ts";
 import { UserNamespaces } from "./user-namespaces.ts";
 
-/** A path whose files belong to `owner` on disk and are to be the sandbox's. */
+/** A path whose files belong to `owner` on disk and shall appear as the sandbox's. */
 export interface OwnedPath {
   readonly path: string;
   readonly owner: Account;
 }
 
-/** For trying it out: no account has it. */
+/** For the trial mount: no account has it. */
 const TRIAL: Account = { uid: 2_000_000_001, gid: 2_000_000_001 };
 
-/** What the kernel or the file system says that cannot do it. Everything else may be over at the next try. */
+/** Errors that mean the kernel or the file system cannot map ids. Any other error may be gone at the next try. */
 const LASTING: ReadonlySet<string> = new Set(["EINVAL", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"]);
 
-/** `whole`: with everything that is mounted below the path. `top`: only the file system that the path itself is on. */
+/** `whole`: with everything mounted below the path. `top`: only the file system of the path itself. */
 export type MappedScope = "whole" | "top";
 
 interface Trial {
   readonly problem: string | null;
-  /** Whether the next try would end in the same way. */
+  /** Whether the next try would fail in the same way. */
   readonly lasts: boolean;
 }
 
@@ -41,9 +41,9 @@ export class IdMapping {
   readonly #trials = new Map<string, Promise<Trial>>();
 
   /**
-   * Why the files below a path cannot be mapped; `null` when they can. Found out by doing it, once, or again after what may
-   * have been over since. Below a fleet's own directory other processes have mapped mounts, which cannot be mapped again:
-   * for that it is the `top`.
+   * Why the files below a path cannot be mapped; `null` when they can. Tries it once, and again after an error that may
+   * be gone. Below a fleet's own directory other processes have mapped mounts, which cannot be mapped again: use `top`
+   * there.
    */
   async problem(path: string, scope: MappedScope = "whole"): Promise<string | null> {
     const key = `${scope}:${path}`;
@@ -54,12 +54,12 @@ export class IdMapping {
     return problem;
   }
 
-  /** Starts what takes a moment to start. */
+  /** Starts the thread early, because its start takes a moment. */
   prepare(): void {
     if (systemCalls() !== null) this.#namespaces.prepare();
   }
 
-  /** A descriptor of a mount namespace in which these paths belong to `account`, and then the steps were done. */
+  /** A descriptor of a mount namespace in which these paths belong to `account`, after the steps have run. */
   async mountNamespace(
     paths: readonly OwnedPath[],
     account: Account,
@@ -83,7 +83,7 @@ export class IdMapping {
     }
   }
 
-  /** A mapped copy of what is mounted at a path, attached nowhere yet; the caller closes it. */
+  /** A mapped copy of the mount at a path, not attached yet; the caller closes it. */
   async copy({ path, owner }: OwnedPath, account: Account, scope: MappedScope = "whole"): Promise<number> {
     const calls = systemCalls();
     if (calls === null) throw new Error(NO_CALLS);

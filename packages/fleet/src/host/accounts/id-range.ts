@@ -1,12 +1,14 @@
 /**
- * Which ids of this machine belong to which home. Sandboxes of two homes with the same ids would share what the kernel gives
- * one account, so homes reserve their ranges in one file of the machine (`/run`, which a reboot empties, like all processes).
+ * The registry of this machine's id ranges, one entry per home. Sandboxes of two homes with the same ids would share
+ * the kernel's per-account limits, so homes reserve their ranges in one file of the machine (in `/run`, which a reboot
+ * empties).
  *
  * Invariants
- * - No two homes have a range in common. One that is configured and overlaps another's is refused.
- * - A home keeps every range that it had, also after another was configured, until the machine restarts or the home is gone
- *   and nothing runs with an id from there: a process of the home that was configured otherwise may still give ids from it.
- * - Without a configured range a home gets a free one, the first at or after the place that its own number says.
+ * - No two homes have overlapping ranges. A configured range that overlaps another home's is refused.
+ * - A home keeps every range it had, also after another was configured: a process with the old configuration may still
+ *   give out ids of it. A range is freed when the machine restarts, or when the home is gone and nothing runs with its
+ *   ids.
+ * - Without a configured range a home gets a free one: the first at or after the place that its own number selects.
  */
 
 import { existsSync, mkdirSync } from "node:fs";
@@ -23,13 +25,13 @@ export interface IdRange {
   readonly count: number;
 }
 
-/** Ids that no distribution, container engine or directory service gives to anybody (systemd's "UIDS-GIDS" calls them unused). */
+/** Ids that no distribution, engine or directory service assigns (systemd's "UIDS-GIDS" calls them unused). */
 export const AUTOMATIC_IDS = { first: 1_900_000_000, count: 100_000_000 } as const;
-/** 32,768 sandboxes of one home at once, and 1,500 homes. */
+/** 32,768 sandboxes per home at once, and 1,500 homes. */
 const HOME_COUNT = 65_536;
 const BLOCKS = Math.floor(AUTOMATIC_IDS.count / HOME_COUNT);
 export const ID_REGISTRY = "/run/sandlot/ids.sqlite";
-/** A reservation takes a millisecond; only a process that was stopped in the middle of one keeps others waiting. */
+/** A reservation takes a millisecond; only a process paused in the middle of one makes others wait. */
 const PATIENCE_MS = 2_000;
 
 const rowsSchema = z.array(z.object({ home: z.string(), first: z.int(), count: z.int() }));
@@ -38,14 +40,14 @@ type Row = z.infer<typeof rowsSchema>[number];
 export interface Reservation {
   /** The home's directory, with links resolved. */
   readonly home: string;
-  /** `null`: whichever is free. */
+  /** `null`: any free range. */
   readonly configured: IdRange | null;
-  /** The home's own (`home-number.ts`). */
+  /** The home's own number (`home-number.ts`). */
   readonly number: number;
   readonly registry?: string | undefined;
 }
 
-/** Throws `config_invalid` when another home has some of the configured ids. */
+/** Throws `config_invalid` when another home owns some of the configured ids. */
 export function reserveRange({ home, configured, number, registry = ID_REGISTRY }: Reservation): IdRange {
   mkdirSync(dirname(registry), { recursive: true, mode: 0o700 });
   return inTransaction(registry, (database) => {
@@ -69,7 +71,7 @@ function isWithin(id: number, { first, count }: IdRange): boolean {
 function inTransaction<T>(path: string, work: (database: DatabaseSync) => T): T {
   const database = openDatabase(path);
   try {
-    // At a start, before anything is served. With a journal on disk: a process that is killed in between damages nothing.
+    // Before anything is served. The journal is on disk, so a process killed in between damages nothing.
     database.exec(`PRAGMA busy_timeout = ${PATIENCE_MS}; PRAGMA journal_mode = DELETE; BEGIN IMMEDIATE`);
     database.exec(
       "CREATE TABLE IF NOT EXISTS ranges (home TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (home, first))",
@@ -87,7 +89,7 @@ function inTransaction<T>(path: string, work: (database: DatabaseSync) => T): T 
   }
 }
 
-/** A home that was removed needs none, unless something of it still runs. */
+/** A removed home needs no range, unless one of its sandboxes still runs. */
 function forgetGone(database: DatabaseSync, rows: readonly Row[], home: string): readonly Row[] {
   const others = rows.filter((row) => row.home !== home);
   const gone = others.filter((row) => !existsSync(row.home));

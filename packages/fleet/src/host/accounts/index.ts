@@ -1,4 +1,4 @@
-/** Accounts of the host for sandboxes, and whose files they see as their own. */
+/** Accounts of the host for sandboxes, and id-mapped mounts for their files. */
 
 export { HostMounts } from "./host-mounts.ts";
 export { IdMapping, type MappedScope, type OwnedPath } from "./id-mapping.ts";

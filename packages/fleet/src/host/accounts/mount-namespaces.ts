@@ -1,17 +1,17 @@
 /**
- * Private mount namespaces, made ready before anything runs in them: some paths show their files as another account's, some
- * are shown again at a place that every account can reach.
+ * Private mount namespaces, prepared before anything runs in them: some paths show their files as another account's,
+ * some are mounted again at a place that every account can reach.
  *
- * Only a thread that shares its root and working directory with no other may enter a mount namespace. The threads of a Node
- * process all share theirs, so one thread of its own does this. It makes a namespace, mounts, opens it and goes back; the
- * descriptor is the namespace's only name.
+ * Only a thread that shares its root and working directory with no other may enter a mount namespace. The threads of a
+ * Node process all share theirs, so a separate thread does this. It creates a namespace, mounts, opens it and returns
+ * to the host's; the descriptor is the only reference to the namespace.
  *
  * Invariants
- * - Nothing is mounted on the host, and what was mounted goes with the last process or descriptor of the namespace.
- * - The thread is in the host's namespace between two requests. If it cannot go back, it ends, and the next request starts
- *   another.
- * - The thread is ended by itself, between two requests, and a process that exits waits until it has done what it was asked for. A
- *   thread that is stopped while it is inside koffi aborts the whole process.
+ * - Nothing is mounted on the host. The mounts go with the last process or descriptor of the namespace.
+ * - Between two requests the thread is in the host's namespace. If it cannot return there, it ends, and the next
+ *   request starts another.
+ * - The thread ends only by itself, between two requests, and an exiting process waits until its requests are done.
+ *   Stopping a thread that is inside koffi aborts the whole process.
  */
 
 import { closeSync } from "node:fs";
@@ -19,16 +19,16 @@ import { Worker } from "node:worker_threads";
 import { z } from "zod";
 import { koffiPath } from "./system-calls.ts";
 
-/** Shows the files below a path, and below what is mounted there, as the user namespace maps their owners. */
+/** Shows the files at a path, including mounts below it, with the owners that the user namespace maps to. */
 export interface MappedPath {
   readonly path: string;
   readonly userNamespace: number;
 }
 
 export type MountStep =
-  /** An empty file system that every account may pass. */
+  /** An empty file system that every account may traverse. */
   | { readonly do: "cover"; readonly path: string }
-  /** Shows `from`, and what is mounted below it, at `to`, which is made when it is missing. */
+  /** Mounts `from`, including mounts below it, at `to`, and creates `to` if it is missing. */
   | { readonly do: "bind"; readonly from: string; readonly to: string };
 
 const answerSchema = z.union([
@@ -37,9 +37,9 @@ const answerSchema = z.union([
 ]);
 
 /**
- * What the thread runs. It is text, so that it needs no file of its own wherever this module ends up. `workerData` has the
- * path of koffi, and a word that counts what the thread has left to do. Without a request the thread ends. All mounts become slaves
- * first: nothing leaves the namespace, and what the host unmounts goes in it too.
+ * The thread's program. It is text, so it needs no file of its own after bundling. `workerData` has the path of koffi,
+ * and a word that counts the thread's pending work. The thread ends when no request is pending. All mounts become
+ * slaves first: no mount leaves the namespace, and an unmount on the host reaches it.
  */
 const THREAD = `
 const fs = require("node:fs");
@@ -114,9 +114,9 @@ parentPort.on("message", (request) => {
 done();
 `;
 
-/** A request takes some milliseconds, and so does the start of the thread. */
+/** A request and the start of the thread each take some milliseconds. */
 const WAIT_MAX_MS = 5_000;
-/** Of every thread that runs: how much it has left to do, its start and what it was asked for. */
+/** Pending work of every running thread: its start and its requests. */
 const threads = new Set<Int32Array>();
 
 function waitForThreads(): void {
@@ -137,12 +137,12 @@ export class MountNamespaces {
   #left: Int32Array | null = null;
   #lastId = 0;
 
-  /** Starts the thread, which takes longer than what it is asked for. */
+  /** Starts the thread early: its start takes longer than a request. */
   prepare(): void {
     this.#started();
   }
 
-  /** A descriptor of a namespace with all of it mounted; the caller closes it. Rejects with what failed. */
+  /** A descriptor of a namespace with all of it mounted; the caller closes it. Rejects with the failed step. */
   make(wanted: { readonly mapped: readonly MappedPath[]; readonly steps: readonly MountStep[] }): Promise<number> {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
@@ -163,7 +163,7 @@ export class MountNamespaces {
     const left = new Int32Array(new SharedArrayBuffer(4)).fill(1);
     const worker = new Worker(THREAD, {
       ...{ eval: true, workerData: { koffi: koffiPath(), left }, env: {}, execArgv: [], name: "sandlot-mounts" },
-      // The descriptors that it opens are closed by others.
+      // Other code closes the descriptors that the thread opens.
       trackUnmanagedFds: false,
     });
     this.#worker = worker;

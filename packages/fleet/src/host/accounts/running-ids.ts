@@ -1,4 +1,4 @@
-/** The accounts that something on this machine runs as, as far as this process can see. */
+/** The accounts that processes of this machine run as, as far as this process can see. */
 
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -10,10 +10,10 @@ export function runningIds(): ReadonlySet<number> {
     try {
       status = readFileSync(`/proc/${pid}/status`, "latin1");
     } catch {
-      // Ended meanwhile.
+      // The process ended meanwhile.
       continue;
     }
-    // One that has ended and was not waited for has nothing any more.
+    // A zombie holds no resources any more.
     if (/^State:\s+Z/m.test(status)) continue;
     for (const id of /^Uid:\s+(.+)/m.exec(status)?.[1]?.split(/\s+/) ?? []) ids.add(Number(id));
   }

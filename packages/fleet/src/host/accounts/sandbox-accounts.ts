@@ -1,19 +1,20 @@
 /**
- * One account of the host for each sandbox, from the range of its home: what the kernel gives one account (watches, pipes,
- * pending signals, keys, processes) is then one sandbox's alone. No account of these numbers has to exist.
+ * One account of the host per sandbox, from the range of its home. So the kernel's per-account limits (watches, pipes,
+ * pending signals, keys, processes) are separate for each sandbox. These accounts need no entry in `/etc/passwd`.
  *
- *   <home>/ids/<uid>/<object>     the sandbox `<object>` has `uid`, and what carries its network has `uid - 1`.
- *                                 In it: where the object is, and which process has made the claim
- *   <home>/ids/<draft>/<object>   a claim that is being made
+ *   <home>/ids/<uid>/<object>     the sandbox `<object>` has `uid`, and its egress process has `uid - 1`.
+ *                                 In it: the path of the object, and the process that made the claim
+ *   <home>/ids/<draft>/<object>   a claim in preparation
  *
  * Invariants
- * - A claim is written first and then renamed to its number, which fails where another claim is. So no two sandboxes have the
- *   same account, whichever process made them, and every claim names its maker. A directory without a claim claims nothing.
- * - An account that something runs as is not given to another sandbox, also when nothing was written down about it: the home
- *   may have been moved away, and begun anew.
- * - An account is given back by its sandbox's own name, and only when nothing of the sandbox runs any more.
- * - A claim whose maker has died, and whose sandbox is not there, is given back by the next sweep of any fleet of the home. A
- *   maker in another process namespace, such as that of a container before it was restarted, cannot be looked at: then the
+ * - A claim is written first and then renamed to its number, which fails where another claim is. So two sandboxes never
+ *   have the same account, also from different processes, and every claim names its maker. A directory without a claim
+ *   claims nothing.
+ * - An account with running processes is not given to another sandbox, even without a claim: the home may have been
+ *   moved away and started again.
+ * - An account is released by its sandbox's own name, and only when nothing of the sandbox runs any more.
+ * - The next sweep of any fleet of the home releases a claim whose maker has died and whose sandbox does not exist. The
+ *   liveness of a maker in another process namespace, such as a container before its restart, is unknown: then the
  *   claim has to be old.
  */
 
@@ -45,11 +46,11 @@ export interface Account {
   readonly gid: number;
 }
 
-/** What an account is claimed for. */
+/** The object that an account is claimed for. */
 export interface Claimant {
-  /** Unique, and never used again. */
+  /** Unique, and never reused. */
   readonly name: string;
-  /** There as long as anything of the sandbox may be. */
+  /** Exists as long as anything of the sandbox may exist. */
   readonly path: string;
 }
 
@@ -62,11 +63,11 @@ export interface AccountOptions {
   readonly registry?: string | undefined;
 }
 
-/** One for what runs inside, one for what carries its network. */
+/** One for the processes inside, one for the egress process. */
 const IDS_EACH = 2;
-/** A claim is whole when it gets its number, unless the machine has lost power meanwhile. */
+/** A claim is complete when it gets its number, unless the machine lost power meanwhile. */
 const UNREADABLE_MAX_MS = 60_000;
-/** A sandbox's directory is made right after the claim. */
+/** A sandbox's directory is created right after the claim. */
 const UNUSED_MAX_MS = 3_600_000;
 
 const claimSchema = z.object({
@@ -81,11 +82,11 @@ export class SandboxAccounts {
   readonly #directory: string;
   readonly #world: World;
   readonly #backend: string;
-  /** Given back by this process: tried first, so that few numbers are in use. */
+  /** Released by this process: reused first, so that few numbers are in use. */
   readonly #free: number[] = [];
-  /** What runs was last seen when an account of these was about to be taken; `null` until the first. */
+  /** The running accounts, last read when one of them was about to be claimed; `null` until the first read. */
   #running: ReadonlySet<number> | null = null;
-  /** Where the sandboxes are that the last sweep has seen: while one is there, its claim need not be read again. */
+  /** Paths of the sandboxes that the last sweep found: while one exists, its claim need not be read again. */
   #seen: ReadonlyMap<number, string> = new Map();
   #next: number;
 
@@ -116,7 +117,7 @@ export class SandboxAccounts {
     }
   }
 
-  /** Nothing of the sandbox runs any more. An account that it does not have stays as it is. */
+  /** Nothing of the sandbox runs any more. An account that the sandbox does not own is left alone. */
   release(name: string, { uid }: Account): void {
     try {
       unlinkSync(join(this.#place(uid), name));
@@ -128,7 +129,7 @@ export class SandboxAccounts {
     if (uid >= this.range.first && uid < this.range.first + this.range.count) this.#free.push(uid);
   }
 
-  /** Gives back what killed processes have claimed and not used. May be called at any time, by any number of processes. */
+  /** Releases claims that killed processes made and did not use. Any number of processes may call it at any time. */
   sweep(): void {
     const entries = entriesOf(this.#directory);
     for (const entry of entries.filter(isDraft)) this.#dropDraft(entry);
@@ -141,12 +142,12 @@ export class SandboxAccounts {
     }
     this.#seen = seen;
     if (over.length === 0) return;
-    // Looked at last: from what is over nothing starts any more.
+    // Read last: a sandbox that is over starts no new process.
     const running = runningIds();
     for (const { uid, name } of over) if (!isRunning(running, uid)) this.release(name, { uid, gid: uid });
   }
 
-  /** Two homes that have got the same range by chance hardly begin at the same place of it. */
+  /** Different starting points make a collision unlikely for two homes that got the same range by chance. */
   #startAt(number: number): number {
     const { first, count } = this.range;
     return first + IDS_EACH * (Math.floor(number / count) % Math.floor(count / IDS_EACH));
@@ -163,7 +164,7 @@ export class SandboxAccounts {
     for (let tries = 0; tries < accounts; tries++) {
       const pair = this.#next;
       this.#next = pair + 2 * IDS_EACH > this.range.first + this.range.count ? this.range.first : pair + IDS_EACH;
-      // The one before it is for what carries its network.
+      // The id before it is for the egress process.
       if (this.#tryTake(draft, pair + 1, look)) return pair + 1;
     }
     const problem = `all ${accounts} accounts for sandboxes are in use`;
@@ -171,7 +172,7 @@ export class SandboxAccounts {
     throw new SandlotError("isolation_unavailable", { backend: this.#backend, problem, fix });
   }
 
-  /** `look` sees again what runs. */
+  /** `look` reads the running accounts again. */
   #tryTake(draft: string, uid: number, look: () => void): boolean {
     try {
       renameSync(draft, this.#place(uid));
@@ -186,7 +187,7 @@ export class SandboxAccounts {
     return false;
   }
 
-  /** Reads the claim of an account: it goes to `seen` when its sandbox is there, and to `over` when it never will be. */
+  /** Reads the claim of an account. It goes to `seen` when its sandbox exists, and to `over` when it never will. */
   #look(uid: number, seen: Map<number, string>, over: { uid: number; name: string }[]): void {
     const names = entriesOf(this.#place(uid));
     if (names.length === 0) this.#dropEmpty(uid);
@@ -212,15 +213,15 @@ export class SandboxAccounts {
   #isOver(claim: Claim | null, file: string): boolean {
     if (claim === null) return this.#isOld(file, UNREADABLE_MAX_MS);
     const { path, maker } = claim;
-    // Asked before its sandbox is looked for: until it had died, it could still make it.
+    // Checked before the sandbox's path: until the maker has died, it may still create the sandbox.
     const liveness = this.#world.processLiveness(maker);
     if (liveness === "alive" || existsSync(path)) return false;
     if (liveness === "dead") return true;
-    // Where the home has another path, nothing is known about the sandbox's.
+    // If the home has another path, the sandbox's path says nothing.
     return path.startsWith(`${this.#home}/`) && this.#isOld(file, UNUSED_MAX_MS);
   }
 
-  /** It claims nothing: its claim was taken out. */
+  /** Removes an account's directory whose claim is gone. */
   #dropEmpty(uid: number): void {
     try {
       rmdirSync(this.#place(uid));
@@ -246,8 +247,8 @@ export class SandboxAccounts {
 }
 
 /**
- * Why sandboxes share one account; `null` when each has its own. In a container whose root is another user's, most ids do not
- * exist.
+ * Why sandboxes share one account; `null` when each has its own. In a container whose root is an ordinary user, most
+ * ids do not exist.
  */
 export function sharingProblem(accountIds: IdRange | null = null): string | null {
   if (process.getuid?.() !== 0) return "the fleet is not root's, and has the one account it runs as";
@@ -258,7 +259,7 @@ export function sharingProblem(accountIds: IdRange | null = null): string | null
   return areMapped ? null : `this user namespace does not have the ids from ${range.first} on`;
 }
 
-/** Whether one line of a map (`inside outside count`) has the whole range. */
+/** Whether one line of a map (`inside outside count`) covers the whole range. */
 function isMapped({ first, count }: IdRange, map: string): boolean {
   const lines = map
     .trim()
@@ -267,7 +268,7 @@ function isMapped({ first, count }: IdRange, map: string): boolean {
   return lines.some(([inside = 0, , size = 0]) => first >= inside && first + count <= inside + size);
 }
 
-/** Of a fleet's home; `null` where sandboxes share one account. */
+/** The accounts of a fleet's home; `null` where sandboxes share one account. */
 export function sandboxAccounts(
   backend: string,
   { home, accountIds, idRegistry }: { home: string; accountIds?: IdRange | null; idRegistry: string },
@@ -278,12 +279,12 @@ export function sandboxAccounts(
   return new SandboxAccounts({ backend, home: realpathSync(home), configured, world, registry: idRegistry });
 }
 
-/** What carries a sandbox's network reads what the sandbox sends, so it is somebody else: the account before it. */
+/** The egress process reads what the sandbox sends, so it has an account of its own: the one before the sandbox's. */
 export function egressAccountOf({ uid, gid }: Account): Account {
   return { uid: uid - 1, gid: gid - 1 };
 }
 
-/** The sandbox, or what carries its network. */
+/** The sandbox, or its egress process. */
 function isRunning(running: ReadonlySet<number> | null, uid: number): boolean {
   return running !== null && (running.has(uid) || running.has(uid - 1));
 }
@@ -305,13 +306,13 @@ function entriesOf(directory: string): readonly string[] {
   }
 }
 
-/** Another claim is there. */
+/** Another claim has the number. */
 function isTaken(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === "ENOTEMPTY" || code === "EEXIST";
 }
 
-/** Removed, or used again, by another process. */
+/** Another process removed or reused it. */
 function isGone(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === "ENOENT" || code === "ENOTEMPTY";

@@ -1,29 +1,29 @@
 /**
- * The few system calls that Node does not have, for mounts and pipes, through koffi: the native file that `@sandlot/sandboxd` ships.
+ * System calls for mounts and pipes that Node lacks, through koffi: the native file that `@sandlot/sandboxd` ships.
  *
  * Invariants
- * - All of the functions are there, or none (`systemCalls` answers `null`).
- * - A call that fails throws a `SystemCallError` with the kernel's name for it.
+ * - Either all functions exist, or `systemCalls` returns `null`.
+ * - A failed call throws a `SystemCallError` with the kernel's name for the error.
  */
 
 import { getSystemErrorName } from "node:util";
 import { sandboxdFiles } from "@sandlot/sandboxd";
 
 export interface SystemCalls {
-  /** A copy of what is mounted at a path, and `below` it, attached nowhere yet. The caller closes the descriptor. */
+  /** A copy of the mount at a path, with the mounts `below` it, not attached yet. The caller closes the descriptor. */
   cloneTree(path: string, below: boolean): number;
-  /** Shows the files of a copied mount as belonging to those that the user namespace maps their owners to. */
+  /** Shows the files of a copied mount with the owners that the user namespace maps to. */
   mapIds(tree: number, userNamespace: number): void;
   /** Attaches a copied mount. */
   attach(tree: number, path: string): void;
-  /** Unmounts at once, whoever uses it still. */
+  /** Unmounts at once, even while in use. */
   detach(path: string): void;
   /** A named pipe. */
   makePipe(path: string, mode: number): void;
 }
 
 export class SystemCallError extends Error {
-  /** Such as `EINVAL`. */
+  /** For example `EINVAL`. */
   readonly code: string;
 
   constructor(call: string, path: string, code: string) {
@@ -37,7 +37,7 @@ interface Koffi {
   errno(): number;
 }
 
-/** The same on every architecture: newer than the numbers that differ. */
+/** The same on every architecture, because these calls are newer than the numbers that differ. */
 const CALL_NUMBERS = { openTree: 428, moveMount: 429, mountSetattr: 442 } as const;
 const AT_FDCWD = -100;
 const AT_EMPTY_PATH = 0x1000;
@@ -70,7 +70,7 @@ function tryLoad(path: string | null): SystemCalls | null {
     process.dlopen(holder, path);
     return declare(holder.exports as Koffi);
   } catch {
-    // For another C library. The capability and `sandlot doctor` tell what is missing because of it.
+    // Built for another C library. The capability and `sandlot doctor` report what is missing.
     return null;
   }
 }

@@ -1,10 +1,11 @@
 /**
- * User namespaces that say whose files a mount shows as whose: one owner on disk, one account of a sandbox.
+ * User namespaces for id-mapped mounts: each maps one owner on disk to one account of a sandbox.
  *
- * The kernel takes such a mapping only from a namespace. A short-lived child makes one and root writes its maps; from then on
- * the descriptor alone keeps it. Ids are given out again and again (`sandbox-accounts.ts`), so the namespaces are kept.
+ * The kernel takes such a mapping only from a namespace. A short-lived child creates one and root writes its maps; from
+ * then on the descriptor alone keeps it alive. Accounts are reused (`sandbox-accounts.ts`), so the namespaces are
+ * cached.
  *
- * Invariant: the child ends with the pipe to it, so with this process, however that ends.
+ * Invariant: the child ends when its pipe closes, so it never outlives this process.
  */
 
 import { spawn } from "node:child_process";
@@ -12,7 +13,7 @@ import { once } from "node:events";
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import type { Account } from "./sandbox-accounts.ts";
 
-/** A descriptor each. Beyond these the oldest is made anew when it is needed again: 3 ms. */
+/** One descriptor each. Beyond these the oldest is closed and recreated when needed: 3 ms. */
 const KEPT_MAX = 256;
 
 export class UserNamespaces {
@@ -33,7 +34,7 @@ export class UserNamespaces {
     if (known !== undefined) return known;
     const made = makeNamespace(owner, account);
     this.#kept.set(key, made);
-    // What failed is tried anew the next time.
+    // A failure is not cached.
     made.catch(() => this.#kept.get(key) === made && this.#kept.delete(key));
     const [oldest] = this.#kept.keys();
     if (this.#kept.size > KEPT_MAX && oldest !== undefined) this.#drop(oldest);
@@ -56,7 +57,7 @@ async function makeNamespace(owner: Account, account: Account): Promise<number> 
   ended.catch(() => {});
   child.stdin.on("error", () => {});
   try {
-    // What comes back shows that it runs, and so that it has its namespace.
+    // The echoed byte shows that the child runs, and so that it has its namespace.
     child.stdin.write("\n");
     await Promise.race([once(child.stdout, "data"), ended]);
     writeFileSync(`/proc/${child.pid}/uid_map`, `${owner.uid} ${account.uid} 1\n`);

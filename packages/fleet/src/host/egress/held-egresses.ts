@@ -1,9 +1,9 @@
 /**
- * What every backend on this host does with the ways out of its sandboxes: one process for each (`network/`), held by name,
- * joined by whoever attaches and ended with its sandbox. How one is started is the backend's own.
+ * The egress processes of a backend's sandboxes on this host: one process each (`egress/`), held by name, joined on
+ * attach and ended with its sandbox. Each backend starts them in its own way.
  *
- * Invariant: values of secrets are in no file of a backend. A process that joins takes them from its configuration, by the
- * hash of the blueprint.
+ * Invariant: no file of a backend contains the value of a secret. A process that joins takes the values from its
+ * configuration, by the hash of the blueprint.
  */
 
 import { existsSync } from "node:fs";
@@ -29,7 +29,7 @@ export interface EgressParts {
   readonly onRefused: (sandboxId: SandboxId, refusal: Refusal) => void;
 }
 
-/** What is known of a sandbox that has a way out. */
+/** The facts about a sandbox with egress. */
 export interface EgressRecord {
   readonly labels: Labels;
   /** The sandbox's own account; `null` when it has the backend's. */
@@ -54,7 +54,7 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     this.#problems.set(mode, asked);
     const problem = await asked;
     if (problem === null) return;
-    // What is missing may be installed meanwhile.
+    // The missing program may be installed meanwhile.
     this.#problems.delete(mode);
     const fix = "do what the problem says, or use network mode none";
     throw new SandlotError("isolation_unavailable", { backend, problem: `network ${mode}: ${problem}`, fix });
@@ -67,7 +67,7 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     if (!existsSync(directory)) return;
     await stopEgress({ directory, world });
     await rm(directory, { recursive: true, force: true });
-    // The last one takes the place along where that is not the fleet's own directory.
+    // The last egress also removes the parent directory, unless that is the fleet's own.
     if (layout.egress !== layout.sockets) await rmdir(layout.egress).catch(() => {});
   }
 
@@ -76,13 +76,13 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     this.#held.clear();
   }
 
-  /** Before anything of it is there. */
+  /** Called before anything of the egress exists. */
   protected async makeRoom(hash: BlueprintHash, network: Network): Promise<void> {
     this.#made.set(hash, network);
     await mkdir(this.parts.layout.egress, { recursive: true, mode: 0o711 });
   }
 
-  /** One whose process has ended is held no more, so that the next who attaches starts another. */
+  /** Drops an egress whose process has ended, so that the next attach starts another. */
   protected hold(name: ObjectName, egress: Egress): void {
     this.#held.set(name, egress);
     void egress.closed.then(() => this.#held.get(name) === egress && this.#held.delete(name));
@@ -92,7 +92,7 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     return this.#held.get(name);
   }
 
-  /** The network of a sandbox whose way out was made once and is not held here; `null` when there is nothing to join. */
+  /** The network of a sandbox whose egress is not held here; `null` when there is nothing to join. */
   protected joinable(name: ObjectName, hash: BlueprintHash): Network | null {
     if (this.#held.has(name) || !existsSync(egressPath(this.parts.layout, name))) return null;
     const configured = Object.values(this.parts.blueprints).find((named) => named.hash === hash);

@@ -1,19 +1,17 @@
-/**
- * What one sandbox may take of the proxy. Each number states its trade.
- */
+/** Limits of one sandbox's use of the proxy. Each number states its trade. */
 
 export interface EgressLimits {
-  /** Open connections of one sandbox. Package managers open some tens; more would be one sandbox taking the host's ports. */
+  /** Open connections of one sandbox. Package managers open some tens; more would exhaust the host's ports. */
   readonly connectionsMax: number;
-  /** One request's head. Cookies and tokens fit; more is an attempt to fill memory. */
+  /** The head of one request. Cookies and tokens fit; more is an attempt to fill memory. */
   readonly headBytesMax: number;
   /** From the first byte of a request to the end of its head, and for a TLS handshake. */
   readonly headTimeoutMs: number;
   /** Resolving a name and connecting, all addresses together. */
   readonly dialTimeoutMs: number;
-  /** One address. Short enough that the next one is tried before people give up. */
+  /** Per address. Short enough to try the next one before people give up. */
   readonly addressTimeoutMs: number;
-  /** Addresses of one name that are tried. */
+  /** Addresses tried per name. */
   readonly addressesMax: number;
   /** No byte in either direction. Long enough for a model that thinks for minutes before it answers. */
   readonly idleTimeoutMs: number;
@@ -21,9 +19,9 @@ export interface EgressLimits {
   readonly halfOpenTimeoutMs: number;
   /** A kept-alive connection without a request, on either side. */
   readonly keepAliveTimeoutMs: number;
-  /** Refusals that the status page remembers. */
+  /** Refusals kept for the status page. */
   readonly refusalsKept: number;
-  /** Refusals that are told to the fleet. A loop inside must not flood whoever listens; the rest is counted. */
+  /** Refusals reported to the fleet. A loop inside must not flood the listeners; the rest is counted. */
   readonly refusalsToldPerSecond: number;
 }
 

@@ -1,6 +1,4 @@
-/**
- * What of the network this machine cannot do, found out by doing it.
- */
+/** Finds out by trying which network modes this machine supports. */
 
 import { SandlotError } from "@sandlot/contract";
 import type { NetworkPolicy } from "../../backend/network/policy.ts";
@@ -8,7 +6,7 @@ import type { World } from "../../world/world.ts";
 import { NamespaceHolder } from "./namespace/holder.ts";
 import { OpenCarrier } from "./open/carrier.ts";
 
-/** Why sandboxes with this network mode cannot be made here; `null` when they can. Nothing stays behind. */
+/** Why sandboxes with this network mode are unsupported here; `null` when they work. Leaves nothing behind. */
 export async function networkProblem(mode: NetworkPolicy["mode"], world: World): Promise<string | null> {
   if (mode === "none") return null;
   let holder: NamespaceHolder | undefined;

@@ -1,10 +1,10 @@
 /**
- * Limits by control groups, one group per sandbox: `sandlot/<fleet>/<name>` below the place where groups may be made.
+ * Limits by control groups, one group per sandbox: `sandlot/<fleet>/<name>` below the place where groups may be
+ * created.
  *
  * Invariants
- * - A group that `create` could not finish is removed by `create`. Where there is no group, nothing of ours is in the tree.
- * - Killing spares the pids it was told to spare. What makes new processes as fast as they are killed loses the right to
- *   make any meanwhile.
+ * - A group that `create` could not finish is removed by `create`. Without a group, nothing of ours is in the tree.
+ * - Killing spares the given pids. A fork bomb loses the right to start processes meanwhile.
  */
 
 import { readdirSync } from "node:fs";
@@ -29,12 +29,12 @@ import { startPrefix } from "./start-prefix.ts";
 const PARENT = "sandlot";
 /** No sandbox's group can have such a name. */
 const TRIAL = ".trial-";
-/** The kernel lets go of a group a moment after its last process. Longer means that something still runs. */
+/** The kernel frees a group a moment after its last process. Longer means that something still runs. */
 const RELEASE_TIMEOUT_MS = 5_000;
 const RELEASE_RETRY_MS = { first: 1, most: 100 } as const;
-/** Rounds of killing: a process that was being started when the limit fell shows up in the next one. */
+/** Rounds of killing: a process that was being started in one round shows up in the next. */
 const KILL_ROUNDS = 50;
-/** A few new processes are the ordinary case. A bomb makes more in every round. */
+/** A few new processes are the ordinary case. A fork bomb starts more in every round. */
 const ROUNDS_BEFORE_HOLDING = 2;
 
 export class ControlGroups {
@@ -43,7 +43,7 @@ export class ControlGroups {
   readonly #parent: string;
   readonly #world: World;
 
-  /** Makes a group and removes it; throws what the system says when it may not. */
+  /** Creates a group and removes it; throws the system's error when that is not permitted. */
   constructor(dialect: Dialect, controllers: ReadonlySet<Controller>, fleetId: FleetId, world: World) {
     this.#dialect = dialect;
     this.#controllers = controllers;
@@ -58,7 +58,7 @@ export class ControlGroups {
     try {
       this.#make(name, wish);
     } catch (error) {
-      // Another process of the fleet may have removed the parent, with its own last group, just when we needed it.
+      // Another process of the fleet may have just removed the parent together with its own last group.
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       this.#make(name, wish);
     }
@@ -92,9 +92,9 @@ export class ControlGroups {
   }
 
   /**
-   * Removes what was left of trials by fleets that were killed while they opened. A fleet that opens at this moment may lose
-   * its own, and is not hurt by it: what it has made may be gone when it removes it, and what it makes next is made with
-   * everything above. A group with processes is not removed, by the kernel; and nothing here keeps a fleet from opening.
+   * Removes trial groups of fleets that were killed while opening. A fleet that opens at this moment may lose its own
+   * trial group without harm: its removal tolerates a missing group, and its next group is created with all parents.
+   * The kernel keeps a group with processes. A failure here does not keep a fleet from opening.
    */
   #sweepTrials(): void {
     for (const parent of this.#dialect.directoriesOf(this.#parent)) {
@@ -106,7 +106,7 @@ export class ControlGroups {
     }
   }
 
-  /** The directories above may be there and belong to somebody else, so that only trying tells. */
+  /** The parent directories may belong to another account, so only a trial shows. */
   #tryOut(): void {
     const trial = join(this.#parent, `${TRIAL}${this.#world.randomHex(8)}`);
     const directories = this.#dialect.directoriesOf(trial);
@@ -119,7 +119,7 @@ export class ControlGroups {
     }
   }
 
-  /** They are there as long as there is a group. What cannot be removed is in use, or another account's. */
+  /** They exist as long as there is a group. One that cannot be removed is in use, or another account's. */
   #removeParents(): void {
     for (const group of [this.#parent, PARENT]) {
       for (const path of this.#dialect.directoriesOf(group)) {
@@ -225,7 +225,7 @@ export class ControlGroups {
   async #release(name: string): Promise<void> {
     const deadline = this.#world.monotonicMs() + RELEASE_TIMEOUT_MS;
     for (let pause: number = RELEASE_RETRY_MS.first; ; pause = Math.min(pause * 2, RELEASE_RETRY_MS.most)) {
-      // All or nothing: a process that is on its way through the trees would otherwise be let into some of them only.
+      // All or nothing: otherwise a process that is entering the trees would get into some of them only.
       const empty = this.#processes(name).length === 0;
       if (empty && this.#directories(name).filter((path) => !removeDirectory(path)).length === 0)
         return this.#removeParents();
@@ -261,7 +261,7 @@ function checkName(name: string): void {
   if (!GROUP_NAME_PATTERN.test(name)) throw new SandlotError("internal", { problem: `${name} cannot name a group` });
 }
 
-/** A process that is gone was killed by somebody else. */
+/** A missing process was already killed. */
 function kill(pid: number): boolean {
   try {
     process.kill(pid, "SIGKILL");

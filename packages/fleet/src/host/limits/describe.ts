@@ -1,6 +1,4 @@
-/**
- * What is enforced how, in words for `sandlot doctor` and facts for the capability list.
- */
+/** How each limit is enforced: text for `sandlot doctor`, facts for the capability list. */
 
 import { LOOK_EVERY_MS } from "./disk/watcher.ts";
 import { CONTROLLERS, type Controller } from "./hierarchy.ts";
@@ -8,7 +6,7 @@ import type { Enforcement, LimitsDescription } from "./limits.ts";
 import type { QuotaSight } from "./quota/trial.ts";
 import { countsProcessesPerSandbox, hasPrlimit, RESERVED_BYTES } from "./rlimits.ts";
 
-/** `version` of the control groups that hold `controllers`; `null` when there are none. `missing` says why one is not. */
+/** `version` of the control groups with `controllers`; `null` for none. `missing` says why one is absent. */
 export function describeLimits(
   version: 1 | 2 | null,
   controllers: ReadonlySet<Controller>,
@@ -24,7 +22,7 @@ export function describeLimits(
   };
 }
 
-/** How the disk budget of workspaces is held. */
+/** How the disk budget of workspaces is enforced. */
 export function describeDisk(quotas: QuotaSight): Enforcement {
   return quotas.possible ? byQuota(quotas.type) : byWatcher(quotas.reason);
 }

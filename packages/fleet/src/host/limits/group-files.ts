@@ -1,25 +1,25 @@
 /**
- * Reading and writing the small files that control groups are made of. Each is one system call on a file of the kernel,
- * a few microseconds, so they are synchronous.
+ * Reads and writes the small files of control groups. Each is one system call of a few microseconds, so they are
+ * synchronous.
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What one version of control groups does its own way. Paths of groups are relative to the version's mount points. */
+/** The differences between the versions of control groups. Group paths are relative to the mount points. */
 export interface Dialect {
   readonly version: 1 | 2;
-  /** The directories that make up a group. A process enters all of them. */
+  /** The directories of a group. A process enters all of them. */
   directoriesOf(group: string): readonly string[];
-  /** The file in each of them that a process with one thread enters the group by, with a `0`. */
+  /** The file in each of them by which a single-threaded process enters the group, by writing `0`. */
   readonly entry: "tasks" | "cgroup.procs";
-  /** Makes the directories above a group usable for groups. */
+  /** Prepares the parent directories for groups. */
   prepare(parent: string): void;
   setLimits(
     group: string,
     wish: { memoryBytes?: number; cpuCount?: number; cpuWeight?: number; pidsMax?: number | "max" },
   ): void;
-  /** The directory to ask about a controller, or `null` where this dialect does not have it. */
+  /** The directory of a controller, or `null` where this version lacks it. */
   directoryFor(group: string, controller: "memory" | "cpu" | "pids" | "cpuacct"): string | null;
 }
 
@@ -30,7 +30,7 @@ export function cpuQuotaUs(cpuCount: number): number {
   return Math.max(1_000, Math.round(cpuCount * CPU_PERIOD_US));
 }
 
-/** A weight of 100 is what groups of version 1 call 1024 shares; so do engines. */
+/** A weight of 100 equals 1024 shares of version 1, as engines have it. */
 export function cpuShares(cpuWeight: number): number {
   return Math.max(2, Math.round((cpuWeight * 1_024) / 100));
 }
@@ -39,7 +39,7 @@ export function makeDirectory(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o755 });
 }
 
-/** `false` while something is in it. */
+/** `false` while it is in use. */
 export function removeDirectory(path: string): boolean {
   try {
     rmdirSync(path);
@@ -56,7 +56,7 @@ export function write(directory: string, file: string, value: number | string): 
   writeFileSync(join(directory, file), String(value));
 }
 
-/** For files that a kernel may have been built without. */
+/** For files that some kernels lack. */
 export function writeIfThere(directory: string, file: string, value: number | string): boolean {
   try {
     readFileSync(join(directory, file));
@@ -77,7 +77,7 @@ export function read(directory: string | null, file: string): string | null {
   }
 }
 
-/** Version 1 says "no limit" with a number near the largest one. */
+/** Version 1 writes "no limit" as a number near the largest one. */
 const UNLIMITED_FROM = 2 ** 60;
 
 export function readNumber(directory: string | null, file: string): number | null {
@@ -86,7 +86,7 @@ export function readNumber(directory: string | null, file: string): number | nul
   return Number.isFinite(value) && value < UNLIMITED_FROM ? value : null;
 }
 
-/** A line `name value` of a short file of such lines. Some are read with every command, so it is done with few steps. */
+/** A line `name value` of a short file. Some are read with every command, so this takes few steps. */
 export function readCounter(directory: string | null, file: string, name: string): number | null {
   const text = directory === null ? null : readShort(`${directory}/${file}`);
   const [begin, lines] = [`\n${name} `, `\n${text ?? ""}`];
@@ -95,7 +95,7 @@ export function readCounter(directory: string | null, file: string, name: string
   return Number.isNaN(value) ? null : value;
 }
 
-/** One for all: nothing else runs between a read and the use of what it has read. */
+/** Shared: nothing else runs between a read and the use of its result. */
 const shortFile = Buffer.allocUnsafeSlow(4_096);
 
 function readShort(path: string): string | null {

@@ -1,6 +1,6 @@
 /**
- * Where this machine has its control groups: version 1 has a directory tree per controller, version 2 one for all.
- * Machines in transition mount both; a controller is then in one of them only, and version 1 is asked first.
+ * Finds this machine's control groups: version 1 has a directory tree per controller, version 2 one for all. Machines
+ * in transition mount both; a controller is then in one of them only, and version 1 is checked first.
  */
 
 import { readFileSync } from "node:fs";
@@ -8,21 +8,21 @@ import { join } from "node:path";
 
 export type Controller = "memory" | "cpu" | "pids";
 export const CONTROLLERS: readonly Controller[] = ["memory", "cpu", "pids"];
-/** Version 1 counts processor time in a tree of its own, which limits nothing. */
+/** Version 1 counts processor time in a separate tree, which limits nothing. */
 export type Tree = Controller | "cpuacct";
 
 export interface Hierarchies {
   /** Version 1: the mount point of each tree. Two controllers may share one. */
   readonly trees: Readonly<Partial<Record<Tree, string>>>;
-  /** Version 1: the mount point of the tree that can freeze processes. It limits nothing. */
+  /** Version 1: the mount point of the freezer's tree. It limits nothing. */
   readonly freezer: string | null;
   /** Version 2: its mount point. */
   readonly unified: string | null;
-  /** Our own group in version 2, relative to the mount point. */
+  /** This process's group in version 2, relative to the mount point. */
   readonly ownUnified: string;
 }
 
-/** `root` is where the machine's files begin, for tests. */
+/** `root` is the machine's file system root, for tests. */
 export function findHierarchies(root = "/"): Hierarchies {
   const mounts = mountsOf(readOrEmpty(join(root, "proc/self/mountinfo")));
   const trees: Partial<Record<Tree, string>> = {};
@@ -59,7 +59,7 @@ function mountsOf(text: string): readonly Mount[] {
   });
 }
 
-/** Spaces and the like are written as octal numbers. */
+/** Decodes octal escapes of spaces and the like. */
 export function plainPath(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

@@ -1,4 +1,4 @@
-/** The limits that an object's record keeps: every process that attaches enforces the disk budget and reports the others. */
+/** The limits in an object's record: every process that attaches enforces the disk budget and reports the others. */
 
 import { z } from "zod";
 

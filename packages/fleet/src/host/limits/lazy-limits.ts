@@ -1,6 +1,6 @@
 /**
- * Limits that are opened when they are first needed. Opening makes the fleet's own group, and a process that never touches
- * a sandbox, such as one that only lists them, should leave nothing when it is killed.
+ * Opens the limits at their first use. Opening creates the fleet's own group, and a process that never touches a
+ * sandbox, such as one that only lists them, should leave nothing when it is killed.
  */
 
 import type { Limits } from "./index.ts";

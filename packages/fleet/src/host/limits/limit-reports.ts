@@ -1,39 +1,39 @@
 /**
- * Tells which limit a command ran into, as the last line of its stderr, however it was run: waited for, followed, or in a
- * session. The kernel counts per sandbox, so of commands that run beside each other each is told.
+ * Reports which limit a command ran into, as the last line of its stderr, for every kind of run: waited for, followed,
+ * or in a session. The kernel counts per sandbox, so concurrent commands all get the report.
  *
  * Invariants
- * - What a follower gets stays a stream: the line lies behind the last byte that the command wrote, is counted at the end,
- *   and is the same for everybody who follows this command, from wherever.
+ * - A follower gets a consistent stream: the line is behind the last byte that the command wrote, is counted at the
+ *   end, and is the same for all followers of this command, from any offset.
  */
 
 import type { ExecResult, FollowEnd, FollowEvent, FollowOptions, SandboxExecs } from "@sandlot/contract";
 import type { DiskKeeper } from "./disk/keeper.ts";
 import { explainHit, type LimitGroup, type LimitHits, limitHit } from "./limits.ts";
 
-/** How often limits had been hit at some moment. */
+/** The counts of limit hits at some moment. */
 export interface Mark {
   readonly hits: LimitHits;
   readonly stopCount: number;
 }
 
-/** Who else wants to know what a command ran into, when it has ended. */
+/** Further listeners for a command's limit hits, called when it has ended. */
 export interface ReportListener {
-  /** A command has ended, and this is what was counted until then. */
+  /** A command has ended, with the counts at that time. */
   readonly onEnd?: (hits: LimitHits) => void;
-  /** The kernel has refused room for a file, which nobody counts. */
+  /** The kernel refused room for a file, which has no counter. */
   readonly onFileLimit?: (because: string) => void;
 }
 
 type Outcome = Pick<ExecResult, "status" | "exitCode" | "signal">;
 
-/** Spawned commands that are remembered. Of older ones it is told what happens while they are followed. */
+/** Spawned commands that are remembered. Older execs report limits only while followed. */
 const REMEMBERED_MAX = 1_000;
-/** Programs say last why they gave up. */
+/** A program's last lines say why it gave up. */
 const TAIL_BYTES = 4_096;
-/** A shell's word for it: 128 and the number of the signal. */
+/** A shell's exit code for it: 128 and the number of the signal. */
 const FILE_SIZE_EXIT_CODE = 153;
-/** What the C library, Node and shells call a file that may not grow. */
+/** The texts of the C library, Node and shells for a file that may not grow. */
 const FILE_SIZE_WORDS = /file too large|EFBIG|file size limit exceeded/i;
 
 export class LimitReports {
@@ -49,18 +49,18 @@ export class LimitReports {
     this.#listener = listener;
   }
 
-  /** Just before a command begins. */
+  /** Called just before a command begins. */
   mark(): Mark {
     this.#guard?.budget?.noteCommand();
     return { hits: this.#group.hits(), stopCount: this.#guard?.stopCount ?? 0 };
   }
 
-  /** Remembers how it was before a command began. */
+  /** Stores the mark taken before a command began. */
   began(execId: string, before: Mark): void {
     remember(this.#marks, execId, before);
   }
 
-  /** Runs a command, and adds to its result what it ran into. */
+  /** Runs a command, and adds the limits it ran into to its result. */
   async told<T extends ExecResult>(run: () => Promise<T>): Promise<T> {
     const before = this.mark();
     const result = await run();
@@ -80,7 +80,7 @@ export class LimitReports {
   }
 
   *#withLine(end: FollowEnd, joined: Mark, tail: Buffer, from: number): Generator<FollowEvent> {
-    // What ended well was not hindered by what has happened since.
+    // A command that ended well was not affected by later hits.
     const before = isGood(end) ? joined : (this.#marks.get(end.execId) ?? joined);
     const line = this.#lines.get(end.execId) ?? this.#lineFor(before, end, tail.toString("utf8"));
     if (line === null) return yield { type: "end", end };
@@ -92,7 +92,7 @@ export class LimitReports {
     yield { type: "end", end: { ...end, stderrBytes: end.stderrBytes + bytes.length } };
   }
 
-  /** A line of its own, behind whatever was written last. */
+  /** A separate line, behind the last output. */
   #lineFor(before: Mark, outcome: Outcome, stderr: string): string | null {
     const hits = this.#group.hits();
     this.#listener.onEnd?.(hits);

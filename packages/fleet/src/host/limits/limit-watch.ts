@@ -1,19 +1,19 @@
 /**
- * Tells that a sandbox ran into its memory or process limit, whoever of it did: a command, a session, a terminal, what was
- * left in the background. The kernel counts; version 1 calls nobody, so the counters are looked at, and at once when a
- * command has ended.
+ * Reports that a sandbox ran into its memory or process limit, from any of its processes: a command, a session, a
+ * terminal, or a background process. The kernel counts; version 1 has no notification, so the counters are polled, and
+ * read at once when a command has ended.
  *
  * Invariants
- * - What was counted before this process knew of the sandbox is not told.
- * - Each kind is told once for all that was counted since it was last told, and no sooner than `TELL_EVERY_MS` after that: a
- *   bomb is refused thousands of times a second. Nothing that was counted is forgotten over it.
+ * - Hits from before this process knew the sandbox are not reported.
+ * - Each kind is reported once for all hits since its last report, and at most every `TELL_EVERY_MS`: a bomb is refused
+ *   thousands of times a second. No hit is lost by that.
  */
 
 import type { LimitKind } from "@sandlot/contract";
 import type { Timer, World } from "../../world/world.ts";
 import { explainHit, type LimitGroup, type LimitHits } from "./limits.ts";
 
-/** Two small files of the kernel for each sandbox that has such limits: a few microseconds. */
+/** Two small kernel files per limited sandbox: a few microseconds. */
 const LOOK_EVERY_MS = 1_000;
 const TELL_EVERY_MS = 1_000;
 
@@ -22,7 +22,7 @@ type Tell = (limit: LimitKind, because: string) => void;
 interface Watched {
   readonly group: LimitGroup;
   readonly tell: Tell;
-  /** What was counted when it was last told. */
+  /** The counts at the last report. */
   readonly told: Record<keyof LimitHits, number>;
   readonly toldAtMs: Partial<Record<LimitKind, number>>;
 }
@@ -48,13 +48,13 @@ export class LimitWatch {
     this.#watched.delete(name);
   }
 
-  /** Looks at one sandbox now, or at what somebody has just seen there. One that nobody watches is fine. */
+  /** Checks one sandbox now, or uses counts that were just read there. An unwatched sandbox is ignored. */
   look(name: string, seen?: LimitHits): void {
     const watched = this.#watched.get(name);
     if (watched !== undefined) this.#look(watched, seen);
   }
 
-  /** For what nobody counts: a disk budget. What goes on within a second is told once. */
+  /** For a limit without counters: a disk budget. Hits within a second are reported once. */
   note(name: string, limit: LimitKind, because: string): void {
     const watched = this.#watched.get(name);
     if (watched !== undefined && this.#isTime(watched, limit)) this.#tell(watched, limit, because);

@@ -1,6 +1,6 @@
 /**
- * A sandbox as it is used under limits: API writes ask the disk budget first, a command that ran into a limit says so, and
- * what the sandbox uses is told from outside, where it is counted. Nothing else about the sandbox changes.
+ * A sandbox under limits: API writes check the disk budget first, a command that ran into a limit says so, and usage is
+ * counted from outside. Nothing else changes.
  */
 
 import {
@@ -55,7 +55,7 @@ export function limitedSandbox(
   });
 }
 
-/** The daemon is asked too: whether there is a sandbox is for it to say, and where nobody counts outside it may know. */
+/** The daemon is asked too: it says whether the sandbox exists, and it may know what is not counted outside. */
 function counted(inside: ResourceUsage, outside: ResourceUsage): ResourceUsage {
   return {
     memoryBytes: outside.memoryBytes ?? inside.memoryBytes,
@@ -66,7 +66,7 @@ function counted(inside: ResourceUsage, outside: ResourceUsage): ResourceUsage {
   };
 }
 
-/** What fits into the buffers on the way is answered in any case. */
+/** A write that fits into the buffers in between always gets its response. */
 const SMALL_BYTES = 64 * 1024;
 
 function keptFiles(inner: SandboxFiles, keeper: DiskKeeper, listener?: ReportListener): SandboxFiles {
@@ -75,8 +75,8 @@ function keptFiles(inner: SandboxFiles, keeper: DiskKeeper, listener?: ReportLis
 }
 
 /**
- * Writes that the kernel may refuse. What is seen not to fit is not sent: a daemon that gives up in the middle of a long
- * content cannot say why.
+ * Writes that the kernel may refuse. A write that visibly does not fit is not sent: a daemon that gives up in the
+ * middle of a long upload cannot say why.
  */
 function refusableFiles(inner: SandboxFiles, keeper: DiskKeeper, onRefused: () => void): SandboxFiles {
   const tried = async <T>(path: string, bytes: number, write: (grow: Grow) => Promise<T>): Promise<T> => {
@@ -117,7 +117,7 @@ function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {
       within(path, Buffer.byteLength(content), 1, () => inner.write(path, content, options)),
     append: (path, content) => within(path, Buffer.byteLength(content), 0, () => inner.append(path, content)),
     mkdir: (path) => within(path, 0, 1, () => inner.mkdir(path)),
-    // One that outgrows the budget on its way ends with the error, and its temporary file with it.
+    // An upload that outgrows the budget ends with the error, and its temporary file is removed.
     upload: (path: string, content: AsyncIterable<Uint8Array>, options?: WriteOptions) =>
       within(path, 0, 1, (grow) => inner.upload(path, metered(content, grow), options)),
   });

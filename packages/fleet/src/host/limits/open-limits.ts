@@ -1,6 +1,6 @@
 /**
- * Finds out what this process may limit here, by trying: a group is made for the fleet, and what cannot be held by
- * groups is left to the processes themselves.
+ * Finds out by trying which limits this process can enforce: it creates a group for the fleet, and processes limit
+ * themselves where groups cannot.
  */
 
 import { join } from "node:path";
@@ -19,11 +19,11 @@ import { versionTwo } from "./version-2.ts";
 export interface LimitsOptions {
   readonly fleetId: FleetId;
   readonly world: World;
-  /** `never` leaves control groups alone: limits of processes only. */
+  /** `never` does not use control groups: limits of processes only. */
   readonly controlGroups?: "auto" | "never";
-  /** Where the machine's files begin, for tests. */
+  /** The machine's file system root, for tests. */
   readonly root?: string;
-  /** Whether this process is the machine's administrator; others get their own group in version 2 at most. */
+  /** Whether this process is root; others get at most their own group in version 2. */
   readonly isRoot?: boolean;
 }
 
@@ -54,7 +54,7 @@ export function openLimits(options: LimitsOptions): Limits {
   }
 }
 
-/** Version 1 where it has a controller: on a machine with both, version 2 is then there without. */
+/** Version 1 where it has a controller: on a machine with both, version 2 then lacks it. */
 function dialectOf(hierarchies: Hierarchies, isRoot: boolean): [Dialect | null, ReadonlySet<Controller>] {
   const { trees, unified, ownUnified } = hierarchies;
   const inTrees = CONTROLLERS.filter((controller) => trees[controller] !== undefined);

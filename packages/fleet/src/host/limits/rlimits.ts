@@ -1,12 +1,12 @@
 /**
- * Limits that a process carries with it, set by `prlimit` on the way to the program it runs.
+ * Resource limits of a process, set by `prlimit` before it executes its program.
  *
- * - At the start, for the daemon and all that comes of it: no core dumps, and no file beyond the disk budget.
- *   A core limit of one byte also keeps the kernel from starting the host's crash handler, which 0 does not.
- * - Before commands, where there are no control groups: memory and processes. Memory is RLIMIT_DATA, which counts what
- *   a process may write to privately. RLIMIT_AS would also count addresses that are only reserved, of which Java and
- *   Go take many gigabytes. It holds per process, so that a sandbox may use it as often as it may have processes.
- *   Since Linux 5.14 processes are counted per user namespace, and so per sandbox; before, with all others of the uid.
+ * - At the start, for the daemon and all its descendants: no core dumps, and no file beyond the disk budget. A core
+ *   limit of one byte also keeps the kernel from starting the host's crash handler, which 0 does not.
+ * - Before commands, where there are no control groups: memory and processes. Memory is RLIMIT_DATA, which counts
+ *   privately writable memory. RLIMIT_AS would also count addresses that are only reserved, of which Java and Go take
+ *   many gigabytes. It holds per process, so a sandbox may use it once per process. Since Linux 5.14 processes are
+ *   counted per user namespace, and so per sandbox; before, together with all others of the uid.
  */
 
 import { accessSync, constants } from "node:fs";
@@ -14,9 +14,9 @@ import { release } from "node:os";
 import type { LimitWish } from "./limits.ts";
 
 const PRLIMIT = "/usr/bin/prlimit";
-/** Node takes 512 MB for code that it has yet to compile, writable and never touched; without them it does not start. */
+/** Node reserves 512 MB, writable and untouched, for code to compile; without them it does not start. */
 export const RESERVED_BYTES = 640 * 1024 * 1024;
-/** What the kernel counts processes by changed here. */
+/** Since this version the kernel counts processes per user namespace. */
 const COUNTS_PER_NAMESPACE_FROM = [5, 14] as const;
 
 export function hasPrlimit(path = PRLIMIT): boolean {
@@ -41,7 +41,7 @@ export function startRlimits({ fileMaxBytes }: LimitWish): readonly string[] {
   return [PRLIMIT, "--core=1:1", ...file, "--"];
 }
 
-/** Put before each command. Empty when there is nothing to limit, or nothing to do it with. */
+/** Put before each command. Empty when there is nothing to limit, or no `prlimit`. */
 export function commandRlimits(wish: { memoryBytes?: number; pidsMax?: number }): readonly string[] {
   const dataBytes = (wish.memoryBytes ?? 0) + RESERVED_BYTES;
   const options = [

@@ -1,12 +1,12 @@
 /**
- * The command line that enters control groups and becomes what follows it, with the same pid.
- * The shell writes itself into each group, so there is no moment at which the engine runs outside.
+ * A command line that enters control groups and then executes the rest, with the same pid. The shell writes itself into
+ * each group, so the engine never runs outside.
  */
 
-/** Commands get 1000 from the daemon. Between the two the kernel always finds a command to kill before the daemon. */
+/** The daemon gives commands 1000. The gap makes the kernel always kill a command before the daemon. */
 const DAEMON_OOM_SCORE_ADJUSTMENT = 200;
 export const COMMAND_OOM_SCORE_ADJUSTMENT = 1_000;
-/** The exit code of a start that could not enter. Nothing was started then. */
+/** The exit code of a start that could not enter its groups. Nothing was started then. */
 const COULD_NOT_ENTER = 97;
 
 const SCRIPT = [
@@ -16,7 +16,7 @@ const SCRIPT = [
   'exec "$@"',
 ].join("; ");
 
-/** `entries` are the files by which the groups are entered. */
+/** `entries` are the files by which a process enters the groups. */
 export function startPrefix(entries: readonly string[]): readonly string[] {
   return ["/bin/sh", "-c", SCRIPT, "sandlot-start", ...entries, "--"];
 }

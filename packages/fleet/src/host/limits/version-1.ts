@@ -1,8 +1,8 @@
 /**
  * Control groups, version 1: a tree per controller. A sandbox's group is the same path in each of them.
  *
- * A process enters by `tasks`, which moves one thread. The kernel holds up every fork and exit of the machine to move a whole
- * process (`cgroup.procs`), and waits 3 ms for that in each tree; a thread that moves itself needs none of it.
+ * A process enters by `tasks`, which moves one thread. To move a whole process (`cgroup.procs`) the kernel blocks every
+ * fork and exit of the machine, and takes 3 ms in each tree; a thread that moves itself needs none of it.
  */
 
 import { join } from "node:path";
@@ -46,7 +46,7 @@ export function versionOne(trees: Readonly<Partial<Record<Tree, string>>>): Dial
   };
 }
 
-/** The limit with swap may not be below the one without, so its order follows. Without swap accounting there is none. */
+/** The limit with swap may not be below the one without, hence the order. Without swap accounting there is none. */
 function setMemory(directory: string, memoryBytes: number): void {
   write(directory, "memory.limit_in_bytes", memoryBytes);
   writeIfThere(directory, "memory.memsw.limit_in_bytes", memoryBytes);

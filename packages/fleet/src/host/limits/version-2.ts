@@ -1,6 +1,6 @@
 /**
- * Control groups, version 2: one tree. A controller is available in a group when every group above hands it down, and a
- * group that hands controllers down has no processes of its own.
+ * Control groups, version 2: one tree. A controller is available in a group when every group above delegates it, and a
+ * group that delegates controllers has no processes of its own.
  */
 
 import { join } from "node:path";
@@ -16,14 +16,14 @@ import {
 } from "./group-files.ts";
 import type { Controller } from "./hierarchy.ts";
 
-/** Where a fleet that stands in its base group alone moves itself, so that the base can hand controllers down. */
+/** A fleet that is alone in its base group moves itself here, so that the base can delegate controllers. */
 const FLEET_LEAF = "sandlot-fleet";
 
 export interface VersionTwoPlace {
   readonly mountPoint: string;
-  /** The group below which everything is made: the top, or a group that was handed to us. */
+  /** The parent of all our groups: the root, or a group delegated to us. */
   readonly base: string;
-  /** Those that the base has. */
+  /** The controllers of the base. */
   readonly controllers: readonly Controller[];
   readonly ownPid: number;
 }
@@ -71,7 +71,7 @@ function handDown(directory: string, { controllers, ownPid }: VersionTwoPlace): 
   }
 }
 
-/** Only ever moves this process itself: others in the group are somebody else's business. */
+/** Moves only this process: other processes in the group are not ours. */
 function stepAside(directory: string, ownPid: number, cause: unknown): void {
   if (readPids(directory).some((pid) => pid !== ownPid)) throw cause;
   makeDirectory(join(directory, FLEET_LEAF));

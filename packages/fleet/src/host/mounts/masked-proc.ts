@@ -1,6 +1,6 @@
 /**
- * What of `/proc` tells about the host, its kernel and its other users: covered in every sandbox, whatever makes it. What is not
- * there is not covered.
+ * Files in `/proc` that reveal the host, its kernel and its other users: covered in every sandbox of every backend.
+ * Missing ones are skipped.
  */
 export const PROC_MASKED: readonly string[] = [
   "acpi",

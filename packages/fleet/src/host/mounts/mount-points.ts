@@ -1,11 +1,11 @@
 /**
- * Where mounts land. A destination that lies in another mount is looked up in that mount's directory, and a symbolic link
- * there would carry it anywhere, over the workspace for example.
+ * Checks where mounts land. A destination inside another mount is resolved in that mount's directory, and a symbolic
+ * link there could redirect it, over the workspace for example.
  *
  * Invariants
- * - Before: no part of the way from the outer mount to the destination is a link, and no sandbox can put one there.
- * - After: where destinations lie in one another, each is found mounted at its own path, once. The host may have changed
- *   what is there between the look and the mount; what came of it is what counts.
+ * - Before: no part of the path from the outer mount to the destination is a link, and no sandbox can put one there.
+ * - After: each nested destination is mounted at its own path, once. The host may change the directory between the
+ *   check and the mount; the result counts.
  */
 
 import { lstatSync, readFileSync, readlinkSync, type Stats } from "node:fs";
@@ -13,24 +13,24 @@ import { posix } from "node:path";
 import { isWithin } from "../../world/paths.ts";
 import type { Account } from "../accounts/index.ts";
 
-/** A host path, and where it is seen inside. */
+/** A host path, and its path inside. */
 export interface Binding {
   readonly from: string;
   readonly to: string;
   readonly readOnly: boolean;
-  /** Whom it belongs to on disk, where it is shown as belonging to the sandbox. */
+  /** Its owner on disk, where it is shown as the sandbox's. */
   readonly owner?: Account;
 }
 
 const LINKS_MAX = 40;
 
-/** The mount that a destination lies in, the nearest one; `undefined` for one that lies in none. */
+/** The nearest mount that contains a destination; `undefined` when there is none. */
 export function outerOf(inner: Binding, bindings: readonly Binding[]): Binding | undefined {
   const around = bindings.filter(({ to }) => to !== inner.to && isWithin(inner.to, to));
   return around.sort((a, b) => b.to.length - a.to.length)[0];
 }
 
-/** What the host has where `inner` is to be mounted, in the directory of `outer`. */
+/** The host's path of the mount point of `inner`, in the directory of `outer`. */
 export function mountPointOf(inner: Binding, outer: Binding): string {
   return posix.join(outer.from, posix.relative(outer.to, inner.to));
 }
@@ -52,7 +52,7 @@ export function mountPointProblem(inner: Binding, outer: Binding): string | null
   return null;
 }
 
-/** The directories in which the parts of a path are looked up, those of links on the way too. */
+/** The directories in which the parts of a path are resolved, including those of links in between. */
 export function lookedUpIn(path: string): readonly string[] {
   const directories = new Set<string>();
   const pending = path.split("/").reverse();
@@ -72,7 +72,7 @@ export function lookedUpIn(path: string): readonly string[] {
   return [...directories];
 }
 
-/** A destination that lies in another and is not mounted at its path, or not alone there, in the namespace of a process. */
+/** A nested destination that is not mounted at its path, or not alone there, in the namespace of a process. */
 export function findMisplaced(bindings: readonly Binding[], pid: number): Binding | undefined {
   if (!bindings.some((binding) => outerOf(binding, bindings) !== undefined)) return undefined;
   const places = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").map(placeOf);

@@ -2,10 +2,10 @@
  * Configured mounts: which are refused, and why.
  *
  * Invariants
- * - No spelling of a reserved path, or of one above it, gets through: paths are normalized before they are compared.
- * - A host path is taken with its links resolved. It never holds, or lies in, the fleet's own directory.
- * - No part of a host path, nor of a place inside that lies in another mount, is looked up in a directory that a sandbox
- *   of any blueprint may write, because then a sandbox would decide what the next one sees, and where.
+ * - Every spelling of a reserved path, or of one above it, is refused: paths are normalized before they are compared.
+ * - A host path is used with its links resolved. It never contains, or lies in, the fleet's own directory.
+ * - No part of a host path, nor of a nested destination, is resolved in a directory that a sandbox of any blueprint may
+ *   write. Otherwise a sandbox would decide what the next one sees, and where.
  */
 
 import { realpathSync, statSync } from "node:fs";
@@ -23,18 +23,18 @@ type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, 
 
 const SKILLS = "/mnt/skills";
 
-/** Neither these nor anything in them. */
+/** Refused, with everything below them. */
 const RESERVED_TREES = [
   ...["/mnt/user-data", "/mnt/acp-workspace", SKILLS],
   ...["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"],
   "/var/tmp",
 ];
-/** These themselves, but what is in them may be mounted over. */
+/** Refused themselves, but paths below them may be mounted over. */
 const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", "/home/sandbox", "/root", "/var"];
-/** Of the host: the kernel's own views of the machine. */
+/** On the host: the kernel's own views of the machine. */
 const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 
-/** The mounts as they are to be made, skills among them. `blueprints` are all that the fleet has. Throws `mount_refused`. */
+/** The mounts to make, including skills. `blueprints` are all of the fleet's. Throws `mount_refused`. */
 export function checkMounts(
   configured: readonly Mount[],
   skillsPath: string | null,
@@ -55,11 +55,11 @@ export function checkMounts(
     const problem = problemAmong(binding, mount, bindings, writable);
     if (problem !== null) throw refused(mount, problem);
   }
-  // What lies deeper is mounted later, so that it is not covered.
+  // Deeper destinations are mounted later, so that they are not covered.
   return bindings.sort((a, b) => a.to.split("/").length - b.to.split("/").length);
 }
 
-/** A mount that came to lie somewhere else than it was meant to. */
+/** A mount that landed at another place than configured. */
 export function misplaced({ from, to }: Binding): SandlotError {
   const problem = "it was not mounted at its place; a symbolic link may lead elsewhere";
   return refused({ hostPath: from, sandboxPath: to, readOnly: true }, problem);
@@ -81,7 +81,7 @@ function problemAmong(
   return mountPointProblem(binding, outer);
 }
 
-/** What sandboxes can write through some mount. What is not there cannot be mounted. */
+/** Trees that sandboxes can write through some mount. A missing path cannot be mounted. */
 function writableTrees(mounts: readonly Mount[]): readonly string[] {
   const paths = mounts.filter(({ readOnly }) => !readOnly).map(({ hostPath }) => hostPath);
   return [...new Set(paths)].flatMap((path) => {
@@ -138,7 +138,7 @@ function refused({ hostPath, sandboxPath }: Mount, problem: string): SandlotErro
   return new SandlotError("mount_refused", { hostPath, sandboxPath, problem });
 }
 
-/** What a slot or a frame needs names for, because nothing can be made in it later. */
+/** The mount points that a slot or a frame needs from the start, because nothing can be created in it later. */
 export function mountPointsOf(mounts: readonly Binding[]): readonly MountPoint[] {
   return mounts
     .filter(({ to }) => to.startsWith("/mnt/"))

@@ -1,12 +1,13 @@
 /**
- * Whose files a sandbox with an account of its own sees as its own: its workspace, and configured mounts.
+ * Which files a sandbox with an account of its own sees as its own: its workspace, and configured mounts.
  *
  * Invariants
- * - A mounted directory keeps its owner. What is written inside belongs to that owner on the host.
- * - What is root's and mounted read-only is not shown as the sandbox's: what is closed to others stays closed to it.
- * - What is root's and writable is shown as the sandbox's only where no setuid program can come of it: the sandbox's filter
- *   refuses the mode, or a directory above the mount is closed to other accounts of the host.
- * - Where owners cannot be mapped, a mount that its sandbox could not write is read-only, and that is said.
+ * - A mounted directory keeps its owner. Files written inside belong to that owner on the host.
+ * - Files that are root's and mounted read-only are not shown as the sandbox's: what is closed to others stays closed
+ *   to it.
+ * - Files that are root's and writable are shown as the sandbox's only where this cannot create a setuid program: the
+ *   sandbox's filter refuses the mode, or a directory above the mount is closed to other accounts of the host.
+ * - Where owners cannot be mapped, a mount that its sandbox could not write is read-only, and this is reported.
  */
 
 import { realpathSync, statSync } from "node:fs";
@@ -19,7 +20,7 @@ const OTHERS_MAY_PASS = 0o011;
 const SET_ID_PROBLEM =
   "it is root's, so a sandbox could make a setuid program of root's there; move it below a directory of root's with mode 0700, or give it to another account";
 
-/** The mounts as a sandbox of root's fleet gets them, and a sentence for each that it cannot write as configured. */
+/** The mounts for a sandbox of root's fleet, and a sentence for each that it cannot write as configured. */
 export async function ownedMounts(
   mounts: readonly Binding[],
   mapping: Pick<IdMapping, "problem">,
@@ -39,7 +40,7 @@ export async function ownedMounts(
   return { mounts: await Promise.all(owned), problems };
 }
 
-/** Whether a directory above a path lets only root pass. What is in the mount, and its own mode, is the sandbox's to change. */
+/** Whether a directory above a path is closed to all but root. The sandbox can change the mount itself. */
 function isClosedToOthers(path: string): boolean {
   for (let directory = dirname(realpathSync(path)); ; directory = dirname(directory)) {
     const { uid, mode } = statSync(directory);
@@ -48,7 +49,7 @@ function isClosedToOthers(path: string): boolean {
   }
 }
 
-/** What is to be mapped, outer paths first. A path that is mounted twice is mapped once. */
+/** The paths to map, outer paths first. A path that is mounted twice is mapped once. */
 export function ownedPaths(bindings: readonly Binding[]): readonly OwnedPath[] {
   const paths = new Map<string, OwnedPath>();
   for (const { from, owner } of bindings) if (owner !== undefined) paths.set(from, { path: from, owner });

@@ -1,13 +1,14 @@
 /**
- * The directory that every sandbox mounts: the daemon, the shell that supervises it, and the loader and libraries of both.
- * Node itself is mounted over an empty file in it, since it is large and lies elsewhere; it is copied where that place cannot
- * be mounted.
+ * The directory that every sandbox mounts: the daemon, the shell that supervises it, and the loader and libraries of
+ * both. Node itself is large and lies elsewhere, so it is mounted over an empty file in the directory, or copied where
+ * it cannot be mounted.
  *
  * Invariants
- * - A directory is named by what is in it and appears by a rename: it is complete or not there, and never changes.
- * - The loader may be executed and not read. The kernel makes what is run by such a program **closed**: its memory, environment
- *   and descriptors are out of reach for processes of the same account (unless `fs.suid_dumpable` is 1). The mount is
- *   read-only, so nothing inside can change the mode, the owner neither.
+ * - A directory is named by a hash of its content and appears by a rename: it is complete or missing, and never
+ *   changes.
+ * - The loader is executable but not readable. The kernel makes programs that run through it **closed**: processes of
+ *   the same account cannot reach their memory, environment and descriptors (unless `fs.suid_dumpable` is 1). The mount
+ *   is read-only, so nothing inside can change the mode, not even its owner.
  */
 
 import { execFile } from "node:child_process";
@@ -33,25 +34,25 @@ import type { World } from "../../world/world.ts";
 import type { Binding } from "../mounts/mounts.ts";
 import { beginUse, noteUse, sweepUnused } from "./runtime-uses.ts";
 
-/** Names in the directory. No `node` in any of them: `pkill -f node` inside means the agent's own programs. */
+/** Names in the directory. None contains `node`: `pkill -f node` inside means the agent's own programs. */
 export const RUNTIME = {
   node: "sandboxd-runtime",
   bundle: "sandboxd.cjs",
-  /** Which of both is run: what starts the compiled daemon, or a link to the bundle where there is none. */
+  /** The program to run: it starts the compiled daemon, or is a link to the bundle where there is none. */
   start: COMPILED_FILES.start,
   supervisor: "supervisor.sh",
   shell: "sh",
   loader: "loader",
-  /** The same, for kernels that run nothing they cannot read. */
+  /** The same, for kernels that cannot run an unreadable loader. */
   readableLoader: "loader-r",
   libraries: "lib",
 } as const;
 
 export interface RuntimeDirectory {
   readonly path: string;
-  /** Whether there is a Node that runs in any image, and a shell; otherwise the image must have them. Only these are closed. */
+  /** Whether it has a Node for any image, and a shell; otherwise the image must. Only these are closed. */
   readonly bringsNode: boolean;
-  /** The Node to mount into it; `null` when there is none, or it is in it already. */
+  /** The Node to mount into it; `null` when there is none, or the directory contains it. */
   readonly nodePath: string | null;
 }
 
@@ -61,7 +62,7 @@ interface Libraries {
 }
 
 const run = promisify(execFile);
-/** Many times what making one takes. */
+/** Many times the creation of one. */
 const DRAFT_MAX_MS = 3_600_000;
 const SWEEP_INTERVAL_MS = 3_600_000;
 const SHELL = "/bin/sh";
@@ -72,14 +73,14 @@ export interface KeeperParts {
   readonly nodePath: string;
   readonly daemon: SandboxdFiles;
   readonly seesNode?: boolean;
-  /** Where sandboxes are written down, by both backends; `null` where other fleets use the directory: then none is removed. */
+  /** The directories of both backends' sandbox records; `null` when other fleets use this one: removes none. */
   readonly objects: readonly string[] | null;
   readonly world: Pick<World, "wallMs">;
   /** Hears why a directory that no sandbox uses could not be removed. */
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Makes the directory when it is first needed, and again when it is gone; removes those that no sandbox uses any more. */
+/** Creates the directory at its first use, and again when it is gone; removes those that no sandbox uses any more. */
 export class RuntimeKeeper {
   readonly #parts: KeeperParts;
   #made: Promise<RuntimeDirectory> | null = null;
@@ -89,7 +90,7 @@ export class RuntimeKeeper {
     this.#parts = parts;
   }
 
-  /** Of a sandbox that is about to be made: its use is noted (`use`) within the next minutes. */
+  /** For a sandbox that is about to be created: its use is noted (`use`) within the next minutes. */
   async get(): Promise<RuntimeDirectory> {
     const { world } = this.#parts;
     let made = await (this.#made ?? this.#makeAnew());
@@ -98,7 +99,7 @@ export class RuntimeKeeper {
     return made;
   }
 
-  /** Before it is mounted. `object` is the path of what is written down of the sandbox. */
+  /** Called before mounting. `object` is the path of the sandbox's record. */
   use({ path }: RuntimeDirectory, object: string): void {
     if (this.#parts.objects !== null) noteUse(path, object);
   }
@@ -126,13 +127,13 @@ export class RuntimeKeeper {
   }
 }
 
-/** What is mounted, at `directory`. */
+/** The mounts, at `directory`. */
 export function runtimeBindings({ path, nodePath }: RuntimeDirectory, directory: string): readonly Binding[] {
   const all = { from: path, to: directory, readOnly: true };
   return nodePath === null ? [all] : [all, { from: nodePath, to: join(directory, RUNTIME.node), readOnly: true }];
 }
 
-/** `seesNode` is whether Node can be mounted from where it is. */
+/** `seesNode`: whether Node can be mounted from its own path. */
 export async function makeRuntimeDirectory(
   parent: string,
   nodePath: string,
@@ -157,13 +158,13 @@ export async function makeRuntimeDirectory(
     sweepDrafts(parent, statSync(path).mtimeMs);
   } catch (error) {
     rmSync(coming, { recursive: true, force: true });
-    // Somebody else was faster, with the same.
+    // Another process was faster, with the same content.
     if (!existsSync(path)) throw error;
   }
   return made;
 }
 
-/** Removes what killed processes have left half made, long before the one that was just made. */
+/** Removes half-made directories of killed processes, much older than the one just made. */
 function sweepDrafts(parent: string, nowMs: number): void {
   for (const name of readdirSync(parent)) {
     if (!/^runtime-[^.]+\.\d+~$/.test(name)) continue;
@@ -174,8 +175,8 @@ function sweepDrafts(parent: string, nowMs: number): void {
 }
 
 /**
- * How the supervisor is started with what is in the directory, which is mounted at `directory`: `script` sources it as `$0`.
- * It is closed unless the kernel runs nothing that it cannot read.
+ * The command line that starts the supervisor from this directory, mounted at `directory`: `script` sources it as `$0`.
+ * It is closed unless the kernel cannot run an unreadable loader.
  */
 export function closedSupervisor(directory: string, script: string, isReadable = false): readonly string[] {
   const at = (name: string) => join(directory, name);
@@ -224,7 +225,7 @@ function fill(directory: string, daemon: SandboxdFiles, libraries: Libraries | n
   chmodSync(directory, 0o755);
 }
 
-/** A hundred megabytes are copied only where they are on another disk. */
+/** A hundred megabytes are copied only from another disk. */
 function linkOrCopy(from: string, to: string): void {
   try {
     linkSync(from, to);
@@ -235,12 +236,12 @@ function linkOrCopy(from: string, to: string): void {
 }
 
 /**
- * What programs of this machine are linked against: with one loader, which looks for libraries where it is told. `null` where
- * there is no such loader (musl, macOS), and nothing that a Linux container could use.
+ * The libraries of programs of this machine, with their one loader, which takes a search path. `null` where there is no
+ * such loader (musl, macOS), so nothing that a Linux container could use.
  */
 async function librariesOf(programs: readonly string[]): Promise<Libraries | null> {
   if (process.platform !== "linux") return null;
-  // It fails where one of them is linked against nothing; then what it says is not enough either.
+  // It fails when one of them is statically linked; then its output is not enough either.
   const { stdout } = await run("ldd", [...programs], { env: { PATH } }).catch(() => ({ stdout: "" }));
   const lines = stdout.split("\n");
   const files = new Set(lines.flatMap((line) => /=> (\/\S+) \(0x/.exec(line)?.[1] ?? []));
@@ -250,7 +251,7 @@ async function librariesOf(programs: readonly string[]): Promise<Libraries | nul
   return isUsable ? { loader, files: [...files] } : null;
 }
 
-/** Large ones are told by size and time: reading them costs more than it could tell. */
+/** Large files are identified by size and time: reading them costs too much. */
 function keyOf(files: readonly string[], large: readonly string[]): string {
   const hash = createHash("sha256").update(JSON.stringify(RUNTIME));
   for (const file of [...files, ...large]) {

@@ -1,16 +1,16 @@
 /**
- * Which runtime directories (`runtime-directory.ts`) are in use, and the removal of those that are not: each version of the
+ * Tracks which runtime directories (`runtime-directory.ts`) are in use, and removes the others: each version of the
  * daemon, of Node and of the machine's libraries has one.
  *
- *   frames/runtime-<key>          the directory; its time of change is when a process last began to use it
- *   frames/runtime-<key>.uses/    a symbolic link for each sandbox that mounts it, to what is written down of that sandbox
+ *   frames/runtime-<key>          the directory; its modification time is when a process last began to use it
+ *   frames/runtime-<key>.uses/    a symbolic link for each sandbox that mounts it, to that sandbox's record
  *
  * Invariants
- * - A sandbox has its link before it mounts the directory, and what is written down of it is there before the link is and
- *   until the sandbox is gone. So a link that leads nowhere is of a sandbox that is gone.
- * - A directory goes when no link leads anywhere and no process has begun to use it for an hour. While there is a sandbox
- *   without a link, made by a release that wrote none, all of them stay.
- * - It is first renamed, then looked at once more: a process that has begun to use it meanwhile gets it back.
+ * - A sandbox has its link before it mounts the directory. Its record exists before the link and until the sandbox is
+ *   gone. So a dangling link belongs to a sandbox that is gone.
+ * - A directory is removed when all links dangle and no process began to use it for an hour. While a sandbox without a
+ *   link exists, made by a release that wrote none, all directories stay.
+ * - It is first renamed, then checked again: if a process began to use it meanwhile, it is renamed back.
  */
 
 import {
@@ -27,7 +27,7 @@ import {
 import { basename, join } from "node:path";
 import { errnoOf, namesIn, unlessMissing } from "../../world/disk-trouble.ts";
 
-/** Many times what is between beginning to use one and the link, also on a machine that does something else. */
+/** Many times the interval between beginning to use one and the link, even on a busy machine. */
 const UNUSED_MS = 3_600_000;
 const USES = ".uses";
 const TRIES_MAX = 10;
@@ -46,7 +46,7 @@ export function beginUse(path: string, nowMs: number): boolean {
   }
 }
 
-/** `object` is the path of what is written down of a sandbox that will mount it. */
+/** `object` is the path of the record of a sandbox that will mount it. */
 export function noteUse(path: string, object: string): void {
   const uses = path + USES;
   for (let tries = 0; ; tries++) {
@@ -55,9 +55,9 @@ export function noteUse(path: string, object: string): void {
       symlinkSync(object, join(uses, basename(object)));
       return;
     } catch (error) {
-      // Made a second time, after an answer was lost.
+      // Repeated after a lost response.
       if (errnoOf(error) === "EEXIST") return;
-      // Another process has removed the directory of links in between, because it was empty.
+      // Another process removed the empty directory of links in between.
       if (errnoOf(error) !== "ENOENT" || tries === TRIES_MAX) throw error;
     }
   }
@@ -78,7 +78,7 @@ export interface SweepParts {
 export function sweepUnused({ parent, objects, current, nowMs, onProblem }: SweepParts): void {
   const names = readdirSync(parent).filter((name) => /^runtime-[0-9a-f]+$/.test(name));
   const used = new Map(names.map((name) => [name, namesIn(join(parent, name) + USES)]));
-  // Afterwards: what has a link by now is written down by now.
+  // Read after the links: a sandbox with a link has its record by now.
   const linked = new Set([...used.values()].flat());
   const isKnown = objects.flatMap(namesIn).every((name) => isUnfinished(name) || linked.has(name));
   for (const [name, uses] of used) {
@@ -96,7 +96,7 @@ export function sweepUnused({ parent, objects, current, nowMs, onProblem }: Swee
 function removeUnused(path: string, nowMs: number): void {
   const isUnused = (at: string) => nowMs - statSync(at).mtimeMs > UNUSED_MS;
   if (!isUnused(path)) return;
-  // Under the name of one that is half made: should this process be killed, it goes as such.
+  // Named like a half-made one: if this process is killed, a later sweep removes it.
   const going = `${path}.${process.pid}~`;
   renameSync(path, going);
   if (!isUnused(going) && !existsSync(path)) {
@@ -106,7 +106,7 @@ function removeUnused(path: string, nowMs: number): void {
   rmSync(going, { recursive: true, force: true });
 }
 
-/** Removes links of sandboxes that are gone, and their directory with the last. Whether there are others. */
+/** Removes links of sandboxes that are gone, and their directory with the last. Returns whether others are left. */
 function dropLost(directory: string, uses: readonly string[]): boolean {
   for (const use of uses) if (!existsSync(join(directory, use))) rmSync(join(directory, use), { force: true });
   try {
@@ -119,7 +119,7 @@ function dropLost(directory: string, uses: readonly string[]): boolean {
   }
 }
 
-/** What is about to be written down, or to go. */
+/** About to be written, or to be removed. */
 function isUnfinished(name: string): boolean {
   return name.startsWith(".") || name.endsWith("~");
 }

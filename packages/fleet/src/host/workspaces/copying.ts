@@ -1,9 +1,10 @@
 /**
- * Copying a workspace for another thread. The source is walked by descriptors, because a sandbox may be changing it; the
- * copy is made where no sandbox reaches it.
+ * Copies a workspace for another thread. The source is walked by descriptors, because a sandbox may be changing it; the
+ * copy is written out of every sandbox's reach.
  *
- * Left out, and named: symbolic links (in another thread they would point at other things), everything that is no plain
- * file or directory, and what the fleet's own account may not read. What vanishes meanwhile was never there.
+ * Skipped, and listed: symbolic links (in another thread they would point at other things), everything that is no
+ * regular file or directory, and files that the fleet's own account may not read. Files that vanish meanwhile are
+ * ignored.
  */
 
 import { constants, type Stats } from "node:fs";
@@ -22,13 +23,13 @@ export interface CopyOutcome {
   readonly skipped: readonly string[];
 }
 
-/** What the thread that gets the copy may have on the disk. */
+/** Disk limits of the thread that gets the copy. */
 export interface CopyLimits {
   readonly maxBytes: number;
   readonly maxFiles: number;
 }
 
-/** More than this is refused as a whole: a copy is one request, and its caller waits. */
+/** More is refused as a whole: a copy is one request, and its caller waits. */
 const ENTRIES_MAX = 200_000;
 /** Each level holds a descriptor. */
 const DEPTH_MAX = 128;
@@ -92,11 +93,11 @@ class Copy implements CopyOutcome {
   }
 
   async #directory(node: FileHandle, to: string, path: string, depth: number, mode: number): Promise<void> {
-    // Opened again as what it is, so that a rights problem is this directory's and not its entries'.
+    // Opened again as a directory, so that a rights problem is this directory's and not its entries'.
     const directory = await open(fdPath(node.fd), OPEN_DIRECTORY & ~constants.O_NOFOLLOW);
     try {
       await mkdir(to, 0o700).catch((error: unknown) => {
-        // The directories that every workspace has are there before.
+        // The standard directories of a workspace exist already.
         if (errnoOf(error) !== "EEXIST") throw error;
       });
       await this.entriesOf(directory.fd, to, path, depth + 1);
@@ -107,9 +108,9 @@ class Copy implements CopyOutcome {
   }
 
   async #file(node: FileHandle, to: string, path: string, { mode, size }: Stats): Promise<void> {
-    // Its length, not what it takes: a copy has no holes.
+    // Its length, not its allocated size: a copy has no holes.
     if (this.sizeBytes + size > this.#limits.maxBytes) throw overBudget(path);
-    // The descriptor is opened once more, for reading: it is the file that was looked at.
+    // The descriptor is opened again for reading: it is the file that was checked.
     const file = await open(fdPath(node.fd), OPEN_READ);
     try {
       await copyFile(fdPath(file.fd), to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
@@ -121,7 +122,7 @@ class Copy implements CopyOutcome {
     this.fileCount += 1;
   }
 
-  /** Set-user-id and the like are not for a copy to give. */
+  /** A copy drops set-user-id and similar bits. */
   async #settle(path: string, mode: number): Promise<void> {
     await chmod(path, mode & 0o777);
     if (this.#account !== null) await chown(path, this.#account.uid, this.#account.gid);

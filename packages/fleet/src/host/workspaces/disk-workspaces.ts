@@ -1,13 +1,13 @@
 /**
- * Workspaces on the disk of this machine, for every backend whose sandboxes run here. `layout.ts` says what lies where.
+ * Workspaces on the disk of this machine, for every backend whose sandboxes run here. `layout.ts` lists the paths.
  *
- * A workspace is moved by one rename(2), and only after it was written down where to (`fence.ts`). So a process may be
- * killed between any two system calls: whoever looks afterwards sees the workspace in exactly one place.
+ * One rename(2) moves a workspace, and only after its destination was recorded (`fence.ts`). So a process may be killed
+ * between any two system calls: afterwards the workspace is in exactly one place.
  *
  * Invariants
  * - Every step runs under the locks of its thread and its slot, and is synchronous: processes and callers take turns.
- * - Nothing is moved over anything: under the locks, the target was seen to be free.
- * - What leaves a slot is the inode that was put into it. Everything else that is found there goes to quarantine.
+ * - A move never overwrites: under the locks, the target was checked to be free.
+ * - Only the inode that was put into a slot leaves it as a workspace. Everything else found there goes to quarantine.
  * - A workspace is at home, in a slot, or purged; it is never copied.
  */
 
@@ -40,7 +40,7 @@ import type { MountPoint } from "./slots.ts";
 import { latestGenerationOf, ownersOf } from "./survey.ts";
 import { type Account, moveTree } from "./tree.ts";
 
-/** How long a purged thread is remembered. Nobody comes back with an older generation after such a time. */
+/** How long a purged thread is remembered. No older generation comes back after that time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;
 const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 
@@ -50,7 +50,7 @@ export class DiskWorkspaces implements Workspaces {
   readonly #parts: DiskParts;
   readonly #moves: Moves;
 
-  /** Makes the fleet's directories where they are missing. */
+  /** Creates missing directories of the fleet. */
   constructor(options: DiskOptions) {
     this.#parts = new DiskParts(options);
     this.#moves = new Moves(this.#parts);
@@ -117,7 +117,7 @@ export class DiskWorkspaces implements Workspaces {
       this.#moves.dropIfOver(slot);
       return { thread, slot };
     });
-    // The record of the sandbox goes next. From then on nobody would look for the workspace in the slot.
+    // The sandbox's record is removed next. After that the slot would not be searched for the workspace.
     await homes.sync(left.thread);
     await trash.empty(trashOwner(left.slot));
   }
@@ -153,19 +153,19 @@ export class DiskWorkspaces implements Workspaces {
     await homes.sync(gone.thread);
   }
 
-  /** A sandbox is gone that had its workspace mounted from home: its markers go with it. */
+  /** Removes the markers of a sandbox that is gone and had its workspace mounted from home. */
   async dropMarkers(sandboxId: SandboxId): Promise<void> {
     this.#parts.markers.close(sandboxId);
   }
 
-  /** Every sandbox that has a place for markers: what the engine no longer has of these was killed while it was made. */
+  /** Every sandbox with a marker directory: one that the engine does not have was killed while being created. */
   async markedSandboxes(): Promise<readonly SandboxId[]> {
     return this.#parts.markers.sandboxes();
   }
 
   /**
-   * For a thread's own sandbox: writes its marker, and answers with the workspace at home, made when there is none.
-   * An older generation, whose create landed late, is refused, and nothing is made for it.
+   * For a thread's own sandbox: writes its marker, and returns the workspace at home, created if missing. An older
+   * generation, whose create landed late, is refused, and nothing is created for it.
    */
   async prepareHome(
     marker: Marker,
@@ -215,7 +215,7 @@ export class DiskWorkspaces implements Workspaces {
 
   /**
    * No process of the sandbox is left. Removes its slot and its markers; or, when a workspace is in it, only notes that
-   * it may leave: `occupied`. Then slot and markers go with the workspace. A slot that is not there is fine.
+   * it may leave: `occupied`. Then slot and markers are removed with the workspace. A missing slot is fine.
    */
   async dropSlot(place: Place): Promise<"dropped" | "occupied"> {
     const slot = slotNameOf(place);
@@ -249,14 +249,14 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   /**
-   * A thread's workspace, wherever it is, held by a descriptor that stays good while the workspace is moved. `null` when
-   * there is none; with `make` an empty one is then made at home.
+   * A thread's workspace, wherever it is, held by a descriptor that stays valid while the workspace moves. `null` when
+   * there is none; `make` then creates an empty one at home.
    */
   async locate(owner: Owner, options: { readonly make?: boolean } = {}): Promise<WorkspaceHandle | null> {
     return this.#reach(threadKeyOf(owner.user, owner.thread), options.make === true ? owner : null);
   }
 
-  /** With `owner`, an empty workspace is made where there is none. */
+  /** With `owner`, an empty workspace is created where there is none. */
   async #reach(thread: ThreadKey, owner: Owner | null): Promise<WorkspaceHandle | null> {
     const { homes, slots, trash, owners, world } = this.#parts;
     const descriptor = await this.#locked([thread], `home:${thread}`, () => {
@@ -274,8 +274,8 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   /**
-   * Gives a thread that has no workspace a copy of another's. All or nothing: it is made aside, and moved home when it
-   * is whole. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
+   * Gives a thread without a workspace a copy of another's. All or nothing: the copy is built aside, and moved home
+   * when complete. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
    */
   async branch(from: Owner, to: Owner, limits?: CopyLimits): Promise<CopyOutcome> {
     const { homes, layout, trash, world } = this.#parts;
@@ -291,7 +291,7 @@ export class DiskWorkspaces implements Workspaces {
     });
     try {
       const source = await this.locate(from);
-      // Not with `using`: processes of tests run this file on a Node that does not know the word.
+      // Not with `using`: processes of tests run this file on a Node that does not support it.
       const copied =
         source === null ? NOTHING_COPIED : await source.copyTo(aside, limits).finally(() => source.close());
       await this.#locked([thread], `home:${thread}`, () => {
@@ -308,12 +308,12 @@ export class DiskWorkspaces implements Workspaces {
     }
   }
 
-  /** Whether workspaces can be moved between homes and slots on this machine, tried out. */
+  /** Whether workspaces can be moved between homes and slots on this machine, by trying. */
   probeLateBinding(): LateBinding {
     return probeLateBinding(this.#parts);
   }
 
-  /** What is kept for a person to look at; the first thousand. */
+  /** What is kept for the operator; the first thousand. */
   quarantined(): { readonly entries: readonly Quarantined[]; readonly truncated: boolean } {
     return this.#parts.quarantine.list();
   }
@@ -353,21 +353,21 @@ export class DiskWorkspaces implements Workspaces {
     return this.#locked(slot === null ? [thread] : [thread, slot], spot.place, () => work(thread, slot));
   }
 
-  /** A step about a slot, whoever's workspace is in it. `null` when there is no such slot. */
+  /** A step about a slot with any tenant. `null` when there is no such slot. */
   async #stepOfSlot<T>(slot: string, work: () => T): Promise<T | null> {
     const { layout, slots } = this.#parts;
     for (;;) {
       const tenant = TENANT.read(layout.slot(slot))?.thread;
       const outcome = await this.#locked(tenant === undefined ? [slot] : [slot, tenant], `slot:${slot}`, () => {
         if (!slots.isThere(slot)) return { value: null };
-        // Somebody has moved in, or out, before the locks were ours: then they are the wrong ones.
+        // The tenant changed before the locks were ours: then they are the wrong ones.
         return TENANT.read(layout.slot(slot))?.thread === tenant ? { value: work() } : null;
       });
       if (outcome !== null) return outcome.value;
     }
   }
 
-  /** `path` is what an error calls it. */
+  /** `path` is its name in errors. */
   async #locked<T>(names: readonly string[], path: string, work: () => T): Promise<T> {
     try {
       return await this.#parts.locks.hold(names, work);

@@ -4,17 +4,17 @@
  *   homes/<threadKey>/fence.<generation>.<at>.<sandboxId>             at: home, none, or a slot's name
  *   slots/<slot>/tenant.<threadKey>.<generation>.<device>.<inode>     the workspace that was put into this slot
  *
- * A name is changed by one rename(2), so a record is always whole. And a name is metadata: a journalling filesystem
- * keeps the order in which names changed, so after a power cut, too, a workspace is never found moved without the
- * record that was written before its move. No step waits for the disk because of that.
+ * One rename(2) changes a name, so a record is always complete. And a name is metadata: a journalling filesystem keeps
+ * the order in which names changed. So also after a power cut a workspace is never found moved without the record that
+ * was written before its move. Because of that no step waits for the disk.
  *
  * Invariants
  * - They are written only under the lock of their thread.
  * - The fence's generation never goes down, and it outlives the workspace.
- * - A tenant is written before its workspace is moved into the slot. Whether the workspace is there is asked of the
- *   disk; who has left stays written down until the slot goes or somebody else moves in.
- * - While the file that was made ahead is there, under a name that says nothing, there is no record beside it: the first
- *   record is that file.
+ * - A tenant is written before its workspace is moved into the slot. The disk shows whether the workspace is there; the
+ *   record of a former tenant stays until the slot is removed or gets another tenant.
+ * - While the preallocated file exists, under a neutral name, there is no record beside it: it becomes the first
+ *   record.
  */
 
 import { renameSync, unlinkSync } from "node:fs";
@@ -23,10 +23,10 @@ import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
 import { namesIn, statIfThere } from "../../world/disk-trouble.ts";
 import { makeAhead } from "./made-ahead.ts";
 
-/** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
+/** The user of a workspace. Generations may repeat after a store was lost, so the sandbox is part of it. */
 export interface Use {
   readonly generation: Generation;
-  /** `null` when nobody has, or in what an earlier version has written. */
+  /** `null` when there is none, or in a record of an earlier version. */
   readonly sandboxId: SandboxId | null;
 }
 
@@ -38,15 +38,15 @@ export interface Fence extends Use {
 export interface Tenant {
   readonly thread: ThreadKey;
   readonly generation: Generation;
-  /** Of the directory itself, so that nothing else that bears its name is taken for it. */
+  /** Of the directory itself, so that another directory of the same name is not mistaken for it. */
   readonly inode: bigint;
-  /** For a person: numbers of devices can change with a reboot, so nothing is decided by it. */
+  /** For the operator only: device numbers can change with a reboot, so no decision uses it. */
   readonly device: bigint;
 }
 
 interface NameRecord<Value> {
   read(directory: string): Value | null;
-  /** Makes the file ahead, under a name that says nothing yet: naming it takes less than making it. */
+  /** Preallocates the file under a neutral name: a rename takes less time than a create. */
   prepare(directory: string): void;
   write(directory: string, value: Value): void;
   drop(directory: string): void;
@@ -94,7 +94,7 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
   const isAhead = (directory: string) => isThere(join(directory, nameless));
   return {
     read(directory) {
-      // Listing takes longer than a look, and making an error for what is missing longer still.
+      // Listing takes longer than a stat, and creating an error for a missing file longer still.
       if (!isThere(directory) || isAhead(directory)) return null;
       const found = current(namesIn(directory));
       return found === null ? null : parse(found.parts);

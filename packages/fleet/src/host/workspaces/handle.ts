@@ -1,6 +1,6 @@
 /**
- * A thread's workspace, held by a descriptor. It stays the same workspace while that is moved between home and slot, and
- * nothing a sandbox plants can lead out of it.
+ * A thread's workspace, held by a descriptor. The descriptor stays valid while the workspace moves between home and
+ * slot, and nothing a sandbox plants can lead out of it.
  */
 
 import { closeSync, lstatSync } from "node:fs";
@@ -23,20 +23,20 @@ export class WorkspaceHandle {
     this.files = new WorkspaceFiles((work) => this.#use(work), parts);
   }
 
-  /** A way to the workspace for this process, good until the handle is closed. What is below it is not to be trusted. */
+  /** A path to the workspace for this process, valid until the handle is closed. Everything below it is untrusted. */
   get path(): string {
     this.#checkOpen();
     return fdPath(this.#descriptor);
   }
 
-  /** Copies what is in it to an empty workspace that no sandbox can reach. */
+  /** Copies the content to an empty workspace that no sandbox can reach. */
   copyTo(path: string, limits?: CopyLimits): Promise<CopyOutcome> {
-    // Everything in it belongs to whom its root belongs.
+    // Everything in it has the owner of its root.
     const account = this.#account() === null ? null : lstatSync(path);
     return this.#use((descriptor) => copyWorkspace(descriptor, path, account, limits));
   }
 
-  /** What is going on is finished first; nothing new begins. */
+  /** Finishes running operations; starts no new ones. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -47,7 +47,7 @@ export class WorkspaceHandle {
     this.close();
   }
 
-  /** A closed descriptor's number may soon be another file's, so it stays open while anybody goes by it. */
+  /** The number of a closed descriptor may be reused, so it stays open while any operation uses it. */
   async #use<T>(work: (descriptor: number) => Promise<T>): Promise<T> {
     this.#checkOpen();
     this.#uses++;

@@ -1,6 +1,4 @@
-/**
- * Homes: where threads' workspaces lie while no slot has them, and what is known about each thread.
- */
+/** Homes: the threads' workspaces while no slot has them, and the records of each thread. */
 
 import {
   chmodSync,
@@ -38,7 +36,7 @@ export interface Owner {
   readonly thread: ThreadId;
 }
 
-/** A workspace's directory, with what it is known by wherever it is moved. */
+/** A workspace's directory, with the identity that survives moves. */
 export interface Identified {
   readonly path: string;
   readonly device: bigint;
@@ -69,7 +67,7 @@ export class Homes {
     return statIfThere(this.#layout.userData(thread)) !== undefined;
   }
 
-  /** Whether another sandbox has used the workspace in this generation, or one in a later. */
+  /** Whether another sandbox used the workspace in this generation, or any in a later. */
   isStale(thread: ThreadKey, { generation, sandboxId }: Use): boolean {
     const last = this.lastUse(thread);
     if (last.generation !== generation) return last.generation > generation;
@@ -82,12 +80,12 @@ export class Homes {
     throw new SandlotError("stale_generation", { sandboxId, generation, current: this.lastUse(thread).generation });
   }
 
-  /** Writes down who uses the workspace now, and where. Before it is moved there. */
+  /** Records who uses the workspace now, and where. Called before it is moved there. */
   fence(thread: ThreadKey, { generation, sandboxId }: Use, at: string): void {
     FENCE.write(this.#layout.home(thread), { generation, sandboxId, at });
   }
 
-  /** Generation 0 when nobody has used it. */
+  /** Generation 0 when it was never used. */
   lastUse(thread: ThreadKey): Use {
     return FENCE.read(this.#layout.home(thread)) ?? { generation: 0 as Generation, sandboxId: null };
   }
@@ -98,7 +96,7 @@ export class Homes {
     return at === undefined || at === "home" || at === "none" ? null : at;
   }
 
-  /** Makes the place for a thread, and writes down whose it is. One that was made ahead with a slot is taken instead. */
+  /** Creates a thread's home, and records its owner. Uses a home preallocated with a slot, if there is one. */
   open(thread: ThreadKey, whose: Owner | null, slot: string | null = null): void {
     const home = this.#layout.home(thread);
     if (whose !== null && slot !== null && this.#takeSpareHome(slot, home, whose)) return;
@@ -108,14 +106,14 @@ export class Homes {
     } catch (error) {
       if (errnoOf(error) !== "EEXIST") throw error;
     }
-    // An empty one is what a power cut left.
+    // A power cut leaves an empty one.
     if (whose === null || (statIfThere(join(home, NAMES))?.size ?? 0) > 0) return;
     const draft = join(home, `${NAMES}.draft`);
     writeFileSync(draft, namesOf(whose), { mode: 0o600 });
     renameSync(draft, join(home, NAMES));
   }
 
-  /** Under the thread's lock nobody makes a home between the look and the move. */
+  /** Under the thread's lock no home is created between the check and the move. */
   #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
     const spare = this.#layout.spareHome(slot);
     if (statIfThere(home) !== undefined || !fillAhead(join(spare, NAMES), namesOf(whose))) return false;
@@ -123,12 +121,12 @@ export class Homes {
     return true;
   }
 
-  /** An empty workspace that was made ahead; `undefined` when there is none. Nobody but the fleet has reached it. */
+  /** A preallocated empty workspace; `undefined` when there is none. Only the fleet has accessed it. */
   spare(slot: string): Identified | undefined {
     return unlessMissing(() => this.#identity(this.#layout.spare(slot)));
   }
 
-  /** Makes one, and what goes with it, for a slot that was just made. */
+  /** Preallocates a workspace and a home for a slot that was just created. */
   makeSpare(slot: string, owner: Account): void {
     makeTree(this.#layout.spare(slot), owner);
     const home = this.#layout.spareHome(slot);
@@ -139,23 +137,23 @@ export class Homes {
     chmodSync(home, this.#passable);
   }
 
-  /** An empty workspace, still out of reach: the caller renames it to where it belongs. */
+  /** An empty workspace, still out of reach: the caller renames it to its place. */
   draft(thread: ThreadKey, owner: Account = this.#account): Identified {
     const path = this.#layout.draft(thread);
-    // What a crash left here was never anywhere else, so nothing is in it.
+    // A crash left it here before it was ever used, so it is empty.
     this.#trash.throwAway(path, thread);
     makeTree(path, owner);
     return this.#identity(path);
   }
 
-  /** An empty workspace beside the one at home, under a name that says who makes it. */
+  /** An empty workspace beside the one at home, under a name that identifies its maker. */
   aside(thread: ThreadKey, name: string): string {
     const path = join(this.#layout.home(thread), name);
     makeTree(path, this.#account);
     return path;
   }
 
-  /** Removes what killed processes have left beside workspaces. */
+  /** Removes what killed processes left beside workspaces. */
   sweepAside(thread: ThreadKey, world: DraftWorld): void {
     const home = this.#layout.home(thread);
     for (const name of unlessMissing(() => readdirSync(home)) ?? []) {
@@ -165,7 +163,7 @@ export class Homes {
     }
   }
 
-  /** The workspace at home, made whole and ready to be moved; `undefined` when there is none. */
+  /** The workspace at home, repaired and ready to be moved; `undefined` when there is none. */
   ready(thread: ThreadKey): Identified | undefined {
     const path = this.#layout.userData(thread);
     if (!this.has(thread)) return undefined;
@@ -173,14 +171,14 @@ export class Homes {
     return this.#identity(path);
   }
 
-  /** Takes a thread's workspace, and its names, out of reach. What was being given to an account is gone with it. */
+  /** Takes a thread's workspace, and its names, out of reach, including an unfinished change of owner. */
   throwAway(thread: ThreadKey): void {
     this.#trash.throwAway(this.#layout.draft(thread), thread);
     this.#trash.throwAway(this.#layout.userData(thread), thread);
     for (const name of [NAMES, GIVING]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
   }
 
-  /** Whose it is; `null` when nobody has written it down, or it was purged. */
+  /** Its owner; `null` when none is recorded, or it was purged. */
   owner(thread: ThreadKey): Owner | null {
     const text = unlessMissing(() => readFileSync(join(this.#layout.home(thread), NAMES), "utf8"));
     if (text === undefined) return null;
@@ -200,7 +198,7 @@ export class Homes {
     return readdirSync(this.#layout.homes).filter((name) => /^[0-9a-f]{32}$/.test(name)) as ThreadKey[];
   }
 
-  /** Waits until what happened to a home would survive a power cut. */
+  /** Waits until the changes of a home would survive a power cut. */
   async sync(thread: ThreadKey): Promise<void> {
     const directory = await open(this.#layout.home(thread), "r");
     try {
@@ -210,7 +208,7 @@ export class Homes {
     }
   }
 
-  /** Whether a thread was purged, and nobody has come for it since `before` (Unix milliseconds). */
+  /** Whether a thread was purged, and was not used since `before` (Unix milliseconds). */
   isOver(thread: ThreadKey, before: number): boolean {
     const home = this.#layout.home(thread);
     const stats = statIfThere(home);

@@ -1,6 +1,6 @@
 /**
- * Workspaces on this host's disk as the gateway uses them: uploads and artifacts are read and placed without waiting for
- * a sandbox, wherever the workspace is at that moment.
+ * Workspaces on this host's disk for the gateway: it reads and writes uploads and artifacts without waiting for a
+ * sandbox, wherever the workspace is at that moment.
  */
 
 import {
@@ -25,8 +25,8 @@ import type { WorkspaceFiles as DiskFiles } from "./workspace-files.ts";
 
 export interface HostOptions {
   /**
-   * Some sandboxes may only have so much on the disk: what a thread's writes are held to, or `null` where only its sandbox
-   * can hold them. Absent where no sandbox has such a limit.
+   * The budget of a thread's writes, where sandboxes have a disk limit; `null` where only its sandbox can enforce it.
+   * Absent where no sandbox has such a limit.
    */
   readonly budgetOf?: (thread: ThreadKey) => WriteBudget | null;
 }
@@ -101,7 +101,7 @@ async function* noticed(content: AsyncIterable<Uint8Array>, reading: { begun: bo
   yield* content;
 }
 
-/** What stands in the way is a link, or something else that means more inside than out here. */
+/** A link or another special file is in the way, which only the sandbox can resolve. */
 function isForTheSandbox(error: unknown): boolean {
   return (
     isSandlotError(error, "invalid_path") ||
@@ -115,7 +115,7 @@ function ownerOf({ user, thread }: { readonly user: string; readonly thread: str
   return { user: parseUserId(user), thread: parseThreadId(thread) };
 }
 
-/** A thread's workspace, opened when it is needed. Only what writes makes one: asking about a thread leaves no trace. */
+/** A thread's workspace, opened at its first use. Only a write creates one: reading leaves no trace. */
 class Reach {
   readonly owner: Owner;
   readonly #disk: DiskWorkspaces;
@@ -141,7 +141,7 @@ class Reach {
   }
 }
 
-/** Directories that were cleared of what killed processes have left. Once for each is enough: this one is not killed. */
+/** Directories already cleared of what killed processes left. Once for each is enough: this process was not killed. */
 class Swept {
   readonly #names = new Set<string>();
 
@@ -251,7 +251,7 @@ function absolute(stat: FileStat): FileStat {
   return { ...stat, path: `${WORKSPACE_ROOT}/${stat.path}` };
 }
 
-/** Nothing is there, or what is on the way is no directory: both mean that there is no such file. */
+/** A missing file, or a parent that is no directory: both mean that there is no such file. */
 async function orNull<T>(promise: Promise<T>): Promise<T | null> {
   try {
     return await promise;
@@ -265,7 +265,7 @@ function rethrow(error: unknown): never {
   throw inSandboxPaths(error);
 }
 
-/** The same error about the path that was asked for: what lies on this disk knows only the way from the workspace. */
+/** The same error with the requested path: the files on this disk have only the path below the workspace. */
 function inSandboxPaths(error: unknown): unknown {
   if (!isSandlotError(error) || !("path" in error.details)) return error;
   const { path } = error.details;

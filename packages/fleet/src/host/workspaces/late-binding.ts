@@ -1,6 +1,4 @@
-/**
- * Whether blanks can take a thread's workspace late on this machine: found out by doing it.
- */
+/** Whether blanks can take a thread's workspace late on this machine, by trying. */
 
 import { lstatSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +9,7 @@ import type { DiskParts } from "./parts.ts";
 export type LateBinding = { readonly possible: true } | { readonly possible: false; readonly reason: string };
 
 const PROBE_PREFIX = ".probe-";
-/** A probe takes no time, so what is as old as this was left by a process that was killed in the middle of one. */
+/** A probe takes no time, so one this old was left by a killed process. */
 const LEFTOVER_MS = 3_600_000;
 
 export function probeLateBinding({ account, layout, world }: DiskParts): LateBinding {
@@ -25,7 +23,7 @@ export function probeLateBinding({ account, layout, world }: DiskParts): LateBin
     mkdirSync(join(home, USER_DATA, "workspace"), { recursive: true, mode: 0o700 });
     mkdirSync(slot, 0o700);
     renameSync(join(home, USER_DATA), join(slot, USER_DATA));
-    // Where a slot's content may have to go, too.
+    // A slot's content may have to go here, too.
     renameSync(join(slot, USER_DATA), join(layout.quarantine, name));
     renameSync(join(layout.quarantine, name), join(home, USER_DATA));
     return { possible: true };
@@ -36,7 +34,7 @@ export function probeLateBinding({ account, layout, world }: DiskParts): LateBin
       reason: `a directory cannot be moved between ${layout.homes} and ${layout.slots}: ${why}`,
     };
   } finally {
-    // Ours alone: the name is random, and nothing mounts it.
+    // Ours alone: the name is random, and no sandbox mounts it.
     for (const path of [home, slot, join(layout.quarantine, name)]) rmSync(path, { recursive: true, force: true });
   }
 }

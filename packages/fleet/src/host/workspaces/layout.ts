@@ -1,26 +1,26 @@
 /**
- * Where a fleet's workspaces lie on the disk. Everything is below one directory, so that it can be one mount:
+ * The paths of a fleet's workspaces on the disk. Everything is below one directory, so that it can be one mount:
  *
  *   homes/<threadKey>/user-data            a thread's workspace at home
  *   homes/<threadKey>/fence.*              the newest generation that used it, and where it was put (`fence.ts`)
- *   homes/<threadKey>/names.json           whose it is, for a person who looks
- *   homes/<threadKey>/giving               whom the workspace is being given to (`owners.ts`)
- *   homes/<threadKey>/new                  a workspace that is being made
- *   homes/<threadKey>/.sandlot-draft-*     a copy of another thread's workspace that is being made (`drafts.ts`)
+ *   homes/<threadKey>/names.json           its owner, for the operator
+ *   homes/<threadKey>/giving               the account that the workspace is being given to (`owners.ts`)
+ *   homes/<threadKey>/new                  a workspace that is being created
+ *   homes/<threadKey>/.sandlot-draft-*     an unfinished copy of another thread's workspace (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
- *   slots/<sandboxId>-<generation>/spare   an empty workspace, for a thread that has none
- *   slots/<sandboxId>-<generation>/home    a home without a thread, for one that has none either
- *   slots/<sandboxId>-<generation>/tenant.* whose workspace is in it, and its inode (`fence.ts`)
+ *   slots/<sandboxId>-<generation>/spare   a preallocated empty workspace, for a thread that has none
+ *   slots/<sandboxId>-<generation>/home    a preallocated home, for a thread that has none
+ *   slots/<sandboxId>-<generation>/tenant.* the thread whose workspace is in it, and its inode (`fence.ts`)
  *   slots/<sandboxId>-<generation>/owner   the account of its sandbox, where workspaces are given to it (`owners.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
- *   markers/<sandboxId>/<generation>.json  who was given the sandbox; `.ahead` will be the first (`made-ahead.ts`)
- *   quarantine/<slot>.<random>             what was found in a slot and is no workspace
+ *   markers/<sandboxId>/<generation>.json  the thread that got the sandbox; `.ahead` becomes the first (`made-ahead.ts`)
+ *   quarantine/<slot>.<random>             content of a slot that is no workspace
  *   homes/.trash/                          what is being removed; on the same mount as every home
  *   locks/
  *
  * Invariants
- * - No path holds what a user typed: threads appear as hashes, sandboxes as random ids.
- * - Names that come back from a store or an engine are checked before they become part of a path.
+ * - No path contains user input: threads appear as hashes, sandboxes as random ids.
+ * - Names from a store or an engine are checked before they become part of a path.
  */
 
 import { join } from "node:path";
@@ -31,14 +31,14 @@ export type SlotPlace = Exclude<Place, "home">;
 
 /** The name below a home, below `mnt`, and so below `/mnt` in the sandbox. */
 export const USER_DATA = "user-data";
-/** Beside a workspace at home that some files of belong to another account than others. */
+/** Beside a workspace at home whose files belong to two accounts, because its change of owner is unfinished. */
 export const GIVING = "giving";
-/** Where `/mnt/acp-workspace` leads: below `user-data`, so that one rename moves it too. */
+/** The target of `/mnt/acp-workspace`: below `user-data`, so that one rename moves it too. */
 export const ACP_DIRECTORY = ".acp-workspace";
 export const ACP_LINK = "acp-workspace";
 export const ACP_TARGET = `${USER_DATA}/${ACP_DIRECTORY}`;
 
-/** A dot separates the parts of a record's file name, so it stands in none of them. */
+/** A dot separates the parts of a record's file name, so no part contains one. */
 const PATH_NAME = /^[A-Za-z0-9_-]{1,100}$/;
 
 export class Layout {
@@ -68,7 +68,7 @@ export class Layout {
     return join(this.home(thread), USER_DATA);
   }
 
-  /** Where a workspace is made before it is anywhere. */
+  /** Where a workspace is created before it is moved to its place. */
   draft(thread: ThreadKey): string {
     return join(this.home(thread), "new");
   }
@@ -82,7 +82,7 @@ export class Layout {
     return join(this.slot(name), "spare");
   }
 
-  /** A home that is nobody's yet. */
+  /** A home without a thread. */
   spareHome(name: string): string {
     return join(this.slot(name), "home");
   }
@@ -100,17 +100,17 @@ export function slotPlace(sandboxId: SandboxId, generation: Generation): SlotPla
   return `slot:${checkedName(`${sandboxId}-${generation}`)}`;
 }
 
-/** Where the workspace of a sandbox is mounted from: a blank has a slot. */
+/** Where a sandbox's workspace is mounted from: a blank has a slot. */
 export function placeOf({ marker, labels }: Pick<CreateSpec, "marker" | "labels">): Place {
   return marker === null ? `slot:${labels.sandboxId}-${labels.generation}` : "home";
 }
 
-/** The directory's name of a slot; `null` for a home. */
+/** The directory name of a slot; `null` for a home. */
 export function slotNameOf(place: Place): string | null {
   return place === "home" ? null : checkedName(place.slice("slot:".length));
 }
 
-/** What a slot's name says; `null` for a name that no slot has. */
+/** The parts of a slot's name; `null` when it is no slot's name. */
 export function parseSlotName(name: string): { sandboxId: SandboxId; generation: Generation } | null {
   const match = /^([A-Za-z0-9_-]{1,80})-(\d{1,16})$/.exec(name);
   if (match === null) return null;

@@ -1,14 +1,13 @@
 /**
- * Locks between the processes of one machine, one per thread and one per slot, for steps that are a few system calls.
+ * Locks between the processes of one machine, one per thread and one per slot, for steps of a few system calls.
  *
- * A lock is the write lock of an empty SQLite database: the kernel gives it back when its holder dies, however it dies,
- * so there is no stale lock to break, and nothing is ever written. Names share a fixed number of databases.
+ * A lock is the write lock of an empty SQLite database: the kernel releases it when its holder dies, so there are no
+ * stale locks, and nothing is ever written. Names share a fixed number of databases.
  *
  * Invariants
- * - What runs under a lock is synchronous. Inside one process steps therefore never overlap, and no lock is held while
- *   somebody waits for anything.
+ * - Code under a lock is synchronous. So steps of one process never overlap, and no lock is held across an `await`.
  * - Several locks are taken all at once or not at all, so there is no order to keep and no deadlock.
- * - A lock's file is never removed, and nothing but SQLite opens it: closing any other descriptor would give the lock up.
+ * - A lock's file is never removed, and only SQLite opens it: closing any other descriptor would release the lock.
  */
 
 import { hash } from "node:crypto";
@@ -23,7 +22,7 @@ import type { World } from "../../world/world.ts";
 
 /** More would cost descriptors, fewer would let threads wait for one another. A step takes well under a millisecond. */
 const DATABASES = 64;
-/** A holder is done within a fraction of this; only one that was stopped (SIGSTOP) keeps others waiting so long. */
+/** A holder is done within a fraction of this; only a paused one (SIGSTOP) makes others wait so long. */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 2;
 
@@ -46,7 +45,7 @@ export class DiskLocks {
     makeFiles(directory);
   }
 
-  /** Runs `work` while nobody else works under any of these names. */
+  /** Runs `work` while no other step holds any of these names. */
   async hold<T>(names: readonly string[], work: () => T): Promise<T> {
     const numbers = [...new Set(names.map(numberOf))];
     const deadline = this.#world.monotonicMs() + this.#patienceMs;
@@ -91,7 +90,7 @@ export class DiskLocks {
     const known = this.#locks.get(number);
     if (known !== undefined) return known;
     const database = openDatabase(fileOf(this.#directory, number));
-    // Waiting inside SQLite would stop the event loop; we wait outside. And a journal would be a file for each lock.
+    // Waiting inside SQLite would block the event loop. A journal would be a file for each lock.
     database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
     const lock = { database, take: database.prepare("BEGIN IMMEDIATE"), giveBack: database.prepare("ROLLBACK") };
     this.#locks.set(number, lock);
@@ -104,14 +103,14 @@ export class DiskLocks {
   }
 }
 
-/** All at once, at the beginning: on a full disk, where nothing can be made any more, one must still be able to remove. */
+/** All at the start: on a full disk no file can be created, but removing must still work. */
 function makeFiles(directory: string): void {
   const present = new Set(readdirSync(directory));
   for (let number = 0; number < DATABASES; number++) {
     const path = fileOf(directory, number);
     if (present.has(basename(path))) continue;
     try {
-      // Exclusively: a file that is there is not even opened.
+      // Exclusively: an existing file is not even opened.
       closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, 0o600));
     } catch (error) {
       if (errnoOf(error) !== "EEXIST") throw error;

@@ -1,27 +1,29 @@
 /**
- * Files that are made where nobody waits, empty, and filled when somebody does: filling one takes less than making one.
+ * Preallocated files: created empty in the background, and filled during a request. Filling one takes less time than
+ * creating one.
  *
  * Invariants
- * - One is filled at most once, from its beginning, and only when it is a plain file that is empty and closed to others.
- *   It is never emptied: ext4 finds blocks for a file that was emptied, and begins to write it, while it is being closed.
- * - While it is filled it bears a name under which nobody takes it for what it becomes, and whoever fills it has that
- *   name for itself. It gets its own name by a rename.
+ * - A file is filled at most once, from its beginning, and only when it is a regular file that is empty and closed to
+ *   others. It is never truncated: ext4 allocates blocks for a truncated file, and begins to write it, while it is
+ *   being closed.
+ * - While it is filled it has a temporary name that belongs to the filling process alone. It gets its final name by a
+ *   rename.
  */
 
 import { closeSync, constants, fstatSync, openSync, renameSync, writeSync } from "node:fs";
 import { errnoOf, isMissing } from "../../world/disk-trouble.ts";
 
-/** Whatever stands under the name: nothing is followed, and nothing is waited for. */
+/** Opens any kind of file without following links or blocking. */
 const OPEN_TO_FILL = constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-/** What a symbolic link, a directory, and a FIFO or a socket say when they are opened like that. */
+/** The errors of a symbolic link, a directory, and a FIFO or a socket when opened like that. */
 const NOT_PLAIN: readonly (string | undefined)[] = ["ELOOP", "EISDIR", "ENXIO"];
 
-/** Makes an empty file where nothing is. */
+/** Creates an empty file where there is none. */
 export function makeAhead(path: string): void {
   closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL, 0o600));
 }
 
-/** Fills a file that nobody else fills; `false` when there is none that was made for that. */
+/** Fills a file that no other process fills; `false` when there is no preallocated one. */
 export function fillAhead(path: string, text: string): boolean {
   const descriptor = openToFill(path);
   if (descriptor === null) return false;
@@ -36,7 +38,7 @@ export function fillAhead(path: string, text: string): boolean {
   }
 }
 
-/** The same of a file that others may want as well: it is renamed to the caller's own `draft`, which one caller can do. */
+/** The same with several contenders: the file is renamed to the caller's own `draft`, which only one can do. */
 export function takeAhead(path: string, draft: string, text: string): boolean {
   try {
     renameSync(path, draft);

@@ -1,13 +1,13 @@
 /**
- * Markers beside the sandboxes: one file per generation that somebody tried to give a sandbox.
+ * Markers beside the sandboxes: one file per generation in which a sandbox was assigned to a thread.
  *
  * Invariants
- * - A marker is written only where the sandbox's directory of markers is: it comes before the sandbox and goes after
- *   it, so nothing is written beside what is gone.
- * - A marker is never written over: whose workspace is inside, the first one proves.
- * - A marker is whole or not there. It holds a token, so only the fleet's own account reads it.
- * - What begins with a dot is no marker: `.ahead`, a file for the first one that is written, and drafts. They go with the
- *   directory.
+ * - A marker is written only if the sandbox's directory of markers exists. It is created before the sandbox and removed
+ *   after it, so no marker outlives its sandbox.
+ * - A marker is never overwritten: the first one proves whose workspace is inside.
+ * - A marker is complete or missing. It holds a token, so only the fleet's own account reads it.
+ * - Names with a leading dot are no markers: `.ahead`, a preallocated file for the first one, and drafts. They are
+ *   removed with the directory.
  */
 
 import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
@@ -42,7 +42,7 @@ export class MarkerFiles {
     this.#world = world;
   }
 
-  /** Makes the place for a sandbox's markers. Whether there was none. */
+  /** Creates the directory for a sandbox's markers. Returns whether there was none. */
   open(sandboxId: SandboxId): boolean {
     try {
       mkdirSync(this.#layout.markersOf(sandboxId), 0o700);
@@ -53,7 +53,7 @@ export class MarkerFiles {
     }
   }
 
-  /** The same for a sandbox that nobody waits for: with a file for its first marker. */
+  /** The same for a sandbox of the warm pool: also preallocates the file for its first marker. */
   openAhead(sandboxId: SandboxId): void {
     if (!this.open(sandboxId)) return;
     try {
@@ -81,7 +81,7 @@ export class MarkerFiles {
     }
   }
 
-  /** A link, unlike a rename, fails where there is something. The same marker may be written again. */
+  /** A link, unlike a rename, fails on an existing file. The same marker may be written again. */
   #publish(draft: string, path: string, text: string): void {
     try {
       linkSync(draft, path);
@@ -106,7 +106,7 @@ export class MarkerFiles {
     unlessMissing(() => unlinkSync(fileOf(this.#layout.markersOf(sandboxId), generation)));
   }
 
-  /** The sandbox is gone, and with it the place for its markers. */
+  /** The sandbox is gone: removes the directory for its markers. */
   close(sandboxId: SandboxId): void {
     const directory = this.#layout.markersOf(sandboxId);
     // Renamed first: a marker that is being written at this moment must fail, not keep the directory alive.
@@ -125,7 +125,7 @@ export class MarkerFiles {
       if (name.startsWith(".gone-")) rmSync(join(this.#layout.markers, name), { recursive: true, force: true });
   }
 
-  /** A name that no other writer has. */
+  /** A name unique to this writer. */
   #draftOf(directory: string, generation: Generation): string {
     return join(directory, `.${generation}.${this.#world.randomHex(4)}`);
   }
@@ -144,7 +144,7 @@ function fileOf(directory: string, generation: Generation): string {
   return join(directory, `${generation}.json`);
 }
 
-/** What a power cut left half-written proves nothing, so it is no marker. */
+/** A power cut leaves a half-written marker, which proves nothing. */
 function parse(text: string | undefined): readonly Marker[] {
   if (text === undefined) return [];
   let content: unknown;

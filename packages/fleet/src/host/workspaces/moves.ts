@@ -1,6 +1,6 @@
 /**
- * The moves of workspaces between homes and slots. Each method is synchronous and runs under the locks of the thread and
- * the slot that it is about; `disk-workspaces.ts` takes them.
+ * Moves workspaces between homes and slots. Each method is synchronous and runs under the locks of its thread and slot,
+ * which `disk-workspaces.ts` takes.
  */
 
 import { lstatSync } from "node:fs";
@@ -33,14 +33,14 @@ export class Moves {
     return slot;
   }
 
-  /** Never takes anything from under processes that may use it. */
+  /** A workspace is never taken away while processes may use it. */
   checkReleased(slot: string): void {
     const sandboxId = parseSlotName(slot)?.sandboxId ?? slot;
     if (!this.#parts.slots.isReleased(slot))
       throw new SandlotError("sandbox_in_use", { sandboxId, holders: ["its own processes"] });
   }
 
-  /** Puts a workspace into a free slot: written down first, in the slot and at home, then moved. */
+  /** Puts a workspace into a free slot: recorded first, in the slot and at home, then moved. */
   putIn(thread: ThreadKey, use: Use, slot: string, { path, device, inode }: Identified): void {
     const { homes, layout } = this.#parts;
     TENANT.write(layout.slot(slot), { thread, generation: use.generation, device, inode });
@@ -48,28 +48,28 @@ export class Moves {
     moveTree(path, join(layout.mnt(slot), USER_DATA));
   }
 
-  /** Brings a tenant's workspace home, where nothing is. */
+  /** Brings a tenant's workspace home, where there is none. */
   bringHome(thread: ThreadKey, use: Use, slot: string, tenant: Tenant): void {
     const { homes, layout, slots } = this.#parts;
     const home = layout.userData(thread);
     slots.reach(slot, tenant, (path) => moveTree(path, home));
     if (lstatSync(home, { bigint: true }).ino !== tenant.inode) {
-      // Something put another directory in its place between the look and the move. It is nobody's.
+      // Another directory was put in its place between the check and the move. It belongs to no thread.
       this.#parts.quarantine.put(home, { ...this.#facts(slot), reason: "it was put where a workspace had been" });
       throw new SandlotError("file_not_found", { path: `slot:${slot}` });
     }
-    // The slot keeps its record of whom it had, for whatever else is found in it.
+    // The slot keeps its record of its former tenant, for anything else that is found in it.
     homes.fence(thread, use, "home");
   }
 
-  /** Sees to it that the workspace is at home, for a sandbox that mounts it from there. Whether there was one. */
+  /** Brings the workspace home if needed, for a sandbox that mounts it from there. Returns whether there was one. */
   haveHome(thread: ThreadKey, use: Use): boolean {
     const { homes, layout, slots } = this.#parts;
     const existing = homes.ready(thread) !== undefined;
     const slot = existing ? null : homes.slotOf(thread);
     const tenant = this.tenancy(slot, thread);
     if (slot !== null && tenant !== null && slots.isReleased(slot)) {
-      // Its sandbox is gone and nobody has brought it home yet: better now than to begin with an empty one.
+      // Its sandbox is gone and the workspace is still there: bring it home rather than start with an empty one.
       this.bringHome(thread, use, slot, tenant);
       return homes.ready(thread) !== undefined;
     }
@@ -79,7 +79,7 @@ export class Moves {
     return existing;
   }
 
-  /** Takes a thread's workspace out of reach wherever it is. */
+  /** Takes a thread's workspace out of reach, wherever it is. */
   throwAway(thread: ThreadKey, slot: string | null): void {
     const { homes, layout, slots, trash } = this.#parts;
     for (const name of new Set([slot, homes.slotOf(thread)])) {
@@ -92,12 +92,12 @@ export class Moves {
     homes.throwAway(thread);
   }
 
-  /** Puts everything that is in the slot into quarantine. */
+  /** Moves the whole content of the slot to quarantine. */
   setAside(slot: string, reason: string): void {
     this.#parts.quarantine.put(this.#parts.layout.mnt(slot), { ...this.#facts(slot), reason });
   }
 
-  /** Removes a released slot without a workspace, and the markers beside it. What else is found in it is kept. */
+  /** Removes a released slot without a workspace, and the markers beside it. Other content goes to quarantine. */
   dropIfOver(slot: string): boolean {
     const { layout, markers, slots, trash } = this.#parts;
     if (!slots.isReleased(slot) || slots.tenant(slot) !== null) return false;
@@ -105,7 +105,7 @@ export class Moves {
     const { sandboxId } = parseSlotName(slot) ?? {};
     const isLast = !slots.names().some((name) => name !== slot && parseSlotName(name)?.sandboxId === sandboxId);
     if (sandboxId !== undefined && isLast) markers.close(sandboxId);
-    // Last: while the slot is there, it is listed and dropped again.
+    // Last: while the slot exists, it is listed and dropped again.
     trash.throwAway(layout.slot(slot), trashOwner(slot));
     return true;
   }
@@ -117,7 +117,7 @@ export class Moves {
   }
 }
 
-/** Under which name the remains of a slot are in the trash. */
+/** The name of a slot's remains in the trash. */
 export function trashOwner(slot: string): string {
   return `slot-${slot}`;
 }

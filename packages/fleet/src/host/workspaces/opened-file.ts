@@ -1,6 +1,6 @@
 /**
- * A plain file of a workspace, open to be read. What it says of itself and what is read are of one and the same file,
- * whatever happens to its name meanwhile.
+ * A regular file of a workspace, open for reading. Its facts and its content are of the same file, whatever happens to
+ * its name meanwhile.
  */
 
 import type { FileHandle } from "node:fs/promises";
@@ -23,7 +23,7 @@ export class OpenedFile implements AsyncDisposable {
     this.#handle = handle;
   }
 
-  /** All of it or of a range, when it is not too much to hold. A range ends with the file. */
+  /** All of it or a range, when it is not too large for memory. A range ends with the file. */
   async read(range: ByteRange = {}): Promise<Uint8Array> {
     const { length } = this.#within(range);
     const maxBytes = SANDBOX_LIMITS.readMaxBytes;
@@ -34,7 +34,7 @@ export class OpenedFile implements AsyncDisposable {
     return Buffer.concat(parts);
   }
 
-  /** As much as there was when the file was opened. If it has become shorter, this ends with an error, never early. */
+  /** As many bytes as when it was opened. If the file has become shorter, this ends with an error, never early. */
   async *stream(range: ByteRange = {}): AsyncGenerator<Uint8Array> {
     const { offset, length } = this.#within(range);
     for (let done = 0; done < length; ) {

@@ -1,18 +1,20 @@
 /**
- * Whom a workspace belongs to on disk. All of a fleet's belong to one account, and sandboxes see them as their own. Where a
- * sandbox cannot be shown files like that, the workspace is given to its account instead: the slot of a blank says to which.
+ * The owners of workspaces on disk. All workspaces of a fleet belong to one account, and sandboxes see them as their
+ * own. Where a sandbox does not support id-mapped mounts, the workspace is given to its account instead, which the slot
+ * of a blank names.
  *
  *   slots/<name>/owner       the account, where it is not the fleet's usual one
- *   homes/<thread>/giving    the account that the workspace is being given to: a symbolic link, since one is never half written
+ *   homes/<thread>/giving    the account that the workspace is being given to: a symbolic link, never half written
  *   locks/give-<n>.lock      held while one is given
  *
- * A workspace may come from a time when the usual account was another. Then it is given to the account that needs it next, too.
+ * A workspace may come from a time when the usual account was another. Then it is given to the account that needs it
+ * next, too.
  *
  * Invariants
- * - Only a workspace that no sandbox has is given to another account, and by one process at a time.
- * - `giving` is there before the first file changes its owner and until the last has. A workspace with it belongs to no
- *   account wholly: it is not moved, and the next sandbox's account gets all of it, whichever account its root has.
- * - `giving` is made and looked at under the thread's lock, so a workspace is either moved or given.
+ * - Only a workspace without a sandbox is given to another account, by one process at a time.
+ * - `giving` exists before the first file changes its owner and until the last has. A workspace with it has mixed
+ *   owners: it is not moved, and the next sandbox's account gets all of it, whatever the owner of its root.
+ * - `giving` is created and read under the thread's lock, so a workspace is either moved or given.
  * - The programs that change owners end with the process that started them.
  */
 
@@ -56,7 +58,7 @@ interface OwnerParts {
   readonly homes: Homes;
   readonly locks: DiskLocks;
   readonly world: World;
-  /** Whom workspaces usually belong to. */
+  /** The usual owner of workspaces. */
   readonly account: Account;
 }
 
@@ -75,20 +77,20 @@ export class Owners {
     this.#world = world;
   }
 
-  /** Whom a workspace must belong to that is put into a slot; `null` when everything belongs to the fleet's own account. */
+  /** The required owner of a workspace in a slot; `null` when everything belongs to the fleet's own account. */
   ofSlot(slot: string | null): Account {
     const text = slot === null ? undefined : unlessMissing(() => readFileSync(this.#file(slot), "utf8"));
     return text === undefined ? this.#usual : ownerSchema.parse(JSON.parse(text));
   }
 
-  /** Of a slot that was just made. */
+  /** Records the owner of a slot that was just created. */
   note(slot: string, owner: Account | undefined): Account {
     if (owner === undefined || owner === null) return this.#usual;
     writeFileSync(this.#file(slot), JSON.stringify(owner), { mode: 0o600 });
     return owner;
   }
 
-  /** Whether the workspace at home belongs to an account wholly. One that is not there needs nothing. */
+  /** Whether the whole workspace at home belongs to an account. A missing one needs nothing. */
   isOf(thread: ThreadKey, owner: Account): boolean {
     if (owner === null) return true;
     if (this.isGiving(thread)) return false;
@@ -96,12 +98,12 @@ export class Owners {
     return stats === undefined || isSame(stats, owner);
   }
 
-  /** Whether it is being given to an account, or was when a process was killed. Holds while the thread's lock is held. */
+  /** Whether its change of owner is running or was interrupted. The answer is valid while the thread's lock is held. */
   isGiving(thread: ThreadKey): boolean {
     return this.#givenTo(thread) !== null;
   }
 
-  /** Gives the workspace at home to an account, unless it has it. `check` runs under the thread's lock before anything changes. */
+  /** Gives the workspace at home to an account, if needed. `check` runs first, under the thread's lock. */
   async give(thread: ThreadKey, owner: Account = this.#usual, check: () => void = () => {}): Promise<void> {
     if (owner === null || this.isOf(thread, owner)) return;
     const path = this.#layout.userData(thread);
@@ -132,7 +134,7 @@ export class Owners {
     }
   }
 
-  /** While no other process gives the workspace. No lock of `locks.ts`: those are never held while something is waited for. */
+  /** While no other process gives the workspace. No lock of `locks.ts`: those are not held across an `await`. */
   async alone<T>(thread: ThreadKey, work: () => Promise<T>): Promise<T> {
     const number = hash("sha256", thread, "buffer").readUInt32BE() % LOCKS;
     const database = openDatabase(join(this.#layout.locks, `give-${number}.lock`));
@@ -154,17 +156,17 @@ export class Owners {
     }
   }
 
-  /** Whom new files in a workspace belong to at this moment: like its root, or the account that it is being given to. */
+  /** The current owner of new files in a workspace: its root's, or the account that it is being given to. */
   ofFiles(thread: ThreadKey, descriptor: number): Account {
     if (this.#usual === null) return null;
-    // In this order: the root has its new owner before `giving` is gone.
+    // In this order: the root has its new owner before `giving` is removed.
     const givenTo = this.#givenTo(thread);
     if (givenTo !== null) return givenTo;
     const { uid, gid } = fstatSync(descriptor);
     return { uid, gid };
   }
 
-  /** A rename replaces what a killed process has left: at no moment is there none. */
+  /** A rename replaces a killed process's link without a gap. */
   #begin(thread: ThreadKey, { uid, gid }: NonNullable<Account>): void {
     const draft = `${this.#giving(thread)}.draft`;
     unlessMissing(() => unlinkSync(draft));
@@ -189,8 +191,8 @@ export class Owners {
 }
 
 /**
- * Programs of the host: in C, and beside our own work. Links are not followed. Each ends with the one that started it, where
- * there is `setpriv`.
+ * Programs of the host, in C, which run beside our own work. They follow no links. With `setpriv`, each ends with its
+ * parent.
  */
 async function giveContent(path: string, owner: string): Promise<void> {
   const endsWithParent = existsSync(SETPRIV) ? [SETPRIV, "--pdeathsig", "KILL", "--"] : [];

@@ -1,6 +1,4 @@
-/**
- * What workspaces on a disk are made of, put together. Makes the directories that everything else expects.
- */
+/** Assembles the parts of workspaces on a disk. Creates the directories that the other parts expect. */
 
 import { chmodSync, mkdirSync } from "node:fs";
 import type { World } from "../../world/world.ts";
@@ -15,19 +13,19 @@ import { Trash } from "./trash.ts";
 import type { Account } from "./tree.ts";
 
 export interface DiskOptions {
-  /** The fleet's own directory; made when it is missing. */
+  /** The fleet's own directory; created when missing. */
   readonly root: string;
-  /** Whom workspaces usually belong to; `null` when that is the fleet's own account. */
+  /** The usual owner of workspaces; `null` when that is the fleet's own account. */
   readonly account: Account;
   readonly world: World;
-  /** Whether sandboxes go to their files by the host's own way, past the fleet's directory. Otherwise it is closed to others. */
+  /** Whether sandboxes reach their files through the host's path. If not, the fleet's directory is closed to others. */
   readonly isPassable?: boolean;
   /** How long a step waits for another process's. */
   readonly lockPatienceMs?: number;
 }
 
 const PRIVATE = 0o700;
-/** To be passed by an account that knows the way, and listed by nobody. */
+/** Other accounts may traverse it, but not list it. */
 const PASSABLE = 0o711;
 
 export class DiskParts {
@@ -46,7 +44,7 @@ export class DiskParts {
     const passable = account === null ? PRIVATE : PASSABLE;
     const layout = new Layout(root);
     mkdirSync(root, { recursive: true, mode: PRIVATE });
-    // A sandbox decides about the modes of its files, this directory about who gets there.
+    // A sandbox controls the modes of its files; this directory controls who can reach them.
     own(layout.root, isPassable ? passable : PRIVATE);
     for (const path of [layout.homes, layout.slots]) own(path, passable);
     for (const path of [layout.markers, layout.quarantine, layout.trash, layout.locks]) own(path, PRIVATE);

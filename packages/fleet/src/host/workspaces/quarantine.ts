@@ -1,8 +1,8 @@
 /**
- * Quarantine: what was found in a slot and is no thread's present workspace. It is kept for a person to look at, out of
- * every mount, and nothing here reads it again.
+ * Quarantine: content of a slot that is no thread's present workspace. It is kept for the operator, outside every
+ * mount, and no code reads it again.
  *
- *   quarantine/<slot>.<random>        the slot's content, as it was
+ *   quarantine/<slot>.<random>        the slot's unchanged content
  *   quarantine/<slot>.<random>.json   when, why and whose
  */
 
@@ -28,11 +28,11 @@ type About = z.infer<typeof about>;
 export interface Quarantined {
   readonly name: string;
   readonly path: string;
-  /** `null` when a crash came before it could be written. */
+  /** `null` when a crash came before it was written. */
   readonly about: About | null;
 }
 
-/** A listing is for a person; who has more than this looks at the directory. */
+/** A listing is for the operator; with more than this, look at the directory. */
 const LIST_MAX = 1_000;
 const NAME = /^[A-Za-z0-9_-]+\.[0-9a-f]+$/;
 
@@ -66,7 +66,7 @@ export class Quarantine {
     return { entries, truncated: names.length > LIST_MAX };
   }
 
-  /** Somebody has looked at it. */
+  /** Called after the operator has inspected it. */
   async remove(name: string): Promise<void> {
     if (!NAME.test(name)) throw new SandlotError("file_not_found", { path: name });
     const entry = join(this.#layout.quarantine, name);

@@ -1,11 +1,11 @@
 /**
- * Slots: what blanks mount at `/mnt`, and whose workspace is in which.
+ * Slots: what blanks mount at `/mnt`, and which thread's workspace is in which.
  *
  * Invariants
- * - A slot belongs to the fleet, and a sandbox cannot write in it. Its name holds sandbox id and generation and is
- *   never used again.
- * - A workspace is known by its inode, never by its name: whatever a sandbox should manage to plant in its slot is not
- *   taken for it, and a workspace that was renamed inside its slot is found.
+ * - A slot belongs to the fleet, and a sandbox cannot write in it. Its name has sandbox id and generation and is never
+ *   reused.
+ * - A workspace is identified by its inode, never by its name: a directory that a sandbox plants in its slot is not
+ *   mistaken for it, and a workspace renamed inside its slot is found.
  * - Until a slot is released its sandbox may still run, and nothing is taken out of it.
  */
 
@@ -29,14 +29,14 @@ import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { TENANT, type Tenant } from "./fence.ts";
 import { ACP_LINK, ACP_TARGET, type Layout, parseSlotName, USER_DATA } from "./layout.ts";
 
-/** Something that a sandbox mounts below `/mnt`: an engine needs a name there to mount it on. */
+/** A mount of a sandbox below `/mnt`: an engine needs an existing mount point there. */
 export interface MountPoint {
   /** Relative to `/mnt`. */
   readonly path: string;
   readonly kind: "directory" | "file";
 }
 
-/** How far a workspace is looked for that is not under its name. Whatever is beyond goes to quarantine with the rest. */
+/** The limit of the search for a renamed workspace. Everything beyond goes to quarantine. */
 const SEARCH_MAX_ENTRIES = 10_000;
 const SEARCH_MAX_DEPTH = 16;
 const RELEASED = "released";
@@ -45,7 +45,7 @@ export class Slots {
   readonly #layout: Layout;
   readonly #passable: number;
 
-  /** `passable` is the mode of directories that a sandbox's account must pass, but not read. */
+  /** `passable` is the mode of directories that a sandbox's account may traverse, but not read. */
   constructor(layout: Layout, passable: number) {
     this.#layout = layout;
     this.#passable = passable;
@@ -70,7 +70,7 @@ export class Slots {
     return readdirSync(this.#layout.slots).filter((name) => parseSlotName(name) !== null);
   }
 
-  /** Whether a workspace can be put into it: it is there, and its sandbox was not yet confirmed gone. */
+  /** Whether a workspace can be put into it: it exists, and its sandbox is not confirmed gone. */
   isOpen(name: string): boolean {
     return isDirectory(this.#layout.mnt(name)) && !this.isReleased(name);
   }
@@ -88,18 +88,18 @@ export class Slots {
     closeSync(openSync(join(this.#layout.slot(name), RELEASED), flags, 0o600));
   }
 
-  /** Whose workspace really is in the slot. */
+  /** The thread whose workspace really is in the slot. */
   tenant(name: string): Tenant | null {
     const tenant = TENANT.read(this.#layout.slot(name));
     return tenant !== null && this.reach(name, tenant, () => true) === true ? tenant : null;
   }
 
-  /** Whether nothing is in the workspace's place, and no workspace anywhere else in the slot. */
+  /** Whether the workspace's place is empty, and no workspace is anywhere else in the slot. */
   isFree(name: string): boolean {
     return !exists(join(this.#layout.mnt(name), USER_DATA)) && this.tenant(name) === null;
   }
 
-  /** Calls `use` with a path to the tenant's workspace, wherever in the slot it is; `undefined` when it is not. */
+  /** Calls `use` with a path to the tenant's workspace, anywhere in the slot; `undefined` when it is not there. */
   reach<T>(name: string, { inode }: Tenant, use: (path: string) => T): T | undefined {
     const mnt = this.#layout.mnt(name);
     const usual = join(mnt, USER_DATA);
@@ -112,7 +112,7 @@ export class Slots {
     return isIt(usual) ? use(usual) : search(mnt, isIt, use, { entries: SEARCH_MAX_ENTRIES, depth: SEARCH_MAX_DEPTH });
   }
 
-  /** Whether there is anything in the slot that a person might miss. Scaffolding and empty directories are nothing. */
+  /** Whether the slot has content that a user might miss. Scaffolding and empty directories do not count. */
   hasContent(name: string): boolean {
     const mnt = this.#layout.mnt(name);
     if (!isDirectory(mnt)) return false;
@@ -124,7 +124,7 @@ export class Slots {
   }
 }
 
-/** Depth first, by descriptors, following nothing. */
+/** Depth first, by descriptors, without following links. */
 function search<T>(
   directory: string,
   isIt: (path: string) => boolean,
@@ -154,7 +154,7 @@ function search<T>(
   return undefined;
 }
 
-/** A tree of nothing but empty directories and empty files, such as mount points are. */
+/** A tree of only empty directories and empty files, as mount points are. */
 function isBare(path: string, depth: number): boolean {
   const stats = statIfThere(path);
   if (stats === undefined) return true;
@@ -170,7 +170,7 @@ function isBare(path: string, depth: number): boolean {
   }
 }
 
-/** Lazily: a planted directory may be huge. `null` for one that may not be read. */
+/** Lazily: a planted directory may be huge. `null` for an unreadable one. */
 function entriesOf(directory: string): Iterable<{ readonly name: string }> | null {
   try {
     return entriesOfOpened(opendirSync(directory));
@@ -204,7 +204,7 @@ function makeMountPoint(mnt: string, { path, kind }: MountPoint): void {
     if (exists(at)) continue;
     if (kind === "file" && index === names.length - 1) closeSync(openSync(at, constants.O_CREAT, 0o644));
     else mkdirSync(at);
-    // Whatever the umask says: a sandbox's account must pass it.
+    // Regardless of the umask: a sandbox's account must traverse it.
     chmodSync(at, 0o755);
   }
 }

@@ -1,14 +1,14 @@
 /**
- * Removing trees that a sandbox has filled.
+ * Removes trees that a sandbox has filled.
  *
- * What is to go is first renamed into the trash, out of everybody's reach, and then taken apart: a directory that is
- * not empty is itself renamed into the trash and comes next. So depth costs neither descriptors nor stack, a crash
- * leaves only trash, and several processes may take the same tree apart.
+ * A tree is first renamed into the trash, out of reach, and then taken apart: a non-empty directory is itself renamed
+ * into the trash and comes next. So depth costs neither descriptors nor stack, a crash leaves only trash, and several
+ * processes may take the same tree apart.
  *
  * Invariants
  * - No symbolic link is followed: every name is removed, or moved, relative to its parent's descriptor.
  * - No mount point is crossed: a directory is entered only below the trash, and a mount point cannot be renamed.
- * - An entry's name begins with its owner, so that a purge knows what is left of a thread.
+ * - An entry's name begins with its owner, so that a purge finds what is left of a thread.
  */
 
 import { chmod, type FileHandle, lstat, open, opendir, readdir, rename, rmdir, unlink } from "node:fs/promises";
@@ -20,7 +20,7 @@ import { moveTree } from "./tree.ts";
 
 /** How many names are removed at once. More would only queue up behind Node's few file threads. */
 const BATCH = 32;
-/** One pass removes what there is and the next finds nothing; nobody can add to what is in the trash. */
+/** One pass removes everything and the next finds nothing; the trash's content cannot grow. */
 const PASSES_MAX = 100;
 const OWNER_RWX = 0o700;
 
@@ -34,12 +34,12 @@ export class Trash {
     this.#world = world;
   }
 
-  /** Takes something out of reach, with one rename. Nothing there is fine. */
+  /** Takes a path out of reach, with one rename. A missing path is fine. */
   throwAway(path: string, owner: string): void {
     unlessMissing(() => moveTree(path, this.entry(owner)));
   }
 
-  /** Removes what the owner has in the trash, or everything. Rejects when something could not be removed; it stays. */
+  /** Removes the owner's trash, or everything. Rejects when something could not be removed; it stays. */
   async empty(owner?: string): Promise<void> {
     const failures = new Map<string, unknown>();
     for (;;) {
@@ -80,12 +80,12 @@ export class Trash {
       }
       await rmdir(path);
     } catch (error) {
-      // Somebody else takes the same tree apart.
+      // Another process takes the same tree apart.
       if (!isMissing(error)) throw error;
     }
   }
 
-  /** Removes every name once; true when there was any. What cannot be removed ends it with the reason. */
+  /** Removes every name once; true when there was any. Throws the reason when a name cannot be removed. */
   async #clear(descriptor: number, owner: string): Promise<boolean> {
     const failures: unknown[] = [];
     let batch: Promise<unknown>[] = [];
@@ -100,7 +100,7 @@ export class Trash {
         if (failures.length > 0) break;
       }
     } finally {
-      // Whatever happens: the descriptor must stay open as long as anybody goes by its number.
+      // In any case: the descriptor must stay open while its number is in use.
       await Promise.all(batch);
     }
     if (failures.length > 0) throw failures[0];
@@ -127,7 +127,7 @@ export class Trash {
     try {
       await rename(path, this.entry(owner));
     } catch (error) {
-      // A directory that its owner may not write cannot change its parent, unless one is root.
+      // A directory that its owner may not write cannot change its parent, except by root.
       if (errnoOf(error) !== "EACCES") throw error;
       const directory = await open(path, OPEN_DIRECTORY);
       try {
@@ -145,7 +145,7 @@ export class Trash {
   }
 }
 
-/** A sandbox may take its own rights to a directory away; whoever removes it needs them. */
+/** A sandbox may remove its own rights to a directory; removing the directory needs them. */
 async function ownerMayAll(directory: FileHandle): Promise<void> {
   const { mode } = await directory.stat();
   if ((mode & OWNER_RWX) !== OWNER_RWX) await chmod(fdPath(directory.fd), OWNER_RWX);

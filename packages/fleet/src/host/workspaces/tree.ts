@@ -1,9 +1,9 @@
 /**
- * A workspace as directories: made empty, and made whole again when a sandbox has damaged it.
+ * A workspace as directories: created empty, and repaired after damage by a sandbox.
  *
  * Invariants
- * - A workspace belongs to the account that sandboxes run as, and nobody else passes its root.
- * - What is made is made out of every sandbox's reach, and has its owner and mode before it is moved anywhere.
+ * - A workspace belongs to the sandboxes' account, and no other account can traverse its root.
+ * - New directories are created out of every sandbox's reach, and have owner and mode before they are moved.
  */
 
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
@@ -14,7 +14,7 @@ import { errnoOf, statIfThere } from "../../world/disk-trouble.ts";
 import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { ACP_DIRECTORY } from "./layout.ts";
 
-/** Whom workspaces belong to; `null` when sandboxes run as the fleet's own account. */
+/** The owner of workspaces; `null` when sandboxes run as the fleet's own account. */
 export type Account = { readonly uid: number; readonly gid: number } | null;
 
 export function isSame(a: NonNullable<Account>, b: NonNullable<Account>): boolean {
@@ -22,14 +22,14 @@ export function isSame(a: NonNullable<Account>, b: NonNullable<Account>): boolea
 }
 
 /**
- * Gives a new file to its account, and asks again afterwards: a walk that gives the workspace to another account meanwhile
- * (`owners.ts`) has either met the file, or is known by then. `known` is an owner that it has already.
+ * Gives a new file to its account, and checks the account again afterwards: a concurrent walk that gives the workspace
+ * to another account (`owners.ts`) has either changed the file, or shows by then. `known` is the file's present owner.
  */
 export async function ownBy(file: FileHandle, account: () => Account, known: Account = null): Promise<Account> {
   for (let has = known; ; ) {
     const wanted = account();
     if (wanted === null || (has !== null && isSame(has, wanted))) return wanted;
-    // By the descriptor's name: a directory's own descriptor may only be good for looking.
+    // By the descriptor's path: a directory's own descriptor may be `O_PATH`.
     await chown(fdPath(file.fd), wanted.uid, wanted.gid);
     has = wanted;
   }
@@ -39,7 +39,7 @@ const ROOT_MODE = 0o700;
 const DIRECTORY_MODE = 0o755;
 const DIRECTORIES = [...WORKSPACE_DIRECTORIES, ACP_DIRECTORY] as const;
 
-/** Makes an empty workspace at a path where nothing is. */
+/** Creates an empty workspace at a free path. */
 export function makeTree(path: string, account: Account): void {
   mkdirSync(path, ROOT_MODE);
   for (const name of DIRECTORIES) makeDirectory(join(path, name), DIRECTORY_MODE, account);
@@ -47,8 +47,8 @@ export function makeTree(path: string, account: Account): void {
 }
 
 /**
- * Gives a workspace back the directories and the rights that it must have; they belong to whom its root belongs. What stands under a directory's name is
- * left alone, whatever it is: it is the sandbox's own doing, and it can reach nothing but what is its own.
+ * Restores a workspace's required directories and rights, with its root's owner. Anything else under a directory's name
+ * is left alone: the sandbox put it there, and it reaches only the sandbox's own files.
  */
 export function repairTree(path: string, account: Account): void {
   allowOwner(path);
@@ -64,7 +64,7 @@ export function repairTree(path: string, account: Account): void {
   }
 }
 
-/** Moves a workspace. One rename, whatever is in it. */
+/** Moves a workspace with one rename. */
 export function moveTree(from: string, to: string): void {
   try {
     renameSync(from, to);
@@ -75,7 +75,7 @@ export function moveTree(from: string, to: string): void {
       throw new SandlotError("capability_missing", { backend: "disk", capability: "late-binding", neededBy });
     }
     if (errno !== "EACCES") throw error;
-    // A sandbox may take its own rights to the directory away. Without them only root can give it another parent.
+    // A sandbox may remove its own rights to the directory. Without them only root can move it.
     allowOwner(from);
     renameSync(from, to);
   }
@@ -101,7 +101,7 @@ function makeDirectory(path: string, mode: number, account: Account): void {
   settle(path, mode, account);
 }
 
-/** Through a descriptor: where a sandbox could reach the name, it might have become something else. */
+/** Through a descriptor: a sandbox that reaches the name could replace it. */
 function settle(path: string, mode: number, account: Account): void {
   const descriptor = openSync(path, OPEN_DIRECTORY);
   try {

@@ -1,6 +1,4 @@
-/**
- * From a workspace's root to what a path names, one descriptor at a time.
- */
+/** Walks from a workspace's root to a path, one descriptor at a time. */
 
 import type { BigIntStats } from "node:fs";
 import { type FileHandle, mkdir, open } from "node:fs/promises";
@@ -54,7 +52,7 @@ async function openDirectory(path: string, make: { readonly account: () => Accou
   return makeDirectory(path, make.account);
 }
 
-/** Makes a directory that belongs to the sandbox, or opens the one that somebody else has just made. */
+/** Creates a directory that belongs to the sandbox, or opens one that was created just now. */
 async function makeDirectory(path: string, account: () => Account): Promise<FileHandle> {
   const isNew = await mkdir(path, 0o755).then(
     () => true,
@@ -74,7 +72,7 @@ async function makeDirectory(path: string, account: () => Account): Promise<File
   }
 }
 
-/** Calls `use` with a descriptor of whatever the path names. It can be looked at, not read. */
+/** Calls `use` with an `O_PATH` descriptor of the path: for stat, not for reading. */
 export async function atPath<T>(root: number, path: string, use: (node: FileHandle) => Promise<T>): Promise<T> {
   const names = namesOf(path);
   return inDirectory(root, names.slice(0, -1), async (parent) => {
@@ -91,7 +89,7 @@ export async function atPath<T>(root: number, path: string, use: (node: FileHand
   });
 }
 
-/** What a look at a file tells. */
+/** The facts from a stat of a file. */
 export function describe(path: string, stats: BigIntStats): FileStat {
   return {
     path,
@@ -99,12 +97,12 @@ export function describe(path: string, stats: BigIntStats): FileStat {
     sizeBytes: Number(stats.size),
     mode: Number(stats.mode & 0o7777n),
     modifiedAt: Number(stats.mtimeMs),
-    // The daemon inside says the same of the same file, so that a version that one has told is good at the other.
+    // The daemon computes the same version, so a version from one is valid at the other.
     version: [stats.ino, stats.mtimeNs, stats.size].map((part) => part.toString(36)).join("."),
   };
 }
 
-/** Refuses everything but a plain file. */
+/** Refuses everything but a regular file. */
 export function checkPlain(path: string, stats: BigIntStats): void {
   const kind = kindOf(stats);
   if (kind === "directory") throw new SandlotError("is_a_directory", { path });

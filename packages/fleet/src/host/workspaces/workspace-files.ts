@@ -1,11 +1,11 @@
 /**
- * The files of a workspace as the host reads and writes them, while a sandbox may do with them what it likes.
+ * The files of a workspace as the host reads and writes them, while a sandbox may change them at will.
  *
  * - Paths are relative to the workspace. Symbolic links are listed and can be removed; nothing is read, written or
  *   entered through one.
- * - Only plain files are read and written. A FIFO does not block, a device is not touched.
- * - A write makes a new file and renames it into place, so it changes nothing that has another name: it refuses where
- *   a symbolic link, or a file with several names, stands. What is made belongs to the sandbox.
+ * - Only regular files are read and written. A FIFO does not block, a device is not touched.
+ * - A write creates a new file and renames it into place, so it changes no file of another name: it refuses to replace
+ *   a symbolic link, or a file with several names. The new file belongs to the sandbox.
  */
 
 import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
@@ -20,7 +20,7 @@ import { atPath, checkPlain, describe, inDirectory, namesOf } from "./walking.ts
 import { type Content, type HostWriteOptions, writeFile } from "./writing.ts";
 
 export interface FileParts {
-  /** Whom new files belong to at the moment. */
+  /** The current owner of new files. */
   readonly account: () => Account;
   readonly world: DraftWorld;
   readonly trash: Trash;
@@ -29,7 +29,7 @@ export interface FileParts {
 /** Lends the descriptor of the workspace, and keeps it open until the work is done. */
 type UseRoot = <T>(work: (descriptor: number) => Promise<T>) => Promise<T>;
 
-/** A listing that would have to look at more is cut, and says so. */
+/** A listing with more entries is cut, and says so. */
 const LOOK_MAX = 100_000;
 /** Each level of a listing holds descriptors. */
 const DEPTH_MAX = 64;
@@ -47,12 +47,12 @@ export class WorkspaceFiles {
     return this.#use((root) => atPath(root, path, async (node) => describe(path, await node.stat({ bigint: true }))));
   }
 
-  /** Whoever opens closes. */
+  /** The caller closes it. */
   open(path: string): Promise<OpenedFile> {
     const open = async (node: FileHandle) => {
       const stats = await node.stat({ bigint: true });
       checkPlain(path, stats);
-      // The descriptor is opened once more, for reading: it is the file that was looked at.
+      // The descriptor is opened again for reading: it is the file that was checked.
       return new OpenedFile(describe(path, stats), await openFile(fdPath(node.fd), OPEN_READ));
     };
     return this.#use((root) => atPath(root, path, open));
@@ -76,7 +76,7 @@ export class WorkspaceFiles {
     }
   }
 
-  /** Writes atomically, making parent directories. An existing file keeps its mode unless `mode` is given. */
+  /** Writes atomically, and creates parent directories. An existing file keeps its mode unless `mode` is given. */
   write(path: string, content: Content, options: HostWriteOptions = {}): Promise<FileStat> {
     const { account, world } = this.#parts;
     return this.#inParent(
@@ -86,7 +86,7 @@ export class WorkspaceFiles {
     );
   }
 
-  /** Another name in its directory, over nothing or a plain file of that one name; anything else is `file_exists`. */
+  /** Renames within its directory, over nothing or a regular file with one name; anything else is `file_exists`. */
   replace(from: string, name: string): Promise<FileStat> {
     return this.#inParent(from, async (parent, source) => {
       const path = [...namesOf(from).slice(0, -1), name].join("/");
@@ -141,7 +141,7 @@ export class WorkspaceFiles {
     });
   }
 
-  /** Removes what killed processes have left half-written in a directory. None there is fine. */
+  /** Removes half-written files of killed processes in a directory. A missing directory is fine. */
   async sweep(path: string): Promise<void> {
     const { world } = this.#parts;
     const clear = async (directory: number) => {
@@ -189,7 +189,7 @@ export class WorkspaceFiles {
         if (entry.kind !== "directory" || depth <= 1) continue;
         await inDirectory(directory, [name], (next) => this.#list(next, below, depth - 1, found, budget));
       } catch (error) {
-        // Gone since, replaced since, or closed to us: what is below it is not ours to show.
+        // Removed or replaced meanwhile, or unreadable: its entries are skipped.
         if (!isMissing(error) && !(error instanceof SandlotError)) throw error;
       }
     }

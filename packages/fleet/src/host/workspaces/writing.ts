@@ -1,8 +1,8 @@
 /**
- * Writing one file of a workspace: a new file, complete before it has the name.
+ * Writes one file of a workspace: a new file, complete before it gets the name.
  *
- * The draft lies in the same directory, so that it counts against the workspace's disk budget and needs no other mount.
- * A sandbox can do to a draft what it can do to any file of its own; nothing outside follows from it.
+ * The draft is in the same directory, so it counts against the workspace's disk budget and needs no other mount. A
+ * sandbox can change a draft like any file of its own; this has no effect outside.
  */
 
 import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
@@ -16,15 +16,15 @@ import { checkPlain, describe } from "./walking.ts";
 export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
 
 export interface HostWriteOptions extends WriteOptions {
-  /** More than this is `payload_too_large`, and then nothing has changed. */
+  /** More is `payload_too_large`, and nothing has changed. */
   readonly maxBytes?: number;
 }
 
 interface Target {
-  /** Descriptor of the directory that it is, or will be, in. */
+  /** Descriptor of its directory. */
   readonly parent: number;
   readonly name: string;
-  /** How errors call it. */
+  /** Its name in errors. */
   readonly path: string;
   readonly draft: string;
   readonly account: () => Account;
@@ -32,7 +32,7 @@ interface Target {
 
 const FILE_MODE = 0o644;
 
-/** Reads an asynchronous content only after the target was found fit for it. */
+/** Reads asynchronous content only after the target was checked. */
 export async function writeFile(target: Target, content: Content, options: HostWriteOptions): Promise<FileStat> {
   const { parent, path, account } = target;
   const [draft, final] = [fdPath(parent, target.draft), fdPath(parent, target.name)];
@@ -45,12 +45,12 @@ export async function writeFile(target: Target, content: Content, options: HostW
     await writeAll(file, path, content, options);
     await file.chmod((options.mode ?? before?.mode ?? FILE_MODE) & FILE_MODE_BITS);
     const owner = await ownBy(file, account);
-    // The content took its time, so what stands there now may be another file.
+    // Reading the content took time, so another file may have the name now.
     if (options.ifVersion !== undefined) checkVersion(path, await presentAt(final, path), options.ifVersion);
-    // A link fails where something stands, a rename replaces it.
+    // A link fails on an existing file, a rename replaces it.
     if (options.ifVersion === null) await link(draft, final);
     else await rename(draft, final);
-    // A walk that gives the workspace to another account may have met neither name.
+    // A walk that gives the workspace to another account may have missed both names.
     await ownBy(file, account, owner);
     return describe(path, await file.stat({ bigint: true }));
   } catch (error) {
@@ -63,7 +63,7 @@ export async function writeFile(target: Target, content: Content, options: HostW
   }
 }
 
-/** What stands under the name, if it is a plain file of that one name. */
+/** The file under the name, if it is a regular file with only that name. */
 async function presentAt(final: string, path: string): Promise<FileStat | null> {
   try {
     const stats = await lstat(final, { bigint: true });
@@ -82,13 +82,13 @@ function checkVersion(path: string, present: FileStat | null, expected: string |
   if (expected !== undefined && actual !== expected) throw new SandlotError("file_changed", { path, expected, actual });
 }
 
-/** What may have come while what came before is still being written. */
+/** How much may be buffered while earlier content is written. */
 const AHEAD_MAX_BYTES = 1024 * 1024;
 
-/** What may be written to a file that has lost its name: no walk would find it, and no budget would count it. */
+/** How much may be written to a file that has lost its name: no walk would find it, and no budget would count it. */
 const UNSEEN_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Reads on while it writes: what has come meanwhile is written in one go. */
+/** Reads on while it writes: content that arrived meanwhile is written in one call. */
 async function writeAll(file: FileHandle, path: string, content: Content, options: HostWriteOptions): Promise<void> {
   const { maxBytes = Number.POSITIVE_INFINITY } = options;
   let sizeBytes = 0;
@@ -109,7 +109,7 @@ async function writeAll(file: FileHandle, path: string, content: Content, option
       writing = null;
       for (const part of parts) giveBack(part);
     });
-    // Told where it is waited for.
+    // Reported by the `await` below.
     done.catch(() => undefined);
     writing = done;
   };
@@ -125,7 +125,7 @@ async function writeAll(file: FileHandle, path: string, content: Content, option
       if (writing === null) begin();
     }
   } finally {
-    // Whoever closes the file closes nothing that is still written to.
+    // The caller closes the file; a write must not still be running then.
     if (writing !== null) await writing;
   }
   await writeParts(file, waiting);
@@ -136,7 +136,7 @@ async function writeParts(file: FileHandle, parts: readonly Uint8Array[]): Promi
   const sizeBytes = parts.reduce((sum, part) => sum + part.length, 0);
   let { bytesWritten } = await file.writev(parts);
   if (bytesWritten === sizeBytes) return;
-  // The kernel took a part of it; the rest goes piece by piece, and so meets what stands in its way.
+  // The kernel wrote a part; the rest goes piece by piece, and so meets the error that stopped it.
   for (const part of parts) {
     const skipped = Math.min(bytesWritten, part.length);
     bytesWritten -= skipped;
@@ -144,7 +144,7 @@ async function writeParts(file: FileHandle, parts: readonly Uint8Array[]): Promi
   }
 }
 
-/** After a rename it is no longer there; after a link, or a failure, it is. */
+/** After a rename the draft is gone; after a link, or a failure, it is there. */
 async function removeDraft(draft: string): Promise<void> {
   try {
     await unlink(draft);

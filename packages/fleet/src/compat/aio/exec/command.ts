@@ -12,11 +12,11 @@ export interface Start {
   readonly env: Readonly<Record<string, string>>;
   /** 0 is no limit. */
   readonly timeoutMs: number;
-  /** Comes back at once. Otherwise when it has ended, or after a while. */
+  /** Returns at once. Otherwise when it has ended, or after a while. */
   readonly background: boolean;
 }
 
-/** Where a command is. */
+/** The progress of a command. */
 export interface Progress {
   readonly commandId: string | null;
   readonly stdout: string;
@@ -34,9 +34,9 @@ export interface Position {
   readonly stderr: number;
 }
 
-/** How long one answer may be waited for. The next question goes on where it left off. */
+/** How long to wait for one response. The next request continues where it ended. */
 const ROUND_MS = 20_000;
-/** Of an answer to a start. More is asked for by offset, where the beginning is not kept anyway. */
+/** The limit of the response to a start. More is read by offset, where the beginning is not kept anyway. */
 const FIRST_MAX_CHARS = 1024 * 1024;
 
 export async function startCommand(calls: AioCalls, start: Start, ask: Ask = {}): Promise<Progress> {
@@ -61,7 +61,7 @@ export async function startCommand(calls: AioCalls, start: Start, ask: Ask = {})
   };
 }
 
-/** What there is from this position on; waits for news for a while when told to. */
+/** The output from this position on; with `wait`, waits a while for news. */
 export async function readOn(calls: AioCalls, at: Position, wait: boolean, ask: Ask = {}): Promise<Progress> {
   const fields = {
     session_id: at.sessionId,

@@ -1,9 +1,9 @@
 /**
- * Commands that go on while their caller does something else, each in a session of its own. The session is named after the
+ * Commands that go on while their caller does something else, each in its own session. The session is named after the
  * command's id, so that another attachment finds it again.
  *
- * What AIO has no words for is `capability_missing`: the end of a command's stdin, input that is no text, and when
- * everything that a command left behind has let go of its output.
+ * Unsupported by AIO, so `capability_missing`: closing a command's stdin, input that is no text, and waiting until all
+ * descendants of a command have closed its output.
  */
 
 import {
@@ -45,7 +45,7 @@ export class AioExecs implements SandboxExecs {
     this.#memory = memory;
   }
 
-  /** Those that were spawned through this attachment. */
+  /** Those spawned through this attachment. */
   async list(): Promise<readonly ExecInfo[]> {
     return Promise.all(this.#memory.allSpawned().map((exec) => this.#info(exec)));
   }
@@ -77,7 +77,7 @@ export class AioExecs implements SandboxExecs {
     return this.#sessions.signal(this.#sessionOf(execId), signal);
   }
 
-  /** TERM, a grace, KILL. */
+  /** TERM, a grace period, KILL. */
   async kill(execId: string): Promise<boolean> {
     const sessionId = this.#sessionOf(execId);
     if (!(await this.#sessions.signal(sessionId, "SIGTERM"))) return this.#memory.spawned(execId) !== undefined;
@@ -141,7 +141,7 @@ function note(known: Remembered, { stdoutEnd, stderrEnd, outcome }: Progress): v
   known.outcome = outcome;
 }
 
-/** Pieces of one text, and between two of them everybody else has a turn. */
+/** Pieces of one text; other work gets its turn in between. */
 async function* outputs(stream: "stdout" | "stderr", offset: number, text: string): AsyncGenerator<FollowEvent> {
   const bytes = Buffer.from(text, "utf8");
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
@@ -150,7 +150,7 @@ async function* outputs(stream: "stdout" | "stderr", offset: number, text: strin
   }
 }
 
-/** Input travels as text. */
+/** Input is sent as text. */
 export function inputOf(content: string | Uint8Array): string {
   if (typeof content === "string") return content;
   try {

@@ -1,9 +1,9 @@
 /**
- * Starting commands: what a caller asks for becomes a script in a session.
+ * Starts commands: a caller's request becomes a script in a session.
  *
  * Invariants
- * - A session is used again only when its command is known to have ended.
- * - An abort ends the command inside, and the caller hears of it at once.
+ * - A session is reused only when its command is known to have ended.
+ * - An abort ends the command inside, and the caller's promise rejects at once.
  */
 
 import {
@@ -27,7 +27,7 @@ import type { BashSessions } from "./sessions.ts";
 
 type Command = string | readonly string[];
 
-/** A command that was waited for is not remembered by AIO's server. */
+/** AIO's server does not keep the output of a command that was waited for. */
 const OMITTED_REMEDY = "Run it again with its output redirected to a file, or with a larger outputMaxBytes.";
 
 export interface ExecutorParts {
@@ -35,7 +35,7 @@ export interface ExecutorParts {
   readonly sessions: BashSessions;
   readonly memory: ExecMemory;
   readonly staging: Staging;
-  /** Of every command. */
+  /** For every command. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -126,7 +126,7 @@ export class Executor {
     });
   }
 
-  /** Whoever started it has heard already; that it could not be ended shows in what runs. */
+  /** The caller already has its error; a command that could not be ended shows in the list. */
   async #abandon(sessionId: string): Promise<void> {
     await this.#sessions.signal(sessionId, "SIGKILL").catch(() => {});
     await this.#sessions.close(sessionId);
@@ -138,7 +138,7 @@ function check(command: Command, options: SpawnOptions, timeoutMs: number): void
   checkEnvironment(options.env ?? {});
   checkDuration(options.timeoutMs ?? timeoutMs);
   if (options.cwd !== undefined) checkPath(options.cwd);
-  // Found out before anything is started.
+  // Checked before anything is started.
   if (options.keepStdinOpen === true && options.stdin !== undefined) inputOf(options.stdin);
   if (options.execId === "") throw invalid("execId", "it is empty");
 }

@@ -1,6 +1,6 @@
 /**
- * Commands by their id, as far as this attachment has started them: the same id with the same command is one run.
- * The newest that have ended are remembered.
+ * Commands by their id, of this attachment: the same id with the same command is one run. The newest ended ones are
+ * kept.
  */
 
 import { type ExecResult, SandlotError } from "@sandlot/contract";
@@ -24,7 +24,7 @@ export class ExecMemory {
   readonly #runs = new Map<string, { readonly key: string; readonly result: Promise<unknown> }>();
   readonly #spawned = new Map<string, Remembered>();
 
-  /** Joins the run of this id, or begins it. One that could not be begun is forgotten. */
+  /** Joins the run of this id, or begins it. A run that could not begin is forgotten. */
   once<T extends ExecResult | Remembered>(
     execId: string,
     command: string | readonly string[],
@@ -41,7 +41,7 @@ export class ExecMemory {
     return result;
   }
 
-  /** Answers with those that are forgotten for it. */
+  /** Returns those that were dropped for it. */
   note(spawned: Remembered): readonly Remembered[] {
     this.#spawned.set(spawned.execId, spawned);
     return forgetOldest(this.#spawned, ({ outcome }) => outcome !== null);

@@ -1,6 +1,4 @@
-/**
- * What a command has printed, from the server's byte offsets: the newest bytes up to the limit, and how many came before.
- */
+/** A command's output, from the server's byte offsets: the newest bytes up to the limit, and how many came before. */
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 
@@ -11,12 +9,12 @@ export class Output {
   #heldBytes = 0;
   #endOffset = 0;
 
-  /** How much there was in all. */
+  /** The total size. */
   get endOffset(): number {
     return this.#endOffset;
   }
 
-  /** `endOffset` is where the server is after this text; text that it could not decode may have another length. */
+  /** `endOffset` is the server's offset after this text; undecodable text may have another length. */
   add(text: string, endOffset: number): void {
     const bytes = Buffer.from(text, "utf8");
     this.#parts.push(bytes);
@@ -25,7 +23,7 @@ export class Output {
     while (this.#heldBytes > MAX_BYTES) this.#shorten(this.#heldBytes - MAX_BYTES);
   }
 
-  /** The last `maxBytes` of it as text, and what is missing before them. */
+  /** The last `maxBytes` as text, and how much is missing before them. */
   tail(maxBytes: number): { readonly text: string; readonly droppedBytes: number; readonly omittedBytes: number } {
     const whole = Buffer.concat(this.#parts, this.#heldBytes);
     let omittedBytes = Math.max(0, whole.length - maxBytes);
@@ -42,7 +40,7 @@ export class Output {
   }
 }
 
-/** Where to begin reading, to get what is kept of so many bytes. */
+/** The offset to read from, to get what is kept of so many bytes. */
 export function keptFrom(endOffset: number): number {
   return Math.max(0, endOffset - MAX_BYTES);
 }

@@ -1,6 +1,4 @@
-/**
- * Running a command to its end: one question in most cases, more where it takes long or prints much.
- */
+/** Runs a command to its end: one request in most cases, more if it takes long or prints much. */
 
 import { PATIENCE_MS } from "../../../untrusted/limits.ts";
 import { sleep } from "../../../world/waiting.ts";
@@ -9,7 +7,7 @@ import { type Progress, readOn, type Start, startCommand } from "./command.ts";
 import { keptFrom, Output } from "./output.ts";
 import type { Outcome } from "./script.ts";
 
-/** A server that comes back at once although it was to wait is asked again no sooner. */
+/** The minimum interval for a server that responds at once although it was asked to wait. */
 const PAUSE_MS = 50;
 
 export interface Finished {
@@ -37,17 +35,17 @@ export async function runCommand(calls: AioCalls, start: Omit<Start, "background
     if (wait && !isNews && next.outcome === null) await sleep(calls.world, PAUSE_MS, ask.signal);
     at.stdout = next.stdoutEnd;
     at.stderr = next.stderrEnd;
-    // An end that comes with the last output may come before the last output is read.
+    // The end may be reported before the last output is read.
     if (next.outcome !== null && !isNews) return { outcome: next.outcome, ...outputs };
   }
 }
 
-/** The server keeps the time. One that says long after that a command still runs is not going to end it. */
+/** The server keeps the time. A server that still reports the command long after its timeout will not end it. */
 function deadlineOf(calls: AioCalls, timeoutMs: number): number {
   return timeoutMs > 0 ? calls.world.monotonicMs() + timeoutMs + PATIENCE_MS : Number.POSITIVE_INFINITY;
 }
 
-/** Nothing was left out: the offsets tell how much there was. */
+/** Nothing was left out: the offsets show the total size. */
 function isWhole({ stdout, stderr, stdoutEnd, stderrEnd }: Progress): boolean {
   return Buffer.byteLength(stdout) === stdoutEnd && Buffer.byteLength(stderr) === stderrEnd;
 }

@@ -1,7 +1,7 @@
 /**
- * A command as the server gets it: one text for bash, in which the caller's command comes last.
+ * A command as the server gets it: one text for bash, with the caller's command last.
  *
- * Whether the directory was there is told by a line that nobody else can write, because it has a random number in it.
+ * A line with a random number reports a missing directory, so the command cannot forge it.
  */
 
 import { constants } from "node:os";
@@ -11,7 +11,7 @@ import type { CommandStatus } from "../wire/schemas.ts";
 
 export interface Script {
   readonly text: string;
-  /** Throws when this is what the script has said instead of running the command. */
+  /** Throws when the script reported a failure instead of running the command. */
   check(stderr: string): void;
 }
 
@@ -42,7 +42,7 @@ export function scriptOf(
 function inputOf(stdin: "open" | "none" | { readonly path: string }): readonly string[] {
   if (stdin === "open") return [];
   if (stdin === "none") return ["exec </dev/null"];
-  // Open, it is read to its end although its name has gone.
+  // An open file can be read to its end after its name is removed.
   return [`exec <${quoted(stdin.path)}; rm -f -- ${quoted(stdin.path)}`];
 }
 
@@ -56,7 +56,7 @@ const SIGNAL_NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(constants.signals).map(([name, number]) => [number, name] as const),
 );
 
-/** `null` while it runs. A status below 0 is the number of a signal, as Python has it. */
+/** `null` while it runs. A status below 0 is the number of a signal, as in Python. */
 export function outcomeOf(status: CommandStatus, exitCode: number | null | undefined): Outcome | null {
   if (status === "pending" || status === "running") return null;
   const signal = exitCode != null && exitCode < 0 ? (SIGNAL_NAMES.get(-exitCode) ?? null) : null;

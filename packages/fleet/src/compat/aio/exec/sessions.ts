@@ -1,12 +1,13 @@
 /**
- * Sessions of `/v1/bash`: what a command runs in, and what it is ended by. Each runs one command at a time, so as many
- * are kept as commands have run at once; the names are ours, so that a command can be ended before its start was answered.
+ * Sessions of `/v1/bash`: a command runs in one, and is ended through it. Each runs one command at a time, so as many
+ * are kept as commands have run at once; we choose the names, so that a command can be ended before the response to its
+ * start.
  */
 
 import type { AioCalls } from "../calls.ts";
 import { anythingSchema } from "../wire/schemas.ts";
 
-/** More than anybody runs at once for long; the rest is closed. */
+/** More than usual concurrency; the rest is closed. */
 const KEPT_MAX = 8;
 
 export class BashSessions {
@@ -26,19 +27,19 @@ export class BashSessions {
     return sessionId;
   }
 
-  /** For one in which nothing runs any more. */
+  /** For a session in which nothing runs any more. */
   giveBack(sessionId: string): void {
     if (this.#idle.length < KEPT_MAX) this.#idle.push(sessionId);
     else void this.close(sessionId);
   }
 
-  /** One that the server keeps all the same costs it an entry in a table. */
+  /** A session that the server keeps anyway costs it a table entry. */
   async close(sessionId: string): Promise<void> {
     const path = `/v1/bash/sessions/${encodeURIComponent(sessionId)}/close`;
     await this.#calls.post(anythingSchema, path, {}).catch(() => {});
   }
 
-  /** Answers whether anything ran. */
+  /** Returns whether anything ran. */
   async signal(sessionId: string, signal: string): Promise<boolean> {
     const refusal = new Error("nothing runs there");
     try {
@@ -51,7 +52,7 @@ export class BashSessions {
     }
   }
 
-  /** Closes those that are kept for later. */
+  /** Closes the idle sessions. */
   async letGo(): Promise<void> {
     await Promise.all(this.#idle.splice(0).map((sessionId) => this.close(sessionId)));
   }

@@ -1,6 +1,4 @@
-/**
- * Waiting for a line of output, always with a deadline.
- */
+/** Waits for a line of output, always with a deadline. */
 
 import { type FollowEvent, SandlotError, type WaitForOutputReply } from "@sandlot/contract";
 import { compileRegex, guarded } from "@sandlot/sandboxd/patterns";
@@ -15,9 +13,9 @@ export interface LineWish {
   readonly signal?: AbortSignal;
 }
 
-/** Here everybody waits for it, not only one sandbox. */
+/** The match blocks this whole process, not only one sandbox. */
 const MATCH_MAX_CPU_MS = 20;
-/** Of a line that does not end, this much is looked at. */
+/** How much of an unfinished line is searched. */
 const LINE_MAX_CHARS = 16 * 1024;
 
 export async function waitForLine(

@@ -1,6 +1,4 @@
-/**
- * Bringing bytes out, through `/v1/file/download`. It knows no ranges, so what comes before one is read and dropped.
- */
+/** Downloads, through `/v1/file/download`. It has no ranges, so the bytes before one are read and dropped. */
 
 import type { IncomingMessage } from "node:http";
 import { isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
@@ -56,7 +54,7 @@ export class Downloads {
     }
   }
 
-  /** A status says little; what the file is says more. */
+  /** A status says little; the kind of the file says more. */
   async #problem(path: string, response: IncomingMessage): Promise<Error> {
     const collected = () => collect(response, STREAM_LIMITS.refusalMaxBytes);
     const late = () => new NoAnswer("the refusal did not end in time");

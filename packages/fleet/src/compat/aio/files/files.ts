@@ -1,6 +1,4 @@
-/**
- * The files of a sandbox whose server speaks AIO.
- */
+/** The files of a sandbox with an AIO server. */
 
 import {
   checkFileMode,
@@ -29,7 +27,7 @@ import { Search } from "./search.ts";
 import { bytesOf, once, type Staging } from "./staging.ts";
 import { parseStat } from "./stats.ts";
 
-/** Encoded, it fits into one variable. */
+/** Fits into one variable after encoding. */
 const SMALL_BYTES = 64 * 1024;
 
 export class AioFiles implements SandboxFiles {
@@ -139,7 +137,7 @@ export class AioFiles implements SandboxFiles {
     }
   }
 
-  /** Beside its target, where there is room for it and a rename suffices. What breaks off leaves nothing. */
+  /** Beside its target, where there is room and a rename suffices. A failure leaves nothing behind. */
   async #staged(path: string, content: AsyncIterable<Uint8Array>, place: (id: string) => Promise<void>): Promise<void> {
     const id = this.#calls.world.randomHex(8);
     const staged = await this.#run(texts.PREPARE, path, { ID: id });
@@ -166,7 +164,7 @@ function encoded(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("base64");
 }
 
-/** Lines without the newline of the last one, still as bytes: only what is asked for has to be text. */
+/** Lines without the newline of the last one, still as bytes: only the requested part has to be text. */
 function linesOf(bytes: Uint8Array, first: number, last: number | undefined): Uint8Array {
   const lines = Buffer.from(bytes).toString("latin1").split("\n");
   if (lines.at(-1) === "") lines.pop();

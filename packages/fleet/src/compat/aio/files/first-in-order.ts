@@ -5,7 +5,7 @@ interface Keyed<T> {
   readonly value: T;
 }
 
-/** A directory comes before what is in it, and that before its neighbours. */
+/** A directory comes before its content, and that before its neighbours. */
 export function orderOf(path: string): string {
   return path.replaceAll("/", "\0");
 }
@@ -19,7 +19,7 @@ export class FirstInOrder<T> {
     this.#max = max;
   }
 
-  /** Whether there were more than are kept. */
+  /** Whether some were dropped. */
   get isCut(): boolean {
     return this.#count > this.#max;
   }

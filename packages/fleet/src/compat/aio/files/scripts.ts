@@ -1,8 +1,9 @@
 /**
- * Small scripts that do with files what AIO's own calls do not promise: atomically, with the type of every failure.
+ * Small scripts for file operations that AIO's own calls do not guarantee: atomic, and with a typed error for every
+ * failure.
  *
- * A script's words come in as variables, never as text of the script. It fails as its tools do, in the language of the C
- * library, and what they say is looked up here.
+ * Input comes as variables, never as text of the script. A script fails with its tools' messages, in the C locale,
+ * which are looked up here.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -23,7 +24,7 @@ type FileCode =
   | "read_only_path"
   | "disk_limit_exceeded";
 
-/** In this order: the first that is said. */
+/** The first match decides. */
 const SAYINGS: readonly (readonly [RegExp, FileCode])[] = [
   [/cannot overwrite non-directory/i, "not_a_directory"],
   [/cannot overwrite directory|Is a directory/i, "is_a_directory"],
@@ -45,7 +46,7 @@ export class Scripts {
     this.#sessions = sessions;
   }
 
-  /** What the script has printed. A failure is about `path`. */
+  /** The script's output. A failure is about `path`. */
   async run(text: string, variables: Readonly<Record<string, string>>, path: string): Promise<string> {
     const sessionId = await this.#sessions.take();
     const env = { ...variables, LC_ALL: "C" };
@@ -57,7 +58,7 @@ export class Scripts {
   }
 }
 
-/** What a tool says at its end; more of it is not looked through. */
+/** How much of a tool's last message is searched. */
 const SAID_MAX_CHARS = 64 * 1024;
 
 function failure(all: string, path: string): SandlotError {

@@ -1,6 +1,6 @@
 /**
- * Finding files. Names are listed by `find` and matched here, in the language that every backend has; lines are found by
- * the server's own `grep`, within the limits of the contract.
+ * Finds files. `find` lists names, which are matched here with the syntax of all backends; the server's own `grep`
+ * finds lines, within the limits of the contract.
  */
 
 import {
@@ -23,7 +23,7 @@ import { LARGE_TEXTS, LIST } from "./script-texts.ts";
 import type { Scripts } from "./scripts.ts";
 import { type ListedEntry, parseEntry } from "./stats.ts";
 
-/** More than anybody reads; what is filtered afterwards must have been found. */
+/** More than a caller reads; filters apply afterwards. */
 const GREP_LOOKED_AT_MAX = 10_000;
 const COMPLETE = "complete\n";
 /** A path, and what `find` prints before it. */
@@ -61,7 +61,7 @@ export class Search {
     const max = limit(options.maxResults, grepDefaultResults, grepMaxResults);
     const glob = options.glob === undefined ? null : pathPattern(options.glob);
     const isWanted = (file: string) => glob === null || glob.matches(relativeTo(path, file));
-    // Asked first: how the server says that there is no such path is not described, nor does it tell what it skips.
+    // Checked first: how the server reports a missing path is undocumented, and it does not report skipped files.
     const large = await this.#scripts.run(LARGE_TEXTS, { P: path, MAX: String(grepFileMaxBytes) }, path);
     const fields = {
       path,
@@ -87,7 +87,7 @@ export class Search {
     return { matches: first.values(), truncated: found.truncated || first.isCut, skippedFiles, skippedLines };
   }
 
-  /** The first that are wanted, and whether there are more, or may be. */
+  /** The first requested ones, and whether there are more, or may be. */
   async #entries(
     path: string,
     depth: string,
@@ -109,7 +109,7 @@ function isComplete(text: string): boolean {
   return text.slice(text.lastIndexOf("\0") + 1) === COMPLETE;
 }
 
-/** What ends with a NUL byte, each. A tree has many; so between some of them everybody else has a turn. */
+/** The words before each NUL byte. A tree has many, so other work gets its turn in between. */
 async function* wordsOf(text: string): AsyncGenerator<string> {
   let at = 0;
   for (let end = text.indexOf("\0"), count = 1; end >= 0; end = text.indexOf("\0", at), count++) {
@@ -124,13 +124,13 @@ function lineOrder(path: string, lineNumber: number): string {
   return `${orderOf(path)}\0\0${String(lineNumber).padStart(16, "0")}`;
 }
 
-/** A caller may ask for up to the limit, never for more. */
+/** At most the limit. */
 function limit(asked: number | undefined, standard: number, max = standard): number {
   checkCount(asked, "maxResults", 1);
   return Math.min(asked ?? standard, max);
 }
 
-/** What is left for a server to refuse is the pattern, unless it says otherwise. */
+/** Unless the message says otherwise, the server refuses the pattern. */
 function grepError({ file, message }: AioRefusal, path: string, pattern: string): SandlotError {
   const isAboutPath = file !== null && file.error_type !== "invalid_path" && file.error_type !== "io_error";
   return isAboutPath ? fileError(file, path) : new SandlotError("invalid_pattern", { pattern, problem: message });

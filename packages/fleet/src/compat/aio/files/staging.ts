@@ -1,13 +1,11 @@
-/**
- * Bringing bytes in: through `/v1/file/write`, piece by piece, so that neither side holds more than a piece of them.
- */
+/** Uploads: through `/v1/file/write`, piece by piece, so that neither side holds more than a piece. */
 
 import { SandlotError } from "@sandlot/contract";
 import type { AioCalls } from "../calls.ts";
 import { fileError } from "../wire/answers.ts";
 import { fileWrittenSchema } from "../wire/schemas.ts";
 
-/** Of one request, before it is encoded. */
+/** Of one request, before encoding. */
 const PIECE_BYTES = 3 * 1024 * 1024;
 
 export class Staging {
@@ -17,7 +15,7 @@ export class Staging {
     this.#calls = calls;
   }
 
-  /** A file in `/tmp` that is the caller's to remove. */
+  /** A file in `/tmp` that the caller removes. */
   async stage(content: string | Uint8Array): Promise<string> {
     const path = `/tmp/.sandlot-${this.#calls.world.randomHex(8)}`;
     await this.fill(path, once(bytesOf(content)));

@@ -1,6 +1,4 @@
-/**
- * What GNU's `stat` and `find` print about a file, as the contract has it.
- */
+/** Parses what GNU's `stat` and `find` print about a file. */
 
 import type { FileStat } from "@sandlot/contract";
 
@@ -22,7 +20,7 @@ export function parseStat(path: string, line: string): FileStat {
 }
 
 export interface ListedEntry {
-  /** Below the directory that was listed. */
+  /** Relative to the listed directory. */
   readonly relative: string;
   readonly stat: FileStat;
 }
@@ -30,7 +28,7 @@ export interface ListedEntry {
 /** `%y %m %s %T@ %i %P` of `find`. */
 export function parseEntry(directory: string, line: string): ListedEntry {
   const [letter = "", mode = "0", size = "0", time = "0", inode = "0"] = line.split(" ", 5);
-  // What is behind them is the name, whatever is in it.
+  // The rest is the name, with any characters.
   const relative = line.slice([letter, mode, size, time, inode].join(" ").length + 1);
   const path = directory === "/" ? `/${relative}` : `${directory}/${relative}`;
   const stat = fileStat(path, LETTERS[letter] ?? "other", Number.parseInt(mode, 8), size, nanoseconds(time), inode);
@@ -41,7 +39,7 @@ function fileStat(path: string, kind: Kind, mode: number, size: string, time: st
   return {
     path,
     kind,
-    // How much room the names in a directory take is nobody's business.
+    // The size of a directory's own names has no meaning for callers.
     sizeBytes: kind === "file" || kind === "symlink" ? Number(size) : 0,
     mode,
     modifiedAt: Number(time) * 1_000,
@@ -49,7 +47,7 @@ function fileStat(path: string, kind: Kind, mode: number, size: string, time: st
   };
 }
 
-/** `find` prints one digit more than `stat` does. */
+/** `find` prints one digit more than `stat`. */
 function nanoseconds(time: string): string {
   const [seconds = "0", fraction = ""] = time.split(".");
   return `${seconds}.${fraction.slice(0, 9).padEnd(9, "0")}`;

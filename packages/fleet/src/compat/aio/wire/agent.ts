@@ -1,6 +1,6 @@
 /**
- * Connections to one server, kept for the next request for a while: shorter than any server keeps them, so that a
- * connection is not used again in the moment in which the server closes it.
+ * A connection pool to one server. Idle connections are closed earlier than any server does, so that a connection is
+ * not reused at the moment the server closes it.
  */
 
 import { Agent, type ClientRequestArgs } from "node:http";
@@ -14,9 +14,9 @@ const IDLE_CONNECTIONS_MAX = 16;
 export class AioAgent extends Agent {
   readonly #connect: (() => Promise<Socket>) | null;
 
-  /** `connect` makes connections where an address alone does not lead. */
+  /** `connect` makes connections where an address alone is not enough. */
   constructor(connect: (() => Promise<Socket>) | null) {
-    // Only what is kept is closed for being idle; who waits for an answer has a deadline of his own.
+    // Only idle connections are closed for being idle; a pending request has its own deadline.
     super({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo", timeout: IDLE_MS });
     this.#connect = connect;
   }

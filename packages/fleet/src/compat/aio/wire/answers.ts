@@ -1,8 +1,8 @@
 /**
- * What a server of the AIO API may answer, and what that means in words of the contract.
+ * Responses of an AIO server, and their translation to the contract.
  *
- * It runs inside the sandbox, next to code that nobody trusts, so its answers are parsed like everything that comes from
- * outside. HTTP 200 with `success: false` is how it says that an operation failed; that is never taken for a success.
+ * The server runs inside the sandbox, next to untrusted code, so its responses are parsed like all outside input. HTTP
+ * 200 with `success: false` means that an operation failed; it is never taken for a success.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -12,7 +12,7 @@ import { aioLimit } from "../../../untrusted/limits.ts";
 import { anythingSchema } from "./schemas.ts";
 import type { Reply } from "./wire.ts";
 
-/** What a server says goes into errors, and is cut there. */
+/** A server's text goes into errors, and is cut there. */
 const SAID_MAX_CHARS = 1_000;
 
 const wrapperSchema = z.object({
@@ -37,10 +37,10 @@ const validationSchema = z.object({
 
 export type FileFailure = z.infer<typeof fileFailureSchema>;
 
-/** The server has answered, and said that the operation failed. */
+/** The server responded that the operation failed. */
 export class AioRefusal extends Error {
   override readonly name = "AioRefusal";
-  /** What a file operation says about its failure. */
+  /** The details of a failed file operation. */
   readonly file: FileFailure | null;
 
   constructor(message: string, file: FileFailure | null) {
@@ -49,7 +49,7 @@ export class AioRefusal extends Error {
   }
 }
 
-/** The data of an operation that succeeded. Everything else is thrown. */
+/** The data of a successful operation. Everything else is thrown. */
 export async function dataOf<T>(schema: z.ZodType<T>, reply: Reply, called: string): Promise<T> {
   if (reply.status !== 200) throw httpError(reply, called);
   const value = await readJson(reply.body, aioLimit(called).maxValues);
@@ -66,7 +66,7 @@ export async function dataOf<T>(schema: z.ZodType<T>, reply: Reply, called: stri
   return parsed as T;
 }
 
-/** Between the client and the server something may stand that answers for it while it is not there. */
+/** A proxy in front of the server may respond for it while it is down. */
 const NOBODY_BEHIND: ReadonlySet<number> = new Set([502, 503, 504]);
 
 export class ServerAway extends Error {

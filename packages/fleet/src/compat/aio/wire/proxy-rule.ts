@@ -1,13 +1,13 @@
 /**
- * Which addresses a proxy of the environment is for. A sandbox on this machine or in a private network is reached
- * directly, whatever the variables say: a proxy could not reach it, or should not see what is said to it.
+ * Which addresses a proxy of the environment applies to. A sandbox on this machine or in a private network is reached
+ * directly, whatever the variables say: a proxy could not reach it, or should not see the traffic.
  */
 
 import net, { isIP } from "node:net";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Loopback, link-local, and private: whatever is not reached from everywhere, also where it is only written about. */
+/** Loopback, link-local, private and documentation ranges: addresses that are not globally reachable. */
 const NEAR = new net.BlockList();
 for (const [network, bits] of [
   ["0.0.0.0", 8],
@@ -36,7 +36,7 @@ for (const [network, bits] of [
 
 const NEAR_NAMES = /(^|\.)(localhost|docker\.internal|containers\.internal)$/;
 
-/** The proxy to send a request for this address through; `null` for none. */
+/** The proxy for this address; `null` for none. */
 export function proxyFor(url: string, environment: Environment): URL | null {
   if (!mayUseProxy(url)) return null;
   const given = environment.http_proxy || environment.HTTP_PROXY || environment.all_proxy || environment.ALL_PROXY;
@@ -45,7 +45,7 @@ export function proxyFor(url: string, environment: Environment): URL | null {
   return URL.parse(/^[a-z]+:\/\//i.test(given) ? given : `http://${given}`);
 }
 
-/** What cannot be read as an address is not known to be near. */
+/** An unreadable address is not known to be near. */
 export function mayUseProxy(url: string): boolean {
   const parsed = URL.parse(url);
   if (parsed === null || parsed.hostname === "") return true;

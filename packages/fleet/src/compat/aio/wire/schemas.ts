@@ -1,6 +1,4 @@
-/**
- * The parts of AIO's answers that are looked at. Everything else in them may be there or not.
- */
+/** The parts of AIO's responses that are used. Everything else is optional. */
 
 import { z } from "zod";
 
@@ -25,13 +23,13 @@ export const bashOutputSchema = z.object({
   stderr: z.string().default(""),
   offset: z.int().default(0),
   stderr_offset: z.int().default(0),
-  // Null when there was no command, which is not asked about here.
+  // Null when there was no command, which is not requested here.
   command: z.object({ status: commandStatusSchema, exit_code: z.int().nullish() }),
 });
 
 const bashSessionSchema = z.object({ session_id: z.string(), current_command: z.string().nullish() });
 
-/** The API's description does not say in what the sessions come. */
+/** The API's description does not define the container of the sessions. */
 export const bashSessionsSchema = z
   .union([
     z.array(bashSessionSchema),

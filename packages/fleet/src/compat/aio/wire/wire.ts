@@ -1,10 +1,10 @@
 /**
- * Requests to one server of the AIO API: the key on each, connections kept for the next, answers as they come.
+ * Requests to one AIO server: the key on each, pooled connections, streaming responses.
  *
  * Invariants
  * - `close` ends every connection, also those in use, and nothing is sent afterwards.
- * - An answer is no longer than `aioLimit` allows.
- * - Nothing that is near goes through a proxy of the environment (`proxy-rule.ts`).
+ * - A response is no longer than `aioLimit` allows.
+ * - No request to a near address goes through a proxy of the environment (`proxy-rule.ts`).
  */
 
 import { type IncomingMessage, type RequestOptions, request } from "node:http";
@@ -15,16 +15,16 @@ import { readInParts } from "../../../untrusted/small-reads.ts";
 import { AioAgent } from "./agent.ts";
 import { proxyFor } from "./proxy-rule.ts";
 
-/** An address, or a way to make connections where no address leads, which is closed with the wire. */
+/** An address, or a function that makes connections, which is closed with the wire. */
 export type AioAddress =
   | { readonly url: string }
   | { readonly connect: () => Promise<Socket>; readonly close: () => void };
 
 export interface WireOptions {
   readonly address: AioAddress;
-  /** `null` for a server that asks for none. */
+  /** `null` for a server without a key. */
   readonly apiKey: string | null;
-  /** Where proxies are named; default this process's. */
+  /** The variables that name proxies; default this process's. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -43,10 +43,10 @@ export interface Reply {
   readonly body: Buffer;
 }
 
-/** Announcements before an answer (1xx) that are borne. */
+/** Accepted interim responses (1xx). */
 const EARLY_MAX = 16;
 
-/** There was no answer. Says nothing about whether the request took effect. */
+/** There was no response. Whether the request took effect is unknown. */
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
 }
@@ -54,7 +54,7 @@ export class NoAnswer extends Error {
 export class AioWire {
   readonly #agent: AioAgent;
   readonly #where: RequestOptions;
-  /** What is put before a path: the whole address, where a proxy is asked. */
+  /** The prefix of a path: the whole URL for a proxy. */
   readonly #before: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #key: Readonly<Record<string, string>>;
@@ -75,7 +75,7 @@ export class AioWire {
     return Object.keys(this.#key).length > 0;
   }
 
-  /** A question whose answer is taken whole. */
+  /** A request whose response is read whole. */
   async ask(call: AioCall): Promise<Reply> {
     const response = await this.open(call);
     const status = response.statusCode ?? 0;
@@ -83,7 +83,7 @@ export class AioWire {
     return { status, body: await collect(response, maxBytes) };
   }
 
-  /** A question whose answer is read as it comes. */
+  /** A request whose response is streamed. */
   open({ method, path, query = {}, fields, signal, anonymous = false }: AioCall): Promise<IncomingMessage> {
     if (this.#closed) throw new NoAnswer("the connection was closed here");
     signal?.throwIfAborted();
@@ -110,7 +110,7 @@ export class AioWire {
       let early = 0;
       outgoing.on("information", () => ++early > EARLY_MAX && outgoing.destroy(new Error("it announces without end")));
       outgoing.once("response", (response) => {
-        // An error after the last reader has gone is no reader's any more.
+        // An error after the last reader left has no handler.
         response.on("error", () => {});
         resolve(response);
       });
@@ -128,7 +128,7 @@ export class AioWire {
     this.#closeWay();
   }
 
-  /** What arrives after the end is ended, too. */
+  /** A connection made after `close` is closed too. */
   async #connect(connect: () => Promise<Socket>): Promise<Socket> {
     const socket = await connect();
     if (!this.#closed) return socket;
@@ -156,7 +156,7 @@ function routeTo(url: string, environment: Readonly<Record<string, string | unde
 const PARTS_MAX = 1_024;
 const PART_MIN_BYTES = 256;
 
-/** All of an answer. One that is cut off is none. */
+/** The whole response. A truncated one is an error. */
 export function collect(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = [];
@@ -164,7 +164,7 @@ export function collect(response: IncomingMessage, maxBytes: number): Promise<Bu
     response.on("data", (chunk: Buffer) => {
       parts.push(chunk);
       size += chunk.length;
-      // One that comes in crumbs costs more than its bytes.
+      // Many tiny chunks cost more than their bytes.
       if (size > maxBytes || parts.length > PARTS_MAX + size / PART_MIN_BYTES)
         response.destroy(
           new SandlotError("bad_sandbox_response", { problem: "its server sent more than this answer may have" }),

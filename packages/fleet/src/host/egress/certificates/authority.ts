@@ -1,8 +1,8 @@
 /**
- * A certificate authority for one sandbox, made when the sandbox is made and gone with it.
+ * A certificate authority for one sandbox, created and removed with the sandbox.
  *
- * The sandbox trusts it, the host does not. It is constrained to the names that secrets are bound to, so that even its
- * key could not speak for any other host. Keys are ECDSA on P-256; Node signs, `der.ts` writes.
+ * The sandbox trusts it, the host does not. It is constrained to the names that secrets are bound to, so even its key
+ * cannot impersonate any other host. Keys are ECDSA on P-256; Node signs, `der.ts` encodes.
  */
 
 import {
@@ -34,7 +34,7 @@ export interface Authority {
 }
 
 export interface IssuedCertificate {
-  /** The certificate alone; whoever verifies it has the authority's. */
+  /** The certificate alone; the verifier has the authority's. */
   readonly certificatePem: string;
   readonly keyPem: string;
 }
@@ -43,7 +43,7 @@ const DAY_MS = 86_400_000;
 /** Longer than any sandbox should live. */
 const AUTHORITY_LIFETIME_MS = 5 * 365 * DAY_MS;
 export const LEAF_LIFETIME_MS = 30 * DAY_MS;
-/** Clocks inside and outside are one clock, but a machine that wakes up may step it. */
+/** Inside and outside share one clock, but a machine that wakes up may step it. */
 const BACKDATED_MS = DAY_MS;
 
 const OID = {
@@ -64,7 +64,7 @@ const SIGNATURE_ALGORITHM = sequence(objectIdentifier(OID.ecdsaWithSha256));
 const DNS_NAME = 2;
 const IP_ADDRESS = 7;
 
-/** An authority that can speak for these hosts, and names below them, only. */
+/** An authority constrained to these hosts and their subdomains. */
 export function createAuthority(hosts: readonly string[], nowMs: number): Authority {
   const { privateKey, publicKey } = newKeys();
   const certificate = certify({
@@ -83,7 +83,7 @@ export function createAuthority(hosts: readonly string[], nowMs: number): Author
   return { certificatePem: pem("CERTIFICATE", certificate), keyPem: keyPem(privateKey) };
 }
 
-/** A certificate for one host, or for several names of it; the first is its subject. */
+/** A certificate for one host with one or more names; the first is its subject. */
 export function issueCertificate(
   authority: Authority,
   host: string,
@@ -139,7 +139,7 @@ function certify({ subject, publicKey, signer, nowMs, lifetimeMs, extensions }: 
 
 function nameConstraints(hosts: readonly string[]): Buffer {
   const permitted = hosts.map((host) => sequence(dnsName(host)));
-  // A name of another kind is not constrained by what is permitted: addresses have to be excluded, by network and mask.
+  // Permitted names do not constrain names of another kind: IP addresses have to be excluded, by network and mask.
   const excluded = [8, 32].map((size) => sequence(contextPrimitive(IP_ADDRESS, Buffer.alloc(size))));
   return sequence(context(0, ...permitted), context(1, ...excluded));
 }

@@ -1,6 +1,4 @@
-/**
- * The few ASN.1 types that a certificate is made of, in DER. Only writing, and only what is used.
- */
+/** The few ASN.1 types of a certificate, in DER. Only encoding, and only the types in use. */
 
 export function sequence(...parts: readonly Buffer[]): Buffer {
   return tagged(0x30, ...parts);
@@ -52,7 +50,7 @@ export function objectIdentifier(dotted: string): Buffer {
   return tagged(0x06, Buffer.from([first * 40 + second, ...rest.flatMap(base128)]));
 }
 
-/** Seconds count; until 2049 in the short form, as certificates must have it. */
+/** Precision is a second; until 2049 in the short form, as certificates require. */
 export function time(wallMs: number): Buffer {
   const digits = new Date(wallMs).toISOString().replace(/[-:T]|\.\d+/g, "");
   const year = Number(digits.slice(0, 4));

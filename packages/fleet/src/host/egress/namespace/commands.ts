@@ -1,8 +1,8 @@
 /**
- * Commands that make a network namespace, or enter that of a process.
+ * Commands that create a network namespace, or enter that of a process.
  *
- * A root fleet makes one that belongs to the host, so nothing inside a sandbox's user namespace has rights over it. An
- * ordinary user's belongs to a user namespace of its own around the sandbox's, with the same effect.
+ * A root fleet's namespace belongs to the host, so nothing inside a sandbox's user namespace has rights over it. An
+ * ordinary user's namespace belongs to a separate user namespace around the sandbox's, with the same effect.
  */
 
 export function isRoot(): boolean {
@@ -13,7 +13,7 @@ export function makeNamespace(): readonly string[] {
   return isRoot() ? ["unshare", "--net"] : ["unshare", "--user", "--map-root-user", "--net"];
 }
 
-/** Put before a command, runs it in the namespace of this process. */
+/** A command prefix that runs the command in the namespace of this process. */
 export function enterNamespace(pid: number): readonly string[] {
   const network = `--net=/proc/${pid}/ns/net`;
   return isRoot()

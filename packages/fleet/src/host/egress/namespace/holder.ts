@@ -1,10 +1,9 @@
 /**
  * The network namespace of one sandbox, held open and changed from outside.
  *
- * It is made before the sandbox, which is started in it and keeps what it finds there (`bwrap --share-net` behind
- * `enterNamespace`); or it is that of a sandbox that runs already. The holder is `ip -batch`: it does what it is told on
- * its stdin and ends with that pipe, so with this process, however this process ends. The namespace lives on for as long
- * as the sandbox does.
+ * It is created before the sandbox, which starts in it and keeps what it finds there (`bwrap --share-net` behind
+ * `enterNamespace`); or it is that of a running sandbox. The holder is `ip -batch`: it reads commands from its stdin
+ * and ends when that pipe closes, so it never outlives this process. The namespace lives as long as the sandbox.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -18,7 +17,7 @@ const START_TIMEOUT_MS = 10_000;
 const LOOK_MS = 5;
 
 export class NamespaceHolder {
-  /** The holder itself: whoever enters the namespace of this process is where the sandbox is. */
+  /** The holder's process: entering its namespace enters the sandbox's. */
   readonly pid: number;
   readonly #child: ChildProcess;
 
@@ -27,11 +26,11 @@ export class NamespaceHolder {
     this.pid = pid;
   }
 
-  /** `within`: a process whose namespace is meant. Without it, one is made. */
+  /** `within`: a process whose namespace is used. Without it, a new one is created. */
   static async start(world: World, within?: { readonly pid: number } | undefined): Promise<NamespaceHolder> {
     const [program = "", ...args] = [...(within ? enterNamespace(within.pid) : makeNamespace()), ...HOLD];
     const child = spawn(program, args, { stdio: ["pipe", "ignore", "ignore"], cwd: "/" });
-    // A pipe to what has ended; that it has ended is noticed otherwise.
+    // The pipe may be closed already; the process's end is noticed elsewhere.
     child.stdin?.on("error", () => {});
     child.on("error", () => {});
     if (child.pid === undefined) throw failedNamespace(`${program} could not be started`);
@@ -46,7 +45,7 @@ export class NamespaceHolder {
     }
   }
 
-  /** Lines for `ip`. They are carried out in order, and not yet when this returns. */
+  /** Sends lines to `ip`. It runs them in order, and not before this returns. */
   tell(lines: readonly string[]): void {
     if (lines.length > 0) this.#child.stdin?.write(`${lines.join("\n")}\n`);
   }
@@ -65,7 +64,7 @@ export function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }
 
-/** Looks again and again: what the kernel does at somebody else's request is not announced. */
+/** Polls, because the kernel does not announce changes that another process made. */
 export async function until(world: World, timeoutMs: number, what: string, isSo: () => boolean): Promise<void> {
   const deadlineMs = world.monotonicMs() + timeoutMs;
   while (!isSo()) {
@@ -80,7 +79,7 @@ export function failedNamespace(problem: string): SandlotError {
 
 const HOLD = ["ip", "-force", "-batch", "-"];
 
-/** Whether the process has left our network namespace. One that has ended never will. */
+/** Whether the process has left our network namespace. A process that has ended never will. */
 function isElsewhere(pid: number): boolean {
   try {
     return readlinkSync(`/proc/${pid}/ns/net`) !== readlinkSync("/proc/self/ns/net");

@@ -1,9 +1,9 @@
 /**
- * A listening socket on the sandbox's own loopback, in the hands of the host.
+ * A socket on the sandbox's loopback that a process of the host listens on.
  *
- * A socket belongs to the namespace in which it was made, whoever holds it later. So a short-lived child enters the
- * sandbox's namespace, listens there, hands the socket over and ends. Nothing of this runs inside the sandbox: nothing
- * there can kill it, and nothing has to be mounted.
+ * A socket belongs to the namespace in which it was created, regardless of its later owner. So a short-lived child
+ * enters the sandbox's namespace, listens there, hands the socket over and ends. Nothing of this runs inside the
+ * sandbox: nothing there can kill it, and nothing has to be mounted.
  */
 
 import { spawn } from "node:child_process";

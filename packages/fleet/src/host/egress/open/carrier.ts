@@ -1,12 +1,12 @@
 /**
- * What carries `open`: slirp4netns, tied to a network namespace whose routes end at everything that is not public.
+ * The transport of `open`: slirp4netns on a network namespace whose routes prohibit everything that is not public.
  *
  *   sandbox ── namespace: routes decide ── tap ── slirp4netns ── ordinary sockets of the host ──▶ public addresses
  *
- * slirp4netns alone reaches whatever the host reaches: private networks, metadata, the host's own addresses. So the
- * namespace has a `prohibit` route for each of these, which the kernel answers with "permission denied" at once. The
- * sandbox has no rights over the namespace, so it cannot change them; bound to the device by force it finds nobody there,
- * because slirp4netns answers for its gateway and its name server only.
+ * slirp4netns alone reaches everything that the host reaches: private networks, metadata, the host's own addresses. So
+ * the namespace has a `prohibit` route for each of these, and the kernel refuses at once with "permission denied". The
+ * sandbox has no rights over the namespace, so it cannot change the routes. Binding to the device by force reaches
+ * nothing either, because slirp4netns answers only for its gateway and its name server.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -19,7 +19,7 @@ import { missingRoutes, ownAddresses, setUpLines } from "./routes.ts";
 
 const DEVICE = "tap0";
 const START_TIMEOUT_MS = 10_000;
-/** How long an address that the host was just given can be reached. */
+/** How long a newly added address of the host stays reachable. */
 const OWN_ADDRESSES_LOOK_MS = 1_000;
 
 export class OpenCarrier {
@@ -36,10 +36,10 @@ export class OpenCarrier {
     this.#own = own;
   }
 
-  /** Resolves when everything that is not public is out of reach, and the rest within. */
+  /** Resolves when public addresses are reachable and all others are not. */
   static async start(world: World, holder: NamespaceHolder): Promise<OpenCarrier> {
     const own = ownAddresses();
-    // Closed before there is a way out.
+    // Prohibit before the egress exists.
     holder.tell(setUpLines(own));
     await until(world, START_TIMEOUT_MS, "the routes", () => missingRoutes(holder.pid, own).length === 0);
     const slirp = startSlirp(holder.pid);
@@ -54,12 +54,12 @@ export class OpenCarrier {
     }
   }
 
-  /** Resolves when nothing is carried any more. */
+  /** Resolves when the transport has ended. */
   async ended(): Promise<void> {
     if (!hasEnded(this.#slirp)) await once(this.#slirp, "exit");
   }
 
-  /** What has passed the device, as the kernel counts it. */
+  /** Bytes through the device, as the kernel counts them. */
   bytes(): { readonly up: number; readonly down: number } {
     const line = readFileSync(`/proc/${this.#holder.pid}/net/dev`, "utf8")
       .split("\n")
@@ -74,7 +74,7 @@ export class OpenCarrier {
     await this.ended();
   }
 
-  /** The host's addresses change while a sandbox lives, and none of them may be reached. */
+  /** The host's addresses change while a sandbox lives, and none of them may be reachable. */
   #lookLater(): void {
     const look = (): void => {
       const now = ownAddresses();
@@ -89,11 +89,11 @@ export class OpenCarrier {
   }
 }
 
-/** Ends with the pipe that is its stdin, so with this process. Its descriptor 3 says when it is ready. */
+/** Ends when its stdin closes, so with this process. Writes to descriptor 3 when it is ready. */
 function startSlirp(namespacePid: number): ChildProcess {
   const options = "--configure --mtu=65520 --disable-host-loopback --enable-sandbox --enable-seccomp --netns-type=path";
   const command = ["slirp4netns", ...options.split(" "), "--ready-fd=3", "--exit-fd=0", `/proc/${namespacePid}/ns/net`];
-  // Its own confinement needs to be root of the user namespace that the network belongs to.
+  // To confine itself it must be root of the user namespace that owns the network.
   const enter = isRoot() ? [] : ["nsenter", "--preserve-credentials", `--user=/proc/${namespacePid}/ns/user`];
   const [program = "", ...args] = [...enter, ...command, DEVICE];
   const child = spawn(program, args, { stdio: ["pipe", "ignore", "pipe", "pipe"], cwd: "/" });

@@ -1,28 +1,26 @@
-/**
- * The routes of a namespace that is carried by slirp4netns: out through its gateway, except to what is not public.
- */
+/** The routes of a namespace behind slirp4netns: through its gateway, except to addresses that are not public. */
 
 import { execFileSync } from "node:child_process";
 import { networkInterfaces } from "node:os";
 import { IPV4_RANGES_NOT_PUBLIC, whyNotPublic } from "../../../backend/network/addresses.ts";
 import { enterNamespace } from "../namespace/commands.ts";
 
-/** slirp4netns answers here, and asks the host's own name server. */
+/** slirp4netns answers here and forwards to the host's name server. */
 export const NAME_SERVER = "10.0.2.3";
 
 const DNS_PORT = 53;
 
-/** For `ip -batch`. The device's own small network is more specific than the private range around it, and stays. */
+/** For `ip -batch`. The device's own network is more specific than the private range around it, and stays. */
 export function setUpLines(own: ReadonlySet<string>): readonly string[] {
   return [
     ...[...IPV4_RANGES_NOT_PUBLIC, ...own].map((range) => `route replace prohibit ${range}`),
-    // The name server answers questions, and nothing else that may listen at the address behind it.
+    // Only the name server is reachable at this address, not other services of the host behind it.
     `rule add priority 90 to ${NAME_SERVER} dport ${DNS_PORT} lookup main`,
     `rule add priority 91 to ${NAME_SERVER} prohibit`,
   ];
 }
 
-/** The public IPv4 addresses of this machine; the others are out of reach by their range. */
+/** The public IPv4 addresses of this machine; the others are prohibited by their range. */
 export function ownAddresses(): ReadonlySet<string> {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return new Set(
@@ -30,7 +28,7 @@ export function ownAddresses(): ReadonlySet<string> {
   );
 }
 
-/** What should be prohibited and is not, as the kernel shows it. */
+/** Routes that should be prohibited and are not, according to the kernel. */
 export function missingRoutes(namespacePid: number, own: ReadonlySet<string>): readonly string[] {
   const [program = "", ...enter] = enterNamespace(namespacePid);
   const show = (what: string): string =>

@@ -1,6 +1,4 @@
-/**
- * A fleet's connection to the process of a proxy.
- */
+/** A fleet's connection to the egress process. */
 
 import { connect, type Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
@@ -17,14 +15,14 @@ export interface Egress {
   /** What the sandbox needs inside. */
   readonly network: SandboxNetwork;
   readonly identity: ProcessIdentity;
-  /** With the way `namespace`: to be put before the command that starts the sandbox, which keeps the network it finds. */
+  /** With the way `namespace`: a prefix for the command that starts the sandbox, which keeps the network it finds. */
   readonly enter: readonly string[] | null;
-  /** Resolves when the process has ended, or we have let go. While a sandbox is held, start it again then. */
+  /** Resolves when the process has ended, or after `detach`. While the sandbox is held, start the egress again then. */
   readonly closed: Promise<void>;
-  /** Ends the proxy with this process: the sandbox's first one. Without it, it ends when nobody is connected for a while. */
+  /** Ends the proxy with this process, the sandbox's first. Without it, the proxy ends after a while unconnected. */
   watch(identity: ProcessIdentity): void;
   stats(): Promise<EgressStats>;
-  /** Lets go. The proxy stays. */
+  /** Disconnects. The proxy stays. */
   detach(): void;
   /** Ends the proxy. */
   stop(): Promise<void>;
@@ -48,7 +46,7 @@ export interface Greeted {
   readonly hello: Extract<EgressNotice, { type: "hello" }>;
 }
 
-/** `null` when nobody is there. */
+/** `null` when no process answers. */
 export async function greet({ directory, world }: JoinOptions): Promise<Greeted | null> {
   const socket = connect(places(directory).controlSocket);
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 /**
- * What a fleet and the process of a proxy say to each other: lines of JSON over a socket that only the host can reach.
+ * The protocol between a fleet and the egress process: lines of JSON over a socket that only the host can reach.
  *
- * The process greets first. Events go to everybody who is connected. No line holds the value of a secret.
+ * The process greets first. Events go to all connections. No line holds the value of a secret.
  */
 
 import type { Socket } from "node:net";
@@ -20,7 +20,7 @@ export type EgressNotice =
       readonly namespacePid: number | null;
     }
   | { readonly type: "refused"; readonly refusal: Refusal; readonly untold: number }
-  /** Something that should not happen did, and ended nothing. */
+  /** An unexpected failure that ended nothing. */
   | { readonly type: "fault"; readonly problem: string }
   | { readonly type: "stats"; readonly stats: EgressStats };
 
@@ -31,7 +31,7 @@ export type EgressCommand =
   | { readonly type: "watch"; readonly identity: ProcessIdentity };
 
 const LINE_MAX_BYTES = 64 * 1_024;
-/** A listener that is stopped, or stuck, is let go; it joins again when it can. */
+/** A paused or stuck listener is disconnected; it joins again when it can. */
 const UNREAD_MAX_BYTES = 1_024 * 1_024;
 
 export function sendLine(socket: Socket, message: EgressNotice | EgressCommand): void {
@@ -39,7 +39,7 @@ export function sendLine(socket: Socket, message: EgressNotice | EgressCommand):
   else if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
 }
 
-/** Both ends are ours and of one version, so a line that is no JSON ends the connection. */
+/** Both ends are the same version of this package, so a line that is no JSON ends the connection. */
 export function readLines<Message>(socket: Socket, onMessage: (message: Message) => void): void {
   let text = "";
   socket.setEncoding("utf8");

@@ -1,6 +1,6 @@
 /**
- * The host's directory of one proxy, made ready before its process starts. Several may do this at once and again; what is
- * there and right stays untouched, because programs inside are reading it.
+ * The host's directory of one proxy, prepared before its process starts. Several processes may do this at once and
+ * repeatedly. Correct files are not rewritten, because programs inside are reading them.
  */
 
 import { chmodSync, chownSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -37,7 +37,7 @@ export function prepareDirectory(options: DirectoryOptions): void {
   for (const { path, content } of files) writeWhenDifferent(path, content, world);
 }
 
-/** Kept on disk, for the host alone: a proxy that takes over must go on being trusted by what runs inside. */
+/** Stored on disk, readable by the host only: programs inside must also trust the proxy's successor. */
 export function authorityOf({ directory, policy, world }: DirectoryOptions): Authority {
   const path = places(directory).authority;
   const hosts = [...new Set(policy.secrets.flatMap(({ via, host }) => (via === "https" ? [host] : [])))].sort();
@@ -51,7 +51,7 @@ export function authorityOf({ directory, policy, world }: DirectoryOptions): Aut
     linkSync(fresh, path);
     return pick(made);
   } catch (error) {
-    // Another one was quicker, and its authority is the sandbox's.
+    // Another process was faster; its authority is the sandbox's.
     const theirs = readJson<KeptAuthority>(path);
     if (theirs === null) throw error;
     return pick(theirs);
@@ -60,7 +60,7 @@ export function authorityOf({ directory, policy, world }: DirectoryOptions): Aut
   }
 }
 
-/** What we have written ourselves; `null` when it is not there. */
+/** Reads a file that this code wrote; `null` when it does not exist. */
 export function readJson<Value>(path: string): Value | null {
   try {
     return JSON.parse(readFileSync(path, "utf8")) as Value;
@@ -74,7 +74,7 @@ function writeWhenDifferent(path: string, content: string, world: World): void {
   try {
     if (readFileSync(path, "utf8") === content) return;
   } catch {
-    // Not there yet, or not readable: written below, where a problem shows.
+    // Missing or unreadable: written below, where a problem shows.
   }
   const fresh = `${path}.${world.randomHex(3)}`;
   writeFileSync(fresh, content, { mode: 0o644 });

@@ -1,11 +1,11 @@
 /**
- * The process of one sandbox's proxy. It outlives the fleet that started it, as the sandbox does, and ends with the
- * sandbox:
+ * The egress process: the proxy of one sandbox. It outlives the fleet that started it, as the sandbox does, and ends
+ * with the sandbox:
  *
- *   read settings ─▶ listen ─▶ give up rights ─▶ say "ready" ─▶ serve ─▶ end
+ *   read settings ─▶ listen ─▶ drop rights ─▶ say "ready" ─▶ serve ─▶ end
  *
- * It ends when it is told to; when the process that it watches has ended; when its directory is gone, or another process
- * has taken its place there; and when nobody has ever given it something to watch and nobody is connected.
+ * It ends on a `stop`; when the process that it watches has ended; when its directory is gone, or another process has
+ * replaced it there; and when it has no process to watch and no connection.
  */
 
 import { chmodSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from "node:fs";
@@ -22,7 +22,7 @@ import { needsProxy } from "../sandbox-side/sandbox-network.ts";
 import { type EgressCommand, type EgressNotice, readLines, sendLine } from "./control.ts";
 import { type EgressSettings, places, settingsHash } from "./egress-settings.ts";
 
-/** How late the end of a sandbox may be noticed when nobody tells. */
+/** How late the end of a sandbox may be noticed without a notification. */
 const LOOK_AROUND_MS = 2_000;
 
 const END_TIMEOUT_MS = 2_000;
@@ -36,7 +36,7 @@ main().catch((error: unknown) => {
 });
 
 async function main(): Promise<void> {
-  // Written by the same version of the same package, over a pipe that nobody else has.
+  // Written by the same version of this package, over a private pipe.
   const settings = JSON.parse(readFileSync(0, "utf8")) as EgressSettings;
   const { controlSocket, identity: identityFile } = places(settings.directory);
   const listeners = new Set<Socket>();
@@ -54,12 +54,12 @@ async function main(): Promise<void> {
   writeFileSync(identityFile, JSON.stringify(world.identity), { mode: 0o644 });
   dropRights(settings.account);
   life.begin();
-  // Without them there is no way out any more, and a new process can make one.
+  // Without its holder the egress is broken, and a new process can start another.
   void holder?.ended().then(() => life.end());
   void carrier?.ended().then(() => life.end());
   for (const name of ["SIGHUP", "SIGPIPE", "SIGINT"] as const) process.on(name, () => {});
   process.once("SIGTERM", () => life.end());
-  // One connection's accident must not end everybody's.
+  // A failure of one connection must not end all of them.
   process.on("uncaughtException", (error) => tell({ type: "fault", problem: faultOf(error) }));
   writeSync(1, "ready\n");
 }
@@ -109,7 +109,7 @@ function addUp(proxy: EgressProxy | null, carrier: OpenCarrier | null): EgressSt
   return { ...stats, bytesUp: stats.bytesUp + up, bytesDown: stats.bytesDown + down };
 }
 
-/** Decides when it is over. */
+/** Decides when the process ends. */
 class Life {
   readonly #orphanTimeoutMs: number;
   readonly #socketPath: string;
@@ -140,7 +140,7 @@ class Life {
     this.#watched = identity;
   }
 
-  /** Whoever waits for our end waits for that of our children too. */
+  /** A caller that waits for this process to end also waits for its children. */
   end(): void {
     world.timer(END_TIMEOUT_MS, () => process.exit(0));
     void Promise.allSettled(this.#children.map((child) => child?.close())).then(() => process.exit(0));
@@ -162,7 +162,7 @@ class Life {
   }
 }
 
-/** In place of whoever was there, without a moment in which nobody is. */
+/** Replaces a previous listener atomically, without a gap. */
 async function listenControl(server: Server, path: string): Promise<void> {
   const fresh = `${path}.${world.randomHex(3)}`;
   await new Promise<void>((resolve, reject) => {
@@ -173,13 +173,13 @@ async function listenControl(server: Server, path: string): Promise<void> {
   renameSync(fresh, path);
 }
 
-/** Where, not what: a message may hold what was sent. */
+/** Only the place: the message may contain what was sent. */
 function faultOf(error: Error): string {
   const code = "code" in error ? ` ${String(error.code)}` : "";
   return `${error.name}${code}${error.stack?.split("\n").slice(1, 4).join("") ?? ""}`;
 }
 
-/** What parses the sandbox's bytes has no rights on the host. Everything that needs some is open by now. */
+/** The code that parses the sandbox's bytes has no rights on the host. Everything that needs rights is open by now. */
 function dropRights(account: EgressSettings["account"]): void {
   if (account === undefined || process.getuid?.() !== 0) return;
   process.setgroups?.([]);

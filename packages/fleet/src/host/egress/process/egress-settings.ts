@@ -1,6 +1,6 @@
 /**
- * What the process of a proxy is started with: one JSON document on its stdin, because it holds values of secrets, and
- * arguments and environment can be read by others.
+ * The settings of the egress process: one JSON document on its stdin. It contains values of secrets, and other
+ * processes can read arguments and environment.
  */
 
 import { createHash } from "node:crypto";
@@ -18,19 +18,19 @@ export interface EgressSettings {
   readonly authority?: Authority | undefined;
   readonly limits?: Partial<EgressLimits> | undefined;
   readonly upstreamCa?: readonly string[] | undefined;
-  /** Names with fixed addresses, as in `/etc/hosts`. They are judged like all others. */
+  /** Names with fixed addresses, as in `/etc/hosts`. The policy applies to them as to all others. */
   readonly hosts?: Readonly<Record<string, readonly string[]>> | undefined;
-  /** The account that the process works as, when it is started by root. */
+  /** The account that the process runs as, when root starts it. */
   readonly account?: { readonly uid: number; readonly gid: number } | undefined;
   /** Where the sandbox finds the proxy: on its own loopback, or at a socket in a mounted directory. */
   readonly way: "namespace" | "socket";
-  /** With the way `namespace`: a process in that of a sandbox that runs already. Otherwise one is made. */
+  /** With the way `namespace`: a process in the namespace of a running sandbox. Otherwise a namespace is created. */
   readonly namespace?: { readonly pid: number } | undefined;
-  /** With nobody connected and nothing to watch, the process ends itself after this time. */
+  /** With no connection and no process to watch, the process ends after this time. */
   readonly orphanTimeoutMs: number;
 }
 
-/** `inside` is what the sandbox sees; everything else is the host's alone. */
+/** The sandbox sees `inside`; everything else is visible to the host only. */
 export function places(directory: string) {
   const inside = join(directory, "inside");
   return {
@@ -42,7 +42,7 @@ export function places(directory: string) {
   };
 }
 
-/** Tells whether a running process does what is wanted. A changed secret is a change. */
+/** Compares the settings of a running process with the wanted ones. A changed secret is a change. */
 export function settingsHash({ account, namespace, orphanTimeoutMs, ...decisive }: EgressSettings): string {
   return createHash("sha256").update(JSON.stringify(decisive)).digest("hex");
 }

@@ -1,9 +1,9 @@
 /**
- * Starting, finding and ending the process of a sandbox's proxy.
+ * Starts, finds and ends the egress process of a sandbox.
  *
- * Whoever needs the proxy calls `startEgress`, be it the maker of the sandbox or an instance that attaches to it later:
- * a process that runs with these settings is joined, anything else is replaced under the same paths. Two that start at
- * once replace one another; the last stays, and the other one notices and ends.
+ * The maker of a sandbox calls `startEgress`, and so does an instance that attaches later. It joins a process with the
+ * same settings, and replaces any other under the same paths. Two that start at once replace one another; the last
+ * stays, and the other notices and ends.
  */
 
 import { spawn } from "node:child_process";
@@ -21,31 +21,31 @@ import { type EgressSettings, places, settingsHash } from "./egress-settings.ts"
 export interface StartEgressOptions {
   readonly sandboxId: string;
   readonly policy: NetworkPolicy;
-  /** A directory for this sandbox's proxy alone, with a short path, outside every mount. It is made when missing. */
+  /** A directory for this sandbox's proxy alone, with a short path, outside every mount. Created when missing. */
   readonly directory: string;
   readonly world: World;
   readonly onRefused?: OnRefused | undefined;
-  /** Something that should not happen did in the proxy, and ended nothing. */
+  /** An unexpected failure in the proxy that ended nothing. */
   readonly onFault?: ((problem: string) => void) | undefined;
-  /** For a fleet that is root: the account that parses what the sandbox sends. Another one than the sandbox's. */
+  /** For a root fleet: the account that parses what the sandbox sends. It is not the sandbox's own. */
   readonly account?: EgressSettings["account"];
   readonly limits?: Partial<EgressLimits> | undefined;
   readonly hosts?: EgressSettings["hosts"];
   readonly upstreamCa?: readonly string[] | undefined;
   /**
-   * `namespace`: in the sandbox's network namespace, which is made here and entered by whoever starts the sandbox.
+   * `namespace`: in the sandbox's network namespace, which is created here and which the sandbox is started in.
    * `socket`: on a unix socket in a mounted directory, with a forwarder inside; for sandboxes whose namespace cannot be
    * entered. `open` needs the first.
    */
   readonly way: EgressSettings["way"];
-  /** With the way `namespace`, for a sandbox that runs already: a process in its network namespace. */
+  /** With the way `namespace`, for a running sandbox: a process in its network namespace. */
   readonly namespace?: EgressSettings["namespace"];
   readonly orphanTimeoutMs?: number | undefined;
 }
 
 const START_TIMEOUT_MS = 20_000;
 const ORPHAN_TIMEOUT_MS = 60_000;
-/** The proxy streams; what it needs to remember is small. */
+/** The proxy streams and keeps little state. */
 const NODE_FLAGS = ["--max-old-space-size=128", "--max-semi-space-size=1", "--no-warnings"];
 
 /** Joins the running proxy of this sandbox, or starts one. */
@@ -66,14 +66,14 @@ export async function startEgress(options: StartEgressOptions): Promise<Egress> 
   return new EgressConnection(options, started);
 }
 
-/** Ends whatever proxy runs in this directory. Nothing there is success. */
+/** Ends the proxy in this directory. None there is success. */
 export async function stopEgress(options: Pick<StartEgressOptions, "directory" | "world">): Promise<void> {
   const running = await greet(options);
   if (running === null) endSilent(options);
   else await new EgressConnection(options, running).stop();
 }
 
-/** One that runs and does not greet is stuck, and holds what its successor needs. */
+/** A process that runs and does not greet is stuck, and holds resources that its successor needs. */
 function endSilent({ directory, world }: Pick<StartEgressOptions, "directory" | "world">): void {
   const identity = readJson<ProcessIdentity>(places(directory).identity);
   if (identity !== null && world.processLiveness(identity) === "alive") process.kill(identity.pid, "SIGKILL");
@@ -89,7 +89,7 @@ function settingsOf(options: StartEgressOptions): EgressSettings {
   };
 }
 
-/** Resolves when it listens. It is a leader of its own session, so that nothing that ends us ends it. */
+/** Resolves when it listens. It leads its own session, so a signal to our group does not end it. */
 async function startProcess(settings: EgressSettings, world: World): Promise<void> {
   const file = programFile("host/egress/process/egress-main");
   const flags = FROM_SOURCE ? ["--conditions=sandlot-source", ...NODE_FLAGS] : NODE_FLAGS;
@@ -120,7 +120,7 @@ async function startProcess(settings: EgressSettings, world: World): Promise<voi
   }
 }
 
-/** What Node and the resolver need, and nothing of what the fleet may hold. */
+/** Only what Node and the resolver need: no secrets of the fleet. */
 function environment(): Record<string, string> {
   const names = [
     "PATH",

@@ -1,7 +1,7 @@
 /**
  * From a target to a connection: decide by name, resolve, decide by address, connect to that very address.
  *
- * The only place of the proxy that opens connections, so nothing can be reached around the decisions.
+ * Only this part of the proxy opens connections, so the decisions cannot be bypassed.
  */
 
 import { once } from "node:events";
@@ -15,7 +15,7 @@ import type { EgressLimits } from "../limits.ts";
 import { decideByAddress, decideByName, isRefusal, type Refusal } from "../rules/decide.ts";
 import type { Resolver } from "../rules/resolver.ts";
 
-/** The policy says no. */
+/** The policy refuses. */
 export class Refused extends Error {
   override readonly name = "Refused";
   readonly refusal: Refusal;
@@ -26,7 +26,7 @@ export class Refused extends Error {
   }
 }
 
-/** The policy says yes, but there is nothing there. */
+/** The policy allows it, but nothing answers there. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly status: 502 | 504;
@@ -68,7 +68,7 @@ export class Dialer {
     });
   }
 
-  /** Whether the target may be reached, as far as that can be told without connecting. */
+  /** Whether the target may be reached, as far as this is known without connecting. */
   async check(target: Authority): Promise<void> {
     await this.#withDeadline(target, (signal) => this.#admit(target, signal));
   }
@@ -128,7 +128,7 @@ export class Dialer {
   }
 }
 
-/** Asked anew each time: addresses come and go while a proxy lives. */
+/** Read each time: addresses change while a proxy lives. */
 function ownAddresses(): ReadonlySet<string> {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return new Set(all.flatMap(({ address }) => canonicalAddress(address) ?? []));

@@ -1,14 +1,14 @@
 /**
- * The way out of one sandbox: an HTTP proxy, on the sandbox's own loopback or on a unix socket.
+ * The egress of one sandbox: an HTTP proxy, on the sandbox's own loopback or on a unix socket.
  *
  *   GET http://host/…   forwarding.ts   decided, rebuilt, passed on
  *   CONNECT host:port   tunnel.ts       decided, then bytes; or interception.ts where a secret is bound over TLS
  *   GET /               replies.ts      what is allowed, what was refused
  *
  * Invariants
- * - Nothing is connected to that `Dialer` has not decided about, by name and by address.
- * - What is refused is told twice: to the client in words, and to `onRefused`.
- * - The value of a secret leaves only towards its host. It is in no event, no reply and no error.
+ * - Every connection goes through `Dialer`, which decides by name and by address.
+ * - Each refusal is reported twice: to the client as text, and to `onRefused`.
+ * - The value of a secret is sent only to its host. It is in no event, no reply and no error.
  * - One sandbox, one proxy: limits and counters are the sandbox's own.
  */
 
@@ -39,9 +39,9 @@ export interface EgressProxyOptions {
   readonly resolver?: Resolver | undefined;
   readonly onRefused?: OnRefused | undefined;
   readonly limits?: Partial<EgressLimits> | undefined;
-  /** Needed where a secret is bound over TLS: its certificate is what the sandbox trusts. */
+  /** Needed where a secret is bound over TLS: the sandbox trusts its certificate. */
   readonly authority?: CertificateAuthority | undefined;
-  /** Certificates that hosts may have besides the usual ones, in PEM. */
+  /** Additional certificates to trust for upstream hosts, in PEM. */
   readonly upstreamCa?: readonly string[] | undefined;
 }
 
@@ -50,9 +50,9 @@ export interface EgressStats {
   readonly requests: number;
   readonly tunnels: number;
   readonly refused: number;
-  /** Connections that were turned away because there were too many. */
+  /** Connections closed because there were too many. */
   readonly dropped: number;
-  /** What came out of the sandbox, and what went in. */
+  /** Bytes out of the sandbox, and into it. */
   readonly bytesUp: number;
   readonly bytesDown: number;
 }
@@ -96,8 +96,8 @@ export class EgressProxy {
   }
 
   /**
-   * Listens at the path, in place of whatever listened there before. Who is connected to the former one stays there;
-   * new connections come here, and at no moment to nobody.
+   * Listens at the path and replaces a previous listener without a gap. Its open connections stay with it; new
+   * connections come here.
    */
   async listen(socketPath: string): Promise<void> {
     checkPath(socketPath);
@@ -109,12 +109,12 @@ export class EgressProxy {
         resolve();
       });
     });
-    // The sandbox's uid is another one. Who may come here at all is decided by the directory.
+    // The sandbox has another uid. The directory decides who can reach the socket.
     chmodSync(fresh, 0o666);
     renameSync(fresh, socketPath);
   }
 
-  /** Takes connections from a socket that listens already, and closes it in the end. */
+  /** Accepts connections from a listening socket, and closes it in the end. */
   async adopt(listening: NetServer): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", reject);
@@ -135,7 +135,7 @@ export class EgressProxy {
     };
   }
 
-  /** Ends every connection. The socket's path is left to whoever may have taken it over; `remove` takes it away. */
+  /** Ends every connection. The socket's path stays, because a successor may use it; `remove` deletes it. */
   async close(remove?: { readonly socketPath: string }): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     for (const client of this.#clients) client.destroy();
@@ -151,7 +151,7 @@ export class EgressProxy {
       maxHeaderSize: headBytesMax,
       headersTimeout: headTimeoutMs,
       keepAliveTimeout: keepAliveTimeoutMs,
-      requestTimeout: 0, // Uploads take as long as they take; idleness ends them.
+      requestTimeout: 0, // An upload has no time limit; only idleness ends it.
       connectionsCheckingInterval: Math.min(5_000, headTimeoutMs),
       insecureHTTPParser: false,
     });
@@ -227,7 +227,7 @@ export class EgressProxy {
     }
   }
 
-  /** What the client still sends is dropped, and it has not long to go. */
+  /** Drops what the client still sends, and closes after a short time. */
   #turnAway(client: Socket, reply: Reply): void {
     sendRawReply(client, reply);
     client.resume();
@@ -262,7 +262,7 @@ export class EgressProxy {
 
 const ESTABLISHED = "HTTP/1.1 200 Connection Established\r\n\r\n";
 
-/** The target and the path of a request to a proxy, or the answer to what is not one. */
+/** The target and the path of a request to a proxy, or a reply when it is no such request. */
 function readAbsoluteForm(
   request: IncomingMessage,
   policy: CompiledPolicy,

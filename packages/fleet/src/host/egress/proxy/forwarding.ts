@@ -1,6 +1,6 @@
 /**
- * One request, there and back: the head is rebuilt from what was understood of it, so that the next server cannot
- * understand it otherwise; bodies stream.
+ * Forwards one request and its response. The head is rebuilt from the parsed form, so the next server cannot interpret
+ * it differently; bodies stream.
  */
 
 import { type ClientRequest, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
@@ -13,13 +13,13 @@ import type { Upstream } from "./upstream.ts";
 
 export interface Forwarding {
   readonly target: Authority;
-  /** The port that is left out of `Host`. */
+  /** The port that `Host` omits. */
   readonly defaultPort: number;
-  /** Path and query, exactly as they came. */
+  /** Path and query, byte for byte. */
   readonly path: string;
   readonly secrets: readonly CompiledSecret[];
   readonly upstream: Upstream;
-  /** Called when there was no answer to pass on. */
+  /** Called when there is no response to pass on. */
   fail(error: unknown): void;
 }
 
@@ -52,7 +52,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, forw
     return outgoing;
   };
   let current = attempt(withBody);
-  // The client is gone, or its connection is: nobody wants the answer any more.
+  // The client's connection is closed: the response is no longer wanted.
   response.once("close", () => {
     if (!response.writableFinished) current.destroy();
   });

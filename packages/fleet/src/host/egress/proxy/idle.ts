@@ -1,6 +1,4 @@
-/**
- * Ends what nobody uses. One timer per connection that looks at byte counters, so traffic itself costs nothing.
- */
+/** Ends idle connections. One timer per connection compares byte counters, so traffic itself costs nothing. */
 
 import type { Socket } from "node:net";
 import type { World } from "../../../world/world.ts";

@@ -1,9 +1,9 @@
 /**
- * TLS that ends here, for hosts that a secret is bound to by `via: https`.
+ * Terminates TLS for hosts that a secret is bound to by `via: https`.
  *
  *   sandbox ── TLS, certificate of the sandbox's own authority ──▶ proxy ── TLS, fully verified ──▶ host
  *
- * A tunnel stands for one host: a request that names another one is refused, so that no secret goes astray.
+ * A tunnel serves one host: a request that names another one is refused, so that no secret goes to a wrong host.
  */
 
 import {
@@ -45,7 +45,7 @@ export class Interception {
 
   constructor(options: InterceptionOptions) {
     this.#options = options;
-    // Never listens: it is handed connections whose TLS has been ended.
+    // Never listens: it receives connections after the TLS handshake.
     this.#server = createServer({
       maxHeaderSize: options.limits.headBytesMax,
       keepAliveTimeout: options.limits.keepAliveTimeoutMs,
@@ -60,7 +60,7 @@ export class Interception {
     return secretsFor(this.#options.policy, "https", target.host, target.port).length > 0;
   }
 
-  /** Takes over the client's side of a tunnel whose CONNECT has been answered. */
+  /** Takes over the client's side of a tunnel after the response to CONNECT. */
   accept(client: Socket, target: Authority): void {
     const { world, limits } = this.#options;
     const secured = new TLSSocket(client, {
@@ -86,7 +86,7 @@ export class Interception {
     if (forwarding !== null) forward(request, response, forwarding);
   }
 
-  /** WebSockets. Extensions are not offered on, because a compressed stream could not be searched for the value. */
+  /** WebSockets. Extensions are not offered on: a compressed stream could not be searched for the value. */
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on("error", () => socket.destroy());
     const forwarding = this.#forwarding(request, (reply) => sendRawReply(socket, reply));
@@ -117,7 +117,7 @@ export class Interception {
     outgoing.end();
   }
 
-  /** `null` when it has been answered with a refusal. */
+  /** `null` when a refusal was already sent. */
   #forwarding(request: IncomingMessage, refuse: (reply: Reply) => void): Forwarding | null {
     const target = this.#targets.get(request.socket);
     if (target === undefined) throw new TypeError("a request on a connection that was never accepted");

@@ -1,8 +1,8 @@
 /**
- * Blacks a value out wherever it passes.
+ * Replaces a secret's value in a stream.
  *
- * The replacement has the same length, so no length header becomes wrong. Only as many bytes are held back as could be
- * the beginning of the value, which mostly is none: what streams keeps streaming.
+ * The replacement has the same length, so length headers stay right. It holds back only bytes that could be the
+ * beginning of the value, mostly none, so a stream keeps streaming.
  */
 
 import { Transform, type TransformCallback } from "node:stream";
@@ -19,7 +19,7 @@ export class Redactor extends Transform {
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    // A copy: the chunk may still be used by whoever it came from.
+    // A copy: the producer may still use the chunk.
     const bytes = Buffer.concat([this.#held, chunk]);
     for (const needle of this.#needles) blackOut(bytes, needle);
     const heldCount = Math.max(0, ...this.#needles.map((needle) => beginningAtEnd(bytes, needle)));

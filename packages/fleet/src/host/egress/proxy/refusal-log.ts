@@ -1,12 +1,10 @@
-/**
- * What was refused: the latest for whoever asks inside, and each one for the fleet, as long as there are not too many.
- */
+/** Refusals: the latest for a client inside, and each one for the fleet, up to a rate. */
 
 import type { World } from "../../../world/world.ts";
 import type { EgressLimits } from "../limits.ts";
 import type { Refusal } from "../rules/decide.ts";
 
-/** `untold` is how many there were since the last one that was told. */
+/** `untold` counts the refusals since the last reported one. */
 export type OnRefused = (refusal: Refusal, untold: number) => void;
 
 export class RefusalLog {

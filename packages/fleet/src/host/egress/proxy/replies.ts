@@ -1,6 +1,4 @@
-/**
- * What the proxy says in its own name: refusals, failures, and what it lets through.
- */
+/** The proxy's own responses: refusals, failures, and its status page. */
 
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
@@ -11,7 +9,7 @@ import { Refused, Unreachable } from "./dialer.ts";
 
 export interface Reply {
   readonly status: number;
-  /** Some clients show nothing else of a refused CONNECT. */
+  /** Some clients show only this of a refused CONNECT. */
   readonly reason: string;
   readonly text: string;
 }
@@ -46,7 +44,7 @@ export function sendReply(response: ServerResponse, { status, reason, text }: Re
   response.end(text);
 }
 
-/** On a connection that has left HTTP already, as that of a CONNECT. */
+/** For a connection that no longer speaks HTTP, as after CONNECT. */
 export function sendRawReply(socket: Duplex, { status, reason, text }: Reply): void {
   const head = `HTTP/1.1 ${status} ${reason}\r\ncontent-type: text/plain; charset=utf-8\r\n`;
   socket.end(`${head}content-length: ${Buffer.byteLength(text)}\r\nconnection: close\r\n\r\n${text}`);

@@ -1,12 +1,12 @@
 /**
- * Two sockets, tied together: what one says the other hears, an end on one side is an end on the other, and the death of
- * one is the death of both. Back-pressure is the kernel's: a slow reader slows the writer and fills no memory.
+ * Connects two sockets: bytes and the end of one side pass to the other, and a failure of one destroys both. The kernel
+ * does the back-pressure: a slow reader slows the writer and fills no memory.
  */
 
 import type { Duplex, Transform } from "node:stream";
 
 export interface TunnelOptions {
-  /** Looks at what comes back to the first side. */
+  /** Transforms what comes back to the first side. */
   readonly inspect?: Transform | undefined;
   /** Called once, when one direction has ended and the other still runs. */
   readonly onHalfOpen?: (() => void) | undefined;
@@ -21,7 +21,7 @@ export function tie(client: Duplex, upstream: Duplex, { inspect, onHalfOpen }: T
   for (const side of [client, upstream]) {
     side.on("error", destroyBoth);
     side.once("close", () => {
-      // Both ended in order: each closes when its last bytes are out. Otherwise one died, and the other has no partner.
+      // After two orderly ends each closes with its last bytes. Otherwise one failed, and the other is destroyed.
       if (ends.size < 2) destroyBoth();
     });
     side.once("end", () => {

@@ -1,8 +1,8 @@
 /**
- * Connections to hosts that the proxy itself speaks HTTP over, kept for a while when a request has ended.
+ * The proxy's keep-alive connections to upstream hosts.
  *
- * A kept connection belongs to one host and port, and was judged when it was opened. A request with a body gets a new
- * one: a kept connection may close at the moment it is used, and a body that has been sent cannot be sent again.
+ * A kept connection belongs to one host and port, and the policy was applied when it was opened. A request with a body
+ * gets a new one: a kept connection may close at the moment of use, and a body that was sent cannot be sent again.
  */
 
 import { Agent, type ClientRequestArgs } from "node:http";
@@ -21,7 +21,7 @@ export interface UpstreamOptions {
   readonly world: World;
   readonly limits: EgressLimits;
   readonly via: "http" | "https";
-  /** Certificates that are trusted besides the usual ones. */
+  /** Certificates to trust besides the usual ones. */
   readonly extraCa?: readonly string[] | undefined;
 }
 
@@ -35,7 +35,7 @@ export class Upstream {
     this.#fresh = new HostAgent({ keepAlive: false }, options);
   }
 
-  /** For `http.request`: which connections to use, and to where. */
+  /** For `http.request`: the connection pool, and the target. */
   requestTo(target: Authority, fresh: boolean): ClientRequestArgs {
     const agent = fresh ? this.#fresh : this.#kept;
     return { agent, host: target.host.text, port: target.port, setHost: false, [TARGET]: target } as ClientRequestArgs;
@@ -65,7 +65,7 @@ class HostAgent extends Agent {
     if (target === undefined) throw new TypeError("a connection without a target");
     this.#open(target).then(
       (socket) => done?.(null, socket),
-      // Node calls back with an error alone; its types ask for both.
+      // Node calls back with an error alone; its types require both.
       (error: unknown) => (done as (error: unknown) => void)?.(error),
     );
     return undefined;
@@ -76,7 +76,7 @@ class HostAgent extends Agent {
     return this.#options.via === "http" ? socket : this.#secure(target, socket);
   }
 
-  /** Full verification, against the name that the policy was asked for. */
+  /** Full verification, against the name that the policy has allowed. */
   #secure(target: Authority, socket: Socket): Promise<TLSSocket> {
     const { world, limits, extraCa } = this.#options;
     return new Promise((resolve, reject) => {

@@ -1,8 +1,8 @@
 /**
- * May this be reached? Two pure questions: by name before anything is resolved, by address after.
+ * Decides what may be reached, in two pure functions: by name before anything is resolved, by address after.
  *
- * Only what the second question lets through is connected to, as the very address that was judged. There is no second
- * look-up, so an answer that changes between two questions (DNS rebinding) changes nothing.
+ * Only an address that the second function allows is connected to. There is no second look-up, so a DNS response that
+ * changes meanwhile (DNS rebinding) has no effect.
  */
 
 import { canonicalAddress, isNeverReached, rangeContains, whyNotPublic } from "../../../backend/network/addresses.ts";
@@ -13,7 +13,7 @@ import { rulesFor } from "../../../backend/network/policy.ts";
 export type RefusalRule =
   /** No rule names this host and port. */
   | "not-allowed"
-  /** A rule does, but the addresses lie in a range that is never reached. */
+  /** A rule does, but the addresses are in a range that is never reachable. */
   | "address-not-public"
   /** A rule names addresses, and the host has none of them. */
   | "address-not-named"
@@ -24,13 +24,13 @@ export interface Refusal {
   readonly host: string;
   readonly port: number;
   readonly rule: RefusalRule;
-  /** What was resolved, when the refusal came after that. */
+  /** The resolved addresses, when the refusal came after resolving. */
   readonly addresses: readonly string[];
-  /** Which rule or range, in words. */
+  /** Which rule or range, as text. */
   readonly because: string;
 }
 
-/** The rules that let the name through; an empty list in `open` mode. Otherwise why not. */
+/** The rules that allow the name; an empty list in `open` mode. Otherwise the refusal. */
 export function decideByName(policy: CompiledPolicy, target: Authority): readonly CompiledRule[] | Refusal {
   const rules = rulesFor(policy, target.host, target.port);
   if (rules.length > 0 || policy.mode === "open") return rules;
@@ -39,8 +39,8 @@ export function decideByName(policy: CompiledPolicy, target: Authority): readonl
 }
 
 /**
- * The addresses that may be connected to, never empty, or why there is none. `ownAddresses` are those of the interfaces
- * of this machine: public or not, what listens there was not meant for sandboxes.
+ * The addresses that may be connected to, never empty, or the refusal. `ownAddresses` are those of this machine's
+ * interfaces: public or not, services there are not meant for sandboxes.
  */
 export function decideByAddress(
   target: Authority,

@@ -1,6 +1,6 @@
 /**
- * A refusal in words, for whoever reads the output of the command that was refused: mostly a language model, which can
- * only do the right thing next when it is told what stands in the way and who can change it.
+ * The text of a refusal, for the reader of the refused command's output. That is mostly a language model, so the text
+ * says what refused the request and who can change it.
  */
 
 import type { CompiledPolicy } from "../../../backend/network/policy.ts";
@@ -20,7 +20,7 @@ export function explainRefusal(refusal: Refusal, policy: CompiledPolicy): string
   ].join("\n");
 }
 
-/** What fits into a status line, which is all that many clients show of a refused CONNECT. */
+/** Fits into a status line, which is all that many clients show of a refused CONNECT. */
 export function shortRefusal(refusal: Refusal): string {
   return `Forbidden by Sandlot: ${refusal.host}:${refusal.port} ${refusal.rule}`;
 }

@@ -1,11 +1,12 @@
 /**
- * The inner end of the way out: listens on the sandbox's own loopback and carries every connection to the proxy's socket.
+ * The inner end of the egress: listens on the sandbox's own loopback and forwards every connection to the proxy's
+ * socket.
  *
  *   node forwarder.mjs 3128 /run/sandlot/egress/proxy.sock
  *
- * Runs inside the sandbox, alone, on whatever Node the daemon has: it imports nothing but Node. It decides nothing, so a
- * sandbox gains nothing by replacing it. The socket is opened anew for each connection: a proxy that was replaced is found
- * at the same path. Prints one line when it listens.
+ * Runs inside the sandbox, alone, on the daemon's Node: it imports nothing but Node. It decides nothing, so a sandbox
+ * gains nothing by replacing it. It opens the socket anew for each connection: a replaced proxy is found at the same
+ * path. Prints one line when it listens.
  */
 
 import { writeSync } from "node:fs";
@@ -17,7 +18,7 @@ const NO_PROXY =
   "Sandlot: the proxy of this sandbox does not run at the moment, so nothing outside can be reached. " +
   "It comes back when the sandbox is next used.\n";
 
-// What `pkill node` and `pkill -f node` look at.
+// The name that `pkill node` and `pkill -f node` match.
 process.title = "sandlot-forwarder";
 main(process.argv[2], process.argv[3]);
 
@@ -33,7 +34,7 @@ function main(port: string | undefined, socketPath: string | undefined): void {
     process.exit(1);
   });
   server.listen({ host: "127.0.0.1", port: Number(port) }, () => writeSync(1, "listening\n"));
-  // Whoever started us may be gone; that ends nothing here.
+  // The process that started us may be gone; that ends nothing here.
   for (const name of ["SIGHUP", "SIGPIPE"] as const) process.on(name, () => {});
 }
 
@@ -46,11 +47,11 @@ function carry(client: Socket, socketPath: string): void {
   client.on("error", endBoth);
   proxy.once("connect", () => {
     proxy.off("error", explain);
-    // One that is just ending takes connections and says nothing.
+    // A proxy that is ending accepts connections and sends nothing.
     proxy.on("error", () => (proxy.bytesRead === 0 ? explain() : endBoth()));
     proxy.once("end", () => (proxy.bytesRead === 0 ? explain() : client.end()));
     client.pipe(proxy).pipe(client, { end: false });
-    // Ended in order means that both directions are through. Otherwise one side died.
+    // An orderly end means that both directions are done. Otherwise one side failed.
     const endUnlessThrough = () => {
       if (!client.readableEnded || !proxy.readableEnded) endBoth();
     };

@@ -1,8 +1,8 @@
-/** Variables that tell commands, and the tools of package managers, what kind of network there is. */
+/** Variables that describe the network to commands and package managers. */
 
 import type { NetworkPolicy } from "../../../backend/network/policy.ts";
 
-/** Without a network every try fails the same way, and a package manager would repeat it for a minute. */
+/** Without a network every attempt fails the same way, and a package manager would retry for a minute. */
 const NO_RETRIES: Readonly<Record<string, string>> = {
   npm_config_fetch_retries: "0",
   npm_config_audit: "false",

@@ -1,9 +1,9 @@
 /**
- * What a sandbox needs inside so that its policy works: variables to set, files to mount read-only, and with the way
- * `socket` a program to start.
+ * What a sandbox needs inside for its policy: variables to set, files to mount read-only, and with the way `socket` a
+ * program to start.
  *
- * What the sandbox sees lies in one directory. The directory is mounted and not the socket in it: a proxy that takes over
- * binds a new socket under the same name.
+ * All of it is in one directory. The directory is mounted instead of the socket in it: a proxy that takes over binds a
+ * new socket under the same name.
  */
 
 import { existsSync, readFileSync } from "node:fs";
@@ -23,10 +23,10 @@ const NAME_SERVER_FILE = "resolv.conf";
 const RESOLVER_FILE = "/etc/resolv.conf";
 
 export interface SandboxNetwork {
-  /** Variables of every command. */
+  /** Variables for every command. */
   readonly environment: Readonly<Record<string, string>>;
   readonly mounts: readonly { readonly hostPath: string; readonly sandboxPath: string }[];
-  /** With the way `socket`: arguments for the sandbox's Node, to be run for as long as the sandbox lives. */
+  /** With the way `socket`: arguments for the sandbox's Node; the program runs as long as the sandbox lives. */
   readonly forwarder: readonly string[] | null;
 }
 
@@ -49,12 +49,12 @@ export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "n
   };
 }
 
-/** `open` has a way of its own for everything; a proxy is there only for what it alone can do. */
+/** `open` has its own transport; it needs a proxy only for rules and secrets. */
 export function needsProxy({ mode, allow, secrets }: NetworkPolicy): boolean {
   return mode === "allowlist" || (mode === "open" && (allow.length > 0 || secrets.length > 0));
 }
 
-/** Whether the sandbox has to trust certificates that are made here. */
+/** Whether the sandbox has to trust certificates of our own authority. */
 export function needsAuthority({ secrets }: NetworkPolicy): boolean {
   return secrets.some(({ via }) => via === "https");
 }
@@ -64,7 +64,7 @@ export interface InsideFile {
   readonly content: string;
 }
 
-/** What the sandbox trusts: the authority's certificate alone, and with everything that is trusted anyway. */
+/** What the sandbox trusts: the authority's certificate alone, and in a bundle with the usual ones. */
 export function trustFiles(directory: string, certificatePem: string): readonly InsideFile[] {
   return [
     { path: join(directory, AUTHORITY), content: certificatePem },
@@ -72,7 +72,7 @@ export function trustFiles(directory: string, certificatePem: string): readonly 
   ];
 }
 
-/** Whom the sandbox asks for names when it has a way of its own. */
+/** The sandbox's name server in `open` mode. */
 export function nameServerFiles(directory: string): readonly InsideFile[] {
   return [{ path: join(directory, NAME_SERVER_FILE), content: `nameserver ${NAME_SERVER}\n` }];
 }
@@ -86,11 +86,11 @@ function proxyVariables(): Record<string, string> {
     variables[name] = url;
     variables[name.toUpperCase()] = url;
   }
-  // Node 24 and 22.21 use the variables for `fetch` and `http` when told so.
+  // Node 24 and 22.21 use the variables for `fetch` and `http` only with this flag.
   return { ...variables, no_proxy: direct, NO_PROXY: direct, NODE_USE_ENV_PROXY: "1" };
 }
 
-/** All but the first replace what a program trusts otherwise, so they name the whole bundle. */
+/** All but the first replace a program's default trust, so they name the whole bundle. */
 function trustVariables(): Record<string, string> {
   const bundle = `${EGRESS_MOUNT}/${BUNDLE}`;
   const variables: Record<string, string> = { NODE_EXTRA_CA_CERTS: `${EGRESS_MOUNT}/${AUTHORITY}` };

@@ -1,15 +1,15 @@
 /**
- * One workspace's disk budget: what it may take, what it took when it was last measured, and what the API has let in
- * since. `admit` is asked before every write through the API; commands are watched (watcher.ts).
+ * The disk budget of one workspace: its limit, its usage at the last measurement, and the API's writes since. Every
+ * write through the API calls `admit` first; commands are watched (watcher.ts).
  *
- * A walk can be deceived: what is moved meanwhile from where it has not been to where it has been is not seen. The disk is
- * not deceived. What it has lost and no walk has found is **in doubt**; once that could take the workspace over its budget, its
- * processes stand still for a walk that nothing can deceive.
+ * A walk can miss files that move meanwhile from an unvisited directory to a visited one. Free disk space cannot be
+ * deceived. Space that the disk lost and no walk found is **in doubt**; once that could take the workspace over its
+ * budget, its processes are held for an exact walk.
  *
  * Invariants
- * - What the API lets in never takes the workspace over its budget, or commands would be stopped for it.
- * - Nobody is stopped for what others have written to the same disk. Where processes cannot be made to stand still, what is
- *   in doubt counts against a workspace in which things vanished during the walk.
+ * - Writes that the API admits never take the workspace over its budget, or commands would be stopped for it.
+ * - A workspace is not stopped for what others wrote to the same disk. Where processes cannot be held, space in doubt
+ *   counts against a workspace in which files vanished during the walk.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -18,26 +18,26 @@ import { type DiskUsage, type MeasuredTree, measureTree, measureUnlinked } from 
 import type { Standstill } from "./standstill.ts";
 
 export interface DiskBudgetSpec {
-  /** Where the workspace is at this moment, on the host; `null` while it is nowhere. Binding a blank moves it. */
+  /** The workspace's current path on the host; `null` while it has none. Binding a blank moves it. */
   readonly place: () => string | null;
   readonly maxBytes: number;
   readonly maxFiles: number;
-  /** Host pids of the sandbox, for files that they keep open without a name; `null` where nobody knows. */
+  /** Host pids of the sandbox, for open files without a name; `null` where they are unknown. */
   readonly processes?: () => readonly number[] | null;
-  /** Has everything that may be writing stand still; `null` where nobody can. */
+  /** Holds all possible writers; `null` where that is unsupported. */
   readonly hold?: () => Promise<Standstill | null>;
-  /** Whether anything runs in the sandbox beside its daemon. `true` where nobody knows. */
+  /** Whether anything runs in the sandbox beside its daemon. `true` where that is unknown. */
   readonly isBusy?: () => boolean;
-  /** Stops whoever may be writing. A rejection is passed on to `onProblem`. */
+  /** Stops the possible writers. A rejection goes to `onProblem`. */
   readonly onExceeded: (usage: DiskUsage) => Promise<void> | void;
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Files are kept in blocks: what is written may take this much more. */
+/** Files take whole blocks: a write may take this much more. */
 const ROUNDING_BYTES = 4_096;
-/** Of what was let in, as much may be on its way through pipes and buffers, where no walk sees it. */
+/** Of the admitted bytes, as many may be in pipes and buffers, where no walk sees them. */
 const IN_FLIGHT_MAX_BYTES = 4 * 1024 * 1024;
-/** How often a workspace is measured until it no longer grows by itself. Commands may go on writing for ever. */
+/** How often a workspace is measured until it stops growing. Commands may write for ever. */
 const SETTLING_ROUNDS_MAX = 8;
 
 export class DiskBudget {
@@ -45,21 +45,21 @@ export class DiskBudget {
   readonly #onClose: () => void;
   readonly #pause: () => Promise<void>;
   #usage: DiskUsage = { bytes: 0, files: 0, complete: true };
-  /** Let in and not yet written. */
+  /** Admitted and not yet written. */
   readonly #underWay = { bytes: 0, files: 0 };
   /** Written since the last walk began. */
   #landed = { bytes: 0, files: 0 };
   /** Written before that walk; counted until it has ended. */
   #landedBefore = { bytes: 0, files: 0 };
   #stoppedAt: DiskUsage | null = null;
-  /** Lost by the disk since the last walk. */
+  /** Free space lost since the last walk. */
   #lost = { bytes: 0, files: 0 };
   readonly #doubt = { bytes: 0, files: 0 };
   #ran = false;
   #closed = false;
   #measuring: Promise<void> | null = null;
 
-  /** `pause` takes longer than what was sent to a daemon takes to its disk. */
+  /** `pause` takes longer than a daemon needs to write what it received. */
   constructor(spec: DiskBudgetSpec, onClose: () => void, pause: () => Promise<void>) {
     this.#spec = spec;
     this.#onClose = onClose;
@@ -70,7 +70,7 @@ export class DiskBudget {
     return this.#spec.place();
   }
 
-  /** As last measured. */
+  /** As of the last measurement. */
   get usage(): DiskUsage {
     return this.#usage;
   }
@@ -90,14 +90,14 @@ export class DiskBudget {
   }
 
   /**
-   * Runs a write through the API that takes `bytes` and makes `files`, if they fit; otherwise `disk_limit_exceeded`. What
-   * does not seem to fit is measured before it is refused. A write that learns its size on the way grows.
+   * Runs a write through the API that takes `bytes` and creates `files`, if they fit; otherwise `disk_limit_exceeded`.
+   * If they seem not to fit, it measures before it refuses. A write that learns its size while streaming calls `grow`.
    */
   async admit<T>(path: string, bytes: number, files: number, write: (grow: Grow) => Promise<T>): Promise<T> {
     const pending = { bytes: bytes + ROUNDING_BYTES, files };
     await this.#reserve(path, pending.bytes, files);
     const land = (inFlightBytes: number) => {
-      // On the disk now, but a walk that is under way may have passed by.
+      // On the disk now, but a running walk may have missed it.
       const landed = Math.max(0, pending.bytes - inFlightBytes);
       add(this.#landed, landed, pending.files);
       add(this.#underWay, -landed, -pending.files);
@@ -109,7 +109,7 @@ export class DiskBudget {
       land(0);
     };
     const grow = async (more: number) => {
-      // Whoever asks for more has written most of the rest, or the walk would count it once more where it lies.
+      // A writer that asks for more has written most of the rest. Without this the walk would count it twice.
       land(IN_FLIGHT_MAX_BYTES);
       await this.#reserve(path, more, 0, settle);
       pending.bytes += more;
@@ -123,12 +123,12 @@ export class DiskBudget {
     }
   }
 
-  /** The disk has this much less free than before the last walk, whoever took it. */
+  /** The disk has this much less free space than before the last walk, for whatever reason. */
   noteLoss(bytes: number, files: number): void {
     add(this.#lost, Math.max(0, bytes), Math.max(0, files));
   }
 
-  /** Something was run in the sandbox. */
+  /** A command ran in the sandbox. */
   noteCommand(): void {
     this.#ran = true;
   }
@@ -151,20 +151,20 @@ export class DiskBudget {
     this.#onClose();
   }
 
-  /** `settle` waits for what the same write has sent already. */
+  /** `settle` waits for what the same write has already sent. */
   async #reserve(path: string, bytes: number, files: number, settle?: () => Promise<void>): Promise<void> {
     if (!this.#fits(bytes, files)) {
-      // A walk that is under way may have passed by what has changed since.
+      // A running walk may have missed later changes.
       await this.#measuring;
       await settle?.();
       await this.measure();
       if (!this.#fits(bytes, files)) throw new SandlotError("disk_limit_exceeded", { path });
     }
-    // In the same turn as the check, or two writes would both find room for one.
+    // In the same turn as the check, or two writes would both take the same room.
     add(this.#underWay, bytes, files);
   }
 
-  /** Nothing comes while the writer waits for an answer, so what is on its way is soon there. */
+  /** The writer sends nothing while it waits for a response, so data in flight arrives soon. */
   async #settled(): Promise<void> {
     for (let round = 0; round < SETTLING_ROUNDS_MAX; round += 1) {
       const before = this.#usage.bytes;
@@ -184,7 +184,7 @@ export class DiskBudget {
     if (place === null || this.#closed) return;
     this.#ran = false;
     this.#landedBefore = this.#landed;
-    // What lands from here on may or may not be seen by this walk; it counts until the next one.
+    // This walk may or may not see later writes; they count until the next one.
     this.#landed = { bytes: 0, files: 0 };
     try {
       this.#usage = await this.#undeceived(place, await this.#walk(place));
@@ -197,14 +197,14 @@ export class DiskBudget {
     await this.#judge();
   }
 
-  /** `held` are pids that no list names while they stand still. */
+  /** `held` are pids that no list names while they are held. */
   async #walk(place: string, held: readonly number[] = []): Promise<MeasuredTree> {
     const tree = await measureTree(place, this.#spec.maxFiles);
     const unlinked = await measureUnlinked(place, [...new Set([...(this.#spec.processes?.() ?? []), ...held])]);
     return { ...tree, bytes: tree.bytes + unlinked.bytes, complete: tree.complete && unlinked.complete };
   }
 
-  /** What was found, or what is there. */
+  /** The result of the walk, or of an exact one. */
   async #undeceived(place: string, found: MeasuredTree): Promise<DiskUsage> {
     const lost = this.#lost;
     this.#lost = { bytes: 0, files: 0 };

@@ -1,12 +1,14 @@
 /**
- * Freezes processes in a control group that is made for it, below the one that they are in. Unlike a stop signal, nothing
- * inside can undo it. Version 2 has it wherever it is mounted, also without controllers; version 1 has a tree for it.
+ * Freezes processes in a control group created for it, below their own group. Unlike a stop signal, nothing inside can
+ * undo it. Version 2 supports this wherever it is mounted, also without controllers; version 1 has a separate tree for
+ * it.
  *
  * Invariants
- * - The group is frozen before the first process comes into it, so that each stands still from then on and starts nothing.
- * - They go back where they were when they are let go, and also when this process dies: a shell waits for its input to end.
- * - What is already in such a group, of another process of the fleet or of one that was killed, is taken out of it; whoever
- *   held it learns of that when it lets go.
+ * - The group is frozen before the first process enters it, so each process stands still from then on and starts
+ *   nothing.
+ * - Processes return to their group on release, and also when this process dies: a shell waits for its input to end.
+ * - Processes already in such a group, from another or a killed process of the fleet, are taken out of it; the former
+ *   holder learns this on release.
  */
 
 import { spawn } from "node:child_process";
@@ -19,7 +21,7 @@ import { findHierarchies, type Hierarchies } from "../hierarchy.ts";
 import { isEnded, LOOK_MS, ROUNDS_MAX, STANDSTILL_LOOKS_MAX, type Standstill } from "./standstill.ts";
 
 const HELD = "sandlot-held-";
-/** Out of a frozen group, so that nothing new is made in it meanwhile; then also thawed, should one not go. */
+/** Empties the frozen group, so that it gets no new processes; then thaws it, in case one did not move. */
 const SCRIPT = `read -r _; n=0
 until rmdir "$1" || [ $n -gt 100 ]; do
   for pid in $(/bin/cat "$1/cgroup.procs"); do echo "$pid" > "$2/cgroup.procs"; done
@@ -28,14 +30,14 @@ until rmdir "$1" || [ $n -gt 100 ]; do
 done`;
 
 interface Freezer {
-  /** The group that the processes are in. */
+  /** The processes' own group. */
   readonly parent: string;
   readonly file: string;
   readonly words: { readonly freeze: string; readonly thaw: string };
   isFrozen(directory: string): boolean;
 }
 
-/** `find` names the processes that there are, host pids. `null` where nothing can be frozen. */
+/** `find` returns the current processes as host pids. `null` where freezing is unsupported. */
 export async function freeze(
   find: () => readonly number[],
   world: World,
@@ -84,7 +86,7 @@ export async function freeze(
   return { pids: readPids(directory), release };
 }
 
-/** By the group of one of them: all of a sandbox are in the same, or below it. */
+/** By the group of one of them: all processes of a sandbox are in the same group, or below it. */
 function freezerOf(
   pid: number | undefined,
   { unified, freezer }: Pick<Hierarchies, "unified" | "freezer">,
@@ -117,7 +119,7 @@ function freezerOf(
   };
 }
 
-/** One that has ended meanwhile stands still. */
+/** A process that ended meanwhile counts as still. */
 function tryMove(directory: string, pid: number): void {
   try {
     write(directory, "cgroup.procs", pid);

@@ -1,8 +1,9 @@
 /**
- * Stands between a sandbox and its disk budget: whoever writes past it is stopped.
+ * Enforces the disk budget of a sandbox: stops writers that exceed it.
  *
- * Commands are told from the daemon by the out-of-memory score that it gave them. One that gave itself another is found
- * out when the workspace goes on growing with no command in sight; then everything goes that the sandbox can be without.
+ * It tells commands from the daemon by the out-of-memory score that the daemon gave them. If the workspace keeps
+ * growing with no command in sight, a command has changed its score: then the guard kills every process that the
+ * sandbox does not need.
  */
 
 import { readFileSync } from "node:fs";
@@ -19,24 +20,24 @@ import type { DiskWatcher } from "./watcher.ts";
 export interface DiskGuardSpec {
   readonly world: World;
   readonly group: LimitGroup;
-  /** The workspace's `user-data` on the host at this moment, or `null`. */
+  /** The workspace's current `user-data` on the host, or `null`. */
   readonly place: () => string | null;
-  /** No key: not limited. */
+  /** Absent: no limit. */
   readonly diskBytes?: number | undefined;
   readonly filesMax?: number | undefined;
-  /** Host pids without which there is no sandbox: the engine's own, and the init. */
+  /** Host pids that the sandbox needs: the engine's own, and the init. */
   readonly spare: readonly number[];
   readonly onExceeded?: (usage: DiskUsage) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
-/** What a command may have written that came and went between two looks. More takes one that hides. */
+/** What a short command may write between two looks. More means that a process hides. */
 const UNSEEN_MAX_BYTES = 32 * 1024 * 1024;
 
 export class DiskGuard implements DiskKeeper {
   readonly budget: DiskBudget;
   readonly #spec: DiskGuardSpec;
-  /** Through whom commands are ended where there is no group to look into. */
+  /** Ends commands where there is no group to list them. */
   #sandbox: Sandbox | null = null;
   #stopCount = 0;
   #stoppedAtBytes = 0;
@@ -66,7 +67,7 @@ export class DiskGuard implements DiskKeeper {
       : { diskBytes: max - this.budget.rest.bytes, diskMaxBytes: max };
   }
 
-  /** Grows each time that writers were stopped. */
+  /** Increases each time writers were stopped. */
   get stopCount(): number {
     return this.#stopCount;
   }
@@ -80,14 +81,14 @@ export class DiskGuard implements DiskKeeper {
     return `disk_limit_exceeded: the workspace may hold ${parts.filter(Boolean).join(" and ")}, and its commands were stopped`;
   }
 
-  /** For a write that the kernel refused; `null` where it holds no budget. */
+  /** For a write that the kernel refused; `null` where the kernel has no budget. */
   get saysOfFile(): string | null {
     const { diskBytes } = this.#spec;
     if (diskBytes === undefined) return null;
     return `disk_limit_exceeded: the workspace may hold ${diskBytes} bytes, and no file may grow beyond that`;
   }
 
-  /** A quota that somebody else has set on the file system. */
+  /** A quota of the file system that Sandlot did not set. */
   hasRefused(stderr: string): boolean {
     return QUOTA_WORDS.test(stderr);
   }
@@ -109,18 +110,18 @@ export class DiskGuard implements DiskKeeper {
     if ((await this.#stopCommands(unseen)) || isFirst) this.#stoppedAtBytes = usage.bytes;
   }
 
-  /** Everything but what the sandbox is run by; `null` where nobody knows. */
+  /** Every process except those that run the sandbox; `null` where they are unknown. */
   #others(): readonly number[] | null {
     const pids = this.#spec.group.processes();
     return pids === null ? null : withoutDaemon(pids, this.#spec.spare);
   }
 
-  /** Whether there was anybody to stop. */
+  /** Whether there was a process to stop. */
   async #stopCommands(unseen: boolean): Promise<boolean> {
     const { group, spare } = this.#spec;
     const pids = group.processes();
     if (pids === null) return this.#askDaemon();
-    // The daemon has a command's score, too, while it starts one.
+    // The daemon also has a command's score while it starts one.
     const commands = withoutDaemon(pids, spare).filter(isCommand);
     const others = pids.filter((pid) => !commands.includes(pid));
     return group.killExcept(unseen && others.length === pids.length ? spare : others).length > 0;
@@ -135,7 +136,7 @@ export class DiskGuard implements DiskKeeper {
   }
 }
 
-/** A process that is gone needs no killing. */
+/** A missing process needs no kill. */
 function isCommand(pid: number): boolean {
   try {
     return Number(readFileSync(`/proc/${pid}/oom_score_adj`, "latin1")) >= COMMAND_OOM_SCORE_ADJUSTMENT;

@@ -1,11 +1,11 @@
 /**
- * Makes processes stand still while their files are counted, so that nothing moves meanwhile: frozen where the kernel lets us,
- * otherwise stopped by a signal, which a process inside can undo.
+ * Holds processes while their files are counted: frozen where the kernel supports it, otherwise stopped by a signal,
+ * which a process inside can undo.
  *
  * Invariants
- * - They go on when they are let go, and also when this process dies: a shell waits for its input to end.
- * - What a signal had stopped already is left alone, then and afterwards.
- * - A hold that something was woken from, or that something new has come into, says so when it ends.
+ * - They continue on release, and also when this process dies: a shell waits for its input to end.
+ * - Processes that a signal had already stopped stay stopped.
+ * - `release` reports when a process was woken, or when a new one appeared.
  */
 
 import { spawn } from "node:child_process";
@@ -14,18 +14,18 @@ import type { World } from "../../../world/world.ts";
 import { freeze } from "./freezer.ts";
 import { isEnded, LOOK_MS, ROUNDS_MAX, STANDSTILL_LOOKS_MAX, type Standstill, stateOf } from "./standstill.ts";
 
-/** Its input names processes to stop; when that ends, they go on. */
+/** Its input names processes to stop; when the input ends, they continue. */
 const SCRIPT =
   'held=; while read -r pid; do kill -STOP "$pid" && held="$held $pid"; done; [ -z "$held" ] || kill -CONT $held';
 
-/** `find` names the processes that there are, host pids. `null` where that is not known, and where they do not stay still. */
+/** `find` returns the current processes as host pids. `null` where they are unknown, or do not stay still. */
 export async function holdStill(find: () => readonly number[] | null, world: World): Promise<Standstill | null> {
   if (find() === null) return null;
   const found = () => find() ?? [];
   return (await freeze(found, world)) ?? (await stop(found, world));
 }
 
-/** For where nothing can be frozen. */
+/** For where freezing is unsupported. */
 export async function stop(find: () => readonly number[], world: World): Promise<Standstill | null> {
   const holder = spawn("/bin/sh", ["-c", SCRIPT], {
     stdio: ["pipe", "ignore", "ignore"],
@@ -54,12 +54,12 @@ export async function stop(find: () => readonly number[], world: World): Promise
     return stood;
   };
   if (!held.some(isMoving)) return { pids: [...seen], release };
-  // Something inside wakes them again: what is counted now could still move.
+  // Something inside wakes them again: files could still move.
   release();
   return null;
 }
 
-/** The daemon is older than everything that it has started. */
+/** The daemon is older than everything it has started. */
 export function withoutDaemon(pids: readonly number[], spare: readonly number[]): readonly number[] {
   const others = pids.filter((pid) => !spare.includes(pid)).map((pid) => ({ pid, ticks: stateOf(pid)?.startTicks }));
   const oldest = Math.min(...others.map(({ ticks }) => ticks ?? Number.POSITIVE_INFINITY));

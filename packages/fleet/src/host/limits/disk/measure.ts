@@ -1,13 +1,15 @@
 /**
- * How much a directory tree takes on its disk, as the file system counts: allocated blocks, every hard-linked file once.
+ * Measures how much a directory tree takes on its disk, as the file system counts: allocated blocks, every hard-linked
+ * file once.
  *
  * Invariants
- * - The tree is walked by descriptors: each directory is opened in the one it was found in. Moving a directory that is open
- *   changes nothing, and no path is too long. A sandbox writes what is measured here.
- * - Nothing is followed: neither symbolic links nor mounts. Names are bytes, since a name need not be text.
- * - The walk ends as soon as it has seen more files than are allowed, or is deeper than `DEPTH_MAX`, so its cost has a limit.
- * - What cannot be looked at makes the answer `complete: false`, never a smaller number. What vanishes meanwhile makes it
- *   `settled: false`: it may have moved to where the walk has been.
+ * - The tree is walked by descriptors: each directory is opened relative to its parent. Moving an open directory
+ *   changes nothing, and no path is too long. The tree's content is hostile: a sandbox writes it.
+ * - Neither symbolic links nor mounts are followed. Names are bytes, since a name need not be text.
+ * - The walk ends as soon as it has seen more files than are allowed, or is deeper than `DEPTH_MAX`, so its cost has a
+ *   limit.
+ * - An entry that cannot be read makes the result `complete: false`, never a smaller number. An entry that vanishes
+ *   meanwhile makes it `settled: false`: it may have moved to a visited directory.
  */
 
 import { constants, type Stats } from "node:fs";
@@ -16,7 +18,7 @@ import { fdBytePath, fdPath } from "../../descriptors.ts";
 
 export interface DiskUsage {
   readonly bytes: number;
-  /** Files, directories and everything else that has a name. */
+  /** Files, directories and all other named entries. */
   readonly files: number;
   /** `false` when something could not be measured, or there was more than `filesMax`. */
   readonly complete: boolean;
@@ -28,11 +30,11 @@ export interface MeasuredTree extends DiskUsage {
 }
 
 const BLOCK_BYTES = 512;
-/** How many files are asked for at once: enough to keep the thread pool busy, few enough for others to get a turn. */
+/** How many files are read at once: enough to keep the thread pool busy, few enough for others to get a turn. */
 const BATCH = 64;
 /** Each level holds a descriptor. Deeper than any tool goes. */
 const DEPTH_MAX = 256;
-/** Descriptors looked at per process. With more the answer is not complete. */
+/** Descriptors checked per process. With more the result is not complete. */
 const DESCRIPTORS_MAX = 4_096;
 const OPEN_LISTED = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
@@ -89,7 +91,7 @@ class Walk {
     }
   }
 
-  /** Counts them, and names those that are directories. */
+  /** Counts the entries, and returns those that are directories. */
   async #look(directory: FileHandle, names: readonly string[]): Promise<string[]> {
     const found = await Promise.all(names.map((name) => this.#stat(fdBytePath(directory.fd, name))));
     const directories = names.filter((_, at) => this.#count(found[at] ?? null));
@@ -106,7 +108,7 @@ class Walk {
     }
   }
 
-  /** Whether it is a directory to go into. */
+  /** Whether it is a directory to enter. */
   #count(found: Stats | null): boolean {
     if (found === null || found.dev !== this.#device) return false;
     const isDirectory = found.isDirectory();
@@ -126,7 +128,7 @@ class Walk {
   }
 }
 
-/** What these processes keep on the device of `root`, open or mapped, after its last name was removed. */
+/** What these processes keep open or mapped on the device of `root` after the last name was removed. */
 export async function measureUnlinked(
   root: string,
   pids: readonly number[],
@@ -149,7 +151,7 @@ export async function measureUnlinked(
   return { bytes: [...held.values()].reduce((sum, bytes) => sum + bytes, 0), complete };
 }
 
-/** Only root can look at them; others count by what is open. */
+/** Only root can read them; for others only open files count. */
 async function mappedUnlinked(pid: number): Promise<readonly string[]> {
   if (process.getuid?.() !== 0) return [];
   const maps = await readFile(`/proc/${pid}/maps`, "latin1").catch(() => "");

@@ -1,15 +1,15 @@
-/** Processes that stand still while files are counted, whichever way they are made to. */
+/** Processes that are held while files are counted, by either method. */
 
 import { readFileSync } from "node:fs";
 
 export interface Standstill {
-  /** Host pids of what stands still. */
+  /** Host pids of the held processes. */
   readonly pids: readonly number[];
-  /** Lets them go on. Whether all that there is stood still until now. */
+  /** Lets them continue. Returns whether all processes stood still until now. */
   release(): boolean;
 }
 
-/** New processes of one that did not stand still yet come in the next round. */
+/** A process that was not yet held may start new ones; they come in the next round. */
 export const ROUNDS_MAX = 20;
 export const STANDSTILL_LOOKS_MAX = 50;
 export const LOOK_MS = 4;
@@ -29,7 +29,7 @@ export function stateOf(pid: number): ProcessState | null {
   }
 }
 
-/** Also one that only waits for its parent to hear of it. */
+/** Includes a zombie. */
 export function isEnded(pid: number): boolean {
   return "ZX".includes(stateOf(pid)?.state ?? "X");
 }

@@ -1,20 +1,20 @@
 /**
- * Holds workspaces to their disk budgets where the file system does not: it looks how much of the disk is free, which
- * costs one system call for all sandboxes, and measures a workspace only when the disk has lost so much that this one
- * may be over. Whoever is over has its writers stopped.
+ * Enforces disk budgets where the file system does not. It reads the free space of the disk, one system call for all
+ * sandboxes, and measures a workspace only when the disk lost so much that this one may be over. The writers of a
+ * workspace over its budget are stopped.
  *
  *   within ──▶ exceeded (writers are stopped, API writes refused) ──▶ within, once files were removed
  *
- * What it cannot do: a writer runs on until the next look and the measuring after it, so a budget is overshot by what
- * can be written in that time: `LOOK_EVERY_MS`, plus the walk, plus the stop.
- * Files written while others free the same amount are seen at the next measuring in any case, `MEASURE_AT_LEAST_MS`. A workspace
- * in which nothing has run since it was measured is not measured for that: an idle sandbox costs a comparison per look.
+ * Limits: a writer runs on until the next look and its measurement, so a budget is overshot by what can be written in
+ * that time: `LOOK_EVERY_MS`, plus the walk, plus the stop. Files written while others free the same amount are found
+ * at the next regular measurement, `MEASURE_AT_LEAST_MS`. That skips a workspace in which nothing ran since the last
+ * one: an idle sandbox costs a comparison per look.
  *
  * Invariants
- * - One workspace is measured at a time, and rests for `REST_FACTOR` times what measuring it took before it is measured
- *   without need.
- * - `onExceeded` is called once per transgression: when a budget is first exceeded, and each time it is found to have
- *   grown since.
+ * - One workspace is measured at a time. It rests for `REST_FACTOR` times its last measurement before the next regular
+ *   one.
+ * - `onExceeded` is called once per transgression: when a budget is first exceeded, and each time the usage has grown
+ *   since.
  */
 
 import { stat, statfs } from "node:fs/promises";
@@ -26,9 +26,9 @@ export const LOOK_EVERY_MS = 50;
 const MEASURE_AT_LEAST_MS = 30_000;
 const PLACE_EVERY_MS = 1_000;
 const REST_FACTOR = 20;
-/** What was sent is on the disk after this long, on a machine that is not altogether stuck. */
+/** Sent data is on the disk after this long, unless the machine is stuck. */
 const SETTLE_MS = 25;
-/** A workspace is measured when the disk has lost this share of what it has left. */
+/** A workspace is measured when the disk lost this share of the workspace's remaining room. */
 const SHARE_OF_REST = 0.5;
 /** Less than this is noise: journals, other programs' logs. */
 const NOISE_BYTES = 1024 * 1024;
@@ -41,10 +41,10 @@ interface Free {
 
 interface Watched {
   readonly budget: DiskBudget;
-  /** Asked again only when the workspace has moved. */
+  /** Read again only when the workspace has moved. */
   device: { readonly place: string; readonly id: number } | null;
   placeAskedAtMs: number;
-  /** The most that was free on its disk since it was last measured: what others free must not hide what it takes. */
+  /** The maximum free space of its disk since its last measurement: what others free must not hide what it takes. */
   free: Free | null;
   measuredAtMs: number;
   tookMs: number;
@@ -72,7 +72,7 @@ export class DiskWatcher {
     return budget;
   }
 
-  /** Looks now, and comes back when everything that is due was measured. */
+  /** Looks now, and resolves when everything due was measured. */
   look(): Promise<void> {
     this.#looking ??= this.#lookAtAll().finally(() => {
       this.#looking = null;
@@ -105,7 +105,7 @@ export class DiskWatcher {
       if (device === null) continue;
       const free = freeByDevice.get(device.id) ?? (await freeAt(device.place));
       freeByDevice.set(device.id, free);
-      // A workspace that has just moved, or is gone: its place is asked for anew.
+      // A workspace that has moved, or is gone: read its place again.
       if (free === null) watched.device = null;
       else {
         watched.free = most(watched.free, free);
@@ -125,12 +125,12 @@ export class DiskWatcher {
     const restMs = Math.max(budget.exceeded ? 0 : MEASURE_AT_LEAST_MS, REST_FACTOR * watched.tookMs, LOOK_EVERY_MS);
     if (sinceMs <= restMs) return false;
     if (budget.exceeded || budget.isBusy) return true;
-    // Asked again after as long.
+    // Retried after the same interval.
     watched.measuredAtMs = this.#world.monotonicMs();
     return false;
   }
 
-  /** Workspaces move seldom; where one is gone from, its disk cannot be asked, and its place is asked for at once. */
+  /** Workspaces move seldom; when one has moved away, reading its disk fails, and its place is read again at once. */
   async #deviceOf(watched: Watched): Promise<Watched["device"]> {
     const now = this.#world.monotonicMs();
     if (watched.device !== null && now - watched.placeAskedAtMs < PLACE_EVERY_MS) return watched.device;
@@ -157,7 +157,7 @@ async function deviceOf(watched: Watched): Promise<Watched["device"]> {
   return watched.device;
 }
 
-/** `null` stays: it has not been measured yet. */
+/** `null` stays: not measured yet. */
 function most(before: Free | null, now: Free): Free | null {
   if (before === null) return null;
   return { bytes: Math.max(before.bytes, now.bytes), files: Math.max(before.files, now.files) };

@@ -1,12 +1,12 @@
 /**
- * What a fleet knows of its projects: for each, an empty file whose name says everything, so that one rename(2) changes it.
+ * A fleet's project claims: one empty file each, whose name holds all facts, so that one rename(2) changes it.
  *
- *   projects/<threadKey>/<id>.<inode>.<KiB>.<files>           a workspace that the kernel holds to this
- *   projects/<threadKey>/<id>.<inode>.<KiB>.<files>.coming    one that is about to be
+ *   projects/<threadKey>/<id>.<inode>.<KiB>.<files>           a workspace that the kernel limits
+ *   projects/<threadKey>/<id>.<inode>.<KiB>.<files>.coming    one whose limits are being set
  *
  * Invariants
- * - A claim is there before its number is used, and goes after the number has neither files nor limits.
- * - A thread whose workspace was made anew has a claim for each that is still on the disk.
+ * - A claim exists before its number is used, and is removed after the number has neither files nor limits.
+ * - A thread whose workspace was replaced has a claim for each workspace that is still on the disk.
  */
 
 import { closeSync, mkdirSync, openSync, readdirSync, renameSync, rmdirSync, statSync, unlinkSync } from "node:fs";
@@ -78,7 +78,7 @@ function names(directory: string): readonly string[] {
   return unlessGone(() => readdirSync(directory)) ?? [];
 }
 
-/** Others of the fleet claim and drop at the same time. */
+/** Other processes of the fleet claim and drop concurrently. */
 function unlessGone<T>(call: () => T): T | undefined {
   try {
     return call();

@@ -1,6 +1,4 @@
-/**
- * Which mounted file system a directory lies on, from the kernel's table: quotas are set on file systems, not on paths.
- */
+/** Finds the mounted file system of a directory in the kernel's table: quotas are set on file systems, not on paths. */
 
 import { readFileSync, statSync } from "node:fs";
 import { plainPath } from "../hierarchy.ts";
@@ -12,7 +10,7 @@ export interface MountedAt {
   readonly options: readonly string[];
 }
 
-/** `null` where the table does not show the device, as with file systems that make up device numbers. */
+/** `null` where the table does not show the device, as with file systems that invent device numbers. */
 export function mountOf(directory: string, table = "/proc/self/mountinfo"): MountedAt | null {
   return findMount(readFileSync(table, "utf8"), statSync(directory).dev);
 }
@@ -32,7 +30,7 @@ export function findMount(table: string, device: number): MountedAt | null {
   return { mountPoint, type, options };
 }
 
-/** As the kernel splits a device's number: the low parts of both come first. */
+/** The kernel's format of a device number: the low parts of both come first. */
 function deviceNumbers(device: number): string {
   const number = BigInt(device);
   const major = ((number >> 8n) & 0xfffn) | ((number >> 32n) & ~0xfffn);

@@ -1,6 +1,6 @@
 /**
- * The programs that set project quotas, on ext4 and on xfs alike: `chattr` of e2fsprogs gives a tree its project, `setquota`
- * and `repquota` of quota set and tell what a project may take and takes. No shell, and a deadline for each.
+ * The programs that set project quotas, on ext4 and on xfs alike: `chattr` of e2fsprogs assigns a tree to a project;
+ * `setquota` and `repquota` of quota set and report a project's limits and usage. No shell, and a deadline for each.
  */
 
 import { execFile } from "node:child_process";
@@ -25,14 +25,14 @@ export const UNLIMITED: ProjectLimits = { kib: 0, files: 0 };
 const run = promisify(execFile);
 const ENVIRONMENT = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" };
 const TIMEOUT_MS = 10_000;
-/** A tree that was there before has every file of it changed. */
+/** Every file of an existing tree is changed. */
 const TREE_TIMEOUT_MS = 60_000;
-/** With the longest of paths they still fit a command line. */
+/** They fit a command line even with the longest paths. */
 const DIRECTORIES_AT_ONCE = 200;
-/** Some hundred thousand projects. */
+/** Enough for some hundred thousand projects. */
 const REPORT_MAX_BYTES = 64 * 1024 * 1024;
 
-/** The tree, and what is made in it from now on, belongs to the project. Nothing may run that could change the tree. */
+/** Assigns the tree, and new files in it, to the project. Nothing that could change the tree may run. */
 export async function giveProject({ root, directories, hasFiles }: Tree, id: number): Promise<void> {
   await forEach(directories, ["-p", String(id), "+P"]);
   if (hasFiles) await call("chattr", ["-R", "-p", String(id), root], TREE_TIMEOUT_MS);
@@ -43,7 +43,7 @@ export async function takeProject({ root, directories }: Tree): Promise<void> {
   await call("chattr", ["-R", "-p", "0", root], TREE_TIMEOUT_MS);
 }
 
-/** Only directories have something to pass on. */
+/** Only directories pass a project on to new entries. */
 async function forEach(directories: readonly string[], change: readonly string[]): Promise<void> {
   for (let from = 0; from < directories.length; from += DIRECTORIES_AT_ONCE)
     await call("chattr", [...change, ...directories.slice(from, from + DIRECTORIES_AT_ONCE)], TREE_TIMEOUT_MS);
@@ -53,7 +53,7 @@ export async function setLimits(mountPoint: string, id: number, { kib, files }: 
   await call("setquota", ["-P", String(id), "0", String(kib), "0", String(files), mountPoint]);
 }
 
-/** Every project that the kernel has a record of, also those that take nothing. */
+/** Every project that the kernel has a record of, also unused ones. */
 export async function projectUses(mountPoint: string): Promise<readonly ProjectUse[]> {
   return parseReport(await call("repquota", ["-P", "-n", "-v", "-O", "csv", mountPoint]));
 }

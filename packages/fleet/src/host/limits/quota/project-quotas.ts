@@ -1,17 +1,17 @@
 /**
- * Workspaces that the kernel holds to their budgets: each is a project of its file system, with limits.
+ * Workspaces whose budgets the kernel enforces: each is a project of its file system, with limits.
  *
  *   claim written ─▶ tree belongs to the project ─▶ limits set ─▶ claim complete
  *
- * A tree carries its project with it. Its directory says that what is made in it belongs there too, and the kernel refuses
- * (`EXDEV`) to move anything of another project into such a directory; the directories above, in homes, slots and the
- * trash, say nothing of the kind, so that workspaces are moved between them by one rename as everywhere.
- * Inside a sandbox nobody can leave a project: the kernel changes it for the machine's own user namespace only.
+ * A tree carries its project with it. New entries in its directory inherit the project, and the kernel refuses
+ * (`EXDEV`) to move an entry of another project into such a directory. The parent directories (homes, slots, trash)
+ * have no such rule, so one rename still moves a workspace between them. A process inside a sandbox cannot leave a
+ * project: the kernel changes it only for the machine's initial user namespace.
  *
  * Invariants
- * - A tree is given to a project only while nothing runs that could change it: `chattr` goes by names.
- * - Whatever fails on the way is unmade here and told, and the workspace is watched as where there are no quotas.
- * - A number is given up when the kernel shows that nothing belongs to it any more.
+ * - A tree is assigned to a project only while nothing that could change it runs: `chattr` works by names.
+ * - A failed step is undone here and reported, and the workspace is watched as without quotas.
+ * - A number is released when the kernel shows that nothing belongs to it any more.
  */
 
 import { lstatSync } from "node:fs";
@@ -33,17 +33,17 @@ export interface ProjectQuotasOptions {
   /** The fleet's own directory. */
   readonly root: string;
   readonly world: World;
-  /** Hears why workspaces are watched in spite of what the mount table says. */
+  /** Receives why workspaces are watched although the mount table shows quotas. */
   readonly onProblem: (error: unknown) => void;
-  /** What the mount table says, for tests. */
+  /** Reads the mount table; replaceable for tests. */
   readonly look?: (root: string) => QuotaSight;
 }
 
-/** Numbers of a trial are claimed for no thread. */
+/** A trial's number is claimed under no thread. */
 const NO_THREAD = "0".repeat(32) as ThreadKey;
-/** A claim that is older than this and has no files was left by a process that was killed. */
+/** An older claim without files was left by a killed process. */
 const COMING_MAX_MS = 60_000;
-/** xfs lets go of removed files a little later. */
+/** xfs frees removed files a little later. */
 const RELEASE_TIMEOUT_MS = 2_000;
 const RELEASE_RETRY_MS = 50;
 const KIB = 1_024;
@@ -59,27 +59,27 @@ export class ProjectQuotas {
     this.#claims = new Claims(options.root);
   }
 
-  /** Whether quotas are in force, as far as can be told without trying. */
+  /** Whether quotas may be in force, without trying. */
   get isConceivable(): boolean {
     this.#sight ??= (this.#options.look ?? lookForQuotas)(this.#options.root);
     return this.#sight.possible;
   }
 
-  /** Whether quotas are in force, tried out once. */
+  /** Whether quotas are in force, tried once. */
   sight(): Promise<QuotaSight> {
     if (!this.isConceivable && this.#sight !== null) return Promise.resolve(this.#sight);
     this.#trying ??= this.#try();
     return this.#trying;
   }
 
-  /** Whether the kernel holds this workspace. What was claimed was tried out, by whoever claimed it. */
+  /** Whether the kernel limits this workspace. The process that made the claim tried it out. */
   holds(thread: ThreadKey, path: string): boolean {
     if (!this.isConceivable) return false;
     const inode = lstatSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
     return this.#claims.of(thread).some((claim) => claim.isComplete && claim.inode === inode);
   }
 
-  /** Has the kernel hold a workspace to this from now on. Only while nothing runs that could change the tree. */
+  /** Lets the kernel limit a workspace from now on. Only while nothing that could change the tree runs. */
   async hold(thread: ThreadKey, path: string, wish: DiskWish): Promise<void> {
     if (!this.isConceivable) return;
     const { ino: inode, blocks } = lstatSync(path, { bigint: true });
@@ -97,7 +97,7 @@ export class ProjectQuotas {
     }
   }
 
-  /** The thread's workspaces were removed: gives up their numbers. What is still on the disk waits for a sweep. */
+  /** The thread's workspaces were removed: releases their numbers. Those still on the disk wait for a sweep. */
   async release(thread: ThreadKey): Promise<void> {
     const { world, onProblem } = this.#options;
     const until = world.monotonicMs() + RELEASE_TIMEOUT_MS;
@@ -111,7 +111,7 @@ export class ProjectQuotas {
     }
   }
 
-  /** Gives up what killed processes have left, and what belonged to workspaces that are gone. */
+  /** Releases what killed processes left, and numbers of workspaces that are gone. */
   async sweep(): Promise<void> {
     if (!this.isConceivable) return;
     const before = this.#options.world.wallMs() - COMING_MAX_MS;
@@ -175,7 +175,7 @@ export class ProjectQuotas {
     }
   }
 
-  /** What cannot be undone stays claimed, without limits, until the tree is gone. */
+  /** If undoing fails, the claim stays, without limits, until the tree is gone. */
   async #untake(claim: Claim, tree: Tree, mountPoint: string): Promise<void> {
     const undone = await Promise.allSettled([setLimits(mountPoint, claim.id, UNLIMITED), takeProject(tree)]);
     if (undone.every(({ status }) => status === "fulfilled")) this.#claims.drop(claim);
@@ -190,7 +190,7 @@ export class ProjectQuotas {
     return id;
   }
 
-  /** Whether all of them could be given up. */
+  /** Whether all of them were released. */
   async #giveUp(claims: readonly Claim[]): Promise<boolean> {
     const sight = await this.sight();
     if (!sight.possible) return true;
@@ -204,7 +204,7 @@ export class ProjectQuotas {
   }
 }
 
-/** The workspace's own directory is not part of its budget, but of the project. */
+/** The workspace's own directory counts for the project, but not for its budget. */
 function limitsFor({ diskBytes, filesMax }: DiskWish, ownBlocks: number): ProjectLimits {
   const ownKib = Math.ceil(ownBlocks / 2);
   return {

@@ -1,6 +1,6 @@
 /**
- * What there is left to do for a workspace that the kernel holds to its budget: to tell. The kernel refuses what does not
- * fit, and counts no refusals; but it shows what is left of a project where one asks how much of the disk is free.
+ * Reports for a workspace whose budget the kernel enforces. The kernel refuses what does not fit, and counts no
+ * refusals; but the free space of the directory shows what is left of the project.
  */
 
 import { statfsSync } from "node:fs";
@@ -9,13 +9,13 @@ import type { Timer, World } from "../../../world/world.ts";
 import { type DiskKeeper, QUOTA_WORDS } from "../disk/keeper.ts";
 import type { DiskWish } from "./project-quotas.ts";
 
-/** One system call for each sandbox that has such a budget: a few microseconds. */
+/** One system call per sandbox with such a budget: a few microseconds. */
 const LOOK_EVERY_MS = 1_000;
-/** xfs answers `ENOSPC` for a project that is full. */
+/** xfs returns `ENOSPC` for a full project. */
 const SPACE_WORDS = /no space left on device|ENOSPC/i;
 
 export interface QuotaGuardSpec extends DiskWish {
-  /** The workspace's `user-data` on the host at this moment, or `null`. */
+  /** The workspace's current `user-data` on the host, or `null`. */
   readonly place: () => string | null;
   readonly world: World;
   /** The workspace has become full. */
@@ -24,7 +24,7 @@ export interface QuotaGuardSpec extends DiskWish {
 
 export class QuotaGuard implements DiskKeeper {
   readonly budget = null;
-  /** Nobody is stopped: whoever writes hears of it from the kernel. */
+  /** No process is stopped: the kernel refuses the write itself. */
   readonly stopCount = 0;
   readonly #spec: QuotaGuardSpec;
   #timer: Timer | null = null;
@@ -67,13 +67,13 @@ export class QuotaGuard implements DiskKeeper {
     return Number.isFinite(room) ? { diskBytes: Math.max(0, max - room), diskMaxBytes: max } : { diskMaxBytes: max };
   }
 
-  /** Whether not one more block, or file, fits. */
+  /** Whether no further block, or no further file, fits. */
   isFull(): boolean {
     const { bytes, files } = this.#left();
     return bytes <= 0 || files <= 0;
   }
 
-  /** Looks now: what has become full since the last look is told. */
+  /** Looks now, and reports when the workspace has become full since the last look. */
   look(): void {
     const isFull = this.isFull();
     if (isFull && !this.#wasFull) this.#spec.onFull(this.says);
@@ -85,7 +85,7 @@ export class QuotaGuard implements DiskKeeper {
     this.#timer = null;
   }
 
-  /** The kernel answers for the project where one asks about the disk. */
+  /** For a project's directory the kernel reports the project's free space as the disk's. */
   #left(): { readonly bytes: number; readonly files: number } {
     const { diskBytes, filesMax } = this.#spec;
     const place = this.#spec.place();

@@ -1,6 +1,6 @@
 /**
- * A workspace's tree, looked through for what is to be given to a project. Only files and directories can be opened for it:
- * a symbolic link that was made before stays without a project, and could then not be moved within the tree.
+ * Checks a workspace's tree before it is assigned to a project. Only files and directories can be opened for it: an
+ * existing symbolic link would stay without a project, and could then not be moved within the tree.
  */
 
 import { lstat, opendir } from "node:fs/promises";
@@ -8,12 +8,12 @@ import { join } from "node:path";
 
 export interface Tree {
   readonly root: string;
-  /** With the root, from above to below. */
+  /** With the root, parents first. */
   readonly directories: readonly string[];
   readonly hasFiles: boolean;
 }
 
-/** Throws when there is anything else in it. Nothing is followed. */
+/** Throws when it contains anything else. No link is followed. */
 export async function lookThrough(root: string): Promise<Tree> {
   const directories = [root];
   let hasFiles = false;

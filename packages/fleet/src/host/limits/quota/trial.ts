@@ -1,6 +1,6 @@
 /**
- * Whether the kernel can hold workspaces to their budgets here: what the mount table says rules most machines out without
- * starting a program, and where it does not, a small directory is limited and asked what it may take.
+ * Whether the kernel can enforce budgets of workspaces here. The mount table rules most machines out without starting a
+ * program; otherwise a trial sets limits on a small directory and reads them back.
  */
 
 import { mkdirSync, readdirSync, rmSync, statfsSync, statSync } from "node:fs";
@@ -17,10 +17,10 @@ const TYPES: readonly string[] = ["ext4", "xfs"];
 const OPTIONS: readonly string[] = ["prjquota", "pquota"];
 const TRIAL = ".quota-trial-";
 const TRIAL_LIMITS: ProjectLimits = { kib: 64, files: 8 };
-/** A trial takes no time, so what is as old as this was left by a process that was killed in the middle of one. */
+/** A trial takes no time, so one this old was left by a killed process. */
 const LEFTOVER_MS = 3_600_000;
 
-/** What can be known without trying. */
+/** What is known without trying. */
 export function lookForQuotas(
   root: string,
   isRoot = process.geteuid?.() === 0,
@@ -37,10 +37,10 @@ export function lookForQuotas(
   return { possible: true, mountPoint, type };
 }
 
-/** Whoever gives out numbers: `use` gets one, and it is given back whatever comes of it. */
+/** Lends a number: `use` gets one, and it is released in any case. */
 export type Lend = (directory: string, use: (id: number) => Promise<void>) => Promise<void>;
 
-/** Sets limits and asks for them. Nothing is left of it. */
+/** Sets limits and reads them back. Leaves nothing behind. */
 export async function tryQuotas(
   root: string,
   mountPoint: string,
