@@ -5,7 +5,7 @@
  * Every key is a list item, so that the page reads on a phone. Keys of one section stand together, in the order of the schema.
  */
 import { fleetConfigJsonSchema } from "../packages/fleet/src/config/schema.ts";
-import { DURATION_PATTERN, SIZE_PATTERN } from "../packages/fleet/src/config/units.ts";
+import { DURATION_PATTERN, SIZE_PATTERN } from "../packages/fleet/src/world/units.ts";
 import { writeOrCheck } from "./generated-page.ts";
 
 interface Schema {

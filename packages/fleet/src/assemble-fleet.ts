@@ -5,6 +5,7 @@
 import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
 import { parseThreadId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "./backend/backend.ts";
+import { parseUser } from "./config/call-options.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
@@ -16,7 +17,6 @@ import { findThread, listThreads } from "./inspect/threads.ts";
 import { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
-import { parseUser } from "./lifecycle/call-options.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
 import { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { RemoteLeaseDesk } from "./lifecycle/hold/remote-lease-desk.ts";

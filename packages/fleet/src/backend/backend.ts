@@ -30,7 +30,6 @@ import type { Blueprint } from "./blueprint.ts";
 import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
-import type { WriteBudget } from "./write-budget.ts";
 
 /** What a backend may declare. Asking for what is not declared is `capability_missing`. */
 export type Capability =

@@ -9,9 +9,9 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import type { Backend } from "../backend/backend.ts";
+import { parseUser } from "../config/call-options.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
-import { parseUser } from "../lifecycle/call-options.ts";
 import type { Slots } from "../lifecycle/hold/slots.ts";
 import type { EventBus } from "../observe/event-bus.ts";
 import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";

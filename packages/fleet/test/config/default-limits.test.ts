@@ -56,7 +56,7 @@ describe("default limits", () => {
   it("change no blueprint's hash, so that processes of one home that see other machines agree", () => {
     const cramped = { ...machine, memoryBytes: 2 * GIB, processors: 1, diskFiles: 1_000_000 };
     const settingsOn = (seen: typeof machine, limits: unknown = {}) =>
-      resolveSettings({ blueprints: { default: { limits } } }, environment, () => seen).blueprints["default"];
+      resolveSettings({ blueprints: { default: { limits } } }, environment, () => seen).blueprints.default;
     expect(settingsOn(cramped)?.blueprint.limits).not.toEqual(settingsOn(machine)?.blueprint.limits);
     expect(settingsOn(cramped)?.hash).toBe(settingsOn(machine)?.hash);
     const configured = [{}, { pidsMax: 100 }, { pidsMax: 200 }, { pidsMax: "unlimited" }];

@@ -134,30 +134,25 @@ class DockerBackend implements Backend {
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
     const { publishHost } = docker;
-    const located = { publishHost, publishes: publishes(docker), liveness: this.#liveness };
-    this.#credentials = new ContainerCredentials({ ...shared, ...located });
     const { blueprints } = settings;
+    const published = { publishHost, publishes: publishes(docker) };
+    this.#credentials = new ContainerCredentials({ ...shared, ...published, liveness: this.#liveness });
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "egress-refused", sandboxId, host, port, rule, because });
-    this.#egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
-    const egresses = this.#egresses;
+    const egresses = new Egresses({ backend: NAME, world, layout, engine, account, blueprints, onRefused });
+    this.#egresses = egresses;
     const aioRecords = new AioRecords(layout, world);
     const onTrouble = (task: string, problem: string) =>
       this.#watcher.tell({ type: "housekeeping-failed", task, problem });
     const accounts = new ContainerAccounts({ settings, facts: engine.facts, layout, world, onTrouble });
     this.#accounts = accounts;
-    const removing = { egresses, accounts, fleetId, liveness: this.#liveness, aioRecords };
-    this.#remover = new Remover({ ...shared, ...removing });
+    this.#remover = new Remover({ ...shared, egresses, accounts, fleetId, liveness: this.#liveness, aioRecords });
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
     const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "image-pulling", ...told }));
     this.#maker = new Maker({
-      ...shared,
-      egresses,
-      accounts,
-      settings,
-      images,
+      ...{ ...shared, egresses, accounts, settings, images },
       remover: this.#remover,
       aio: this.#aio,
       onRuntimeProblem: (error) => onTrouble("runtime-directories", problemOf(error)),

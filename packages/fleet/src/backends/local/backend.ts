@@ -30,7 +30,6 @@ import type {
 import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
-import type { WriteBudget } from "../../backend/write-budget.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { homeEngineId } from "../../host/engine-id.ts";

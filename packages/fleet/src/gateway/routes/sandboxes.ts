@@ -16,9 +16,9 @@ import {
 } from "@sandlot/contract";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
+import { parseUser } from "../../config/call-options.ts";
 import type { Explanation } from "../../fleet.ts";
 import { livingSandboxes } from "../../inspect/living.ts";
-import { parseUser } from "../../lifecycle/call-options.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { isVisibleTo } from "../event-log.ts";
 import { ownerOf } from "../guards/caller.ts";

@@ -37,7 +37,6 @@ import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/keeping.ts";
-import { SAME } from "../hold/recoveries.ts";
 import { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Ask, Membership } from "../session/membership.ts";

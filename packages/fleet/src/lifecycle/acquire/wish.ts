@@ -11,10 +11,10 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
+import { parseDelay, parseUser } from "../../config/call-options.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { AcquireRequest } from "../../fleet.ts";
 import type { SandboxRecord } from "../../store/record.ts";
-import { parseDelay, parseUser } from "../call-options.ts";
 import type { Slot } from "../hold/slot.ts";
 
 export interface Wish {

@@ -15,6 +15,7 @@ import {
 import type { Backend } from "../../backend/backend.ts";
 import { hasHome } from "../../backend/workspace-binding.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
+import { parseDelay, parseUser } from "../../config/call-options.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../../fleet.ts";
 import type { Changes } from "../../store/changes.ts";
@@ -22,7 +23,6 @@ import type { SandboxRecord } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { parseDelay, parseUser } from "../call-options.ts";
 import type { Membership } from "../session/membership.ts";
 import { throwIfRecovering } from "../session/recovering.ts";
 import type { Retirement } from "./retirement.ts";
