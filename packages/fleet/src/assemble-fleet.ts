@@ -19,7 +19,7 @@ import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
 import { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
-import { RemoteLeaseDesk } from "./lifecycle/hold/remote-lease-desk.ts";
+import { RemoteLeaseTable } from "./lifecycle/hold/remote-lease-desk.ts";
 import { Slots } from "./lifecycle/hold/slots.ts";
 import { LeaseExpiry } from "./lifecycle/housekeeping/lease-expiry.ts";
 import { Loop } from "./lifecycle/housekeeping/loop.ts";
@@ -146,7 +146,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
   const destroyer = new Destroyer({ ...base, membership, retirement, endDeadSessions: () => peers.buryTheDead() });
-  const desk = new RemoteLeaseDesk({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
+  const desk = new RemoteLeaseTable({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
     new Loop({ name, intervalMs, task, world, bus });

@@ -32,13 +32,19 @@ import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
 import type { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { LOOK_AGAIN, type LookAgain, type Opener, type Wanted } from "./lifecycle/acquire/opener.ts";
 import { expired } from "./lifecycle/acquire/outcomes.ts";
-import { lookAgainUnless, parseWish, refuseMismatch, type Wish, wishAgain } from "./lifecycle/acquire/wish.ts";
+import {
+  type AcquireParams,
+  lookAgainUnless,
+  paramsOfRestart,
+  parseAcquireParams,
+  refuseMismatch,
+} from "./lifecycle/acquire/wish.ts";
 import type { Admission, Full } from "./lifecycle/admission/admission.ts";
-import { Flights, type Patience } from "./lifecycle/hold/flights.ts";
+import { type Patience, SharedOpens } from "./lifecycle/hold/flights.ts";
 import { heldSandbox } from "./lifecycle/hold/held-sandbox.ts";
 import { reasonNotToKeep } from "./lifecycle/hold/keeping.ts";
 import type { LeaseController, LeaseHandle } from "./lifecycle/hold/lease.ts";
-import type { Leases, Order } from "./lifecycle/hold/leases.ts";
+import type { LeaseParams, Leases } from "./lifecycle/hold/leases.ts";
 import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
@@ -46,7 +52,7 @@ import type { Membership } from "./lifecycle/session/membership.ts";
 import { throwIfRecovering } from "./lifecycle/session/recovering.ts";
 import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
-import { type EventBus, quietly } from "./observe/event-bus.ts";
+import { type EventBus, reportFailure } from "./observe/event-bus.ts";
 import type { Changes } from "./store/changes.ts";
 import { type ActingRecord, anonymousThread, isParked } from "./store/record.ts";
 import { atMost, type UnderWay, within } from "./world/waiting.ts";
@@ -75,21 +81,21 @@ const RELEASE_PATIENCE_MS = 5_000;
 
 export class Provider implements LeaseController {
   readonly #parts: ProviderParts;
-  readonly #flights: Flights;
+  readonly #flights: SharedOpens;
   /** What each opening is at, for the error of a caller that could not wait longer. */
   readonly #stages = new Map<string, string>();
   #closed = false;
 
   constructor(parts: ProviderParts) {
     this.#parts = parts;
-    this.#flights = new Flights(parts.world, (slot) => this.parkIfUnused(slot));
+    this.#flights = new SharedOpens(parts.world, (slot) => this.parkIfUnused(slot));
   }
 
   async acquire(request: AcquireRequest = {}): Promise<Lease> {
     const { settings, world, membership, slots, leases } = this.#parts;
     this.#refuseIfClosed("acquire");
-    const wish = parseWish(request, settings, () => anonymousThread(world.randomHex(12)));
-    const order = leases.order(request.purpose, wish.ttlMs, this.acquire);
+    const wish = parseAcquireParams(request, settings, () => anonymousThread(world.randomHex(12)));
+    const order = leases.params(request.purpose, wish.ttlMs, this.acquire);
     const held = slots.byThread(wish.user, wish.thread);
     if (held?.isOpen() && wish.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
       return this.#lease(held, wish, order, "held");
@@ -103,7 +109,7 @@ export class Provider implements LeaseController {
 
   async warm(request: WarmRequest): Promise<void> {
     this.#refuseIfClosed("warm");
-    const wish = parseWish(request, this.#parts.settings, () => parseThreadId(undefined));
+    const wish = parseAcquireParams(request, this.#parts.settings, () => parseThreadId(undefined));
     await this.#join(wish, this.#patience(wish, request.signal), (slot) => {
       refuseMismatch(slot.record, wish);
       slot.warmed = true;
@@ -140,7 +146,7 @@ export class Provider implements LeaseController {
     const reason = (await lost.loss) ?? "crashed";
     // What was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
-    const wish = wishAgain(lost, settings);
+    const wish = paramsOfRestart(lost, settings);
     const patience = this.#patience(wish, undefined);
     const slot = await this.#join(wish, patience, (next) => {
       refuseMismatch(next.record, wish);
@@ -158,18 +164,18 @@ export class Provider implements LeaseController {
   async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
     const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
-    void quietly(bus, "attachment", () => slot.attachment.close());
+    void reportFailure(bus, "attachment", () => slot.attachment.close());
     const reason = suspected === "crashed" ? await liveness.whyGone(slot) : suspected;
     bus.emit({ type: "sandbox-lost", reason, ...aboutRecord(slot) });
     leases.lost(slot, reason);
-    if (reason === "crashed") void quietly(bus, "stop", () => retirement.stopDead(slot));
+    if (reason === "crashed") void reportFailure(bus, "stop", () => retirement.stopDead(slot));
     return reason;
   }
 
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
-  async #join<T>(wish: Wish, patience: Patience, take: (slot: Slot) => T): Promise<T> {
+  async #join<T>(wish: AcquireParams, patience: Patience, take: (slot: Slot) => T): Promise<T> {
     const key = keyOf(wish);
     while (true) {
       this.#refuseIfClosed("acquire");
@@ -181,7 +187,7 @@ export class Provider implements LeaseController {
     }
   }
 
-  async #open(wish: Wish, key: string, signal: AbortSignal): Promise<Slot> {
+  async #open(wish: AcquireParams, key: string, signal: AbortSignal): Promise<Slot> {
     const { changes } = this.#parts;
     try {
       const slot = await this.#look(wish, key, signal);
@@ -201,7 +207,7 @@ export class Provider implements LeaseController {
   }
 
   /** One look at what there is, and one step from there. */
-  async #look(wish: Wish, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
+  async #look(wish: AcquireParams, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
     await membership.validate();
@@ -225,7 +231,7 @@ export class Provider implements LeaseController {
   }
 
   /** There was no room, or others wait for it. */
-  async #openInTurn(wish: Wish, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
+  async #openInTurn(wish: AcquireParams, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
     const { opener, maker, admission, settings, membership } = this.#parts;
     at("waiting for room");
     const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));
@@ -248,7 +254,7 @@ export class Provider implements LeaseController {
   async #park(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
-    const closing = quietly(bus, "attachment", () => slot.attachment.close());
+    const closing = reportFailure(bus, "attachment", () => slot.attachment.close());
     const record = await opener.giveBack(slot, slot.seq, slot.used);
     await atMost(world, CLOSE_PATIENCE_MS, closing);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
@@ -256,13 +262,13 @@ export class Provider implements LeaseController {
     // An old reading of the store's clock makes everything look older: the store's host may have slept since.
     const now = membership.trusted() ? membership.storeNow() : Number.NEGATIVE_INFINITY;
     const reason = reasonNotToKeep(slot, record, now);
-    if (reason !== null) await quietly(bus, "stop", () => retirement.stopUnheld(record, reason));
+    if (reason !== null) await reportFailure(bus, "stop", () => retirement.stopUnheld(record, reason));
     changes.hint();
   }
 
   // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #lease(slot: Slot, wish: Wish, order: Order, path: AcquirePath): LeaseHandle {
+  #lease(slot: Slot, wish: AcquireParams, order: LeaseParams, path: AcquirePath): LeaseHandle {
     const { settings, leases, membership } = this.#parts;
     refuseMismatch(slot.record, wish);
     if (membership.storeNowAtMost() >= slot.expiresAt) throw expired(slot.record, settings);
@@ -270,7 +276,7 @@ export class Provider implements LeaseController {
   }
 
   /** One deadline for all the steps of a call. */
-  #patience(wish: Wish, signal: AbortSignal | undefined): Patience {
+  #patience(wish: AcquireParams, signal: AbortSignal | undefined): Patience {
     const { world } = this.#parts;
     const until = world.monotonicMs() + wish.timeoutMs;
     const stage = () => this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
@@ -292,6 +298,6 @@ export class Provider implements LeaseController {
 }
 
 /** The separator cannot occur in an id. */
-function keyOf(wish: Pick<Wish, "user" | "thread">): string {
+function keyOf(wish: Pick<AcquireParams, "user" | "thread">): string {
   return `${wish.user}\n${wish.thread}`;
 }

@@ -33,7 +33,7 @@ export class FactChecks {
     if (event.type === "sandbox-created" || event.type === "sandbox-adopted") return published.has(event.sandboxId);
     if (event.type === "sandbox-bound") return owners.has(event.sandboxId);
     if (event.type === "sandbox-stopping") return stoppedAt.has(event.sandboxId);
-    if (event.type === "sandbox-stopped") return tables.obituary(event.sandboxId) !== null;
+    if (event.type === "sandbox-stopped") return tables.tombstone(event.sandboxId) !== null;
     if (event.type === "instance-buried")
       return (this.#truth.instances.get(event.peer)?.sessionEndedAt ?? 0) > Number.NEGATIVE_INFINITY;
     return null;

@@ -2,7 +2,7 @@
 
 import type { Generation, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { CondemnRequest, StopRequest, TakeAnswer } from "../../../packages/fleet/src/store/store.ts";
+import type { ClaimForRemovalRequest, StopRequest, TakeAnswer } from "../../../packages/fleet/src/store/store.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import type { MoveName } from "./invariants.ts";
@@ -193,7 +193,7 @@ export class RecordChecks {
 
   #checkGeneration(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { generation } = after;
-    const isGiven = step.method === "condemn" && (step.args[0] as CondemnRequest).generation === null;
+    const isGiven = step.method === "condemn" && (step.args[0] as ClaimForRemovalRequest).generation === null;
     if (isReserved(step) || isGiven) this.#checkGiven(generation);
     const owner = ownerOf(after);
     if (owner === null) return;

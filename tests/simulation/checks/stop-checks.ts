@@ -333,11 +333,11 @@ export class StopChecks {
     const { recovering } = tables.meta();
     this.#findings.check(
       "condemned-only-unknown",
-      own || superseded || tables.obituary(sandboxId) !== null || (recovering ? waited : past || sorting),
+      own || superseded || tables.tombstone(sandboxId) !== null || (recovering ? waited : past || sorting),
       () => `${sandboxId} by ${step.by.name}: past its grace ${past}, recovering ${recovering}`,
     );
     // What was once ended on purpose, and lands again, is not taken back.
-    if (own || superseded || tables.obituary(sandboxId) !== null) return;
+    if (own || superseded || tables.tombstone(sandboxId) !== null) return;
     // What was never ready is the late landing of a create that was given up.
     if (!this.#truth.published.has(sandboxId)) return;
     // Room that came free a moment ago could not be counted on.

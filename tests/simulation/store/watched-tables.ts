@@ -7,10 +7,10 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-tables.ts";
-import type { Obituary, ReadyRecord, SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { ReadyRecord, SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
-import type { Census, ListFilter, ObituaryFilter, Session } from "../../../packages/fleet/src/store/store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
 import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
@@ -158,19 +158,19 @@ export class WatchedTables implements Tables {
     this.#rows.deleteRecord(sandboxId);
   }
 
-  obituary(sandboxId: SandboxId): Obituary | null {
-    return this.#rows.obituary(sandboxId);
+  tombstone(sandboxId: SandboxId): Tombstone | null {
+    return this.#rows.tombstone(sandboxId);
   }
 
-  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
-    return this.#rows.obituaries(filter, limit);
+  tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
+    return this.#rows.tombstones(filter, limit);
   }
 
-  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
-    return this.#rows.obituaryOf(user, thread);
+  tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
+    return this.#rows.tombstoneOf(user, thread);
   }
 
-  putObituary(obituary: Obituary): void {
-    this.#rows.putObituary(obituary);
+  putTombstone(obituary: Tombstone): void {
+    this.#rows.putTombstone(obituary);
   }
 }

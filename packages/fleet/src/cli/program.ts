@@ -7,7 +7,7 @@
 
 import { Command, Option } from "commander";
 import { packageVersion } from "../package-files.ts";
-import type { Around, Ending } from "./program/around.ts";
+import type { CommandContext, CommandResult } from "./program/around.ts";
 import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
 import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
@@ -71,7 +71,7 @@ function wantsJson(argv: readonly string[]): boolean {
   return argv.slice(0, end < 0 ? argv.length : end).includes("--json");
 }
 
-function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, ending: Ending): Command {
+function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, ending: CommandResult): Command {
   const program = new Command("sandlot")
     .description("A sandbox of its own for every conversation of an AI agent.")
     .version(packageVersion(), "-V, --version", "print the version")
@@ -86,7 +86,7 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
     .addHelpText("after", EPILOGUE)
     .exitOverride();
 
-  const around: Around = { terminal, signal, json, ending };
+  const around: CommandContext = { terminal, signal, json, ending };
   addSandboxCommands(program, around);
   addFileCommands(program, around);
   addInsideCommands(program, around);

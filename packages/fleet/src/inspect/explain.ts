@@ -14,7 +14,7 @@ import type { Settings } from "../config/settings.ts";
 import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
 import type { Slots } from "../lifecycle/hold/slots.ts";
 import type { EventBus } from "../observe/event-bus.ts";
-import { isBlank, isHeld, isParked, type Obituary, type SandboxRecord } from "../store/record.ts";
+import { isBlank, isHeld, isParked, type SandboxRecord, type Tombstone } from "../store/record.ts";
 import type { Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
@@ -54,18 +54,18 @@ export async function explain(
 async function byThread({ store }: ExplainParts, { user, thread }: ThreadKeyInput, asked: Asked) {
   const key = { user: parseUser(user), thread: parseThreadId(thread) };
   const isTheirs = asked.user === null || asked.user === key.user;
-  const found = isTheirs ? ((await store.find(key.user, key.thread)) ?? (await store.obituaries(key))[0]) : undefined;
+  const found = isTheirs ? ((await store.find(key.user, key.thread)) ?? (await store.tombstones(key))[0]) : undefined;
   if (found === undefined) throw new SandlotError("thread_not_found", { thread: key.thread });
   return found;
 }
 
 /** The whole id, or a unique prefix. */
-async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promise<SandboxRecord | Obituary> {
-  const isTheirs = (one: SandboxRecord | Obituary) => user === null || one.user === user;
-  const exact = (await store.get(id as SandboxId)) ?? (await store.obituary(id as SandboxId));
+async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promise<SandboxRecord | Tombstone> {
+  const isTheirs = (one: SandboxRecord | Tombstone) => user === null || one.user === user;
+  const exact = (await store.get(id as SandboxId)) ?? (await store.tombstone(id as SandboxId));
   if (exact !== null && isTheirs(exact)) return exact;
   const living = (await store.list()).filter(({ sandboxId }) => sandboxId.startsWith(id));
-  const ended = id === "" ? [] : await store.obituaries({ idPrefix: id });
+  const ended = id === "" ? [] : await store.tombstones({ idPrefix: id });
   const [first, ...others] = [...living, ...ended].filter(isTheirs);
   if (first === undefined) throw new SandlotError("sandbox_not_found", { id });
   if (others.length === 0) return first;
@@ -78,7 +78,7 @@ async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promi
 
 function explainAbsent(
   { bus }: ExplainParts,
-  { sandboxId, user, thread, reason, by, stoppedAt }: Obituary,
+  { sandboxId, user, thread, reason, by, stoppedAt }: Tombstone,
 ): Explanation {
   return {
     ...{ sandboxId, user, thread },

@@ -106,7 +106,7 @@ export function problemOf(error: unknown): string {
 }
 
 /** Runs work whose failure must not reach the caller. The failure is reported as an event, not swallowed. */
-export async function quietly<T>(bus: EventBus, what: string, work: () => Promise<T>): Promise<T | null> {
+export async function reportFailure<T>(bus: EventBus, what: string, work: () => Promise<T>): Promise<T | null> {
   try {
     return await work();
   } catch (error) {

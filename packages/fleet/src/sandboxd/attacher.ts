@@ -16,7 +16,7 @@ import type { Attachment, CreateSpec, Credentials, Target } from "../backend/bac
 import type { Liveness, World } from "../world/world.ts";
 import type { KnownCredentials } from "./credentials.ts";
 import { DaemonAttachment } from "./index.ts";
-import { Standby } from "./standby.ts";
+import { PreparedConnections } from "./standby.ts";
 
 export interface AttacherParts {
   readonly world: World;
@@ -44,12 +44,12 @@ export interface Reached {
 
 export class Attacher {
   readonly #parts: AttacherParts;
-  readonly #standby: Standby;
+  readonly #standby: PreparedConnections;
   readonly #attachments = new Set<Attachment>();
 
   constructor(parts: AttacherParts) {
     this.#parts = parts;
-    this.#standby = new Standby(parts.world);
+    this.#standby = new PreparedConnections(parts.world);
   }
 
   async attach(name: string, target: Target, signal: AbortSignal, way: Way = {}): Promise<Attachment> {

@@ -124,7 +124,7 @@ export async function rebindDaemon(
 const AHEAD_ROUNDS = 12;
 
 /** Connects ahead to a daemon that somebody will use soon: one connection to hold it, and one for what is asked first. */
-export async function connectAhead(target: DaemonTarget, deadlines?: Deadlines): Promise<Connections> {
+export async function prewarm(target: DaemonTarget, deadlines?: Deadlines): Promise<Connections> {
   const connections = new Connections(deadlines);
   const wire = new Wire(target, connections);
   const renewed = () => wire.post(renewReplySchema, "/sandlot/renew", {});

@@ -3,7 +3,7 @@
  */
 
 export type { Connections, DaemonAddress } from "./connections.ts";
-export { connectAhead, DaemonAttachment, readActivity, rebindDaemon, renewDaemon } from "./daemon-client.ts";
+export { DaemonAttachment, prewarm as connectAhead, readActivity, rebindDaemon, renewDaemon } from "./daemon-client.ts";
 export type { DaemonSandbox } from "./daemon-sandbox.ts";
 export { readReadyLine } from "./ready.ts";
 export type { DaemonTarget } from "./wire.ts";

@@ -19,7 +19,7 @@ interface Bound {
 /** Whoever binds attaches next, without waiting for anything but the store. */
 const TAKEN_WITHIN_MS = 10_000;
 
-export class Standby {
+export class PreparedConnections {
   readonly #world: World;
   readonly #waiting = new Map<string, Connections>();
   readonly #bound = new Map<string, Bound>();

@@ -133,7 +133,7 @@ export interface RemoteLease {
 }
 
 /** What remains of a sandbox after it is gone, so that `explain` can still say why. */
-export interface Obituary {
+export interface Tombstone {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
   readonly thread: ThreadId | null;

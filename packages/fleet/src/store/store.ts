@@ -46,11 +46,11 @@ import type {
   ActingRecord,
   Arrival,
   CreatingRecord,
-  Obituary,
   ReadyRecord,
   RemoteLease,
   SandboxRecord,
   StoppingRecord,
+  Tombstone,
 } from "./record.ts";
 
 export interface Store {
@@ -61,7 +61,7 @@ export interface Store {
   beat(request: BeatRequest): Promise<BeatAnswer>;
   sessions(): Promise<readonly Session[]>;
   /** Ends a peer's session if its beat is still the one that was judged dead. Removes its holds in the same step. */
-  bury(peer: InstanceId, beat: number): Promise<boolean>;
+  endDeadSession(peer: InstanceId, beat: number): Promise<boolean>;
   /** Ends one's own session, and its holds. */
   leave(instance: InstanceId): Promise<void>;
 
@@ -72,9 +72,9 @@ export interface Store {
   list(filter?: ListFilter): Promise<readonly SandboxRecord[]>;
   /** How many there are of each kind, without reading them one by one. */
   census(): Promise<Census>;
-  obituary(sandboxId: SandboxId): Promise<Obituary | null>;
+  tombstone(sandboxId: SandboxId): Promise<Tombstone | null>;
   /** Ended sandboxes that match, the newest first; at most `ENDED_MAX`. */
-  obituaries(filter: ObituaryFilter): Promise<readonly Obituary[]>;
+  tombstones(filter: TombstoneFilter): Promise<readonly Tombstone[]>;
 
   // absent → creating → ready
   /** Claims the thread's key, counts against the limits and writes the intent, all before the engine is asked. */
@@ -125,7 +125,7 @@ export interface Store {
    * Writes a `stopping` record for something no record knows, so that only one ends it and nobody adopts it meanwhile.
    * With `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
    */
-  condemn(request: CondemnRequest): Promise<StoppingRecord | null>;
+  claimForRemoval(request: ClaimForRemovalRequest): Promise<StoppingRecord | null>;
   /** Ends recovery if the store's epoch is still this one. */
   endRecovery(epoch: Epoch): Promise<void>;
 
@@ -191,7 +191,7 @@ export type ListFilter =
   | { readonly acting: true };
 
 /** By the beginning of an id, or the sandboxes of one thread. */
-export type ObituaryFilter = { readonly idPrefix: string } | { readonly user: UserId; readonly thread: ThreadId };
+export type TombstoneFilter = { readonly idPrefix: string } | { readonly user: UserId; readonly thread: ThreadId };
 
 /** Enough to say that the beginning of an id is ambiguous. */
 export const ENDED_MAX = 10;
@@ -381,7 +381,7 @@ export interface AdoptRequest extends NewRecord {
   readonly epoch: Epoch;
 }
 
-export interface CondemnRequest extends NewRecord {
+export interface ClaimForRemovalRequest extends NewRecord {
   /** `null`: a new one. */
   readonly generation: Generation | null;
   readonly ref: EngineRef | null;

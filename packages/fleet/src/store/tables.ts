@@ -6,8 +6,8 @@
  */
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import type { Obituary, ReadyRecord, SandboxRecord } from "./record.ts";
-import type { Census, ListFilter, ObituaryFilter, Session } from "./store.ts";
+import type { ReadyRecord, SandboxRecord, Tombstone } from "./record.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
@@ -46,11 +46,11 @@ export interface Tables {
   putRecord(record: SandboxRecord): void;
   deleteRecord(sandboxId: SandboxId): void;
 
-  obituary(sandboxId: SandboxId): Obituary | null;
+  tombstone(sandboxId: SandboxId): Tombstone | null;
   /** The newest first, at most `limit`. */
-  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[];
+  tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[];
   /** The last one of the thread. */
-  obituaryOf(user: UserId, thread: ThreadId): Obituary | null;
+  tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null;
   /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */
-  putObituary(obituary: Obituary): void;
+  putTombstone(obituary: Tombstone): void;
 }

@@ -29,7 +29,7 @@ export abstract class TransactionalStore implements Store {
   sessions() {
     return this.run("sessions", "read", (tables) => tables.sessions());
   }
-  bury(peer: Argument<"bury">, beat: number) {
+  endDeadSession(peer: Argument<"bury">, beat: number) {
     return this.run("bury", "write", (tables) => sessions.bury(tables, peer, beat));
   }
   leave(instance: Argument<"leave">) {
@@ -54,11 +54,11 @@ export abstract class TransactionalStore implements Store {
   census() {
     return this.run("census", "read", (tables) => tables.census(null));
   }
-  obituary(sandboxId: SandboxId) {
-    return this.run("obituary", "read", (tables) => tables.obituary(sandboxId));
+  tombstone(sandboxId: SandboxId) {
+    return this.run("obituary", "read", (tables) => tables.tombstone(sandboxId));
   }
-  obituaries(filter: Argument<"obituaries">) {
-    return this.run("obituaries", "read", (tables) => tables.obituaries(filter, ENDED_MAX));
+  tombstones(filter: Argument<"obituaries">) {
+    return this.run("obituaries", "read", (tables) => tables.tombstones(filter, ENDED_MAX));
   }
 
   reserve(request: Argument<"reserve">) {
@@ -115,7 +115,7 @@ export abstract class TransactionalStore implements Store {
   adopt(request: Argument<"adopt">) {
     return this.run("adopt", "write", (tables) => recovering.adopt(tables, request));
   }
-  condemn(request: Argument<"condemn">) {
+  claimForRemoval(request: Argument<"condemn">) {
     return this.run("condemn", "write", (tables) => recovering.condemn(tables, request));
   }
   endRecovery(epoch: Argument<"endRecovery">) {

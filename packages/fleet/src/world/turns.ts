@@ -3,7 +3,7 @@
  * each other. Later ones wait, in order.
  */
 
-export class Turns {
+export class ConcurrencyLimit {
   readonly #max: number;
   readonly #waiting: (() => void)[] = [];
   #taken = 0;

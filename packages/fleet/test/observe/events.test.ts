@@ -4,7 +4,7 @@
 
 import type { FleetEventType } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
-import { EventBus, quietly } from "../../src/observe/event-bus.ts";
+import { EventBus, reportFailure } from "../../src/observe/event-bus.ts";
 import { newStage } from "../support/stage.ts";
 import { VirtualTime } from "../support/virtual-time.ts";
 
@@ -121,8 +121,8 @@ describe("the event bus", () => {
     const bus = newBus();
     const told: unknown[] = [];
     bus.on((event) => told.push(event));
-    expect(await quietly(bus, "thing", async () => 7)).toBe(7);
-    expect(await quietly(bus, "thing", () => Promise.reject(new Error("broken")))).toBeNull();
+    expect(await reportFailure(bus, "thing", async () => 7)).toBe(7);
+    expect(await reportFailure(bus, "thing", () => Promise.reject(new Error("broken")))).toBeNull();
     expect(told).toMatchObject([{ type: "close-failed", what: "thing", problem: "broken" }]);
   });
 });

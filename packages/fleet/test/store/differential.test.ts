@@ -94,7 +94,7 @@ async function present(store: Store): Promise<unknown> {
 }
 
 async function past(store: Store): Promise<unknown> {
-  return Promise.all(Array.from({ length: STEPS_MAX }, (_, n) => store.obituary(`s${n}` as SandboxId)));
+  return Promise.all(Array.from({ length: STEPS_MAX }, (_, n) => store.tombstone(`s${n}` as SandboxId)));
 }
 
 function leaseOf(sandboxId: SandboxId): LeaseId {
@@ -220,13 +220,22 @@ function perform(
         limits,
       } as never),
     () =>
-      store.condemn({ ...fresh, ...(flag ? { sandboxId } : {}), key, generation, ref: null, place, actor } as never),
+      store.claimForRemoval({
+        ...fresh,
+        ...(flag ? { sandboxId } : {}),
+        key,
+        generation,
+        ref: null,
+        place,
+        actor,
+      } as never),
     async () => {
       const epoch = off === -1 ? "another" : (await store.meta()).epoch;
-      return store.condemn({ ...fresh, key, generation, ref: null, place, actor, purge: flag, epoch } as never);
+      return store.claimForRemoval({ ...fresh, key, generation, ref: null, place, actor, purge: flag, epoch } as never);
     },
     () => beat(store, instance, (beats.get(instance) ?? 0) + 1 + off, true, flag ? records.slice(0, 2) : [], seq),
-    () => (flag ? store.bury(instance as never, (beats.get(instance) ?? 1) + off) : store.leave(instance as never)),
+    () =>
+      flag ? store.endDeadSession(instance as never, (beats.get(instance) ?? 1) + off) : store.leave(instance as never),
   ];
   return (steps[step.operation] as () => Promise<unknown>)();
 }

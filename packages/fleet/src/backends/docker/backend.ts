@@ -57,7 +57,7 @@ import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
 import { fleetFilter, formatRef, type Labelled, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
 import { Pausing } from "./pausing.ts";
-import { Reaching } from "./reaching.ts";
+import { ContainerAttacher } from "./reaching.ts";
 import { Remover } from "./remover.ts";
 import { type ConfiguredSettings, type DockerSettings, dockerSettings } from "./settings.ts";
 import { Watcher } from "./watcher.ts";
@@ -114,7 +114,7 @@ class DockerBackend implements Backend {
   readonly #renewer: Renewer;
   readonly #pausing: Pausing;
   readonly #guards: ContainerGuards;
-  readonly #reaching: Reaching;
+  readonly #reaching: ContainerAttacher;
   /** `null` where sandboxes have the daemon inside. */
   readonly #aio: AioRuntime | null;
   readonly #calls = new BackendCalls();
@@ -193,7 +193,7 @@ class DockerBackend implements Backend {
     const network = canHaveNetwork(engine, settings);
     this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
-    this.#reaching = new Reaching({ ...shared, ...own, guards: this.#guards, egresses, network });
+    this.#reaching = new ContainerAttacher({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {

@@ -3,7 +3,7 @@
 import type { Capability } from "../../backend/backend.ts";
 import { closingProblemWith } from "./container/isolation.ts";
 import { publishes, runtimeOf } from "./container/transport.ts";
-import { canGiveWayOut } from "./egress.ts";
+import { supportsEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { DockerSettings } from "./settings.ts";
 
@@ -12,7 +12,7 @@ export function canHaveNetwork({ facts }: Engine, { docker, blueprints }: Docker
   const runtimes = Object.values(blueprints).map(({ blueprint }) => runtimeOf(blueprint, docker));
   return (
     (publishes(docker) && !facts.relaysSockets) ||
-    [docker.runtime, ...runtimes].some((runtime) => canGiveWayOut(facts, { ...docker, runtime }))
+    [docker.runtime, ...runtimes].some((runtime) => supportsEgress(facts, { ...docker, runtime }))
   );
 }
 

@@ -26,7 +26,7 @@ import { ownedMounts, ownedPaths } from "../../host/mounts/owned-mounts.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { World } from "../../world/world.ts";
 import { startsAsItself } from "./aio/options.ts";
-import { canGiveWayOut } from "./egress.ts";
+import { supportsEgress } from "./egress.ts";
 import type { EngineFacts } from "./engine/engine.ts";
 import type { DockerSettings } from "./settings.ts";
 
@@ -153,7 +153,7 @@ export class ContainerAccounts {
   async #problem(path: string, runtime: string | null, scope: MappedScope = "whole"): Promise<string | null> {
     const { facts, settings } = this.#parts;
     // Where processes of containers can be seen from here, so can their mounts.
-    if (!canGiveWayOut(facts, { ...settings.docker, runtime }))
+    if (!supportsEgress(facts, { ...settings.docker, runtime }))
       return "containers of this engine cannot be shown mapped owners";
     return unseeingEngines.has(facts.id)
       ? "the engine does not see what this process mounts"

@@ -32,7 +32,7 @@ const NOTHING: PreparedEgress = { environment: {}, bindings: [] };
  * Whether containers of this engine can be given a way out at all. Not when their processes are not in our process table, because
  * we are in a container ourselves; nor when their network is not the kernel's, as with gVisor and with virtual machines.
  */
-export function canGiveWayOut(
+export function supportsEgress(
   facts: Pick<EngineFacts, "isOnThisHost" | "isRootless" | "defaultRuntime">,
   { hostPaths, runtime }: Pick<DockerSettings["docker"], "hostPaths" | "runtime">,
 ): boolean {

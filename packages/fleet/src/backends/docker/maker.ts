@@ -28,7 +28,7 @@ import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
 import { INSIDE } from "./container/inside.ts";
 import { checkFilter, checkRuntime } from "./container/isolation.ts";
-import { findAstray, type SeenMount, seenMounts } from "./container/mount-check.ts";
+import { findMisplacedIn, type SeenMount, seenMounts } from "./container/mount-check.ts";
 import { containerOptions } from "./container/options.ts";
 import { checkNetwork, publishedPort, reachPort } from "./container/published-port.ts";
 import { becomesReady, unlessItEnds } from "./container/readiness.ts";
@@ -49,7 +49,7 @@ import {
   type Transport,
 } from "./container/transport.ts";
 import { type ContainerAccounts, MountsUnseen } from "./container-accounts.ts";
-import { canGiveWayOut, type Egresses, type PreparedEgress } from "./egress.ts";
+import { type Egresses, type PreparedEgress, supportsEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createFailed } from "./engine/trouble.ts";
 import { type Claimed, claimName, findRunning } from "./name-conflict.ts";
@@ -112,7 +112,7 @@ export class Maker {
     const runtime = runtimeOf(spec.blueprint, docker);
     await checkRuntime(engine, runtime);
     checkFilter(engine.facts, runtime);
-    const wayOut = canGiveWayOut(engine.facts, { ...docker, runtime });
+    const wayOut = supportsEgress(engine.facts, { ...docker, runtime });
     const transport = chooseTransport(docker, engine.facts, wayOut, spec.blueprint.network);
     const name: ObjectName = `${spec.labels.sandboxId}-${spec.labels.generation}`;
     const checked = checkMounts(spec.blueprint.mounts, settings.skillsPath, layout.root, settings.blueprints);
@@ -204,10 +204,10 @@ export class Maker {
   async #checkPlaces({ seen, spec }: Plan, around: readonly Binding[], containerId: string): Promise<void> {
     const { engine, settings } = this.#parts;
     const runtime = runtimeOf(spec.blueprint, settings.docker);
-    if (seen.length === 0 || !canGiveWayOut(engine.facts, { ...settings.docker, runtime })) return;
+    if (seen.length === 0 || !supportsEgress(engine.facts, { ...settings.docker, runtime })) return;
     const pid = (await engine.inspect(containerId))?.State.Pid ?? 0;
     if (pid === 0) throw createFailed("it ended before its mounts were seen");
-    const wrong = findAstray(seen, around, pid);
+    const wrong = findMisplacedIn(seen, around, pid);
     if (wrong !== undefined) throw misplaced(wrong);
   }
 

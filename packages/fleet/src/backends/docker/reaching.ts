@@ -41,7 +41,7 @@ export interface ReachingParts {
 const RESTART_LOOKS = 20;
 const RESTART_LOOK_MS = 50;
 
-export class Reaching {
+export class ContainerAttacher {
   readonly #parts: ReachingParts;
   readonly #attacher: Attacher;
 

@@ -27,7 +27,7 @@ import { type Binding, checkMounts, misplaced, mountPointsOf } from "../../host/
 import { ownedMounts } from "../../host/mounts/owned-mounts.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { placeOf } from "../../host/workspaces/layout.ts";
-import { Turns } from "../../world/turns.ts";
+import { ConcurrencyLimit } from "../../world/turns.ts";
 import type { World } from "../../world/world.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine, Prepared } from "./engine/engine.ts";
@@ -66,7 +66,7 @@ const STARTS_MAX = 2 * availableParallelism();
 
 export class Maker {
   readonly #parts: MakerParts;
-  readonly #turns = new Turns(STARTS_MAX);
+  readonly #turns = new ConcurrencyLimit(STARTS_MAX);
 
   constructor(parts: MakerParts) {
     this.#parts = parts;

@@ -5,16 +5,16 @@ import { parseDuration } from "../../world/units.ts";
 import type { Terminal } from "../terminal.ts";
 
 /** The exit code of a command that sets its own. */
-export interface Ending {
+export interface CommandResult {
   exitCode: number;
 }
 
 /** The context of every command. */
-export interface Around {
+export interface CommandContext {
   readonly terminal: Terminal;
   readonly signal: AbortSignal;
   readonly json: boolean;
-  readonly ending: Ending;
+  readonly ending: CommandResult;
 }
 
 /** A command that uses a gateway, or a private fleet. */

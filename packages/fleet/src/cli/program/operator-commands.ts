@@ -5,9 +5,9 @@ import type { BenchCommandOptions } from "../bench-command.ts";
 import type { ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type Around, examples, targeted, threaded, wholeNumber } from "./around.ts";
+import { type CommandContext, examples, targeted, threaded, wholeNumber } from "./around.ts";
 
-export function addOperatorCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+export function addOperatorCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   targeted(program.command("ps"))
     .description("list sandboxes: those of the key's user, or of the fleet")
     .option("-u, --user <id>", "only this user's")

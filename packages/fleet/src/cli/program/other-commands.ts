@@ -2,9 +2,9 @@
 
 import { Argument, type Command } from "commander";
 import { SHELLS, type Shell } from "../completion.ts";
-import { type Around, examples } from "./around.ts";
+import { type CommandContext, examples } from "./around.ts";
 
-export function addOtherCommands(program: Command, { terminal, signal, json }: Around): void {
+export function addOtherCommands(program: Command, { terminal, signal, json }: CommandContext): void {
   program
     .command("demo")
     .description("show what Sandlot does, on the built-in memory backend; leaves nothing behind")

@@ -8,9 +8,9 @@ import type { LogsCommandOptions } from "../logs-command.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type Around, duration, examples, portNumber, targeted, threaded, wholeNumber } from "./around.ts";
+import { type CommandContext, duration, examples, portNumber, targeted, threaded, wholeNumber } from "./around.ts";
 
-export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   threaded(targeted(program.command("exec")), "the conversation; without one, a sandbox that goes with the command")
     .description(
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",
@@ -76,7 +76,7 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
     });
 }
 
-export function addFileCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+export function addFileCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   threaded(targeted(program.command("ls")))
     .description("list files of a thread")
     .option("--depth <levels>", "how many levels deep", wholeNumber)
@@ -109,7 +109,7 @@ export function addFileCommands(program: Command, { terminal, signal, json, endi
 }
 
 /** Commands for the inside of existing sandboxes. */
-export function addInsideCommands(program: Command, { terminal, signal, json, ending }: Around): void {
+export function addInsideCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   threaded(targeted(program.command("logs")))
     .description("what a command printed, as far as it is still held; ends with 1 when output was dropped before")
     .argument("[exec]", "its id, as --list shows it; default the last command")

@@ -7,11 +7,11 @@ import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type Around, examples, targeted, wholeNumber } from "./around.ts";
+import { type CommandContext, examples, targeted, wholeNumber } from "./around.ts";
 
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 
-export function addServiceCommands(program: Command, around: Around): void {
+export function addServiceCommands(program: Command, around: CommandContext): void {
   const { terminal, signal, json } = around;
   program
     .command("serve")
@@ -77,7 +77,7 @@ export function addServiceCommands(program: Command, around: Around): void {
     });
 }
 
-function addKeyCommands(keys: Command, { terminal, json, ending }: Around): void {
+function addKeyCommands(keys: Command, { terminal, json, ending }: CommandContext): void {
   targeted(keys.command("create"))
     .description("make a key; it is shown this once")
     .addOption(

@@ -25,7 +25,7 @@ import { limited, streamed } from "../streams/bytes.ts";
 import { goneSignal, purposeOf, threadOf } from "../thread-use.ts";
 import type { WorkspaceFiles } from "../workspace-access.ts";
 import { THREAD_ERRORS } from "./answers.ts";
-import type { Roof } from "./uploads.ts";
+import type { RouteFamily } from "./uploads.ts";
 
 const paramsSchema = z.strictObject({ thread: threadIdSchema, "*": z.string().min(1).max(4_096) });
 const ERRORS = {
@@ -35,7 +35,7 @@ const ERRORS = {
   416: THREAD_ERRORS[409],
 } as const;
 
-export function artifactRoutes(app: GatewayApp, context: GatewayContext, { prefix, deerflow }: Roof): void {
+export function artifactRoutes(app: GatewayApp, context: GatewayContext, { prefix, deerflow }: RouteFamily): void {
   const url = `${prefix}/:thread/artifacts/*`;
   const tags = [deerflow ? "deerflow" : "artifacts"];
   const config = (purpose: string) => ({ access: "thread" as const, purpose, deerflow });

@@ -19,7 +19,7 @@ import { portRoutes } from "./ports.ts";
 import { sandboxRoutes } from "./sandboxes.ts";
 import { terminalRoutes } from "./terminal.ts";
 import { threadRoutes } from "./threads.ts";
-import { DEERFLOW_ROOF, OUR_ROOF, uploadRoutes } from "./uploads.ts";
+import { DEERFLOW_ROUTES, OWN_ROUTES, uploadRoutes } from "./uploads.ts";
 
 export async function routes(app: GatewayApp, context: GatewayContext): Promise<void> {
   healthRoutes(app, context);
@@ -39,7 +39,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   docsRoutes(app);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));
 
-  for (const roof of [OUR_ROOF, DEERFLOW_ROOF]) {
+  for (const roof of [OWN_ROUTES, DEERFLOW_ROUTES]) {
     artifactRoutes(app, context, roof);
     await app.register(async (scope) => uploadRoutes(scope as unknown as GatewayApp, context, roof));
   }

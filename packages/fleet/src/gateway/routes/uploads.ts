@@ -22,13 +22,13 @@ import { listUploads, receiveUploads, UPLOADS } from "../uploads/receive.ts";
 import { DEERFLOW_SHAPES, OUR_SHAPES } from "../uploads/shapes.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
-export interface Roof {
+export interface RouteFamily {
   readonly prefix: "/v1/threads" | "/api/threads";
   readonly deerflow: boolean;
 }
 
-export const OUR_ROOF: Roof = { prefix: "/v1/threads", deerflow: false };
-export const DEERFLOW_ROOF: Roof = { prefix: "/api/threads", deerflow: true };
+export const OWN_ROUTES: RouteFamily = { prefix: "/v1/threads", deerflow: false };
+export const DEERFLOW_ROUTES: RouteFamily = { prefix: "/api/threads", deerflow: true };
 
 const fileParamsSchema = z.strictObject({ thread: threadIdSchema, filename: z.string().min(1).max(1_024) });
 const ERRORS = { ...THREAD_ERRORS, 400: THREAD_ERRORS[422] } as const;
@@ -36,7 +36,7 @@ const ERRORS = { ...THREAD_ERRORS, 400: THREAD_ERRORS[422] } as const;
 export async function uploadRoutes(
   app: GatewayApp,
   context: GatewayContext,
-  { prefix, deerflow }: Roof,
+  { prefix, deerflow }: RouteFamily,
 ): Promise<void> {
   const { settings, workspaces } = context;
   const { maxFiles, maxFileBytes, maxTotalBytes, convertDocuments } = settings.uploads;

@@ -61,7 +61,7 @@ export class LimitReports {
   }
 
   /** Runs a command, and adds the limits it ran into to its result. */
-  async told<T extends ExecResult>(run: () => Promise<T>): Promise<T> {
+  async withReport<T extends ExecResult>(run: () => Promise<T>): Promise<T> {
     const before = this.mark();
     const result = await run();
     const line = this.#lineFor(before, result, result.stderr.slice(-TAIL_BYTES));

@@ -35,7 +35,7 @@ export function limitedSandbox(
   const { execs, sessions } = inner;
   const follow: typeof execs.follow = (execId, options) => reports.follow(execs, execId, options);
   return overridden<Sandbox>(SANDBOX_SHAPE, inner, {
-    exec: (command, options) => reports.told(() => inner.exec(command, options)),
+    exec: (command, options) => reports.withReport(() => inner.exec(command, options)),
     spawn: async (command, options) => {
       const before = reports.mark();
       const spawned = await inner.spawn(command, options);
@@ -48,7 +48,7 @@ export function limitedSandbox(
         outputSoFar({ list: () => execs.list(), follow }, { timer: systemTimer }, execId, options),
     }),
     sessions: overridden<SandboxSessions>(SANDBOX_SHAPE.sessions, sessions, {
-      exec: (sessionId, command, options) => reports.told(() => sessions.exec(sessionId, command, options)),
+      exec: (sessionId, command, options) => reports.withReport(() => sessions.exec(sessionId, command, options)),
     }),
     files: guard === null ? inner.files : keptFiles(inner.files, guard, listener),
     usage: async () => ({ ...counted(await inner.usage(), group.usage()), ...guard?.usage() }),

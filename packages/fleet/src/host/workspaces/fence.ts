@@ -21,7 +21,7 @@ import { renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
 import { namesIn, statIfThere } from "../../world/disk-trouble.ts";
-import { makeAhead } from "./made-ahead.ts";
+import { preallocate } from "./made-ahead.ts";
 
 /** The user of a workspace. Generations may repeat after a store was lost, so the sandbox is part of it. */
 export interface Use {
@@ -99,12 +99,12 @@ function nameRecord<Value>({ prefix, format, pattern, parse }: NameRecordKind<Va
       const found = current(namesIn(directory));
       return found === null ? null : parse(found.parts);
     },
-    prepare: (directory) => makeAhead(join(directory, nameless)),
+    prepare: (directory) => preallocate(join(directory, nameless)),
     write(directory, value) {
       const before = isAhead(directory) ? nameless : current(namesIn(directory))?.name;
       const after = `${prefix}${format(value)}`;
       if (before === after) return;
-      if (before === undefined) makeAhead(join(directory, after));
+      if (before === undefined) preallocate(join(directory, after));
       else renameSync(join(directory, before), join(directory, after));
     },
     drop(directory) {

@@ -27,7 +27,7 @@ import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
 import { FENCE, TENANT, type Use } from "./fence.ts";
 import { GIVING, type Layout } from "./layout.ts";
-import { fillAhead, makeAhead } from "./made-ahead.ts";
+import { fillPreallocated, preallocate } from "./made-ahead.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
 
@@ -116,7 +116,7 @@ export class Homes {
   /** Under the thread's lock no home is created between the check and the move. */
   #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
     const spare = this.#layout.spareHome(slot);
-    if (statIfThere(home) !== undefined || !fillAhead(join(spare, NAMES), namesOf(whose))) return false;
+    if (statIfThere(home) !== undefined || !fillPreallocated(join(spare, NAMES), namesOf(whose))) return false;
     renameSync(spare, home);
     return true;
   }
@@ -131,7 +131,7 @@ export class Homes {
     makeTree(this.#layout.spare(slot), owner);
     const home = this.#layout.spareHome(slot);
     mkdirSync(home, 0o700);
-    makeAhead(join(home, NAMES));
+    preallocate(join(home, NAMES));
     FENCE.prepare(home);
     TENANT.prepare(this.#layout.slot(slot));
     chmodSync(home, this.#passable);

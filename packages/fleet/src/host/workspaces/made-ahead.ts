@@ -19,12 +19,12 @@ const OPEN_TO_FILL = constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NON
 const NOT_PLAIN: readonly (string | undefined)[] = ["ELOOP", "EISDIR", "ENXIO"];
 
 /** Creates an empty file where there is none. */
-export function makeAhead(path: string): void {
+export function preallocate(path: string): void {
   closeSync(openSync(path, constants.O_CREAT | constants.O_EXCL, 0o600));
 }
 
 /** Fills a file that no other process fills; `false` when there is no preallocated one. */
-export function fillAhead(path: string, text: string): boolean {
+export function fillPreallocated(path: string, text: string): boolean {
   const descriptor = openToFill(path);
   if (descriptor === null) return false;
   try {
@@ -39,14 +39,14 @@ export function fillAhead(path: string, text: string): boolean {
 }
 
 /** The same with several contenders: the file is renamed to the caller's own `draft`, which only one can do. */
-export function takeAhead(path: string, draft: string, text: string): boolean {
+export function claimPreallocated(path: string, draft: string, text: string): boolean {
   try {
     renameSync(path, draft);
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;
   }
-  return fillAhead(draft, text);
+  return fillPreallocated(draft, text);
 }
 
 function openToFill(path: string): number | null {

@@ -19,7 +19,7 @@ import type { Markers } from "../../backend/markers.ts";
 import { errnoOf, isMissing, unlessMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout } from "./layout.ts";
-import { makeAhead, takeAhead } from "./made-ahead.ts";
+import { claimPreallocated, preallocate } from "./made-ahead.ts";
 
 const AHEAD = ".ahead";
 
@@ -57,7 +57,7 @@ export class MarkerFiles {
   openAhead(sandboxId: SandboxId): void {
     if (!this.open(sandboxId)) return;
     try {
-      makeAhead(join(this.#layout.markersOf(sandboxId), AHEAD));
+      preallocate(join(this.#layout.markersOf(sandboxId), AHEAD));
     } catch (error) {
       this.close(sandboxId);
       throw error;
@@ -70,7 +70,7 @@ export class MarkerFiles {
     const text = JSON.stringify({ sandboxId, user, thread, generation, token, blueprint, blueprintHash });
     let draft = this.#draftOf(directory, generation);
     try {
-      if (!takeAhead(join(directory, AHEAD), draft, text)) {
+      if (!claimPreallocated(join(directory, AHEAD), draft, text)) {
         draft = this.#draftOf(directory, generation);
         writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
       }

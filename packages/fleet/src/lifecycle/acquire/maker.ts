@@ -25,9 +25,9 @@ import type { CreatingRecord, ReadyRecord } from "../../store/record.ts";
 import type { Limits, NewRecord, ReserveAnswer, Store } from "../../store/store.ts";
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import type { Ask, Membership } from "../session/membership.ts";
+import type { Membership, PendingHold } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
-import type { Wish } from "./wish.ts";
+import type { AcquireParams } from "./wish.ts";
 
 export interface MakerParts {
   readonly settings: Settings;
@@ -68,7 +68,7 @@ export class SandboxMaker {
    * again afterwards: while the key is claimed no purge can begin.
    */
   async reserve(
-    key: (Key & Partial<Pick<Wish, "existing">>) | null,
+    key: (Key & Partial<Pick<AcquireParams, "existing">>) | null,
     blueprint: NamedBlueprint,
     limits: Limits,
   ): Promise<ReserveAnswer> {
@@ -124,7 +124,7 @@ export class SandboxMaker {
   make(
     record: CreatingRecord,
     blueprint: NamedBlueprint,
-    hold: Ask | null,
+    hold: PendingHold | null,
     signal: AbortSignal,
   ): Promise<ReadyRecord | null> {
     return this.#parts.underWay.add(this.#make(record, blueprint, hold, signal));
@@ -133,7 +133,7 @@ export class SandboxMaker {
   async #make(
     record: CreatingRecord,
     blueprint: NamedBlueprint,
-    hold: Ask | null,
+    hold: PendingHold | null,
     signal: AbortSignal,
   ): Promise<ReadyRecord | null> {
     const { store, world, membership, bus } = this.#parts;

@@ -23,7 +23,7 @@ import type { Attachment, Backend, Credentials, Target } from "../../backend/bac
 import { BindingInDoubt, ensureBound } from "../../backend/workspace-binding.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
-import { type EventBus, quietly } from "../../observe/event-bus.ts";
+import { type EventBus, reportFailure } from "../../observe/event-bus.ts";
 import {
   type Arrival,
   type CreatingRecord,
@@ -39,7 +39,7 @@ import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/keeping.ts";
 import { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
-import type { Ask, Membership } from "../session/membership.ts";
+import type { Membership, PendingHold } from "../session/membership.ts";
 import { throwIfRecovering } from "../session/recovering.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
@@ -144,7 +144,7 @@ export class Opener {
   }
 
   /** A sandbox past its lifetime takes no new leases: with nobody else there it ends now, and the thread gets another. */
-  async #attach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Slot | LookAgain> {
+  async #attach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, settings, retirement } = this.#parts;
     const { maxLifetimeMs } = settings;
     if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
@@ -172,7 +172,7 @@ export class Opener {
     try {
       const token = newToken(world);
       const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
-      const written = await quietly(bus, "marker", () => backend.markers.write(marker).then(() => true));
+      const written = await reportFailure(bus, "marker", () => backend.markers.write(marker).then(() => true));
       // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
       if (written === null) return "taken";
       signal.throwIfAborted();
@@ -194,7 +194,7 @@ export class Opener {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
         return opened(await this.#connect(answer.record, ask, "blank", signal));
       }
-      await quietly(bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
+      await reportFailure(bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
       if (answer.kind === "taken") return "taken";
       if (answer.kind === "exists") return opened(LOOK_AGAIN);
       return answer.kind === "full" ? answer : opened(await this.#refused(answer));
@@ -211,26 +211,26 @@ export class Opener {
   }
 
   /** Runs `open` with a counter for the hold it takes. No beat undoes that hold until it has ended. */
-  async #asking<T>(open: (ask: Ask) => Promise<T>): Promise<T> {
+  async #asking<T>(open: (ask: PendingHold) => Promise<T>): Promise<T> {
     const { membership } = this.#parts;
-    const ask = membership.asking();
+    const ask = membership.beginHold();
     try {
       return await open(ask);
     } finally {
-      membership.asked(ask);
+      membership.endHold(ask);
     }
   }
 
   /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
   async #connect(
     record: ReadyRecord,
-    ask: Ask,
+    ask: PendingHold,
     origin: Slot["origin"],
     signal: AbortSignal,
   ): Promise<Slot | LookAgain> {
     const { world, membership, retirement, bus } = this.#parts;
     const startedAt = world.monotonicMs();
-    membership.given(ask, record);
+    membership.confirmHold(ask, record);
     let attachment: Attachment | null = null;
     try {
       const reached = await this.#reach(record, ask, signal);
@@ -247,7 +247,7 @@ export class Opener {
       // Made or bound for callers who all gave up: a cancelled acquire leaves nothing.
       const unwanted = origin !== "parked" && (signal.aborted || isAnonymous(record.thread));
       if (unwanted && parked !== null && membership.term === ask.term && isUntouched(record, parked)) {
-        await quietly(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
+        await reportFailure(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
       }
       throw error;
     }
@@ -256,7 +256,7 @@ export class Opener {
   }
 
   /** The thread has had a later generation since this one was given: nobody can use the sandbox under it. */
-  async #giveUp(record: ReadyRecord, ask: Ask): Promise<LookAgain> {
+  async #giveUp(record: ReadyRecord, ask: PendingHold): Promise<LookAgain> {
     const parked = await this.#letGo(record, ask, null);
     if (parked !== null) await this.#parts.retirement.stopUnheld(parked, "create-abandoned");
     return LOOK_AGAIN;
@@ -264,7 +264,7 @@ export class Opener {
 
   #establish(
     record: ReadyRecord,
-    { seq, epoch }: Ask,
+    { seq, epoch }: PendingHold,
     opening: Reached & Pick<Slot, "origin">,
     startedAt: number,
   ): Slot {
@@ -285,7 +285,7 @@ export class Opener {
     const unused = open ? slot.attachment : attachment;
     if (open) slot.reattached(attachment);
     if (open) this.#follow(slot, attachment);
-    await quietly(this.#parts.bus, "attachment", () => unused.close());
+    await reportFailure(this.#parts.bus, "attachment", () => unused.close());
   }
 
   #follow(slot: Slot, attachment: Attachment): void {
@@ -297,14 +297,18 @@ export class Opener {
   }
 
   /** The record, when nobody else holds it in this generation. */
-  async #letGo(record: SandboxRecord, { seq }: Ask, attachment: Attachment | null): Promise<SandboxRecord | null> {
-    if (attachment !== null) await quietly(this.#parts.bus, "attachment", () => attachment.close());
+  async #letGo(
+    record: SandboxRecord,
+    { seq }: PendingHold,
+    attachment: Attachment | null,
+  ): Promise<SandboxRecord | null> {
+    if (attachment !== null) await reportFailure(this.#parts.bus, "attachment", () => attachment.close());
     const now = await this.giveBack(record, seq, false);
     return now !== null && isParked(now) && now.generation === record.generation ? now : null;
   }
 
   /** Binds what is bound only in the record, then attaches. To look again: it has ended meanwhile, or is being stopped. */
-  async #reach(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
+  async #reach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
     const { backend, retirement } = this.#parts;
     try {
       // A workspace that is mounted from home is where it belongs.
@@ -325,7 +329,7 @@ export class Opener {
   }
 
   /** Every step may have been done before by somebody who then died; each of them can be done again. */
-  async #ensureBound(record: ReadyRecord, ask: Ask, signal: AbortSignal): Promise<Arrival | null> {
+  async #ensureBound(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Arrival | null> {
     const { backend, membership } = this.#parts;
     const isOurs = () => !signal.aborted && membership.stillHolds(ask);
     const { boundFrom } = record;
@@ -342,7 +346,7 @@ export class Opener {
   /** No caller waits for it. Where it gets lost, the next attach finds `boundFrom`, and takes these steps again. */
   #confirmBound({ sandboxId, generation }: ReadyRecord, arrival: Arrival): void {
     const { store, bus, underWay } = this.#parts;
-    const confirming = quietly(bus, "bind", () => store.confirmBound(sandboxId, generation, arrival)).then(() => {
+    const confirming = reportFailure(bus, "bind", () => store.confirmBound(sandboxId, generation, arrival)).then(() => {
       if (this.#confirming.get(sandboxId) === confirming) this.#confirming.delete(sandboxId);
     });
     this.#confirming.set(sandboxId, confirming);
@@ -364,7 +368,7 @@ export class Opener {
     const request = { sandboxId, generation, instance: membership.instance, seq, used };
     // Otherwise the record would change once more after it was read as parked.
     await this.#confirming.get(sandboxId);
-    return quietly(bus, "release", () => store.unhold(request));
+    return reportFailure(bus, "release", () => store.unhold(request));
   }
 
   /** Answers that are the same for every caller who wants something new. */

@@ -17,7 +17,7 @@ import type { AcquireRequest } from "../../fleet.ts";
 import type { SandboxRecord } from "../../store/record.ts";
 import type { Slot } from "../hold/slot.ts";
 
-export interface Wish {
+export interface AcquireParams {
   readonly user: UserId;
   readonly thread: ThreadId;
   /** Whether a thread that has neither a sandbox nor files is refused. */
@@ -32,7 +32,11 @@ export interface Wish {
 const REQUEST_KEYS = ["user", "thread", "existing", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
 
 /** `anonymous` makes up the key of a request without a thread, or refuses it. */
-export function parseWish(request: AcquireRequest, settings: Settings, anonymous: () => ThreadId): Wish {
+export function parseAcquireParams(
+  request: AcquireRequest,
+  settings: Settings,
+  anonymous: () => ThreadId,
+): AcquireParams {
   refuseUnknownOptions("acquire", request, REQUEST_KEYS);
   const user = parseUser(request.user);
   const thread = request.thread === undefined ? anonymous() : parseThreadId(request.thread);
@@ -43,7 +47,7 @@ export function parseWish(request: AcquireRequest, settings: Settings, anonymous
 }
 
 /** For a lease whose sandbox is gone: the same thread, from the blueprint that it had. */
-export function wishAgain({ user, thread, record }: Slot, settings: Settings): Wish {
+export function paramsOfRestart({ user, thread, record }: Slot, settings: Settings): AcquireParams {
   const blueprint = blueprintNamed(settings, record.blueprint);
   return { user, thread, existing: false, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
 }
@@ -54,7 +58,7 @@ export function lookAgainUnless(existing: boolean, error: unknown): null {
   throw error;
 }
 
-export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: Wish): void {
+export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: AcquireParams): void {
   if (blueprint === null || blueprint.hash === record.blueprintHash) return;
   throw new SandlotError("blueprint_mismatch", { thread, wanted: blueprint.name, actual: record.blueprint });
 }

@@ -23,7 +23,7 @@ interface Flight {
   landed: Slot | null;
 }
 
-export class Flights {
+export class SharedOpens {
   readonly #flights = new Map<string, Flight>();
   readonly #airborne = new Set<Promise<Slot>>();
   readonly #world: World;

@@ -28,7 +28,7 @@ export interface LeasesParts {
 }
 
 /** What a lease is made from, and since when it was wanted. */
-export interface Order {
+export interface LeaseParams {
   readonly purpose: string | undefined;
   /** Set for a lease of a remote caller. */
   readonly ttlMs: number | null;
@@ -54,7 +54,7 @@ export class Leases {
   }
 
   /** Called before `acquire` waits for anything: afterwards its caller is no longer on the stack. */
-  order(purpose: string | undefined, ttlMs: number | null, acquire: (...input: never[]) => unknown): Order {
+  params(purpose: string | undefined, ttlMs: number | null, acquire: (...input: never[]) => unknown): LeaseParams {
     const { world, settings } = this.#parts;
     const stack = settings.leakDetection.captureStacks ? captureStack(acquire) : null;
     return { purpose, ttlMs, startedAt: world.monotonicMs(), stack };
@@ -63,7 +63,7 @@ export class Leases {
   /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
   begin(
     slot: Slot,
-    { purpose, ttlMs, startedAt, stack }: Order,
+    { purpose, ttlMs, startedAt, stack }: LeaseParams,
     controller: LeaseController,
     path: AcquirePath,
   ): LeaseHandle {

@@ -6,7 +6,7 @@
 
 import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Attachment, Backend } from "../../backend/backend.ts";
-import { type EventBus, problemOf, quietly } from "../../observe/event-bus.ts";
+import { type EventBus, problemOf, reportFailure } from "../../observe/event-bus.ts";
 import type { SandboxRecord } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { type UnderWay, within } from "../../world/waiting.ts";
@@ -84,15 +84,15 @@ export class LivenessWatch {
     const { slots, bus, underWay } = this.#parts;
     const slot = slots.byId(sandboxId);
     if (slot?.record.ref === ref) slot.lose("crashed");
-    else await underWay.add(quietly(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
+    else await underWay.add(reportFailure(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
   }
 
   /** A sandbox is gone: by itself, or because somebody destroyed it? Without an answer it counts as a crash. */
   async whyGone({ sandboxId, generation }: Slot): Promise<LossReason> {
     const { store, bus } = this.#parts;
-    const record = await quietly(bus, "reason", () => store.get(sandboxId));
+    const record = await reportFailure(bus, "reason", () => store.get(sandboxId));
     if (record !== null && record.generation !== generation) return "superseded";
-    const obituary = await quietly(bus, "reason", () => store.obituary(sandboxId));
+    const obituary = await reportFailure(bus, "reason", () => store.tombstone(sandboxId));
     const reason = obituary?.reason ?? record?.reason;
     return reason === "destroyed" ? "destroyed" : "crashed";
   }

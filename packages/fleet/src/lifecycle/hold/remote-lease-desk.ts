@@ -7,7 +7,7 @@ import type { RemoteLeases } from "../../fleet.ts";
 import type { RemoteLeaseView, Store } from "../../store/store.ts";
 import type { Leases } from "./leases.ts";
 
-export class RemoteLeaseDesk implements RemoteLeases {
+export class RemoteLeaseTable implements RemoteLeases {
   readonly #store: Store;
   readonly #leases: Leases;
   readonly #onRenewed: (lease: RemoteLeaseView) => void;

@@ -15,7 +15,7 @@ import type { LeaseHandle } from "../hold/lease.ts";
 import type { Leases } from "../hold/leases.ts";
 import type { Slot } from "../hold/slot.ts";
 import type { Membership } from "../session/membership.ts";
-import { Sightings } from "./sightings.ts";
+import { LastSeen } from "./sightings.ts";
 
 export interface LeaseExpiryParts {
   readonly world: World;
@@ -35,8 +35,8 @@ type Row = RemoteLease & { readonly leaseId: LeaseId };
 
 export class LeaseExpiry {
   readonly #parts: LeaseExpiryParts;
-  readonly #renewals = new Sightings<LeaseId, string>();
-  readonly #missing = new Sightings<LeaseId, true>();
+  readonly #renewals = new LastSeen<LeaseId, string>();
+  readonly #missing = new LastSeen<LeaseId, true>();
   /** When each lease ends if nothing is heard of it, on the monotonic clock. */
   readonly #due = new Map<LeaseId, number>();
   #timer: Timer | null = null;

@@ -18,7 +18,7 @@ import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 import { engineSilence } from "./engine-silence.ts";
 import type { Reconciler } from "./reconciler.ts";
-import { Sightings } from "./sightings.ts";
+import { LastSeen } from "./sightings.ts";
 
 export interface PeersParts {
   readonly world: World;
@@ -38,8 +38,8 @@ const ALIVE_LIFETIMES = 4;
 
 export class Peers {
   readonly #parts: PeersParts;
-  readonly #beats = new Sightings<string, number>();
-  readonly #recoveries = new Sightings<string, string>();
+  readonly #beats = new LastSeen<string, number>();
+  readonly #recoveries = new LastSeen<string, string>();
 
   constructor(parts: PeersParts) {
     this.#parts = parts;
@@ -69,7 +69,7 @@ export class Peers {
       if (liveness !== "dead" && (silentFor.get(instance) ?? 0) < patienceMs) continue;
       // The store may have failed us while the one before was being buried.
       if (!membership.mayJudge() || membership.sightSince() !== since) break;
-      if (!(await store.bury(instance, beat))) continue;
+      if (!(await store.endDeadSession(instance, beat))) continue;
       buried = true;
       bus.emit({ type: "instance-buried", peer: instance });
     }
@@ -91,8 +91,8 @@ export class Peers {
         const taken = alive.has(actor)
           ? null
           : await store.takeOver({ sandboxId, revision, actor: membership.instance });
-        if (taken !== null) void retirement.drive(taken);
-      } else if (record.state === "stopping") void retirement.drive(record);
+        if (taken !== null) void retirement.finishStop(taken);
+      } else if (record.state === "stopping") void retirement.finishStop(record);
       else if (!isMaking(sandboxId)) void retirement.unmake(record);
     }
   }

@@ -20,7 +20,7 @@ import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 import { engineSilence } from "./engine-silence.ts";
 import { planReconcile } from "./plans.ts";
-import { Sightings } from "./sightings.ts";
+import { LastSeen } from "./sightings.ts";
 
 export interface ReconcilerParts {
   readonly world: World;
@@ -57,7 +57,7 @@ const PARALLEL_MAX = 16;
 
 export class Reconciler {
   readonly #parts: ReconcilerParts;
-  readonly #unknown = new Sightings<string, string>();
+  readonly #unknown = new LastSeen<string, string>();
 
   constructor(parts: ReconcilerParts) {
     this.#parts = parts;
@@ -206,7 +206,7 @@ export class Reconciler {
     const { store, backend, membership, retirement, world } = this.#parts;
     const { ref, place, labels } = object;
     const { sandboxId, blueprintHash } = labels;
-    const record = await store.condemn({
+    const record = await store.claimForRemoval({
       ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
       key: marker === null ? null : { user: marker.user, thread: marker.thread },
       ...(superseded === undefined ? {} : { superseded: { user: superseded.user, thread: superseded.thread } }),
@@ -215,7 +215,7 @@ export class Reconciler {
       blueprint: marker?.blueprint ?? "unknown",
     });
     if (record === null) return (await store.get(sandboxId)) !== null;
-    void retirement.drive(record);
+    void retirement.finishStop(record);
     return true;
   }
 

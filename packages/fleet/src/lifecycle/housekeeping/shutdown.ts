@@ -95,6 +95,6 @@ async function destroyUnheld({ store, retirement }: ShutdownParts): Promise<void
   const unheld = records.filter((record) => isBlank(record) || isParked(record));
   const answers = await Promise.all(unheld.map((record) => retirement.stopUnheld(record, "shutdown")));
   await Promise.all(
-    answers.map((answer) => (answer.kind === "stopping" ? retirement.drive(answer.record) : undefined)),
+    answers.map((answer) => (answer.kind === "stopping" ? retirement.finishStop(answer.record) : undefined)),
   );
 }

@@ -5,7 +5,7 @@
  * of the store was unbroken, so a pause or an outage starts every observation anew.
  */
 
-export class Sightings<Key, Value> {
+export class LastSeen<Key, Value> {
   readonly #seen = new Map<Key, { value: Value; at: number }>();
 
   /** Notes one thing that was seen in another way than by looking at all. */

@@ -13,7 +13,7 @@ import type { World } from "../../world/world.ts";
 import type { SandboxMaker } from "../acquire/maker.ts";
 import type { Admission } from "../admission/admission.ts";
 import { planPool } from "../housekeeping/plans.ts";
-import { Sightings } from "../housekeeping/sightings.ts";
+import { LastSeen } from "../housekeeping/sightings.ts";
 import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 
@@ -33,7 +33,7 @@ const PARALLEL_MAX = 4;
 
 export class WarmPool {
   readonly #parts: WarmPoolParts;
-  readonly #stale = new Sightings<string, string>();
+  readonly #stale = new LastSeen<string, string>();
 
   constructor(parts: WarmPoolParts) {
     this.#parts = parts;

@@ -36,7 +36,7 @@ type Confirmed = Extract<BeatAnswer, { kind: "ok" }>;
 type Hold = { readonly sandboxId: SandboxId; readonly generation: Generation };
 
 /** A hold from being asked for to being established: under which counter, and in which life of our session. */
-export interface Ask {
+export interface PendingHold {
   readonly seq: number;
   readonly epoch: Epoch | null;
   readonly term: number;
@@ -57,7 +57,7 @@ export class Membership {
   readonly #lifetimeMs: number;
   readonly #isCurrent: (slot: Slot) => Promise<boolean>;
   /** Holds that are being asked for or connected, by counter, in the order these were taken. */
-  readonly #asking = new Map<number, Ask>();
+  readonly #asking = new Map<number, PendingHold>();
   #seq = 0;
   #beat = 0;
   #epoch: Epoch | null = null;
@@ -119,26 +119,33 @@ export class Membership {
   }
 
   /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
-  asking(): Ask {
+  beginHold(): PendingHold {
     this.#seq += 1;
     const since = this.#world.monotonicMs();
-    const ask: Ask = { seq: this.#seq, epoch: this.#epoch, term: this.#term, since, hold: null, ended: new Set() };
+    const ask: PendingHold = {
+      seq: this.#seq,
+      epoch: this.#epoch,
+      term: this.#term,
+      since,
+      hold: null,
+      ended: new Set(),
+    };
     this.#asking.set(ask.seq, ask);
     return ask;
   }
 
   /** The store gave what was asked for. From now on beats ask about it like about every other hold. */
-  given(ask: Ask, { sandboxId, generation }: Hold): void {
+  confirmHold(ask: PendingHold, { sandboxId, generation }: Hold): void {
     ask.hold = { sandboxId, generation, heardAt: this.#world.monotonicMs() };
     this.sawGeneration(generation);
   }
 
-  asked({ seq }: Ask): void {
+  endHold({ seq }: PendingHold): void {
     this.#asking.delete(seq);
   }
 
   /** Whether a hold can be relied on without asking again. Perhaps no beat has confirmed it, so it is young itself. */
-  stillHolds({ term, since, hold, ended }: Ask): boolean {
+  stillHolds({ term, since, hold, ended }: PendingHold): boolean {
     if (hold === null || ended.has(hold.sandboxId) || term !== this.#term || !this.trusted()) return false;
     return this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
   }
@@ -289,7 +296,7 @@ export class Membership {
 
   async #holdAgain(slot: Slot): Promise<boolean> {
     const { sandboxId, generation, record } = slot;
-    const ask = this.asking();
+    const ask = this.beginHold();
     try {
       const { instance } = this;
       const { seq } = ask;
@@ -303,7 +310,7 @@ export class Membership {
       slot.heldAs(seq, answer.record, epoch);
       return true;
     } finally {
-      this.asked(ask);
+      this.endHold(ask);
     }
   }
 

@@ -222,7 +222,7 @@ export class Destroyer {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
     signal.throwIfAborted();
-    const record = await store.condemn({
+    const record = await store.claimForRemoval({
       ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation: null },
       ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
@@ -232,7 +232,7 @@ export class Destroyer {
     });
     if (record === null) return null;
     membership.sawGeneration(record.generation);
-    void retirement.drive(record);
+    void retirement.finishStop(record);
     return record.sandboxId;
   }
 }

@@ -63,7 +63,7 @@ export class Retirement {
     this.#parts = parts;
   }
 
-  isDriving(sandboxId: SandboxId): boolean {
+  isFinishingStop(sandboxId: SandboxId): boolean {
     return this.#driving.has(sandboxId);
   }
 
@@ -96,7 +96,7 @@ export class Retirement {
       const { reason } = answer.record;
       membership.ended(answer.record, lossBy(reason));
       bus.emit({ type: "sandbox-stopping", reason, ...aboutRecord(answer.record) });
-      void this.drive(answer.record);
+      void this.finishStop(answer.record);
     }
     return answer;
   }
@@ -119,7 +119,7 @@ export class Retirement {
   }
 
   /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
-  drive(record: StoppingRecord): Promise<boolean> {
+  finishStop(record: StoppingRecord): Promise<boolean> {
     const { sandboxId } = record;
     const driving = this.#driving.get(sandboxId);
     if (driving !== undefined) return driving;
@@ -146,7 +146,7 @@ export class Retirement {
         ? record
         : await store.takeOver({ sandboxId, revision, actor: membership.instance });
     if (stopping === null) return false;
-    if (await abortable(this.drive(stopping), signal)) return true;
+    if (await abortable(this.finishStop(stopping), signal)) return true;
     const error = this.#failures.get(sandboxId)?.error;
     // Waiting would not help: somebody must look at the two workspaces.
     if (isSandlotError(error, "workspace_conflict")) throw error;
@@ -256,7 +256,7 @@ export class Retirement {
         mode: { kind: "abandon" },
       });
       if (answer.kind === "unknown-session" || answer.kind === "noted") return;
-      if (answer.kind === "stopping") await this.drive(answer.record);
+      if (answer.kind === "stopping") await this.finishStop(answer.record);
       else if (answer.record === null) await this.#condemn(leftover);
       // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.
       else if (answer.record.state === "stopping" && answer.record.actor !== membership.instance) return;
@@ -280,8 +280,8 @@ export class Retirement {
     const markers = await backend.markers.list(sandboxId);
     if (markers.some((marker) => marker.generation > leftover.generation)) return;
     const { ref, place } = object;
-    const record = await store.condemn({ ...leftover, ref, place, key, actor: membership.instance });
-    if (record !== null) await this.drive(record);
+    const record = await store.claimForRemoval({ ...leftover, ref, place, key, actor: membership.instance });
+    if (record !== null) await this.finishStop(record);
   }
 }
 

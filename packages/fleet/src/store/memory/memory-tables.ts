@@ -3,8 +3,8 @@
  */
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import { isBlank, isParked, type Obituary, type ReadyRecord, type SandboxRecord } from "../record.ts";
-import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
+import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
@@ -18,7 +18,7 @@ export class MemoryTables implements Tables {
   readonly #byUser = new Map<UserId, Map<ThreadId, SandboxId>>();
   readonly #heldBy = new Map<InstanceId, Set<SandboxId>>();
   readonly #blanks = new Map<string, Set<SandboxId>>();
-  readonly #obituaries = new Map<SandboxId, Obituary>();
+  readonly #obituaries = new Map<SandboxId, Tombstone>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   /** Grows with every change, so that a step that changed nothing wakes nobody. */
@@ -177,26 +177,26 @@ export class MemoryTables implements Tables {
     }
   }
 
-  obituary(sandboxId: SandboxId): Obituary | null {
+  tombstone(sandboxId: SandboxId): Tombstone | null {
     return this.#obituaries.get(sandboxId) ?? null;
   }
 
-  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
-    const matches = (obituary: Obituary) =>
+  tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
+    const matches = (obituary: Tombstone) =>
       "idPrefix" in filter
         ? obituary.sandboxId.startsWith(filter.idPrefix)
         : obituary.user === filter.user && obituary.thread === filter.thread;
     return [...this.#obituaries.values()].filter(matches).reverse().slice(0, limit);
   }
 
-  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
-    let last: Obituary | null = null;
+  tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
+    let last: Tombstone | null = null;
     for (const obituary of this.#obituaries.values())
       if (obituary.user === user && obituary.thread === thread) last = obituary;
     return last;
   }
 
-  putObituary(obituary: Obituary): void {
+  putTombstone(obituary: Tombstone): void {
     this.#obituaries.delete(obituary.sandboxId);
     this.#obituaries.set(obituary.sandboxId, obituary);
     const oldest = this.#obituaries.keys().next();

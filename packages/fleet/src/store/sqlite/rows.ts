@@ -6,7 +6,7 @@
 import type { SandboxId } from "@sandlot/contract";
 import { CorruptRow } from "../../world/sqlite-driver.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
-import type { Obituary, SandboxRecord } from "../record.ts";
+import type { SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, Session } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
@@ -55,7 +55,7 @@ export function toSandboxId({ sandbox_id: sandboxId }: Row): SandboxId {
   return sandboxId as SandboxId;
 }
 
-export function toObituary(row: Row): Obituary {
+export function toObituary(row: Row): Tombstone {
   const value = parse(row.body, "obituary");
   if (!isObituary(value)) throw new CorruptRow(`the obituary of sandbox ${String(row.sandbox_id)} is damaged`);
   return value;
@@ -169,7 +169,7 @@ function isIdentity(value: unknown): value is ProcessIdentity {
   );
 }
 
-function isObituary(value: unknown): value is Obituary {
+function isObituary(value: unknown): value is Tombstone {
   return (
     isObject(value) &&
     isText(value.sandboxId) &&

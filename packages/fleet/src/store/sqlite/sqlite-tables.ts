@@ -9,8 +9,8 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import { isHeld, type Obituary, type ReadyRecord, type SandboxRecord } from "../record.ts";
-import type { Census, ListFilter, ObituaryFilter, Session } from "../store.ts";
+import { isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
@@ -161,12 +161,12 @@ export class SqliteTables implements Tables {
     this.#cache.deleteRecord(sandboxId);
   }
 
-  obituary(sandboxId: SandboxId): Obituary | null {
+  tombstone(sandboxId: SandboxId): Tombstone | null {
     const row = this.#sql.obituary.get(sandboxId);
     return row === undefined ? null : toObituary(row);
   }
 
-  obituaries(filter: ObituaryFilter, limit: number): readonly Obituary[] {
+  tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
     const rows =
       "idPrefix" in filter
         ? this.#sql.obituariesLike.all(filter.idPrefix, filter.idPrefix, limit)
@@ -174,12 +174,12 @@ export class SqliteTables implements Tables {
     return rows.map(toObituary);
   }
 
-  obituaryOf(user: UserId, thread: ThreadId): Obituary | null {
+  tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
     const row = this.#sql.obituaryOf.get(user, thread);
     return row === undefined ? null : toObituary(row);
   }
 
-  putObituary(obituary: Obituary): void {
+  putTombstone(obituary: Tombstone): void {
     this.#sql.putObituary.run(obituary.sandboxId, JSON.stringify(obituary));
     this.#sql.trimObituaries.run(OBITUARIES_MAX);
   }

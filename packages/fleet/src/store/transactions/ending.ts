@@ -69,8 +69,8 @@ export function remove(
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
   erase(tables, record);
   // What ended it first is why: only remains of it can be ended once more.
-  if (tables.obituary(sandboxId) !== null) return true;
-  tables.putObituary({
+  if (tables.tombstone(sandboxId) !== null) return true;
+  tables.putTombstone({
     sandboxId,
     user,
     thread,

@@ -170,7 +170,7 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
   if (blank?.state !== "ready" || blank.revision !== revision || !isBlank(blank) || isHeld(blank))
     return { kind: "taken" };
   // The generation was given before this transaction: the thread may have had, and lost, a later one since.
-  if ((tables.obituaryOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
+  if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
   const full = refuseIfFull(tables, { max: null, maxPerUser }, user);
   if (full !== null) return full;
   const holders = { [instance]: { generation, seq, since: tables.now() } };

@@ -5,7 +5,7 @@
 
 import type { Epoch } from "@sandlot/contract";
 import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
-import type { AdoptRequest, CondemnRequest, HoldAnswer, RestoreRequest } from "../store.ts";
+import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord, nextGeneration } from "./making.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
@@ -20,7 +20,7 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     return { kind: "held", record: addHold(tables, known, { sandboxId, generation, instance, seq }) };
   }
   // It was ended since, and the engine has confirmed that nothing is left of it.
-  if (tables.obituary(sandboxId) !== null) return { kind: "gone", record: null };
+  if (tables.tombstone(sandboxId) !== null) return { kind: "gone", record: null };
   const claimed = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (claimed !== null) return { kind: "gone", record: claimed };
   raiseGeneration(tables, generation);
@@ -48,8 +48,8 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   if (tables.meta().epoch !== epoch) return false;
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
   // It was ended once; what the engine shows under its name landed too late.
-  if (tables.obituary(sandboxId) !== null) return false;
-  if ((tables.obituaryOf(user, thread)?.generation ?? 0) > generation) return false;
+  if (tables.tombstone(sandboxId) !== null) return false;
+  if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return false;
   if (refuseIfFull(tables, limits, user) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });
@@ -57,7 +57,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   return true;
 }
 
-export function condemn(tables: Tables, request: CondemnRequest): StoppingRecord | null {
+export function condemn(tables: Tables, request: ClaimForRemovalRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, superseded, purge = false } = request;
@@ -70,7 +70,7 @@ export function condemn(tables: Tables, request: CondemnRequest): StoppingRecord
   // A store that was lost does not know yet whether the thread has a sandbox.
   if (purge && (!claimable || tables.meta().recovering)) return null;
   // It was given before this transaction: under an older one than the thread's last, nothing is removed.
-  const last = purge && claimable ? tables.obituaryOf(key.user, key.thread) : null;
+  const last = purge && claimable ? tables.tombstoneOf(key.user, key.thread) : null;
   if (given !== null && last !== null && last.generation > given) return null;
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;

@@ -53,7 +53,7 @@ function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, gene
   if (record !== null && record.generation !== generation) return "superseded";
   if (record?.state === "ready" && record.holders[instance]?.generation === generation) return null;
   // What ended it first is why: later its remains may be ended once more.
-  const reason = tables.obituary(sandboxId)?.reason ?? record?.reason;
+  const reason = tables.tombstone(sandboxId)?.reason ?? record?.reason;
   if (reason === "destroyed" || reason === "crashed") return reason;
   return "session-lost";
 }

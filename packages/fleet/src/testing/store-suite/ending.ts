@@ -191,11 +191,11 @@ export const endingCases: readonly StoreCase[] = [
       expect(await store.remove({ sandboxId, revision, actor: b })).toBe(false);
       expect(await store.remove({ sandboxId, revision: revision - 1, actor: a })).toBe(false);
       expect(await store.remove({ sandboxId: UNKNOWN_SANDBOX, revision, actor: a })).toBe(false);
-      expect(await store.obituary(sandboxId)).toBe(null);
+      expect(await store.tombstone(sandboxId)).toBe(null);
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(true);
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(false);
       expect(await store.get(sandboxId)).toBe(null);
-      const obituary = stage.some(await store.obituary(sandboxId));
+      const obituary = stage.some(await store.tombstone(sandboxId));
       const { stoppedAt, ...rest } = obituary;
       expect(rest).toEqual({ sandboxId, user: USER, thread: "t", generation, reason: "destroyed", by: a, createdAt });
       expect(stoppedAt).toBeGreaterThanOrEqual(createdAt);
@@ -252,7 +252,7 @@ export const endingCases: readonly StoreCase[] = [
         await store.remove({ sandboxId, revision, actor: a });
         all.push(sandboxId);
       }
-      const kept = await Promise.all(all.map(async (sandboxId) => (await store.obituary(sandboxId)) !== null));
+      const kept = await Promise.all(all.map(async (sandboxId) => (await store.tombstone(sandboxId)) !== null));
       expect(kept.indexOf(true)).toBe(2);
       expect(kept.lastIndexOf(false)).toBe(1);
     },

@@ -21,7 +21,7 @@ export const readingCases: readonly StoreCase[] = [
     async run({ store, expect }) {
       expect(await store.get(UNKNOWN_SANDBOX)).toBe(null);
       expect(await store.find(USER, "nobody" as ThreadId)).toBe(null);
-      expect(await store.obituary(UNKNOWN_SANDBOX)).toBe(null);
+      expect(await store.tombstone(UNKNOWN_SANDBOX)).toBe(null);
       expect(await store.findLease("nobody" as never)).toBe(null);
     },
   },
@@ -45,8 +45,8 @@ export const readingCases: readonly StoreCase[] = [
       await store.remove({ sandboxId: first.sandboxId, revision: first.revision, actor: a });
       const second = await stage.stopping(a, "t");
       await store.remove({ sandboxId: second.sandboxId, revision: second.revision, actor: a });
-      const found = async (filter: Parameters<typeof store.obituaries>[0]) =>
-        (await store.obituaries(filter)).map(({ sandboxId }) => sandboxId);
+      const found = async (filter: Parameters<typeof store.tombstones>[0]) =>
+        (await store.tombstones(filter)).map(({ sandboxId }) => sandboxId);
       expect(await found({ user: USER, thread: "t" as ThreadId })).toEqual([second.sandboxId, first.sandboxId]);
       expect(await found({ user: "other" as UserId, thread: "t" as ThreadId })).toEqual([]);
       expect(await found({ idPrefix: first.sandboxId })).toContain(first.sandboxId);

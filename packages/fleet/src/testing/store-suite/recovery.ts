@@ -2,7 +2,7 @@
 
 import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/contract";
 import { anonymousThread } from "../../store/record.ts";
-import type { AdoptRequest, CondemnRequest } from "../../store/store.ts";
+import type { AdoptRequest, ClaimForRemovalRequest } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
 import { holdOf, later, NO_LIMITS, nextGeneration, type Stage, type StoreCase, stopOf, takeOf, USER } from "./stage.ts";
 
@@ -148,11 +148,11 @@ export const recoveryCases: readonly StoreCase[] = [
       // The thread itself is free for a later generation, and what landed under the old name can still be ended.
       expect(await store.adopt(await adoptOf(stage, "t", { generation: later(held.generation, -1) }))).toBe(false);
       expect(await store.adopt(await adoptOf(stage, "t", { generation: later(held.generation, 1) }))).toBe(true);
-      const late = stage.some(await store.condemn(condemnOf(stage, { actor: a, sandboxId })));
+      const late = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, sandboxId })));
       expect(late).toMatchObject({ sandboxId, state: "stopping", reason: "orphaned" });
       expect(await store.remove({ sandboxId, revision: late.revision, actor: a })).toBe(true);
       // What ended it first stays the reason.
-      expect((await store.obituary(sandboxId))?.reason).toBe("crashed");
+      expect((await store.tombstone(sandboxId))?.reason).toBe("crashed");
     },
   },
   {
@@ -196,7 +196,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const b = await stage.join("b");
       const generation = later(await nextGeneration(store), 5_000);
       const request = condemnOf(stage, { actor: a, generation, ref: "ref" as EngineRef });
-      const record = stage.some(await store.condemn(request));
+      const record = stage.some(await store.claimForRemoval(request));
       expect(record).toMatchObject({
         state: "stopping",
         actor: a,
@@ -207,11 +207,11 @@ export const recoveryCases: readonly StoreCase[] = [
         ref: "ref",
       });
       expect(await stage.now(record.sandboxId)).toEqual(record);
-      expect(await store.condemn({ ...request, actor: b })).toBe(null);
+      expect(await store.claimForRemoval({ ...request, actor: b })).toBe(null);
       expect(await store.adopt(await adoptOf(stage, "t", { sandboxId: record.sandboxId }))).toBe(false);
       expect(await nextGeneration(store)).toBeGreaterThan(generation);
       expect(await store.remove({ sandboxId: record.sandboxId, revision: record.revision, actor: a })).toBe(true);
-      expect((await store.obituary(record.sandboxId))?.reason).toBe("orphaned");
+      expect((await store.tombstone(record.sandboxId))?.reason).toBe("orphaned");
     },
   },
   {
@@ -219,7 +219,7 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
-      const record = stage.some(await store.condemn(condemnOf(stage, { actor: a })));
+      const record = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a })));
       const mode = { kind: "force" } as const;
       expect(await store.stop(stopOf(record, a, { mode, purge: true }))).toEqual({ kind: "lost", record });
     },
@@ -230,10 +230,10 @@ export const recoveryCases: readonly StoreCase[] = [
       const { store, expect } = stage;
       const a = await stage.join("a");
       const key = { user: USER, thread: "t" as ThreadId };
-      const first = stage.some(await store.condemn(condemnOf(stage, { actor: a, key })));
+      const first = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, key })));
       expect(first).toMatchObject(key);
       expect(await stage.tryReserve(a, "t")).toEqual({ kind: "exists", record: first });
-      const second = stage.some(await store.condemn(condemnOf(stage, { actor: a, key })));
+      const second = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, key })));
       expect(second).toMatchObject({ user: null, thread: null, state: "stopping" });
     },
   },
@@ -244,9 +244,9 @@ export const recoveryCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const { epoch } = await store.meta();
       const request = condemnOf(stage, { actor: a, epoch: "another-life" as Epoch });
-      expect(await store.condemn(request)).toBe(null);
+      expect(await store.claimForRemoval(request)).toBe(null);
       expect(await store.list()).toEqual([]);
-      expect((await store.condemn({ ...request, epoch }))?.state).toBe("stopping");
+      expect((await store.claimForRemoval({ ...request, epoch }))?.state).toBe("stopping");
     },
   },
   {
@@ -256,10 +256,10 @@ export const recoveryCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const superseded = { user: USER, thread: "t" as ThreadId };
       const request = condemnOf(stage, { actor: a, superseded });
-      expect(await store.condemn(request)).toBe(null);
+      expect(await store.claimForRemoval(request)).toBe(null);
       const { generation } = await stage.ready(a, "t", 1);
-      expect(await store.condemn({ ...request, generation })).toBe(null);
-      expect((await store.condemn(request))?.state).toBe("stopping");
+      expect(await store.claimForRemoval({ ...request, generation })).toBe(null);
+      expect((await store.claimForRemoval(request))?.state).toBe("stopping");
     },
   },
   {
@@ -267,7 +267,7 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const a = await stage.join("a");
       const key = { user: USER, thread: anonymousThread("01") };
-      const record = stage.some(await stage.store.condemn(condemnOf(stage, { actor: a, key })));
+      const record = stage.some(await stage.store.claimForRemoval(condemnOf(stage, { actor: a, key })));
       stage.expect(record).toMatchObject({ ...key, purge: true, reason: "orphaned" });
     },
   },
@@ -279,10 +279,10 @@ export const recoveryCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const key = { user: USER, thread: "t" as ThreadId };
       const request = condemnOf(stage, { actor: a, key, purge: true });
-      expect(await store.condemn(request)).toBe(null);
-      expect((await store.condemn(condemnOf(stage, { actor: a })))?.purge).toBe(false);
+      expect(await store.claimForRemoval(request)).toBe(null);
+      expect((await store.claimForRemoval(condemnOf(stage, { actor: a })))?.purge).toBe(false);
       await stage.endRecovery();
-      expect((await store.condemn(request))?.purge).toBe(true);
+      expect((await store.claimForRemoval(request))?.purge).toBe(true);
     },
   },
   {
@@ -295,8 +295,8 @@ export const recoveryCases: readonly StoreCase[] = [
       const held = await stage.ready(a, "t", 1);
       const { revision } = await stage.stop(held, a, { mode: { kind: "dead" }, reason: "crashed" });
       expect(await store.remove({ sandboxId: held.sandboxId, revision, actor: a })).toBe(true);
-      expect(await store.condemn(early)).toBe(null);
-      const later = stage.some(await store.condemn({ ...early, generation: null }));
+      expect(await store.claimForRemoval(early)).toBe(null);
+      const later = stage.some(await store.claimForRemoval({ ...early, generation: null }));
       expect(later.purge).toBe(true);
       expect(later.generation).toBeGreaterThan(held.generation);
     },
@@ -308,16 +308,16 @@ export const recoveryCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const key = { user: USER, thread: "t" as ThreadId };
       await stage.creating(a, "t");
-      expect(await store.condemn(condemnOf(stage, { actor: a, key, purge: true }))).toBe(null);
-      expect(await store.condemn(condemnOf(stage, { actor: a, key: null, purge: true }))).toBe(null);
+      expect(await store.claimForRemoval(condemnOf(stage, { actor: a, key, purge: true }))).toBe(null);
+      expect(await store.claimForRemoval(condemnOf(stage, { actor: a, key: null, purge: true }))).toBe(null);
       const free = { user: USER, thread: "free" as ThreadId };
-      const record = stage.some(await store.condemn(condemnOf(stage, { actor: a, key: free, purge: true })));
+      const record = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, key: free, purge: true })));
       expect(record).toMatchObject({ ...free, state: "stopping", actor: a, purge: true, reason: "destroyed" });
       expect(await stage.now(record.sandboxId)).toEqual(record);
       // Nobody acquires the thread before its workspace is gone, and asking twice is refused.
       expect(await stage.tryReserve(a, "free")).toEqual({ kind: "exists", record });
       expect(await store.take(takeOf("free", a, 1))).toEqual({ kind: "other", record });
-      expect(await store.condemn(condemnOf(stage, { actor: a, key: free, purge: true }))).toBe(null);
+      expect(await store.claimForRemoval(condemnOf(stage, { actor: a, key: free, purge: true }))).toBe(null);
     },
   },
 ];
@@ -329,6 +329,9 @@ async function adoptOf(stage: Stage, thread: string, more: Partial<AdoptRequest>
   return { ...stage.newRecord(), ...key, ...found, limits: NO_LIMITS, epoch, ...more };
 }
 
-function condemnOf(stage: Stage, more: Partial<CondemnRequest> & Pick<CondemnRequest, "actor">): CondemnRequest {
+function condemnOf(
+  stage: Stage,
+  more: Partial<ClaimForRemovalRequest> & Pick<ClaimForRemovalRequest, "actor">,
+): ClaimForRemovalRequest {
   return { ...stage.newRecord(), generation: 5 as Generation, ref: null, place: "home", key: null, ...more };
 }

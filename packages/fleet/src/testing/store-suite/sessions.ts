@@ -165,7 +165,7 @@ export const sessionCases: readonly StoreCase[] = [
       await stage.join("b");
       const held = await stage.ready(a, "t", 1);
       const heard = (await store.sessions()).find(({ instance }) => instance === a)?.lastBeatAt;
-      expect(await store.bury(a, 1)).toBe(true);
+      expect(await store.endDeadSession(a, 1)).toBe(true);
       expect((await store.sessions()).map(({ instance }) => instance)).toEqual(["b"]);
       expect(await stage.now(held.sandboxId)).toEqual({
         ...held,
@@ -185,12 +185,12 @@ export const sessionCases: readonly StoreCase[] = [
       const held = await stage.ready(a, "t", 1);
       const { sandboxId, generation } = held;
       await stage.beat("a", 2, { held: [{ sandboxId, generation }], asOf: 9 });
-      expect(await store.bury(a, 1)).toBe(false);
-      expect(await store.bury(a, 3)).toBe(false);
+      expect(await store.endDeadSession(a, 1)).toBe(false);
+      expect(await store.endDeadSession(a, 3)).toBe(false);
       expect((await store.sessions()).length).toBe(1);
       expect(await stage.now(sandboxId)).toEqual(held);
-      expect(await store.bury(a, 2)).toBe(true);
-      expect(await store.bury(a, 2)).toBe(false);
+      expect(await store.endDeadSession(a, 2)).toBe(true);
+      expect(await store.endDeadSession(a, 2)).toBe(false);
     },
   },
   {
@@ -231,7 +231,7 @@ export const sessionCases: readonly StoreCase[] = [
       expect(await store.publish({ ...publish, place: "home", arrival: "empty", hold: 1 })).toBe(null);
       expect(await store.takeOver({ sandboxId: creating.sandboxId, revision: creating.revision, actor: a })).toBe(null);
       const orphan = { ...stage.newRecord(), ref: null, place: "home", key: null, generation } as const;
-      expect(await store.condemn({ ...orphan, actor: a })).toBe(null);
+      expect(await store.claimForRemoval({ ...orphan, actor: a })).toBe(null);
       expect(await store.list()).toEqual(before);
 
       expect((await stage.beat("a", 3, { register: true })).kind).toBe("ok");

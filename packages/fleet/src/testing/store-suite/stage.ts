@@ -129,7 +129,7 @@ export class Stage {
   /** Ends a session as an observer does that judged it dead. */
   async bury(instance: InstanceId): Promise<void> {
     const session = (await this.store.sessions()).find((one) => one.instance === instance);
-    this.expect(await this.store.bury(instance, session?.beat ?? -1)).toBe(true);
+    this.expect(await this.store.endDeadSession(instance, session?.beat ?? -1)).toBe(true);
   }
 
   // Sandboxes.
@@ -291,7 +291,7 @@ export async function nextGeneration(store: Store): Promise<Generation> {
   const actor = `counter-${counters}` as InstanceId;
   const session = { beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 };
   await store.beat({ instance: actor, identity: identityOf(actor), ...session });
-  const record = await store.condemn({
+  const record = await store.claimForRemoval({
     ...{ sandboxId: actor as string as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
     ...{ blueprintHash: HASH, generation: null, ref: null, place: "home", key: null, actor },
   });

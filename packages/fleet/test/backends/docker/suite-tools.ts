@@ -5,7 +5,7 @@
 
 import { expect, it } from "vitest";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
-import { Turns } from "../../../src/world/turns.ts";
+import { ConcurrencyLimit } from "../../../src/world/turns.ts";
 import { describeGroups } from "../suite-groups.ts";
 
 export { isWholeSuite } from "../suite-groups.ts";
@@ -15,7 +15,7 @@ const AT_ONCE = 3;
 
 /** For `describeBackend`. Without `groups` all of them are run. */
 export function suiteTools(groups?: readonly string[]): BackendSuiteOptions["tools"] {
-  const turns = new Turns(AT_ONCE);
+  const turns = new ConcurrencyLimit(AT_ONCE);
   const never = new AbortController().signal;
   return {
     expect,

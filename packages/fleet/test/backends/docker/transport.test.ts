@@ -8,7 +8,7 @@ import { hearReady } from "../../../src/backends/docker/container/announcement.t
 import { outsideBindings, outsidePath } from "../../../src/backends/docker/container/host-paths.ts";
 import { checkFilter } from "../../../src/backends/docker/container/isolation.ts";
 import { chooseTransport, mayHideSockets } from "../../../src/backends/docker/container/transport.ts";
-import { canGiveWayOut } from "../../../src/backends/docker/egress.ts";
+import { supportsEgress } from "../../../src/backends/docker/egress.ts";
 
 const none: Blueprint["network"] = { mode: "none", allow: [] };
 const open: Blueprint["network"] = { mode: "open", allow: [] };
@@ -57,8 +57,8 @@ describe("a transport", () => {
     expect(mayHideSockets("runsc", { defaultRuntime: "runc" })).toBe(true);
     expect(mayHideSockets(null, { defaultRuntime: "kata" })).toBe(true);
     const facts = { isOnThisHost: true, isRootless: false, defaultRuntime: "runc" };
-    expect(canGiveWayOut(facts, { hostPaths: {}, runtime: "runsc" })).toBe(false);
-    expect(canGiveWayOut(facts, { hostPaths: { "/a": "/b" }, runtime: null })).toBe(false);
+    expect(supportsEgress(facts, { hostPaths: {}, runtime: "runsc" })).toBe(false);
+    expect(supportsEgress(facts, { hostPaths: { "/a": "/b" }, runtime: null })).toBe(false);
   });
 });
 

@@ -3,13 +3,13 @@
  */
 
 import { describe, expect, it } from "vitest";
-import { Turns } from "../../../src/world/turns.ts";
+import { ConcurrencyLimit } from "../../../src/world/turns.ts";
 
 const never = new AbortController().signal;
 
 describe("turns", () => {
   it("are taken by no more than there are, in the order of coming", async () => {
-    const turns = new Turns(2);
+    const turns = new ConcurrencyLimit(2);
     const order: number[] = [];
     let [now, most] = [0, 0];
     const work = (number: number) => async () => {
@@ -24,7 +24,7 @@ describe("turns", () => {
   });
 
   it("go on to the next when work fails or whoever waits gives up", async () => {
-    const turns = new Turns(1);
+    const turns = new ConcurrencyLimit(1);
     let fail = (_: Error) => {};
     const first = turns.run(never, () => new Promise((_, reject) => (fail = reject)));
     const leaving = new AbortController();

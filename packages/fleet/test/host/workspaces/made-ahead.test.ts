@@ -22,7 +22,7 @@ import { type Marker, threadKeyOf } from "../../../src/backend/labels.ts";
 import { ensureBound, settleWorkspace } from "../../../src/backend/workspace-binding.ts";
 import { FENCE, TENANT } from "../../../src/host/workspaces/fence.ts";
 import { slotNameOf } from "../../../src/host/workspaces/layout.ts";
-import { fillAhead, makeAhead, takeAhead } from "../../../src/host/workspaces/made-ahead.ts";
+import { claimPreallocated, fillPreallocated, preallocate } from "../../../src/host/workspaces/made-ahead.ts";
 import { crashBefore, Died } from "./crash-point.ts";
 import { Ground, isRoot, outcomeOf, world } from "./ground.ts";
 import { onSmallDisk } from "./small-disk.ts";
@@ -136,10 +136,10 @@ it("two who write markers at once write two, wherever one comes in between the o
 it("what was filled is not filled again", () => {
   const [ahead, mine, theirs] = ["ahead", "mine", "theirs"].map((name) => join(ground.root, name));
   if (ahead === undefined || mine === undefined || theirs === undefined) throw new Error("A name is missing.");
-  makeAhead(ahead);
-  expect(takeAhead(ahead, mine, "mine")).toBe(true);
-  expect(takeAhead(ahead, theirs, "theirs")).toBe(false);
-  expect(fillAhead(mine, "again")).toBe(false);
+  preallocate(ahead);
+  expect(claimPreallocated(ahead, mine, "mine")).toBe(true);
+  expect(claimPreallocated(ahead, theirs, "theirs")).toBe(false);
+  expect(fillPreallocated(mine, "again")).toBe(false);
   expect(readFileSync(mine, "utf8")).toBe("mine");
   expect(readdirSync(ground.root)).not.toContain("theirs");
 });

@@ -3,7 +3,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { Flights } from "../../../src/lifecycle/hold/flights.ts";
+import { SharedOpens } from "../../../src/lifecycle/hold/flights.ts";
 import type { Slot } from "../../../src/lifecycle/hold/slot.ts";
 import { VirtualTime } from "../../support/virtual-time.ts";
 
@@ -14,7 +14,7 @@ const turn = () => new Promise((resolve) => setImmediate(resolve));
 function scene() {
   const unclaimed: string[] = [];
   const time = new VirtualTime();
-  const flights = new Flights(time.newWorld(), (slot) => unclaimed.push(nameOf(slot)));
+  const flights = new SharedOpens(time.newWorld(), (slot) => unclaimed.push(nameOf(slot)));
   const starts: { signal: AbortSignal; land: (name: string) => void; crash: (error: unknown) => void }[] = [];
   const start = (signal: AbortSignal) =>
     new Promise<Slot>((resolve, reject) => {

@@ -129,10 +129,10 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs: 60_000 });
   const place = { place: "home", ref: "gone", key: null, backend: "memory", blueprint: "default" } as const;
   const names = { sandboxId: "s1" as SandboxId, token: "token", blueprintHash: "hash" };
-  const record = await store.proxy.condemn({ ...place, ...names, generation: null, actor: instance } as never);
+  const record = await store.proxy.claimForRemoval({ ...place, ...names, generation: null, actor: instance } as never);
   if (record === null) throw new Error("it should be condemned");
   const restore = backend.fail("destroy", new Error("device busy"));
-  expect(await retirement.drive(record)).toBe(false);
+  expect(await retirement.finishStop(record)).toBe(false);
   expect(retirement.failureCount).toBe(1);
   restore();
   const { sandboxId, revision } = record;

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { Sightings } from "../../../src/lifecycle/housekeeping/sightings.ts";
+import { LastSeen } from "../../../src/lifecycle/housekeeping/sightings.ts";
 
 describe("sightings", () => {
   test("count from the first time something was seen as it is", () => {
-    const sightings = new Sightings<string, number>();
+    const sightings = new LastSeen<string, number>();
     expect(sightings.observe([["a", 1]], 100, 0).get("a")).toBe(0);
     expect(sightings.observe([["a", 1]], 150, 0).get("a")).toBe(50);
     expect(sightings.observe([["a", 2]], 160, 0).get("a")).toBe(0);
@@ -12,7 +12,7 @@ describe("sightings", () => {
   });
 
   test("forget what is gone, so that it counts anew when it comes back", () => {
-    const sightings = new Sightings<string, number>();
+    const sightings = new LastSeen<string, number>();
     sightings.observe([["a", 1]], 100, 0);
     expect(sightings.observe([], 150, 0).size).toBe(0);
     expect(sightings.observe([["a", 1]], 200, 0).get("a")).toBe(0);
@@ -23,13 +23,13 @@ describe("sightings", () => {
     [100, 50],
     [101, 0],
   ])("what was seen at 100 counts if sight is unbroken since %i: %i ms at 150", (since, expected) => {
-    const sightings = new Sightings<string, number>();
+    const sightings = new LastSeen<string, number>();
     sightings.observe([["a", 1]], 100, 0);
     expect(sightings.observe([["a", 1]], 150, since).get("a")).toBe(expected);
   });
 
   test("say nothing while there is no sight at all", () => {
-    const sightings = new Sightings<string, number>();
+    const sightings = new LastSeen<string, number>();
     sightings.observe([["a", 1]], 100, Infinity);
     expect(sightings.observe([["a", 1]], 10_000, Infinity).get("a")).toBe(0);
   });
@@ -38,7 +38,7 @@ describe("sightings", () => {
     const look = fc.record({ afterMs: fc.integer({ min: 0, max: 3 }), value: fc.nat(1), blind: fc.boolean() });
     fc.assert(
       fc.property(fc.array(look, { maxLength: 30 }), (looks) => {
-        const sightings = new Sightings<string, number>();
+        const sightings = new LastSeen<string, number>();
         let now = 10;
         let since = 0;
         let unchangedSince = 0;

@@ -29,7 +29,11 @@ export function seenMounts(mounts: readonly Binding[]): readonly SeenMount[] {
  * A mount that is not what, or not where, it was meant to be, in the namespace of a process. `around` are the container's other
  * mounts. One whose place the image leads elsewhere by a link of its own is the image's affair.
  */
-export function findAstray(seen: readonly SeenMount[], around: readonly Binding[], pid: number): Binding | undefined {
+export function findMisplacedIn(
+  seen: readonly SeenMount[],
+  around: readonly Binding[],
+  pid: number,
+): Binding | undefined {
   if (seen.length === 0) return undefined;
   const places = new Set(readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").map(placeOf));
   return findMisplaced([...around, ...seen], pid) ?? seen.find((mount) => places.has(mount.to) && !isIt(mount, pid));
