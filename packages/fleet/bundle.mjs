@@ -28,7 +28,7 @@ const PROGRAMS = [
   "host/egress/process/egress-main",
   "host/egress/namespace/listen-inside",
   "gateway/documents/convert-document",
-  "backends/docker/aio/door-child",
+  "backends/docker/aio/namespace-connector-child",
 ];
 /** Runs inside a sandbox, where no other file of this package is. */
 const ALONE = ["host/egress/sandbox-side/forwarder"];

@@ -57,7 +57,7 @@ async function firstUse(socketPath) {
   if (held.statusCode !== 200) throw new Error(`hold: ${held.statusCode}`);
   for (const [execId, command] of Object.entries({ words: ["/bin/true"], shell: "true" })) {
     const call = request({ socketPath, method: "POST", path: "/sandlot/exec", headers });
-    call.end(JSON.stringify({ execId, command, waitMs: 10_000 }));
+    call.end(JSON.stringify({ execId, command }));
     const [answer] = await once(call, "response");
     const text = Buffer.concat(await answer.toArray()).toString();
     if (!text.includes('"exitCode":0')) throw new Error(`${command}: ${text}`);

@@ -10,21 +10,21 @@
  *   npm run chaos -- --quick                          a dozen faults, for CI
  *   npm run chaos -- --only engine                    one kind of fault: fleet, container, engine or process
  *
- * READ deeds/ for the faults, and stage/yard.ts for what must hold afterwards. The seed decides what is drawn; the
+ * READ faults/ for the faults, and stage/environment.ts for what must hold afterwards. The seed decides what is drawn; the
  * machine decides how long things take, so a seed does not replay a run exactly.
  */
 
 import { parseArgs } from "node:util";
 import { Random } from "../simulation/schedule/random.ts";
-import { containerDeeds, leasedContainers } from "./deeds/container-deeds.ts";
-import { engineDiskFull, engineFreeze, engineKill, engineKillLiving, engineRestart } from "./deeds/engine-deeds.ts";
-import { fleetKills, powerCut } from "./deeds/fleet-kills.ts";
-import { processDeeds } from "./deeds/process-deeds.ts";
-import { DockerYard } from "./stage/docker-yard.ts";
+import { containerFaults, leasedContainers } from "./faults/container-faults.ts";
+import { engineDiskFull, engineFreeze, engineKill, engineKillLiving, engineRestart } from "./faults/engine-faults.ts";
+import { fleetKills, powerCut } from "./faults/fleet-kills.ts";
+import { processFaults } from "./faults/process-faults.ts";
+import { DockerEnvironment } from "./stage/docker-environment.ts";
 import { ChaosEngine } from "./stage/engine.ts";
-import { LocalYard } from "./stage/local-yard.ts";
+import type { Environment } from "./stage/environment.ts";
+import { LocalEnvironment } from "./stage/local-environment.ts";
 import { Tally } from "./stage/tally.ts";
-import type { Yard } from "./stage/yard.ts";
 
 /** From this many kills on, every stage must have been hit this often: fewer would prove little. */
 const FULL_RUN_KILLS = 150;
@@ -68,69 +68,74 @@ async function main(): Promise<number> {
   const seed = Number(values.seed);
   if (!Number.isInteger(kills) || kills < 0 || !Number.isInteger(seed))
     return usage("--runs and --seed take whole numbers");
-  if (only !== undefined && !kinds.includes(only)) return usage(`there is no deed ${only} for ${backend}`);
+  if (only !== undefined && !kinds.includes(only)) return usage(`there is no fault ${only} for ${backend}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
   const rounds = quick ? 1 : Math.max(ROUNDS_MIN, Math.ceil(kills / KILLS_PER_ROUND));
   const tally = new Tally();
   const startedAt = performance.now();
   const run: Run = { kills, rounds, random: new Random(seed), tally, is: (kind) => (only ?? kind) === kind };
   console.log(`chaos on ${backend}: ${kills} kills, seed ${seed}`);
-  const yard = await (backend === "docker" ? onDocker(run) : onThisMachine(run));
-  if (typeof yard === "string") {
-    console.log(`not possible: ${yard}`);
+  const environment = await (backend === "docker" ? onDocker(run) : onThisMachine(run));
+  if (typeof environment === "string") {
+    console.log(`not possible: ${environment}`);
     return process.env.CI === "true" ? 1 : 0;
   }
-  return report(yard, run, (performance.now() - startedAt) / 1_000);
+  return report(environment, run, (performance.now() - startedAt) / 1_000);
 }
 
 /** A reason instead of an environment, where there is no engine. */
-async function onDocker(run: Run): Promise<Yard | string> {
+async function onDocker(run: Run): Promise<Environment | string> {
   const engine = await ChaosEngine.open();
   if (typeof engine === "string") return engine;
-  const yard = new DockerYard(engine, run.tally);
+  const environment = new DockerEnvironment(engine, run.tally);
   try {
-    await inside(yard, run, async () => {
-      if (run.is("container")) await (values.quick ? leasedContainers(yard) : containerDeeds(yard, run.rounds));
+    await inside(environment, run, async () => {
+      if (run.is("container"))
+        await (values.quick ? leasedContainers(environment) : containerFaults(environment, run.rounds));
       if (!run.is("engine")) return;
       for (let round = 0; round < run.rounds; round += 1) {
-        await engineDiskFull(yard);
-        await engineKill(yard);
+        await engineDiskFull(environment);
+        await engineKill(environment);
         if (values.quick) continue;
-        await engineFreeze(yard);
-        await engineRestart(yard);
-        await engineKillLiving(yard);
-        await powerCut(yard, run.random, round);
+        await engineFreeze(environment);
+        await engineRestart(environment);
+        await engineKillLiving(environment);
+        await powerCut(environment, run.random, round);
       }
     });
   } finally {
     await engine.close();
   }
-  return yard;
+  return environment;
 }
 
-async function onThisMachine(run: Run): Promise<Yard | string> {
-  const problem = LocalYard.problem();
+async function onThisMachine(run: Run): Promise<Environment | string> {
+  const problem = LocalEnvironment.problem();
   if (problem !== null) return problem;
-  const yard = new LocalYard(run.tally);
-  await inside(yard, run, async () => {
-    if (run.is("process")) await processDeeds(yard, run.rounds);
+  const environment = new LocalEnvironment(run.tally);
+  await inside(environment, run, async () => {
+    if (run.is("process")) await processFaults(environment, run.rounds);
   });
-  return yard;
+  return environment;
 }
 
-async function inside(yard: Yard, { is, random, kills, tally }: Run, deeds: () => Promise<void>): Promise<void> {
+async function inside(
+  environment: Environment,
+  { is, random, kills, tally }: Run,
+  faults: () => Promise<void>,
+): Promise<void> {
   try {
-    await yard.open();
-    await deeds();
-    if (is("fleet")) await fleetKills(yard, random, kills);
+    await environment.open();
+    await faults();
+    if (is("fleet")) await fleetKills(environment, random, kills);
   } catch (error) {
     tally.violated(`the run ended: ${error instanceof Error ? error.stack : String(error)}`);
   } finally {
-    await yard.close().catch((error: unknown) => tally.violated(`closing: ${error}`));
+    await environment.close().catch((error: unknown) => tally.violated(`closing: ${error}`));
   }
 }
 
-function report({ stages }: Yard, { tally, kills, is }: Run, seconds: number): number {
+function report({ stages }: Environment, { tally, kills, is }: Run, seconds: number): number {
   if (is("fleet") && kills >= FULL_RUN_KILLS) {
     for (const stage of stages)
       if (tally.kills[stage] < HITS_MIN) tally.violated(`only ${tally.kills[stage]} fleets were killed at ${stage}`);
@@ -139,7 +144,7 @@ function report({ stages }: Yard, { tally, kills, is }: Run, seconds: number): n
   const byStage = stages.map((stage) => `${stage} ${tally.kills[stage]}`).join(", ");
   console.log(`fleets killed by stage: ${byStage}`);
   console.log(
-    `${tally.deedCount} deeds, ${tally.settledCount} calls settled, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
+    `${tally.deedCount} faults, ${tally.settledCount} calls settled, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
   );
   return tally.violations.length === 0 ? 0 : 1;
 }

@@ -19,7 +19,7 @@ import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
 import { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
-import { RemoteLeaseTable } from "./lifecycle/hold/remote-lease-desk.ts";
+import { RemoteLeaseTable } from "./lifecycle/hold/remote-lease-table.ts";
 import { Slots } from "./lifecycle/hold/slots.ts";
 import { LeaseExpiry } from "./lifecycle/housekeeping/lease-expiry.ts";
 import { Loop } from "./lifecycle/housekeeping/loop.ts";

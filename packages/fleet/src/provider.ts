@@ -29,23 +29,23 @@ import {
 import { blueprintNamed } from "./config/blueprint-named.ts";
 import type { Settings } from "./config/settings.ts";
 import type { AcquireRequest, Lease, WarmRequest } from "./fleet.ts";
-import type { SandboxMaker } from "./lifecycle/acquire/maker.ts";
-import { LOOK_AGAIN, type LookAgain, type Opener, type Wanted } from "./lifecycle/acquire/opener.ts";
-import { expired } from "./lifecycle/acquire/outcomes.ts";
 import {
   type AcquireParams,
   lookAgainUnless,
   paramsOfRestart,
   parseAcquireParams,
   refuseMismatch,
-} from "./lifecycle/acquire/wish.ts";
+} from "./lifecycle/acquire/acquire-params.ts";
+import type { SandboxMaker } from "./lifecycle/acquire/maker.ts";
+import { LOOK_AGAIN, type LookAgain, type Opener, type Wanted } from "./lifecycle/acquire/opener.ts";
+import { expired } from "./lifecycle/acquire/outcomes.ts";
 import type { Admission, Full } from "./lifecycle/admission/admission.ts";
-import { type Patience, SharedOpens } from "./lifecycle/hold/flights.ts";
 import { heldSandbox } from "./lifecycle/hold/held-sandbox.ts";
-import { reasonNotToKeep } from "./lifecycle/hold/keeping.ts";
 import type { LeaseController, LeaseHandle } from "./lifecycle/hold/lease.ts";
 import type { LeaseParams, Leases } from "./lifecycle/hold/leases.ts";
 import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
+import { reasonNotToKeep } from "./lifecycle/hold/retention.ts";
+import { type Patience, patienceOf, SharedOpens } from "./lifecycle/hold/shared-opens.ts";
 import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
@@ -81,37 +81,37 @@ const RELEASE_PATIENCE_MS = 5_000;
 
 export class Provider implements LeaseController {
   readonly #parts: ProviderParts;
-  readonly #flights: SharedOpens;
+  readonly #opens: SharedOpens;
   /** What each opening is at, for the error of a caller that could not wait longer. */
   readonly #stages = new Map<string, string>();
   #closed = false;
 
   constructor(parts: ProviderParts) {
     this.#parts = parts;
-    this.#flights = new SharedOpens(parts.world, (slot) => this.parkIfUnused(slot));
+    this.#opens = new SharedOpens(parts.world, (slot) => this.parkIfUnused(slot));
   }
 
   async acquire(request: AcquireRequest = {}): Promise<Lease> {
     const { settings, world, membership, slots, leases } = this.#parts;
     this.#refuseIfClosed("acquire");
-    const wish = parseAcquireParams(request, settings, () => anonymousThread(world.randomHex(12)));
-    const order = leases.params(request.purpose, wish.ttlMs, this.acquire);
-    const held = slots.byThread(wish.user, wish.thread);
-    if (held?.isOpen() && wish.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
-      return this.#lease(held, wish, order, "held");
+    const params = parseAcquireParams(request, settings, () => anonymousThread(world.randomHex(12)));
+    const order = leases.params(request.purpose, params.ttlMs, this.acquire);
+    const held = slots.byThread(params.user, params.thread);
+    if (held?.isOpen() && params.ttlMs === null && !request.signal?.aborted && membership.trusted()) {
+      return this.#lease(held, params, order, "held");
     }
-    const take = (slot: Slot) => this.#lease(slot, wish, order, slot.used ? "held" : slot.origin);
-    const patience = this.#patience(wish, request.signal);
-    const lease = await this.#join(wish, patience, take);
-    if (wish.ttlMs === null) return lease;
+    const take = (slot: Slot) => this.#lease(slot, params, order, slot.used ? "held" : slot.origin);
+    const patience = this.#patience(params, request.signal);
+    const lease = await this.#join(params, patience, take);
+    if (params.ttlMs === null) return lease;
     return this.#within(patience, (signal) => leases.granted(lease, signal));
   }
 
   async warm(request: WarmRequest): Promise<void> {
     this.#refuseIfClosed("warm");
-    const wish = parseAcquireParams(request, this.#parts.settings, () => parseThreadId(undefined));
-    await this.#join(wish, this.#patience(wish, request.signal), (slot) => {
-      refuseMismatch(slot.record, wish);
+    const params = parseAcquireParams(request, this.#parts.settings, () => parseThreadId(undefined));
+    await this.#join(params, this.#patience(params, request.signal), (slot) => {
+      refuseMismatch(slot.record, params);
       slot.warmed = true;
     });
   }
@@ -124,7 +124,7 @@ export class Provider implements LeaseController {
   /** No new work from here on. Resolves when the openings under way have been given up and cleaned up. */
   close(): Promise<void> {
     this.#closed = true;
-    return this.#flights.abort(new SandlotError("fleet_closed", { operation: "acquire" }));
+    return this.#opens.abort(new SandlotError("fleet_closed", { operation: "acquire" }));
   }
 
   // ── A lease's requests ─────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +134,10 @@ export class Provider implements LeaseController {
     const { world, underWay, leases, ending } = this.#parts;
     const { slot } = lease;
     slot.leases.delete(lease);
-    const parking = leases.ended(lease).then(() => (slot.tryClose() ? this.#park(slot) : undefined));
+    const removed = leases.ended(lease);
+    // Most releases leave other leases on the slot and write nothing.
+    if (removed === null && !slot.tryClose()) return;
+    const parking = removed?.then(() => (slot.tryClose() ? this.#park(slot) : undefined)) ?? this.#park(slot);
     await atMost(world, RELEASE_PATIENCE_MS, underWay.add(parking), ending);
   }
 
@@ -146,10 +149,10 @@ export class Provider implements LeaseController {
     const reason = (await lost.loss) ?? "crashed";
     // What was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
-    const wish = paramsOfRestart(lost, settings);
-    const patience = this.#patience(wish, undefined);
-    const slot = await this.#join(wish, patience, (next) => {
-      refuseMismatch(next.record, wish);
+    const params = paramsOfRestart(lost, settings);
+    const patience = this.#patience(params, undefined);
+    const slot = await this.#join(params, patience, (next) => {
+      refuseMismatch(next.record, params);
       return leases.move(lease, next);
     });
     await this.#within(patience, () => leases.grant(lease));
@@ -175,28 +178,28 @@ export class Provider implements LeaseController {
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
-  async #join<T>(wish: AcquireParams, patience: Patience, take: (slot: Slot) => T): Promise<T> {
-    const key = keyOf(wish);
+  async #join<T>(params: AcquireParams, patience: Patience, take: (slot: Slot) => T): Promise<T> {
+    const key = keyOf(params);
     while (true) {
       this.#refuseIfClosed("acquire");
-      const open = (flight: AbortSignal) => this.#open(wish, key, flight);
-      const taken = await this.#flights
+      const open = (flight: AbortSignal) => this.#open(params, key, flight);
+      const taken = await this.#opens
         .join(key, patience, open, (slot) => (slot.isOpen() ? { value: take(slot) } : null))
-        .catch((error: unknown) => lookAgainUnless(wish.existing, error));
+        .catch((error: unknown) => lookAgainUnless(params.existing, error));
       if (taken !== null) return taken.value;
     }
   }
 
-  async #open(wish: AcquireParams, key: string, signal: AbortSignal): Promise<Slot> {
+  async #open(params: AcquireParams, key: string, signal: AbortSignal): Promise<Slot> {
     const { changes } = this.#parts;
     try {
-      const slot = await this.#look(wish, key, signal);
+      const slot = await this.#look(params, key, signal);
       if (slot !== LOOK_AGAIN) return slot;
       // Only who has to wait has the store watched.
       return await changes.listening(async () => {
         for (let rounds = 0; ; rounds += 1) {
           const count = changes.count();
-          const later = await this.#look(wish, key, signal);
+          const later = await this.#look(params, key, signal);
           if (later !== LOOK_AGAIN) return later;
           await changes.after(count, signal, rounds);
         }
@@ -207,19 +210,19 @@ export class Provider implements LeaseController {
   }
 
   /** One look at what there is, and one step from there. */
-  async #look(wish: AcquireParams, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
+  async #look(params: AcquireParams, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
     await membership.validate();
-    const held = slots.byThread(wish.user, wish.thread);
+    const held = slots.byThread(params.user, params.thread);
     if (held?.isOpen()) return held;
-    const blueprint = wish.blueprint ?? blueprintNamed(settings, "default");
+    const blueprint = params.blueprint ?? blueprintNamed(settings, "default");
     const at = (stage: string) => this.#stages.set(key, stage);
-    const wanted = { blueprint, existing: wish.existing, room: () => admission.room(wish.user), at };
-    const found = await opener.open(wish, wanted, signal);
+    const wanted = { blueprint, existing: params.existing, room: () => admission.room(params.user), at };
+    const found = await opener.open(params, wanted, signal);
     if (found.kind === "slot") return found.slot;
     if (found.kind === "other" && found.record !== null) return this.#openLater(found.record, at, signal);
-    return this.#openInTurn(wish, wanted, found.kind === "full" ? found : null, signal);
+    return this.#openInTurn(params, wanted, found.kind === "full" ? found : null, signal);
   }
 
   /** The thread's sandbox is not ready: an instance makes it, or ends it. */
@@ -231,11 +234,11 @@ export class Provider implements LeaseController {
   }
 
   /** There was no room, or others wait for it. */
-  async #openInTurn(wish: AcquireParams, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
+  async #openInTurn(params: AcquireParams, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
     const { opener, maker, admission, settings, membership } = this.#parts;
     at("waiting for room");
-    const reserve = () => maker.reserve(wish, blueprint, admission.limits(wish.user));
-    const answer = await admission.admit(wish, signal, reserve, full);
+    const reserve = () => maker.reserve(params, blueprint, admission.limits(params.user));
+    const answer = await admission.admit(params, signal, reserve, full);
     throwIfRecovering(answer, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind !== "reserved") return LOOK_AGAIN;
@@ -268,23 +271,16 @@ export class Provider implements LeaseController {
 
   // ── Small steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #lease(slot: Slot, wish: AcquireParams, order: LeaseParams, path: AcquirePath): LeaseHandle {
+  #lease(slot: Slot, params: AcquireParams, order: LeaseParams, path: AcquirePath): LeaseHandle {
     const { settings, leases, membership } = this.#parts;
-    refuseMismatch(slot.record, wish);
+    refuseMismatch(slot.record, params);
     if (membership.storeNowAtMost() >= slot.expiresAt) throw expired(slot.record, settings);
     return leases.begin(slot, order, this, path);
   }
 
-  /** One deadline for all the steps of a call. */
-  #patience(wish: AcquireParams, signal: AbortSignal | undefined): Patience {
-    const { world } = this.#parts;
-    const until = world.monotonicMs() + wish.timeoutMs;
-    const stage = () => this.#stages.get(keyOf(wish)) ?? "looking for the thread's sandbox";
-    return {
-      signal,
-      leftMs: () => Math.max(0, until - world.monotonicMs()),
-      late: () => new SandlotError("acquire_timeout", { stage: stage(), timeoutMs: wish.timeoutMs }),
-    };
+  #patience(params: AcquireParams, signal: AbortSignal | undefined): Patience {
+    const stage = () => this.#stages.get(keyOf(params)) ?? "looking for the thread's sandbox";
+    return patienceOf(this.#parts.world, params.timeoutMs, signal, stage);
   }
 
   #within<T>({ leftMs, signal, late }: Patience, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -298,6 +294,6 @@ export class Provider implements LeaseController {
 }
 
 /** The separator cannot occur in an id. */
-function keyOf(wish: Pick<AcquireParams, "user" | "thread">): string {
-  return `${wish.user}\n${wish.thread}`;
+function keyOf(params: Pick<AcquireParams, "user" | "thread">): string {
+  return `${params.user}\n${params.thread}`;
 }

@@ -7,8 +7,8 @@
 
 import { closeSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type Docker from "dockerode";
-import type { DockerYard } from "./docker-yard.ts";
-import type { StartWatch } from "./victim.ts";
+import type { DockerEnvironment } from "./docker-environment.ts";
+import type { StartWatch } from "./target.ts";
 
 interface EventStream {
   on(event: "data" | "error", listener: (line: Buffer) => void): unknown;
@@ -31,7 +31,7 @@ export class Starts implements StartWatch {
     stream.on("error", () => {});
   }
 
-  static async open({ engine, fleetId }: DockerYard): Promise<Starts> {
+  static async open({ engine, fleetId }: DockerEnvironment): Promise<Starts> {
     // Blanks have no thread.
     const label = [`sandlot.fleet=${fleetId}`, "sandlot.thread"];
     const stream = await engine.docker.getEvents({ filters: { type: ["container"], event: ["start"], label } });

@@ -13,8 +13,8 @@ export class Tally {
     console.log(`VIOLATION ${what}`);
   }
 
-  usable(deed: string, ms: number): void {
-    this.usableMs.set(deed, [...(this.usableMs.get(deed) ?? []), ms]);
+  usable(fault: string, ms: number): void {
+    this.usableMs.set(fault, [...(this.usableMs.get(fault) ?? []), ms]);
   }
 
   refused(code: string): void {
@@ -26,10 +26,10 @@ export class Tally {
   }
 
   table(): string {
-    const rows = [...this.usableMs].map(([deed, times]) => {
+    const rows = [...this.usableMs].map(([fault, times]) => {
       const sorted = times.toSorted((a, b) => a - b);
       const at = (share: number) => `${Math.round(sorted[Math.floor((sorted.length - 1) * share)] ?? 0)} ms`;
-      return `  ${deed.padEnd(WIDE)} ${String(times.length).padStart(4)} times   usable after p50 ${at(0.5)}, p95 ${at(0.95)}, max ${at(1)}`;
+      return `  ${fault.padEnd(WIDE)} ${String(times.length).padStart(4)} times   usable after p50 ${at(0.5)}, p95 ${at(0.95)}, max ${at(1)}`;
     });
     const told = [...this.refusals].map(([code, count]) => `${code} ${count}`).join(", ");
     return [...rows, `  acquires that were refused meanwhile: ${told || "none"}`].join("\n");

@@ -18,8 +18,8 @@ import { CrashBackend } from "../backend-client/crash-backend.ts";
 import { parsePlant } from "../plants.ts";
 import { settingsFor } from "../settings.ts";
 import { type Command, readLines } from "../wire.ts";
-import { misbehave } from "./misdeeds.ts";
 import { Report } from "./report.ts";
+import { misbehave } from "./violations.ts";
 import { Workload } from "./workload.ts";
 
 const {

@@ -11,13 +11,13 @@ import { Random } from "../../simulation/schedule/random.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import type { Plant } from "../plants.ts";
 import type { Push } from "../wire.ts";
-import { Crew } from "./crew.ts";
 import { Cycles } from "./cycles.ts";
 import { EngineHandle } from "./engine-handle.ts";
 import { finalChecks } from "./final-checks.ts";
 import { Signals } from "./signals.ts";
 import { Steering } from "./steering.ts";
 import { Tally } from "./tally.ts";
+import { Workers } from "./workers.ts";
 
 export interface CrashOptions {
   readonly cycles: number;
@@ -39,7 +39,7 @@ export class CrashRun {
   readonly #storeDirectory = join(this.directory, "store");
   readonly #storePath = join(this.#storeDirectory, "fleet.db");
   readonly #signals = new Signals();
-  readonly #crew: Crew;
+  readonly #workers: Workers;
   #engine: EngineHandle | null = null;
   #counts: Readonly<Record<string, number>> = {};
   #isEnding = false;
@@ -50,7 +50,7 @@ export class CrashRun {
     mkdirSync(this.#storeDirectory);
     this.#environment = environmentFor(options, directory, this.#storePath);
     const common = { program: CHILD_PROGRAM, environment: this.#environment, signals: this.#signals };
-    this.#crew = new Crew({ ...common, directory, tally, random: new Random(options.seed, 4) });
+    this.#workers = new Workers({ ...common, directory, tally, random: new Random(options.seed, 4) });
   }
 
   /** Resolves with the number of cycles. Afterwards no process is left. */
@@ -71,7 +71,15 @@ export class CrashRun {
   async #play(engine: EngineConnection, store: Store): Promise<number> {
     const { cycles: wanted, processes, seed } = this.#options;
     const random = new Random(seed, 0);
-    const common = { crew: this.#crew, engine, store, tally: this.tally, signals: this.#signals, random, processes };
+    const common = {
+      workers: this.#workers,
+      engine,
+      store,
+      tally: this.tally,
+      signals: this.#signals,
+      random,
+      processes,
+    };
     const cycles = new Cycles({ ...common, steering: new Steering(common) });
     const { tally } = this;
     const tell = () => console.log(`  ${tally.kills + tally.stops} cycles, ${tally.kills} kills, ${tally.stops} stops`);
@@ -101,13 +109,13 @@ export class CrashRun {
   /** For an exit that cannot wait: every remaining process is killed, by its pid. */
   endNow(): void {
     this.#isEnding = true;
-    this.#crew.killAllNow();
+    this.#workers.killAllNow();
     this.#engine?.killNow();
   }
 
   async #end(): Promise<void> {
     this.#isEnding = true;
-    await Promise.all([...this.#crew.all].map((child) => this.#crew.kill(child)));
+    await Promise.all([...this.#workers.all].map((child) => this.#workers.kill(child)));
     await this.#engine?.end();
   }
 

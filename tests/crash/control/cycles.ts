@@ -11,13 +11,13 @@ import type { Random } from "../../simulation/schedule/random.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import { RECORDS_MAX, SESSION_LIFETIME_MS } from "../settings.ts";
 import type { Child } from "./child-process.ts";
-import type { Crew } from "./crew.ts";
 import { faultsOf, type StateHit, statesOf } from "./states.ts";
 import type { Caught, Steering } from "./steering.ts";
 import type { Tally } from "./tally.ts";
+import type { Workers } from "./workers.ts";
 
 export interface CyclesParts {
-  readonly crew: Crew;
+  readonly workers: Workers;
   readonly steering: Steering;
   readonly engine: EngineConnection;
   readonly store: Store;
@@ -48,17 +48,17 @@ export class Cycles {
 
   /** Resolves with the number of cycles: fewer than requested when a violation was found. */
   async run(cycles: number): Promise<number> {
-    const { crew, processes, tally, random } = this.#parts;
-    for (let started = 0; started < processes; started += 1) crew.launch();
+    const { workers, processes, tally, random } = this.#parts;
+    for (let started = 0; started < processes; started += 1) workers.launch();
     // A kill before any child has worked leaves nothing to find.
-    while (crew.active().filter(({ isOpen }) => isOpen).length < AT_WORK_MIN && tally.violations.length === 0)
+    while (workers.active().filter(({ isOpen }) => isOpen).length < AT_WORK_MIN && tally.violations.length === 0)
       await sleep(20);
     let done = 0;
     while (done < cycles && tally.violations.length === 0) {
       if (await this.#cycle()) done += 1;
       // Stopped ones cost nothing; others work meanwhile.
-      const still = crew.active().filter(({ isStopped }) => isStopped).length;
-      while (crew.active().length < processes + Math.min(still, STILL_MAX)) crew.launch();
+      const still = workers.active().filter(({ isStopped }) => isStopped).length;
+      while (workers.active().length < processes + Math.min(still, STILL_MAX)) workers.launch();
       await sleep(random.between(0, GAP_MAX_MS));
     }
     return done;
@@ -70,11 +70,11 @@ export class Cycles {
   }
 
   async #cycle(): Promise<boolean> {
-    const { crew, steering, tally, random } = this.#parts;
+    const { workers, steering, tally, random } = this.#parts;
     const isKill = random.chance(KILL_SHARE);
     const isEligible = (child: Child) => this.#isEligible(child, isKill);
     const state = random.chance(STEERED_SHARE) ? tally.scarce(random) : null;
-    const caught = crew.active().some(isEligible) ? await steering.catch(state, isEligible) : null;
+    const caught = workers.active().some(isEligible) ? await steering.catch(state, isEligible) : null;
     if (caught === null) {
       await sleep(10);
       return false;
@@ -85,7 +85,7 @@ export class Cycles {
 
   #isEligible(child: Child, isKill: boolean): boolean {
     if (child.isGone || child.wentAt === null) return false;
-    const atWork = this.#parts.crew.active().filter(({ isStopped }) => !isStopped).length;
+    const atWork = this.#parts.workers.active().filter(({ isStopped }) => !isStopped).length;
     if (!isKill) return !child.isStopped && atWork > AT_WORK_MIN;
     return child.protectedUntil < performance.now() && (child.isStopped || atWork > AT_WORK_MIN);
   }
@@ -98,10 +98,10 @@ export class Cycles {
   }
 
   async #kill(child: Child): Promise<void> {
-    const { crew, tally } = this.#parts;
+    const { workers, tally } = this.#parts;
     this.#forget(child);
     const states = await this.#standstill(child);
-    await crew.kill(child);
+    await workers.kill(child);
     tally.hit("kills", states);
   }
 
@@ -123,13 +123,13 @@ export class Cycles {
 
   /** Stops it first, so that the store shows what the process leaves behind. */
   async #standstill(child: Child): Promise<ReadonlySet<StateHit>> {
-    const { store, crew, tally } = this.#parts;
+    const { store, workers, tally } = this.#parts;
     await child.stop();
     // A process stopped inside a lock locks out all others, including main; then its state is unknown.
     const records = await store.list().catch(() => null);
     if (records === null) return new Set();
     for (const fault of faultsOf(records, RECORDS_MAX)) tally.violated(fault);
-    return statesOf(child.name, records, crew.lastHolderOf);
+    return statesOf(child.name, records, workers.lastHolderOf);
   }
 
   #resume(child: Child): void {

@@ -16,12 +16,12 @@ import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import { ownerOf, THREADS } from "../settings.ts";
 import type { Command } from "../wire.ts";
 import type { Child } from "./child-process.ts";
-import type { Crew } from "./crew.ts";
 import type { Signals } from "./signals.ts";
 import type { Tally } from "./tally.ts";
+import type { Workers } from "./workers.ts";
 
 export interface FinalParts {
-  readonly crew: Crew;
+  readonly workers: Workers;
   readonly engine: EngineConnection;
   readonly store: Store;
   readonly tally: Tally;
@@ -36,13 +36,13 @@ const SETTLE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 15_000;
 
 export async function finalChecks(parts: FinalParts): Promise<void> {
-  const { crew, engine, tally } = parts;
+  const { workers, engine, tally } = parts;
   const passed = () => tally.violations.length === 0;
-  await crew.dismissReserve();
+  await workers.dismissReserve();
   await engine.ask("heal", []);
-  await Promise.all(crew.active().map((child) => finish(parts, child, { command: "finish" })));
+  await Promise.all(workers.active().map((child) => finish(parts, child, { command: "finish" })));
   if (passed()) await settle(parts);
-  const [last, ...others] = crew.active();
+  const [last, ...others] = workers.active();
   if (last === undefined) return tally.violated("no child has survived");
   if (passed()) await finish(parts, last, { command: "verify" });
   if (passed()) for (const child of others) await close(parts, child, false);
@@ -87,14 +87,14 @@ async function settle(parts: FinalParts): Promise<void> {
   for (const problem of problems) parts.tally.violated(`after ${SETTLE_MAX_MS} ms of peace: ${problem}`);
 }
 
-async function disagreements({ crew, engine, store }: FinalParts): Promise<readonly string[]> {
+async function disagreements({ workers, engine, store }: FinalParts): Promise<readonly string[]> {
   const before = await store.list();
   const dump = await engine.ask("dump", []);
   const records = await store.list();
   const revisions = (list: typeof records) =>
     JSON.stringify(list.map(({ sandboxId, revision }) => [sandboxId, revision]));
   if (revisions(before) !== revisions(records)) return ["the store does not come to rest"];
-  const living = new Set<string>(crew.active().map(({ name }) => name));
+  const living = new Set<string>(workers.active().map(({ name }) => name));
   const sessions = await store.sessions();
   const known = new Map(records.map((record) => [record.sandboxId as string, record]));
   const objectOf = new Set(dump.objects.filter(({ alive }) => alive).map(({ ref }) => ref));

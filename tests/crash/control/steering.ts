@@ -14,9 +14,9 @@ import type { Random } from "../../simulation/schedule/random.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import type { Trap } from "../wire.ts";
 import type { Child } from "./child-process.ts";
-import type { Crew } from "./crew.ts";
 import type { Signal, Signals } from "./signals.ts";
 import type { StateHit } from "./states.ts";
+import type { Workers } from "./workers.ts";
 
 export interface Caught {
   readonly child: Child;
@@ -37,13 +37,13 @@ const AFTER_NUDGE_MS = 250;
 const FRESH_MS = 250;
 
 export class Steering {
-  readonly #crew: Crew;
+  readonly #workers: Workers;
   readonly #engine: EngineConnection;
   readonly #signals: Signals;
   readonly #random: Random;
 
-  constructor(parts: { crew: Crew; engine: EngineConnection; signals: Signals; random: Random }) {
-    this.#crew = parts.crew;
+  constructor(parts: { workers: Workers; engine: EngineConnection; signals: Signals; random: Random }) {
+    this.#workers = parts.workers;
     this.#engine = parts.engine;
     this.#signals = parts.signals;
     this.#random = parts.random;
@@ -66,7 +66,7 @@ export class Steering {
     const trap: Trap = { methods, when: this.#random.chance(0.5) ? "before" : "after" };
     const pick = (signal: Signal): Caught | null => {
       if (signal.what !== "held") return null;
-      const child = this.#crew.active().find(({ name }) => name === signal.name);
+      const child = this.#workers.active().find(({ name }) => name === signal.name);
       if (child !== undefined && isEligible(child)) return { child, held: signal.held };
       // Another child, or one that is gone: let it pass and wait for the next one.
       this.#engine.tell("decide", [signal.held, { kind: "go", afterMs: 0 }]);
@@ -77,7 +77,7 @@ export class Steering {
     await this.#engine.ask("trap", [trap]);
     let caught = await first;
     if (caught === null) {
-      for (const child of this.#crew.active()) if (isEligible(child)) child.send({ command: "nudge" });
+      for (const child of this.#workers.active()) if (isEligible(child)) child.send({ command: "nudge" });
       caught = await this.#signals.next(AFTER_NUDGE_MS, pick);
     }
     if (caught !== null) return caught;
@@ -96,7 +96,7 @@ export class Steering {
   /** At any moment of its start: while it opens the store, registers, or reads the state. */
   async #newest(isEligible: (child: Child) => boolean): Promise<Caught | null> {
     const now = performance.now();
-    const fresh = this.#crew.active().filter((child) => isEligible(child) && now - (child.wentAt ?? 0) < FRESH_MS);
+    const fresh = this.#workers.active().filter((child) => isEligible(child) && now - (child.wentAt ?? 0) < FRESH_MS);
     const child = fresh[0];
     if (child === undefined) return null;
     await sleep(this.#random.between(0, 40));
@@ -105,7 +105,7 @@ export class Steering {
 
   async #anybody(isEligible: (child: Child) => boolean): Promise<Caught | null> {
     await sleep(this.#random.between(0, 60));
-    const eligible = this.#crew.active().filter(isEligible);
+    const eligible = this.#workers.active().filter(isEligible);
     return eligible.length === 0 ? null : { child: this.#random.pick(eligible), held: null };
   }
 }

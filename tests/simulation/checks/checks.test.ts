@@ -8,9 +8,9 @@ import { describe, expect, it } from "vitest";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import { Simulation } from "../simulation.ts";
 import { Callers } from "../workload/callers.ts";
-import { Bench, THREAD, USER } from "./bench.ts";
-import { DEEDS } from "./deeds.ts";
-import { FACT_DEEDS } from "./fact-deeds.ts";
+import { DEEDS } from "./check-cases.ts";
+import { Bench, THREAD, USER } from "./check-harness.ts";
+import { FACT_DEEDS } from "./fact-check-cases.ts";
 import { INVARIANTS, type Invariant } from "./invariants.ts";
 
 /** Checks that look at how callers are treated: a fleet that behaves badly. */

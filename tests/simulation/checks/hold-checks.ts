@@ -85,7 +85,7 @@ export class HoldChecks {
     const { method } = step;
     if (method === "unhold") this.#findings.moved("unhold");
     if (method === "beat") this.#findings.moved("heal");
-    const ended = (method === "bury" || method === "leave") && step.args[0] === id;
+    const ended = (method === "endDeadSession" || method === "leave") && step.args[0] === id;
     // Whether the stop itself was right is another check.
     const stopped = after.state === "stopping";
     let inUse = false;
@@ -161,7 +161,8 @@ export class HoldChecks {
       return;
     }
     if (before === null || before.state !== "ready" || hasHolder(before)) {
-      const buried = step.method === "bury" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
+      const buried =
+        step.method === "endDeadSession" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
       this.#parkedSince.set(sandboxId, buried === undefined ? now : buried.beatLandedAt);
     }
     const since = this.#parkedSince.get(sandboxId);

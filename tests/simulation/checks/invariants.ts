@@ -148,7 +148,7 @@ export const MOVE_NAMES = [
   "absent→creating",
   "absent→ready (restore)",
   "absent→ready (adopt)",
-  "absent→stopping (condemn)",
+  "absent→stopping (claimForRemoval)",
   "creating→ready",
   "creating→stopping (abandon)",
   "creating→stopping (take-over)",
@@ -170,7 +170,7 @@ export const MOVE_NAMES = [
   "release-lease",
   "expire-lease",
   "register",
-  "bury",
+  "endDeadSession",
   "leave",
   "end-recovery",
 ] as const;

@@ -14,7 +14,7 @@ const STEPS: Readonly<Record<string, MoveName>> = {
   "take absent→creating": "absent→creating",
   "restore absent→ready": "absent→ready (restore)",
   "adopt absent→ready": "absent→ready (adopt)",
-  "condemn absent→stopping": "absent→stopping (condemn)",
+  "claimForRemoval absent→stopping": "absent→stopping (claimForRemoval)",
   "stop/cancel creating→creating": "creating (cancel)",
   "publish creating→ready": "creating→ready",
   "stop/abandon creating→stopping": "creating→stopping (abandon)",
@@ -193,7 +193,7 @@ export class RecordChecks {
 
   #checkGeneration(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { generation } = after;
-    const isGiven = step.method === "condemn" && (step.args[0] as ClaimForRemovalRequest).generation === null;
+    const isGiven = step.method === "claimForRemoval" && (step.args[0] as ClaimForRemovalRequest).generation === null;
     if (isReserved(step) || isGiven) this.#checkGiven(generation);
     const owner = ownerOf(after);
     if (owner === null) return;
@@ -232,7 +232,7 @@ export class RecordChecks {
   /** What is restored was counted before the store was lost; what is orphaned is on its way out. */
   #checkLimits(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { limits } = this.#truth.settings;
-    if (limits.mode !== "hard" || step.method === "restore" || step.method === "condemn") return;
+    if (limits.mode !== "hard" || step.method === "restore" || step.method === "claimForRemoval") return;
     let all = 0;
     let own = 0;
     const counted = [...this.#truth.tables.records().filter(({ sandboxId }) => sandboxId !== after.sandboxId), after];

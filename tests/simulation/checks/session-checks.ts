@@ -38,8 +38,8 @@ export class SessionChecks {
     peer.sessionEndedAt = this.#truth.now;
     for (const held of this.#truth.leases) if (held.instance === peer) held.interrupted = true;
     if (step.method === "leave") this.#findings.moved("leave");
-    if (step.method !== "bury") return;
-    this.#findings.moved("bury");
+    if (step.method !== "endDeadSession") return;
+    this.#findings.moved("endDeadSession");
     this.#checkBurial(peer, step);
   }
 

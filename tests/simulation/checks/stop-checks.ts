@@ -36,7 +36,7 @@ export class StopChecks {
 
   put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     if (step.method === "adopt") this.#checkAdoption(step);
-    if (step.method === "condemn") this.#checkCondemned(after, step);
+    if (step.method === "claimForRemoval") this.#checkCondemned(after, step);
     if (step.method === "takeOver" && before !== null) this.#checkTakeOver(before, step);
     if (after.state === "stopping" && before?.state !== "stopping")
       this.#truth.stoppedAt.set(after.sandboxId, this.#truth.now);

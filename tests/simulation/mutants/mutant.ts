@@ -3,7 +3,7 @@
  *
  *   name: stop-ignores-holders
  *   rule: 1
- *   file: packages/fleet/src/store/transactions/ending.ts
+ *   file: packages/fleet/src/store/transactions/removal.ts
  *   why: the move to stopping no longer looks whether somebody holds the sandbox
  *   --- find
  *   if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };

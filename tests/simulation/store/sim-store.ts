@@ -55,17 +55,17 @@ export interface StoreParts {
 
 /** Steps that act on what was seen before: what they were decided from may have changed when they arrive. */
 const DECISIONS = new Set([
-  "bury",
+  "endDeadSession",
   "expireLease",
   "takeOver",
   "stop",
   "adopt",
-  "condemn",
+  "claimForRemoval",
   "endRecovery",
   "publish",
   "remove",
 ]);
-const READS = new Set(["sessions", "meta", "get", "find", "list", "census", "obituary", "obituaries", "findLease"]);
+const READS = new Set(["sessions", "meta", "get", "find", "list", "census", "tombstone", "tombstones", "findLease"]);
 
 export class SimStore extends TransactionalStore {
   readonly kind = "simulated";

@@ -170,7 +170,7 @@ export class WatchedTables implements Tables {
     return this.#rows.tombstoneOf(user, thread);
   }
 
-  putTombstone(obituary: Tombstone): void {
-    this.#rows.putTombstone(obituary);
+  putTombstone(tombstone: Tombstone): void {
+    this.#rows.putTombstone(tombstone);
   }
 }

@@ -9,9 +9,9 @@ import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import { Callers } from "./callers.ts";
 import { BLUEPRINT_NAMES } from "./draw-settings.ts";
+import { EventWeights } from "./event-weights.ts";
 import { Plots } from "./plots.ts";
 import { THREADS, type ThreadName } from "./threads.ts";
-import { Urn } from "./urn.ts";
 
 const INSTANCES_MIN = 3;
 
@@ -23,7 +23,7 @@ export class Workload {
   /** For what was added later, so that the rest of a run stays what it was. */
   readonly #more: Random;
   readonly #plots: Plots;
-  readonly #urn: Urn;
+  readonly #weights: EventWeights;
   readonly #events: number;
   readonly #instancesMax: number;
   readonly #gapMs: number;
@@ -38,7 +38,7 @@ export class Workload {
     this.#events = this.#random.between(200, 260);
     this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
     this.#gapMs = this.#random.pick([250, 500, 900]);
-    this.#urn = new Urn(this.#random);
+    this.#weights = new EventWeights(this.#random);
   }
 
   /** Starts the instances, and lets things happen until enough have. */
@@ -69,7 +69,7 @@ export class Workload {
   }
 
   #happen(): void {
-    const kind = this.#urn.draw();
+    const kind = this.#weights.draw();
     const living = this.#living().length;
     if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
     this[`_${kind}`]();

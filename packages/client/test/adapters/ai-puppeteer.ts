@@ -1,16 +1,16 @@
-/** The mock models of the AI SDK, on strings: what a model is asked goes to the puppet, what the puppet wants comes back. */
+/** The mock models of the AI SDK, on strings: what a model is asked goes to the script, what the script wants comes back. */
 
-import type { Puppet } from "./puppet.ts";
+import type { ModelScript } from "./model-script.ts";
 import type { ToolReply } from "./tool-suite.ts";
 
 type Puppeteer = (prompt: readonly { role: string; content: unknown }[]) => Promise<unknown>;
 
 /** What `doGenerate` of a mock model of version 3 or 4 does. */
-export function puppeteer(puppet: Puppet<ToolReply>): Puppeteer {
+export function puppeteer(script: ModelScript<ToolReply>): Puppeteer {
   let calls = 0;
   return async (prompt) => {
     const last = prompt.at(-1);
-    const move = await puppet.turn(
+    const move = await script.turn(
       last?.role === "tool" ? replyOf((last.content as { output: ToolResult }[])[0]!.output) : null,
     );
     if (move.type === "fail") throw move.error;

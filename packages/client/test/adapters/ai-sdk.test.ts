@@ -8,15 +8,15 @@ import { sandlotSession } from "../../src/ai-sdk/index.ts";
 import { openToolStage } from "../tools/tool-stage.ts";
 import { puppeteer } from "./ai-puppeteer.ts";
 import { startAiSdk7 as start7 } from "./drivers/ai-sdk.ts";
-import { Puppet } from "./puppet.ts";
+import { ModelScript } from "./model-script.ts";
 import type { ToolReply } from "./tool-suite.ts";
 
 describe("tools of the AI SDK", () => {
   test("give the lease back when the model fails", async () => {
     await using stage = await openToolStage();
-    const { puppet, run } = start7(stage, "t1");
-    await puppet.call("bash", { command: "true" });
-    puppet.fail(new Error("model is down"));
+    const { script, run } = start7(stage, "t1");
+    await script.call("bash", { command: "true" });
+    script.fail(new Error("model is down"));
     await expect(run).rejects.toThrow("model is down");
     expect(stage.leaseCount()).toBe(0);
   });
@@ -24,9 +24,9 @@ describe("tools of the AI SDK", () => {
   test("give the lease back when the run is aborted under a command", async () => {
     await using stage = await openToolStage();
     const abort = new AbortController();
-    const { puppet, run } = start7(stage, "t1", {}, abort.signal);
-    await puppet.call("bash", { command: "true" });
-    puppet.call("bash", { command: "sleep 60" }).catch(() => undefined);
+    const { script, run } = start7(stage, "t1", {}, abort.signal);
+    await script.call("bash", { command: "true" });
+    script.call("bash", { command: "sleep 60" }).catch(() => undefined);
     abort.abort();
     await expect(run).rejects.toThrow();
     await expect.poll(() => stage.leaseCount()).toBe(0);
@@ -170,8 +170,8 @@ describe("the sandbox session of AI SDK 7", () => {
         execute: async ({ path }, { experimental_sandbox: sandbox }) =>
           (await sandbox?.readTextFile({ path })) ?? "missing",
       });
-      const puppet = new Puppet<ToolReply>();
-      const turn = puppeteer(puppet);
+      const script = new ModelScript<ToolReply>();
+      const turn = puppeteer(script);
       const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
       const run = generateText({
         model,
@@ -180,8 +180,8 @@ describe("the sandbox session of AI SDK 7", () => {
         stopWhen: isStepCount(5),
         experimental_sandbox: session,
       });
-      expect((await puppet.call("cat", { path: "kept" })).text).toBe("kept");
-      puppet.end();
+      expect((await script.call("cat", { path: "kept" })).text).toBe("kept");
+      script.end();
       await run;
       expect(stage.leaseCount()).toBe(1);
     }

@@ -86,12 +86,12 @@ describe("the deepagents backend", () => {
 
   test("keeps what deepagents puts aside, under the name it gave", async () => {
     await using stage = await openToolStage();
-    const { puppet, run } = startAgent(new SandlotBackend(stage.fleet), "t1");
-    await puppet.call("write_file", { file_path: "/large_tool_results/x.txt", content: "aside" });
-    expect(await puppet.call("read_file", { file_path: "/large_tool_results/x.txt" })).toContain("aside");
-    expect(await puppet.call("ls", { path: "/large_tool_results" })).toContain("/large_tool_results/x.txt");
-    expect(await puppet.call("execute", { command: "ls -a" })).toContain(".deepagents");
-    puppet.end();
+    const { script, run } = startAgent(new SandlotBackend(stage.fleet), "t1");
+    await script.call("write_file", { file_path: "/large_tool_results/x.txt", content: "aside" });
+    expect(await script.call("read_file", { file_path: "/large_tool_results/x.txt" })).toContain("aside");
+    expect(await script.call("ls", { path: "/large_tool_results" })).toContain("/large_tool_results/x.txt");
+    expect(await script.call("execute", { command: "ls -a" })).toContain(".deepagents");
+    script.end();
     await run;
   });
 

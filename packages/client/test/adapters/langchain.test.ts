@@ -10,8 +10,8 @@ import { startLangChain as startAgent } from "./drivers/langchain.ts";
 describe("the LangChain middleware", () => {
   test("takes no lease for an agent that calls no tool, and tells the model of its sandbox", async () => {
     await using stage = await openToolStage();
-    const { puppet, run, model } = startAgent(sandlotMiddleware(stage.fleet), "t1");
-    puppet.end();
+    const { script, run, model } = startAgent(sandlotMiddleware(stage.fleet), "t1");
+    script.end();
     const state = await run;
     expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
     expect(JSON.stringify(model.calls[0]?.messages)).toContain("/mnt/user-data/outputs");
@@ -44,10 +44,10 @@ describe("the LangChain middleware", () => {
 
   test("gives the lease back when the model throws", async () => {
     await using stage = await openToolStage();
-    const { puppet, run } = startAgent(sandlotMiddleware(stage.fleet), "t1");
-    await puppet.call("bash", { command: "true" });
+    const { script, run } = startAgent(sandlotMiddleware(stage.fleet), "t1");
+    await script.call("bash", { command: "true" });
     expect(stage.leaseCount()).toBe(1);
-    puppet.fail(new Error("model is down"));
+    script.fail(new Error("model is down"));
     await expect(run).rejects.toThrow("model is down");
     expect(stage.leaseCount()).toBe(0);
   });
@@ -56,9 +56,9 @@ describe("the LangChain middleware", () => {
     await using stage = await openToolStage();
     for (const command of ["sleep 60", null]) {
       const abort = new AbortController();
-      const { puppet, run } = startAgent(sandlotMiddleware(stage.fleet), "t1", abort.signal);
-      await puppet.call("bash", { command: "true" });
-      if (command !== null) puppet.call("bash", { command }).catch(() => undefined);
+      const { script, run } = startAgent(sandlotMiddleware(stage.fleet), "t1", abort.signal);
+      await script.call("bash", { command: "true" });
+      if (command !== null) script.call("bash", { command }).catch(() => undefined);
       expect(stage.leaseCount()).toBe(1);
       abort.abort();
       await expect(run).rejects.toThrow();

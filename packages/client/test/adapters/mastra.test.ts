@@ -182,10 +182,10 @@ describe("the Mastra sandbox", () => {
       const context = new RequestContext();
       context.set("mastra__threadId", thread);
       context.set("mastra__resourceId", "ann");
-      const { puppet, run, call } = startAgent(workspace, () => workspaces.end(context), undefined, context);
+      const { script, run, call } = startAgent(workspace, () => workspaces.end(context), undefined, context);
       expect(await call("mastra_workspace_execute_command", { command: "ls | wc -l; touch mark" })).toMatch(/\b0\b/);
       expect(await call("mastra_workspace_write_file", { path: "other", content: "x" })).toContain("other");
-      puppet.end();
+      script.end();
       await run;
       expect(stage.leaseCount()).toBe(0);
     }

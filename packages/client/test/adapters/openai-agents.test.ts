@@ -9,24 +9,24 @@ import { startOpenAi as startAgent } from "./drivers/openai-agents.ts";
 describe("the OpenAI Agents client", () => {
   test("lets a long command go on, to be read and written to", async () => {
     await using stage = await openToolStage();
-    const { puppet, running } = startAgent(new SandlotSandboxClient(stage.fleet), "t1");
-    const begun = await puppet.call("exec_command", { cmd: "echo ready; cat; echo bye", yield_time_ms: 100 });
+    const { script, running } = startAgent(new SandlotSandboxClient(stage.fleet), "t1");
+    const begun = await script.call("exec_command", { cmd: "echo ready; cat; echo bye", yield_time_ms: 100 });
     expect(begun).toContain("Output:\nready\n");
     const session_id = Number(/session ID (\d+)/.exec(begun)?.[1]);
-    expect(await puppet.call("write_stdin", { session_id, chars: "hello\n", yield_time_ms: 100 })).toMatch(
+    expect(await script.call("write_stdin", { session_id, chars: "hello\n", yield_time_ms: 100 })).toMatch(
       /ID \d+\nOutput:\nhello\n$/,
     );
-    expect(await puppet.call("write_stdin", { session_id, yield_time_ms: 20 })).toMatch(/Output:\n$/);
-    expect(await puppet.call("write_stdin", { session_id: 99 })).toContain("There is no exec 99");
-    const slow = await puppet.call("exec_command", { cmd: "sleep 0.3; echo slept", yield_time_ms: 50 });
+    expect(await script.call("write_stdin", { session_id, yield_time_ms: 20 })).toMatch(/Output:\n$/);
+    expect(await script.call("write_stdin", { session_id: 99 })).toContain("There is no exec 99");
+    const slow = await script.call("exec_command", { cmd: "sleep 0.3; echo slept", yield_time_ms: 50 });
     const slowId = Number(/session ID (\d+)/.exec(slow)?.[1]);
-    expect(await puppet.call("write_stdin", { session_id: slowId, yield_time_ms: 5_000 })).toMatch(
+    expect(await script.call("write_stdin", { session_id: slowId, yield_time_ms: 5_000 })).toMatch(
       /code 0\nOutput:\nslept\n$/,
     );
-    const long = await puppet.call("exec_command", { cmd: "seq 1 10000", max_output_tokens: 100 });
+    const long = await script.call("exec_command", { cmd: "seq 1 10000", max_output_tokens: 100 });
     expect(long.length).toBeLessThan(700);
     expect(long).toMatch(/characters left out/);
-    puppet.end();
+    script.end();
     await running;
   });
 
@@ -40,11 +40,11 @@ describe("the OpenAI Agents client", () => {
       },
       environment: { GREETING: "hello" },
     });
-    const { puppet, running } = startAgent(client, "t1", undefined, manifest);
-    expect(await puppet.call("exec_command", { cmd: 'cat notes.md src/a.py; echo " $GREETING"' })).toContain(
+    const { script, running } = startAgent(client, "t1", undefined, manifest);
+    expect(await script.call("exec_command", { cmd: 'cat notes.md src/a.py; echo " $GREETING"' })).toContain(
       "# Notesprint(1) hello",
     );
-    puppet.end();
+    script.end();
     await running;
     const foreign = new Manifest({ entries: { repo: { type: "git_repo", repo: "a/b" } } });
     await expect(client.create({ manifest: foreign, options: { thread: "t2" } })).rejects.toMatchObject({

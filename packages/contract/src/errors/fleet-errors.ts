@@ -188,7 +188,7 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     status: 404,
     retryable: false,
     message: ({ id }) => `There is no sandbox ${id}.`,
-    remedy: "List the fleet to see what exists; a sandbox that ended has a short obituary in `explain`.",
+    remedy: "List the fleet to see what exists; a sandbox that ended has a short tombstone in `explain`.",
   },
   sandbox_expired: {
     status: 503,

@@ -15,6 +15,11 @@ import {
   WORKSPACE_DIRECTORIES,
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
+import { namedThread } from "./named-thread.ts";
+import { withProgress } from "./progress.ts";
+import { printTable } from "./table.ts";
+import { requireThread, type TargetOptions, withTarget } from "./target.ts";
+import { printJson, type Terminal } from "./terminal.ts";
 import {
   beginCopy,
   type Copy,
@@ -25,12 +30,7 @@ import {
   copyOut,
   copyToStream,
   withoutSlash,
-} from "./copying.ts";
-import { namedThread } from "./named-thread.ts";
-import { withProgress } from "./progress.ts";
-import { printTable } from "./table.ts";
-import { requireThread, type TargetOptions, withTarget } from "./target.ts";
-import { printJson, type Terminal } from "./terminal.ts";
+} from "./tree-transfer.ts";
 
 interface FileCommandOptions extends TargetOptions {
   readonly thread?: string;

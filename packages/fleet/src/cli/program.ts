@@ -7,7 +7,7 @@
 
 import { Command, Option } from "commander";
 import { packageVersion } from "../package-files.ts";
-import type { CommandContext, CommandResult } from "./program/around.ts";
+import type { CommandContext, CommandResult } from "./program/command-context.ts";
 import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
 import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";

@@ -222,8 +222,8 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
   const keyOf = ({ thread, user }: ThreadName) => ({ thread, ...(user && { user }) });
   return {
     async acquire({ thread, user, blueprint }, purpose, signal) {
-      const wish = { ...(thread && { thread }), ...(user && { user }), ...(blueprint && { blueprint }) };
-      const lease = await fleet.acquire({ ...wish, purpose, signal });
+      const options = { ...(thread && { thread }), ...(user && { user }), ...(blueprint && { blueprint }) };
+      const lease = await fleet.acquire({ ...options, purpose, signal });
       return {
         sandbox: lease.sandbox,
         recovery: lease.recovery,
@@ -236,7 +236,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     list: async (whose) => (await livingSandboxes(fleet, world)).filter(isOf(whose)),
     threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
     findThread: (name) => fleet.findThread(keyOf(name)),
-    destroy: (name, wish, signal) => fleet.destroy(keyOf(name), { ...wish, signal }),
+    destroy: (name, options, signal) => fleet.destroy(keyOf(name), { ...options, signal }),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command, so the explanation leaves it out.

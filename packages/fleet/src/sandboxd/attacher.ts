@@ -16,7 +16,7 @@ import type { Attachment, CreateSpec, Credentials, Target } from "../backend/bac
 import type { Liveness, World } from "../world/world.ts";
 import type { KnownCredentials } from "./credentials.ts";
 import { DaemonAttachment } from "./index.ts";
-import { PreparedConnections } from "./standby.ts";
+import { PreparedConnections } from "./prepared-connections.ts";
 
 export interface AttacherParts {
   readonly world: World;

@@ -52,5 +52,5 @@ export interface Tables {
   /** The last one of the thread. */
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null;
   /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */
-  putTombstone(obituary: Tombstone): void;
+  putTombstone(tombstone: Tombstone): void;
 }

@@ -6,10 +6,10 @@
 import type { SandboxId } from "@sandlot/contract";
 import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
-import * as ending from "./transactions/ending.ts";
-import * as making from "./transactions/making.ts";
-import * as recovering from "./transactions/recovering.ts";
+import * as making from "./transactions/creation.ts";
+import * as recovering from "./transactions/recovery.ts";
 import * as remoteLeases from "./transactions/remote-leases.ts";
+import * as ending from "./transactions/removal.ts";
 import * as sessions from "./transactions/sessions.ts";
 
 type Argument<Method extends keyof Store> = Store[Method] extends (argument: infer A, ...rest: never[]) => unknown
@@ -29,8 +29,8 @@ export abstract class TransactionalStore implements Store {
   sessions() {
     return this.run("sessions", "read", (tables) => tables.sessions());
   }
-  endDeadSession(peer: Argument<"bury">, beat: number) {
-    return this.run("bury", "write", (tables) => sessions.bury(tables, peer, beat));
+  endDeadSession(peer: Argument<"endDeadSession">, beat: number) {
+    return this.run("endDeadSession", "write", (tables) => sessions.endDeadSession(tables, peer, beat));
   }
   leave(instance: Argument<"leave">) {
     return this.run("leave", "write", (tables) => sessions.leave(tables, instance));
@@ -55,10 +55,10 @@ export abstract class TransactionalStore implements Store {
     return this.run("census", "read", (tables) => tables.census(null));
   }
   tombstone(sandboxId: SandboxId) {
-    return this.run("obituary", "read", (tables) => tables.tombstone(sandboxId));
+    return this.run("tombstone", "read", (tables) => tables.tombstone(sandboxId));
   }
-  tombstones(filter: Argument<"obituaries">) {
-    return this.run("obituaries", "read", (tables) => tables.tombstones(filter, ENDED_MAX));
+  tombstones(filter: Argument<"tombstones">) {
+    return this.run("tombstones", "read", (tables) => tables.tombstones(filter, ENDED_MAX));
   }
 
   reserve(request: Argument<"reserve">) {
@@ -115,8 +115,8 @@ export abstract class TransactionalStore implements Store {
   adopt(request: Argument<"adopt">) {
     return this.run("adopt", "write", (tables) => recovering.adopt(tables, request));
   }
-  claimForRemoval(request: Argument<"condemn">) {
-    return this.run("condemn", "write", (tables) => recovering.condemn(tables, request));
+  claimForRemoval(request: Argument<"claimForRemoval">) {
+    return this.run("claimForRemoval", "write", (tables) => recovering.claimForRemoval(tables, request));
   }
   endRecovery(epoch: Argument<"endRecovery">) {
     return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch));

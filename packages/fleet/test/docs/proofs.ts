@@ -275,7 +275,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "C-15": ["the fleet's limit is never exceeded"],
   "C-16": ["one blank goes to one thread"],
   "C-17": ["a release that is older than the hold leaves it alone"],
-  "C-18": ["bury looks at the beat again"],
+  "C-18": ["endDeadSession looks at the beat again"],
   "C-19": ["take-over is only from who is gone, and only by who is there"],
   "C-20": ["stop of what is stopping is lost; asked to purge, it purges, and the remover finds out"],
   "C-21": ["stays purged for a link that is opened at that moment"],

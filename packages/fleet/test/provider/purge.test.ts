@@ -52,7 +52,7 @@ describe("destroy", () => {
     const [a, b] = [await stage.open(), await stage.open()];
     await (await a.fleet.acquire({ thread: "t1" })).release();
     await stage.until(a.fleet.destroy({ thread: "t1" }));
-    const gate = b.store.hang("condemn");
+    const gate = b.store.hang("claimForRemoval");
     const purging = b.fleet.destroy({ thread: "t1" }, { purge: true });
     await stage.settle();
     await (await stage.until(a.fleet.acquire({ thread: "t1" }))).release();
@@ -98,7 +98,7 @@ describe("destroy", () => {
     const stage = newStage();
     const { fleet, store } = await stage.open();
     expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true, force: true }))).toBe("absent");
-    expect(store.callsOf("condemn")).toEqual([]);
+    expect(store.callsOf("claimForRemoval")).toEqual([]);
     await (await fleet.acquire({ thread: "t1" })).release();
     expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("stopped");
     expect(await stage.until(fleet.destroy({ thread: "t1" }, { purge: true }))).toBe("absent");

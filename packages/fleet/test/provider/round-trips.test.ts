@@ -25,7 +25,7 @@ async function stepsOf(instance: Opened, acquire: () => Promise<unknown>) {
 
 /** Everything but the beats, which are sent all the time, and the confirmation of a bind, which is not waited for. */
 const ACQUIRE_STEPS =
-  "take hold unhold reserve publish bind get find list census meta sessions stop takeOver condemn".split(
+  "take hold unhold reserve publish bind get find list census meta sessions stop takeOver claimForRemoval".split(
     " ",
   ) as (keyof Store & ("take" | "list"))[];
 

@@ -8,7 +8,7 @@ import type { BlueprintHash, EngineRef, Generation, InstanceId, SandboxId, Token
 import { describe, expect, test } from "vitest";
 import { newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import { MOVES, type SandboxRecord, type State } from "../../src/store/record.ts";
-import { firstRecord } from "../../src/store/transactions/making.ts";
+import { firstRecord } from "../../src/store/transactions/creation.ts";
 import { erase, insert, move } from "../../src/store/transactions/rows.ts";
 import { VirtualTime } from "../support/virtual-time.ts";
 

@@ -305,8 +305,8 @@ describe("a step that reads", () => {
       get: 1,
       find: 1,
       list: 1,
-      obituary: 1,
-      obituaries: 1,
+      tombstone: 1,
+      tombstones: 1,
       findLease: 1,
       census: 1,
     };

@@ -15,7 +15,7 @@ import { isLeftOut, matchesAny, relativeTo } from "./file-info.ts";
 export const EVENT_TYPES = ["create", "write", "remove", "rename", "chmod"] as const;
 type EventType = (typeof EVENT_TYPES)[number];
 
-export interface WatchWish {
+export interface WatchParams {
   readonly path: string;
   readonly recursive: boolean;
   /** Names or patterns: matches, and everything below them, are not reported. */
@@ -50,7 +50,7 @@ const TYPES: Readonly<Partial<Record<FileChange["type"], EventType>>> = {
 
 export class FileWatch {
   readonly id: string;
-  readonly wish: WatchWish;
+  readonly params: WatchParams;
   readonly createdAt = wallMs() / 1_000;
   /** Callers that set it up, and have not ended it. */
   userCount = 1;
@@ -65,12 +65,12 @@ export class FileWatch {
   #isOver = false;
 
   /** Throws the kernel's error about the path. */
-  constructor(id: string, wish: WatchWish) {
+  constructor(id: string, params: WatchParams) {
     this.id = id;
-    this.wish = wish;
+    this.params = params;
     this.#tree = new TreeWatch(
-      wish.path,
-      wish.recursive,
+      params.path,
+      params.recursive,
       (change) => this.#hear(change),
       () => this.#notify(),
     );
@@ -126,7 +126,7 @@ export class FileWatch {
     waiting?.cancel();
     // A new file stays new when it is written to.
     const kept = waiting?.type === "create" && told === "write" ? "create" : told;
-    const late = timer(this.wish.debounceMs, () => {
+    const late = timer(this.params.debounceMs, () => {
       this.#waiting.delete(path);
       this.#add(path, kept);
     });
@@ -137,7 +137,7 @@ export class FileWatch {
     const found = type === "remove" ? undefined : statOf(path);
     this.#events.push({
       ...{ seq: ++this.#latest, watcher_id: this.id, type, path },
-      relative_path: path === this.wish.path ? "." : relativeTo(this.wish.path, path),
+      relative_path: path === this.params.path ? "." : relativeTo(this.params.path, path),
       old_path: null,
       is_dir: found?.isDirectory() ?? false,
       timestamp: wallMs() / 1_000,
@@ -151,7 +151,7 @@ export class FileWatch {
   }
 
   #isLeftOut(path: string): boolean {
-    const { path: root, exclude, include } = this.wish;
+    const { path: root, exclude, include } = this.params;
     return isLeftOut(exclude, root, path) || (include.length > 0 && !matchesAny(include, root, path));
   }
 

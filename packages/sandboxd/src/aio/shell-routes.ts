@@ -72,7 +72,7 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
         fields.text("command"),
       ];
       const seconds = (name: string) => milliseconds(fields.number(name));
-      const wish = {
+      const params = {
         asynchronous: fields.flagOr("async_mode", false),
         timeoutMs: seconds("timeout"),
         noChangeTimeoutMs: milliseconds(fields.integer("no_change_timeout")),
@@ -84,7 +84,7 @@ export function shellRoutes(execs: ExecTable, sessions: SessionTable): AioRoutes
       const place = directory === null ? null : placeOf(directory, links);
       if (strict && directory !== null && place === null) throw missing(directory);
       const shell = await open(id, place);
-      const status = await shell.run({ command, directory: id === null ? null : place, ...wish });
+      const status = await shell.run({ command, directory: id === null ? null : place, ...params });
       sendData(response, { session_id: shell.id, command, status, ...view(shell, truncate) }, SAID[status]);
     },
 

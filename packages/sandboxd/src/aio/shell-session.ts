@@ -16,7 +16,7 @@ import { OperationProblem } from "./answers.ts";
 
 export type ShellStatus = "running" | "completed" | "no_change_timeout" | "hard_timeout" | "terminated";
 
-export interface ShellWish {
+export interface ShellParams {
   readonly command: string;
   /** The directory to change to, and to stay in. `null`: the session's. */
   readonly directory: string | null;
@@ -93,12 +93,12 @@ export class ShellSession {
   }
 
   /** Returns the command's end, or why the wait ended. */
-  async run(wish: ShellWish): Promise<ShellStatus> {
+  async run(params: ShellParams): Promise<ShellStatus> {
     if (this.isRunning) throw new OperationProblem(`Session ${this.id} is still running a command`);
     this.lastUsedAt = wallMs();
-    const running = this.#start(wish);
-    if (wish.asynchronous) return running.status;
-    return this.wait(wish.timeoutMs, wish.noChangeTimeoutMs ?? this.noChangeTimeoutMs);
+    const running = this.#start(params);
+    if (params.asynchronous) return running.status;
+    return this.wait(params.timeoutMs, params.noChangeTimeoutMs ?? this.noChangeTimeoutMs);
   }
 
   /** Until the command has ended, until the time is over, or until nothing was printed for a while. */
@@ -141,7 +141,7 @@ export class ShellSession {
     for (const path of [this.#output, this.#input]) rmSync(path, { force: true });
   }
 
-  #start({ command, directory, hardTimeoutMs }: ShellWish): Running {
+  #start({ command, directory, hardTimeoutMs }: ShellParams): Running {
     rmSync(this.#output, { force: true });
     let end = () => {};
     const input = this.#inputFd === null ? "/dev/null" : this.#input;

@@ -18,7 +18,7 @@ import { randomDigits } from "../random.ts";
 import { sendJson } from "../wire/body.ts";
 import { sendDetail } from "./answers.ts";
 import { Fields } from "./fields.ts";
-import { EVENT_TYPES, type FileEvent, FileWatch, statOf, type WatchWish } from "./file-watch.ts";
+import { EVENT_TYPES, type FileEvent, FileWatch, statOf, type WatchParams } from "./file-watch.ts";
 import type { AioHandler, AioRoutes } from "./routes.ts";
 
 const WATCHES_MAX = 10;
@@ -47,17 +47,17 @@ class Refused extends Error {
 export function watchRoutes(workspace: string): AioRoutes {
   const watches = new Map<string, FileWatch>();
 
-  const open = (wish: WatchWish): { watch: FileWatch; reused: boolean } => {
-    const key = JSON.stringify(wish);
+  const open = (params: WatchParams): { watch: FileWatch; reused: boolean } => {
+    const key = JSON.stringify(params);
     for (const watch of watches.values()) {
-      if (watch.isOver || JSON.stringify(watch.wish) !== key) continue;
+      if (watch.isOver || JSON.stringify(watch.params) !== key) continue;
       watch.userCount++;
       return { watch, reused: true };
     }
     if (watches.size >= WATCHES_MAX)
       throw new Refused(429, { code: "WATCH_LIMIT_EXCEEDED", message: `max watcher limit reached (${WATCHES_MAX})` });
-    if (statOf(wish.path) === undefined) throw new Refused(400, `path '${wish.path}' does not exist`);
-    const watch = new FileWatch(randomDigits(12), wish);
+    if (statOf(params.path) === undefined) throw new Refused(400, `path '${params.path}' does not exist`);
+    const watch = new FileWatch(randomDigits(12), params);
     watches.set(watch.id, watch);
     return { watch, reused: false };
   };
@@ -79,21 +79,21 @@ export function watchRoutes(workspace: string): AioRoutes {
     "POST /v1/file/watch": told(async (request, response) => {
       const fields = await Fields.of(request);
       const path = pathBelow(workspace, fields.text("path"));
-      const wish = {
+      const params = {
         recursive: fields.flagOr("recursive", true),
         exclude: fields.textsOr("exclude", EXCLUDE_DEFAULT),
         debounceMs: Math.min(Math.max(fields.integerOr("debounce", DEBOUNCE_DEFAULT_MS), 0), DEBOUNCE_MAX_MS),
         include: fields.textsOr("include_patterns", []),
       };
       fields.check();
-      const { watch, reused } = open({ path: checkPath(path), ...wish });
+      const { watch, reused } = open({ path: checkPath(path), ...params });
       const { id: watcher_id, createdAt: created_at } = watch;
-      sendJson(response, { data: { watcher_id, path: watch.wish.path, status: "running", created_at, reused } });
+      sendJson(response, { data: { watcher_id, path: watch.params.path, status: "running", created_at, reused } });
     }),
 
     "GET /v1/file/watch": (_request, response) => {
       const data = [...watches.values()].map((watch) => ({
-        ...{ watcher_id: watch.id, path: watch.wish.path, status: watch.isOver ? "stopped" : "running" },
+        ...{ watcher_id: watch.id, path: watch.params.path, status: watch.isOver ? "stopped" : "running" },
         ...{ subscriber_count: watch.subscriberCount, created_at: watch.createdAt },
       }));
       sendJson(response, { data });
@@ -154,13 +154,13 @@ async function awaitFile(
   path: string,
   types: readonly string[],
   seconds: number,
-  open: (wish: WatchWish) => { watch: FileWatch },
+  open: (params: WatchParams) => { watch: FileWatch },
   leave: (watch: FileWatch) => unknown,
 ): Promise<FileEvent | null> {
   const parent = dirname(path);
   if (statOf(parent)?.isDirectory() !== true) throw new Refused(400, `Parent directory ${parent} does not exist`);
-  const wish = { recursive: false, exclude: [], debounceMs: WAIT_DEBOUNCE_MS, include: [] };
-  const { watch } = open({ path: parent, ...wish });
+  const params = { recursive: false, exclude: [], debounceMs: WAIT_DEBOUNCE_MS, include: [] };
+  const { watch } = open({ path: parent, ...params });
   try {
     const there = types.includes("create") ? presence(watch, path) : null;
     if (there !== null) return there;
@@ -198,7 +198,7 @@ async function stream(watch: FileWatch, request: IncomingMessage, response: Serv
   const { id: watcher_id } = watch;
   watch.subscriberCount++;
   try {
-    say("watch_started", { watcher_id, path: watch.wish.path });
+    say("watch_started", { watcher_id, path: watch.params.path });
     for (let cursor = Number.isNaN(last) ? 0 : last; !gone.aborted && !response.destroyed; ) {
       const { events, overflow } = watch.since(cursor);
       // A reader that missed events must re-list, and begins anew.

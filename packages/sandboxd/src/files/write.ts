@@ -43,27 +43,27 @@ export type Chunks = AsyncIterable<Uint8Array>;
 /** Content as a producer of pieces. After `put` resolves, a piece is written and its memory may be reused. */
 export type Content = (put: (pieces: readonly Uint8Array[]) => Promise<void>) => Promise<void>;
 
-export interface WriteWish {
+export interface WriteParams {
   readonly mode?: number;
   /** The required state: this version, with `null` no file, absent: any. */
   readonly ifVersion?: string | null;
 }
 
-export function writeFile(path: string, content: Chunks | Content, wish: WriteWish): Promise<void> {
+export function writeFile(path: string, content: Chunks | Content, params: WriteParams): Promise<void> {
   return aboutPath(path, async () => {
     const target = await finalTarget(path);
-    checkVersion(path, target, wish);
+    checkVersion(path, target, params);
     await makeDirectories(dirname(target));
     const existing = await statOrNull(target);
     if (existing?.isDirectory() === true) throw new SandlotError("is_a_directory", { path });
     if (existing !== null && !existing.isFile()) return writeThrough(path, target, existing, content);
     const replacing = withTemporary(dirname(target), (temporary) =>
-      replace(path, temporary, target, existing, content, wish),
+      replace(path, temporary, target, existing, content, params),
     );
     await replacing.catch((error: unknown) => {
       if (!(error instanceof NoRoomBeside) || existing === null)
         throw error instanceof NoRoomBeside ? error.cause : error;
-      return writeInPlace(path, target, content, wish);
+      return writeInPlace(path, target, content, params);
     });
   });
 }
@@ -90,7 +90,7 @@ async function replace(
   target: string,
   existing: Stats | null,
   content: Chunks | Content,
-  wish: WriteWish,
+  params: WriteParams,
 ): Promise<void> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   const file = await open(temporary, flags, existing === null ? FILE_MODE : 0o600).catch((error: unknown) => {
@@ -99,14 +99,14 @@ async function replace(
   try {
     try {
       await writeContent(file, content);
-      const wanted = wish.mode ?? (existing === null ? undefined : existing.mode & FILE_MODE_BITS);
+      const wanted = params.mode ?? (existing === null ? undefined : existing.mode & FILE_MODE_BITS);
       if (existing !== null && (existing.uid !== process.getuid?.() || existing.gid !== process.getgid?.()))
         await chown(temporary, existing.uid, existing.gid).catch(() => {});
       if (wanted !== undefined) await file.chmod(wanted);
     } finally {
       await file.close();
     }
-    putInPlace(path, temporary, target, wish);
+    putInPlace(path, temporary, target, params);
   } catch (error) {
     await unlink(temporary).catch(() => {});
     throw error;
@@ -114,39 +114,44 @@ async function replace(
 }
 
 /** Synchronous: no other request of this daemon can change the file after the check. */
-function putInPlace(path: string, temporary: string, target: string, wish: WriteWish): void {
-  checkVersion(path, target, wish);
-  if (wish.ifVersion === null && linkInPlace(path, temporary, target, wish)) unlinkSync(temporary);
+function putInPlace(path: string, temporary: string, target: string, params: WriteParams): void {
+  checkVersion(path, target, params);
+  if (params.ifVersion === null && linkInPlace(path, temporary, target, params)) unlinkSync(temporary);
   else renameSync(temporary, target);
 }
 
 /** Unlike a rename, a link never replaces. `false`: the file system has no links, so only the check before protects. */
-function linkInPlace(path: string, temporary: string, target: string, wish: WriteWish): boolean {
+function linkInPlace(path: string, temporary: string, target: string, params: WriteParams): boolean {
   try {
     linkSync(temporary, target);
     return true;
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? "";
-    if (code === "EEXIST") checkVersion(path, target, wish);
+    if (code === "EEXIST") checkVersion(path, target, params);
     if (NO_LINKS.has(code)) return false;
     throw error;
   }
 }
 
-function checkVersion(path: string, target: string, { ifVersion }: WriteWish): void {
+function checkVersion(path: string, target: string, { ifVersion }: WriteParams): void {
   if (ifVersion === undefined) return;
   const found = statSync(target, { bigint: true, throwIfNoEntry: false });
   const actual = found === undefined ? null : versionOf(found);
   if (actual !== ifVersion) throw new SandlotError("file_changed", { path, expected: ifVersion, actual });
 }
 
-async function writeInPlace(path: string, target: string, content: Chunks | Content, wish: WriteWish): Promise<void> {
+async function writeInPlace(
+  path: string,
+  target: string,
+  content: Chunks | Content,
+  params: WriteParams,
+): Promise<void> {
   const file = await open(target, constants.O_WRONLY | constants.O_NOFOLLOW);
   try {
-    checkVersion(path, target, wish);
+    checkVersion(path, target, params);
     await file.truncate(0);
     await writeContent(file, content);
-    if (wish.mode !== undefined) await file.chmod(wish.mode);
+    if (params.mode !== undefined) await file.chmod(params.mode);
   } finally {
     await file.close();
   }

@@ -8,7 +8,7 @@ import { SandlotError, type SessionInfo } from "@sandlot/contract";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { Session } from "./session.ts";
 
-export interface SessionWish {
+export interface SessionParams {
   readonly sessionId: string | null;
   readonly cwd: string | null;
   readonly env: Readonly<Record<string, string>>;
@@ -28,7 +28,7 @@ export class SessionTable {
   }
 
   /** Opens a session, or returns the existing one with this id unchanged. */
-  open({ sessionId, cwd, env }: SessionWish): SessionInfo {
+  open({ sessionId, cwd, env }: SessionParams): SessionInfo {
     const id = sessionId ?? this.#freshId();
     const known = this.#sessions.get(id);
     if (known !== undefined) return known.session.info;

@@ -6,7 +6,7 @@
 import { SandlotError, type TerminalInfo } from "@sandlot/contract";
 import { timer } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
-import { Terminal, type TerminalWish } from "./terminal.ts";
+import { Terminal, type TerminalParams } from "./terminal.ts";
 
 const REMEMBERED_MS = 60_000;
 /** Each holds at most a ring. */
@@ -28,11 +28,11 @@ export class TerminalTable {
   }
 
   /** Opens a terminal, or returns the open one with this id unchanged. */
-  open(terminalId: string | null, wish: TerminalWish): TerminalInfo {
+  open(terminalId: string | null, params: TerminalParams): TerminalInfo {
     const id = terminalId ?? this.#freshId();
     const known = this.#open.get(id);
     if (known !== undefined) return known.info;
-    const terminal = new Terminal(this.#execs, id, wish);
+    const terminal = new Terminal(this.#execs, id, params);
     const forget = this.#execs.settle(terminal);
     this.#open.set(id, terminal);
     this.#ended.delete(id);

@@ -23,7 +23,7 @@ import type { StartedProcess } from "../processes/start-process.ts";
 import { openPty, resizePty } from "./pty.ts";
 import { startProgram } from "./start-program.ts";
 
-export interface TerminalWish {
+export interface TerminalParams {
   readonly command: readonly string[] | null;
   readonly cwd: string | null;
   readonly env: Readonly<Record<string, string>>;
@@ -76,24 +76,24 @@ export class Terminal implements Resident {
   #isHungUp = false;
   #byHand = false;
 
-  constructor(execs: ExecTable, id: string, wish: TerminalWish) {
+  constructor(execs: ExecTable, id: string, params: TerminalParams) {
     const { environment, defaultCwd, marker, commandPrefix } = execs.around;
-    const cwd = wish.cwd ?? defaultCwd;
+    const cwd = params.cwd ?? defaultCwd;
     checkDirectory(cwd);
     this.id = id;
     this.#execs = execs;
     this.#key = execs.admit();
-    this.#command = wish.command ?? [shell().file];
-    this.#columns = wish.columns;
-    this.#rows = wish.rows;
-    const { masterFd, slavePath } = openPty(wish.columns, wish.rows);
+    this.#command = params.command ?? [shell().file];
+    this.#columns = params.columns;
+    this.#rows = params.rows;
+    const { masterFd, slavePath } = openPty(params.columns, params.rows);
     this.#masterFd = masterFd;
     const unmask = maskDescriptor(masterFd);
     this.#line = new ReadStream(masterFd);
     this.#line.once("close", unmask);
     this.#slaveFd = openSync(slavePath, constants.O_RDWR | constants.O_NOCTTY);
     try {
-      const env = { ...TERMINAL_ENVIRONMENT, ...environment, ...wish.env, [MARKER_NAME]: marker(this.#key) };
+      const env = { ...TERMINAL_ENVIRONMENT, ...environment, ...params.env, [MARKER_NAME]: marker(this.#key) };
       this.#child = startProgram([...commandPrefix, ...this.#command], this.#slaveFd, cwd, env, this.#key);
     } catch (error) {
       this.#letGo();

@@ -9,7 +9,7 @@ import { checkPath } from "../files/paths.ts";
 import { type ByteSink, download, readBytes, readLines } from "../files/read.ts";
 import { globPaths, grepFiles, listDirectory } from "../files/search.ts";
 import { watchChanges } from "../files/watch-stream.ts";
-import { appendFile, type WriteWish, writeFile } from "../files/write.ts";
+import { appendFile, type WriteParams, writeFile } from "../files/write.ts";
 import { flag, integer, invalid, limit, readJson, sendBytes, sendJson, text } from "./body.ts";
 import type { Query, Routes, Takeovers } from "./routes.ts";
 import { takeUpload } from "./upload.ts";
@@ -27,8 +27,8 @@ export function fileRoutes(): Routes {
 
     "PUT /sandlot/files/write": async (request, response, query) => {
       const path = checkPath(query.path);
-      const wish = wishOf(query);
-      await consuming(request, () => writeFile(path, request, wish));
+      const params = wishOf(query);
+      await consuming(request, () => writeFile(path, request, params));
       sendJson(response, {});
     },
 
@@ -99,12 +99,12 @@ export function fileRoutes(): Routes {
 export const fileTakeovers: Takeovers = {
   "GET /sandlot/files/upload": (_request, connection, query) => {
     const path = checkPath(query.path);
-    const wish = wishOf(query);
-    return takeUpload(connection, (content) => writeFile(path, content, wish));
+    const params = wishOf(query);
+    return takeUpload(connection, (content) => writeFile(path, content, params));
   },
 };
 
-function wishOf(query: Query): WriteWish {
+function wishOf(query: Query): WriteParams {
   const mode = integer(query, "mode", 0);
   checkFileMode(mode);
   const ifVersion = query.ifAbsent === "1" ? null : query.ifVersion;

@@ -16,12 +16,12 @@ export function sessionRoutes(sessions: SessionTable): Routes {
 
     "POST /sandlot/sessions/open": async (request, response) => {
       const { sessionId, cwd, env = {} } = await readJson(request);
-      const wish = {
+      const params = {
         sessionId: sessionId === undefined ? null : checkId(sessionId, "sessionId"),
         cwd: cwd === undefined ? null : checkPath(cwd),
         env: checkEnvironment(env),
       };
-      sendJson(response, sessions.open(wish));
+      sendJson(response, sessions.open(params));
     },
 
     "POST /sandlot/sessions/exec": async (request, response) => {

@@ -16,14 +16,14 @@ export function terminalRoutes(terminals: TerminalTable): Routes {
     "POST /sandlot/terminals/open": async (request, response) => {
       const fields = await readJson(request);
       const { terminalId, command, cwd, env = {} } = fields;
-      const wish = {
+      const params = {
         command: command === undefined ? null : list(command),
         cwd: cwd === undefined ? null : checkPath(cwd),
         env: checkEnvironment(env),
         ...checkSize(fields),
       };
       const id = terminalId === undefined ? null : checkId(terminalId, "terminalId");
-      sendJson(response, terminals.open(id, wish));
+      sendJson(response, terminals.open(id, params));
     },
 
     "POST /sandlot/terminals/close": async (request, response) => {

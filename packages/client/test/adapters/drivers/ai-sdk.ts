@@ -8,25 +8,25 @@ import { sandlotTools } from "../../../src/ai-sdk/index.ts";
 import type { ToolPolicy } from "../../../src/tools/index.ts";
 import type { ToolStage } from "../../tools/tool-stage.ts";
 import { puppeteer } from "../ai-puppeteer.ts";
-import { Puppet } from "../puppet.ts";
+import { ModelScript } from "../model-script.ts";
 import type { ToolDriver, ToolReply } from "../tool-suite.ts";
 
 export function startAiSdk7({ source }: ToolStage, thread: string, policy: ToolPolicy = {}, signal?: AbortSignal) {
-  const puppet = new Puppet<ToolReply>();
-  const turn = puppeteer(puppet);
+  const script = new ModelScript<ToolReply>();
+  const turn = puppeteer(script);
   const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
   const set = sandlotTools(source, { thread, ...policy, ...(signal ? { signal } : {}) });
   const run = generateText({
     ...{ model, tools: set.tools, prompt: "go", stopWhen: isStepCount(1_000), maxRetries: 0 },
     ...(signal ? { abortSignal: signal } : {}),
   }).finally(() => set.end());
-  puppet.watch(run);
-  return { puppet, run };
+  script.watch(run);
+  return { script, run };
 }
 
 function startAiSdk6({ source }: ToolStage, thread: string, policy: ToolPolicy = {}) {
-  const puppet = new Puppet<ToolReply>();
-  const turn = puppeteer(puppet);
+  const script = new ModelScript<ToolReply>();
+  const turn = puppeteer(script);
   const model = new MockLanguageModelV3({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
   const set = sandlotTools(source, { thread, sdkVersion: 6, ...policy });
   const run = generateText6({
@@ -37,12 +37,12 @@ function startAiSdk6({ source }: ToolStage, thread: string, policy: ToolPolicy =
     stopWhen: stepCountIs6(1_000) as never,
     maxRetries: 0,
   }).finally(() => set.end());
-  puppet.watch(run);
-  return { puppet, run };
+  script.watch(run);
+  return { script, run };
 }
 
 type Start = (...args: Parameters<typeof startAiSdk6>) => {
-  readonly puppet: Puppet<ToolReply>;
+  readonly script: ModelScript<ToolReply>;
   readonly run: Promise<unknown>;
 };
 
@@ -50,11 +50,11 @@ function driver(name: string, start: Start): ToolDriver {
   return {
     name,
     async open(stage, thread, policy) {
-      const { puppet, run } = start(stage, thread, policy);
+      const { script, run } = start(stage, thread, policy);
       return {
-        call: (tool, input) => puppet.call(tool, input),
+        call: (tool, input) => script.call(tool, input),
         async [Symbol.asyncDispose]() {
-          puppet.end();
+          script.end();
           await run;
         },
       };

@@ -1,20 +1,20 @@
-/** Agents of LangChain.js with its fake model, which does what the puppet is told. The lease discipline is the middleware's. */
+/** Agents of LangChain.js with its fake model, which does what the script is told. The lease discipline is the middleware's. */
 
 import { AIMessage, type BaseMessage, createAgent, createMiddleware, fakeModel, type ToolMessage } from "langchain";
 import { sandlotMiddleware } from "../../../src/langchain/index.ts";
-import { Puppet } from "../puppet.ts";
+import { ModelScript } from "../model-script.ts";
 import type { ToolDriver, ToolReply } from "../tool-suite.ts";
 
 type Middleware = ReturnType<typeof sandlotMiddleware>;
 
 export function startLangChain(middleware: Middleware, thread: string, signal?: AbortSignal) {
-  const puppet = new Puppet<ToolReply>();
+  const script = new ModelScript<ToolReply>();
   const model = fakeModel();
   const puppeteer = createMiddleware({
     name: "puppeteer",
     wrapModelCall: async (request, handler) => {
       const last = request.messages.at(-1) as BaseMessage;
-      const move = await puppet.turn(last.type === "tool" ? replyOf(last as ToolMessage) : null);
+      const move = await script.turn(last.type === "tool" ? replyOf(last as ToolMessage) : null);
       if (move.type === "call") model.respondWithTools([{ name: move.name, args: move.input }]);
       else model.respond(move.type === "fail" ? move.error : new AIMessage("done"));
       return handler(request);
@@ -25,8 +25,8 @@ export function startLangChain(middleware: Middleware, thread: string, signal?: 
     { messages: [{ role: "user", content: "go" }] },
     { configurable: { thread_id: thread }, recursionLimit: 1_000, ...(signal ? { signal } : {}) },
   );
-  puppet.watch(run);
-  return { puppet, run, model };
+  script.watch(run);
+  return { script, run, model };
 }
 
 function replyOf({ content, status }: ToolMessage): ToolReply {
@@ -44,11 +44,11 @@ function replyOf({ content, status }: ToolMessage): ToolReply {
 export const langChainDriver: ToolDriver = {
   name: "LangChain",
   async open({ source }, thread, policy) {
-    const { puppet, run } = startLangChain(sandlotMiddleware(source, policy), thread);
+    const { script, run } = startLangChain(sandlotMiddleware(source, policy), thread);
     return {
-      call: (tool, input) => puppet.call(tool, input),
+      call: (tool, input) => script.call(tool, input),
       async [Symbol.asyncDispose]() {
-        puppet.end();
+        script.end();
         await run;
       },
     };

@@ -1,4 +1,4 @@
-/** Mastra agents with a mock model, which uses Mastra's own workspace tools as the puppet is told. */
+/** Mastra agents with a mock model, which uses Mastra's own workspace tools as the script is told. */
 
 import { Agent } from "@mastra/core/agent";
 import type { RequestContext } from "@mastra/core/request-context";
@@ -6,7 +6,7 @@ import { Workspace } from "@mastra/core/workspace";
 import { MockLanguageModelV4 } from "ai/test";
 import { SandlotWorkspaceSandbox } from "../../../src/mastra/index.ts";
 import { puppeteer } from "../ai-puppeteer.ts";
-import { Puppet } from "../puppet.ts";
+import { ModelScript } from "../model-script.ts";
 import type { SandboxDriver } from "../sandbox-suite.ts";
 import type { ToolReply } from "../tool-suite.ts";
 
@@ -16,8 +16,8 @@ export function startMastra(
   signal?: AbortSignal,
   requestContext?: RequestContext,
 ) {
-  const puppet = new Puppet<ToolReply>();
-  const turn = puppeteer(puppet);
+  const script = new ModelScript<ToolReply>();
+  const turn = puppeteer(script);
   const model = new MockLanguageModelV4({ doGenerate: (({ prompt }: { prompt: never }) => turn(prompt)) as never });
   const agent = new Agent({
     ...{ id: "coder", name: "coder", instructions: "code", maxRetries: 0 },
@@ -31,9 +31,9 @@ export function startMastra(
       ...(requestContext ? { requestContext } : {}),
     })
     .finally(end);
-  puppet.watch(run);
-  const call = async (tool: string, input: Record<string, unknown>) => (await puppet.call(tool, input)).text;
-  return { puppet, run, call };
+  script.watch(run);
+  const call = async (tool: string, input: Record<string, unknown>) => (await script.call(tool, input)).text;
+  return { script, run, call };
 }
 
 export const mastraDriver: SandboxDriver = {
@@ -41,7 +41,7 @@ export const mastraDriver: SandboxDriver = {
   async open({ source }, thread, signal) {
     const sandbox = new SandlotWorkspaceSandbox(source, { thread, ...(signal ? { signal } : {}) });
     const workspace = new Workspace({ sandbox, filesystem: sandbox.filesystem });
-    const { puppet, run, call } = startMastra(workspace, () => sandbox.destroy(), signal);
+    const { script, run, call } = startMastra(workspace, () => sandbox.destroy(), signal);
     return {
       run: (command) => call("mastra_workspace_execute_command", { command }),
       write: (path, content) => call("mastra_workspace_write_file", { path, content }),
@@ -51,11 +51,11 @@ export const mastraDriver: SandboxDriver = {
         return call("mastra_workspace_edit_file", { path, old_string, new_string });
       },
       async fail() {
-        puppet.fail(new Error("model is down"));
+        script.fail(new Error("model is down"));
         await run.catch(() => undefined);
       },
       async [Symbol.asyncDispose]() {
-        puppet.end();
+        script.end();
         await run;
       },
     };

@@ -1,22 +1,22 @@
-/** Agents of the OpenAI Agents SDK with its scripted model, which uses the SDK's own shell and file tools as the puppet is told. */
+/** Agents of the OpenAI Agents SDK with its scripted model, which uses the SDK's own shell and file tools as the script is told. */
 
 import { run, setTracingDisabled } from "@openai/agents";
 import { filesystem, type Manifest, SandboxAgent, shell } from "@openai/agents/sandbox";
 import { assistantMessage, functionCall, modelResponder, ScriptedModel } from "@openai/agents/testing";
 import { expect } from "vitest";
 import { SandlotSandboxClient } from "../../../src/openai-agents/index.ts";
-import { Puppet } from "../puppet.ts";
+import { ModelScript } from "../model-script.ts";
 import type { SandboxDriver } from "../sandbox-suite.ts";
 
 setTracingDisabled(true);
 
 export function startOpenAi(client: SandlotSandboxClient, thread: string, signal?: AbortSignal, manifest?: Manifest) {
-  const puppet = new Puppet<string>();
+  const script = new ModelScript<string>();
   let calls = 0;
   const respond = modelResponder(async ({ request }) => {
     const last = Array.isArray(request.input) ? request.input.at(-1) : undefined;
     const isResult = last?.type === "function_call_result" || last?.type === "apply_patch_call_output";
-    const move = await puppet.turn(isResult ? textOf(last.output) : null);
+    const move = await script.turn(isResult ? textOf(last.output) : null);
     if (move.type === "fail") throw move.error;
     if (move.type === "end") return [assistantMessage("done")];
     const callId = `call-${++calls}`;
@@ -31,8 +31,8 @@ export function startOpenAi(client: SandlotSandboxClient, thread: string, signal
     sandbox: { client, options: { thread, ...(signal ? { signal } : {}) }, ...(manifest ? { manifest } : {}) },
     ...(signal ? { signal } : {}),
   });
-  puppet.watch(running);
-  return { puppet, running };
+  script.watch(running);
+  return { script, running };
 }
 
 function textOf(output: unknown): string {
@@ -51,23 +51,23 @@ const lines = (text: string, sign: string) =>
 export const openAiDriver: SandboxDriver = {
   name: "OpenAI Agents",
   async open({ source }, thread, signal) {
-    const { puppet, running } = startOpenAi(new SandlotSandboxClient(source), thread, signal);
+    const { script, running } = startOpenAi(new SandlotSandboxClient(source), thread, signal);
     return {
-      run: (cmd) => puppet.call("exec_command", { cmd }),
-      write: (path, content) => puppet.call("apply_patch", { type: "create_file", path, diff: lines(content, "+") }),
-      read: (path) => puppet.call("exec_command", { cmd: `cat ${path}` }),
+      run: (cmd) => script.call("exec_command", { cmd }),
+      write: (path, content) => script.call("apply_patch", { type: "create_file", path, diff: lines(content, "+") }),
+      read: (path) => script.call("exec_command", { cmd: `cat ${path}` }),
       edit: (path, before, after) =>
-        puppet.call("apply_patch", {
+        script.call("apply_patch", {
           type: "update_file",
           path,
           diff: `@@\n${lines(before, "-")}\n${lines(after, "+")}`,
         }),
       async fail() {
-        puppet.fail(new Error("model is down"));
+        script.fail(new Error("model is down"));
         await expect(running).rejects.toThrow("model is down");
       },
       async [Symbol.asyncDispose]() {
-        puppet.end();
+        script.end();
         await running;
       },
     };

@@ -46,8 +46,10 @@ import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
 import { publishes } from "./container/transport.ts";
 import { ContainerAccounts } from "./container-accounts.ts";
+import { ContainerAttacher } from "./container-attacher.ts";
 import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
+import { ContainerPauses } from "./container-pauses.ts";
 import { Egresses } from "./egress.ts";
 import { enginePlaces } from "./engine/discovery.ts";
 import { connectEngine } from "./engine/docker-engine.ts";
@@ -56,8 +58,6 @@ import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
 import { fleetFilter, formatRef, type Labelled, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
-import { Pausing } from "./pausing.ts";
-import { ContainerAttacher } from "./reaching.ts";
 import { Remover } from "./remover.ts";
 import { type ConfiguredSettings, type DockerSettings, dockerSettings } from "./settings.ts";
 import { Watcher } from "./watcher.ts";
@@ -112,7 +112,7 @@ class DockerBackend implements Backend {
   readonly #remover: Remover;
   readonly #watcher: Watcher;
   readonly #renewer: Renewer;
-  readonly #pausing: Pausing;
+  readonly #pauses: ContainerPauses;
   readonly #guards: ContainerGuards;
   readonly #reaching: ContainerAttacher;
   /** `null` where sandboxes have the daemon inside. */
@@ -157,20 +157,20 @@ class DockerBackend implements Backend {
       aio: this.#aio,
       onRuntimeProblem: (error) => onTrouble("runtime-directories", problemOf(error)),
     });
-    this.#pausing = new Pausing({
+    this.#pauses = new ContainerPauses({
       ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },
       isIdle: (name) => this.#isIdle(name),
       onResumed: (name) => void this.#renewed(name).catch(() => {}),
       onTrouble: (problem) => onTrouble("pause", problem),
     });
     const onOutOfMemory = ({ name }: Labelled) => void this.#guards.outOfMemory(name);
-    this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pausing, onOutOfMemory });
+    this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pauses, onOutOfMemory });
     const onProblem = (error: unknown) => onTrouble("limits", problemOf(error));
     const onHit: GuardsListener["onHit"] = ({ record }, limit, because) =>
       this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because });
     this.#guards = new ContainerGuards({ world, engine, layout, blueprints, listener: { onHit, onProblem } });
     // What stands still needs no renewal: it takes the time for nothing, and could not answer.
-    const isStill = (containerId: string) => this.#pausing.isPaused(containerId);
+    const isStill = (containerId: string) => this.#pauses.isPaused(containerId);
     const renewed = {
       names: () => this.#objects.names(),
       living: async (name: string) => {
@@ -192,7 +192,7 @@ class DockerBackend implements Backend {
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = canHaveNetwork(engine, settings);
     this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
-    const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pausing, aio: this.#aio };
+    const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pauses, aio: this.#aio };
     this.#reaching = new ContainerAttacher({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
 
@@ -273,7 +273,7 @@ class DockerBackend implements Backend {
       const object = await this.#objects.get(name);
       if (object === null) throw new SandlotError("sandbox_not_found", { id: ref });
       // It was idle when it was paused, and nothing has happened since.
-      if (this.#settings.docker.pauseParked && this.#pausing.isPaused(containerId)) return NO_ACTIVITY;
+      if (this.#settings.docker.pauseParked && this.#pauses.isPaused(containerId)) return NO_ACTIVITY;
       const { sandboxId, generation } = object.record.labels;
       return this.#reaching.reach<Activity>(name, { sandboxId, generation, ref }, () =>
         this.#aio === null
@@ -287,7 +287,7 @@ class DockerBackend implements Backend {
     this.#calls.end();
     this.#watcher.stop();
     this.#renewer.stop();
-    this.#pausing.stop();
+    this.#pauses.stop();
     this.#guards.close();
     await Promise.allSettled([this.#calls.settled(), this.#sweeping]);
     await this.#reaching.close();

@@ -15,11 +15,11 @@ import type { FleetId, SandboxId } from "@sandlot/contract";
 import type { EngineEvent } from "../../backend/backend.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { Motion } from "./container-pauses.ts";
 import { eventSchema } from "./engine/answers.ts";
 import type { Engine } from "./engine/engine.ts";
 import { jsonLines } from "./engine/json-lines.ts";
 import { fleetFilter, formatRef, type Labelled, parseLabels } from "./objects/labels.ts";
-import type { Motion } from "./pausing.ts";
 
 type Listener = (event: EngineEvent) => void;
 

@@ -162,7 +162,7 @@ class LocalBackend implements Backend {
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     if (settings.orphanTimeoutMs > 0) this.#renewer.start();
     const probe = (ref: EngineRef) => this.#probe(ref);
-    const dress = (name: string, inner: Attachment) => this.#dressed(name, inner);
+    const dress = (name: string, inner: Attachment) => this.#withLimitsAndEgress(name, inner);
     this.#attacher = new Attacher({ world, credentials: this.#credentials, probe, dress });
     this.#sweeping = this.#sweep();
     this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible, accounts !== null);
@@ -288,7 +288,7 @@ class LocalBackend implements Backend {
   }
 
   /** An attachment as it is given out: under the sandbox's limits, with its way out in place. */
-  async #dressed(name: string, inner: Attachment): Promise<Attachment> {
+  async #withLimitsAndEgress(name: string, inner: Attachment): Promise<Attachment> {
     try {
       const object = await this.#objects.get(name);
       if (object === null) return inner;

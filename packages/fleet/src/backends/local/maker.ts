@@ -27,7 +27,7 @@ import { type Binding, checkMounts, misplaced, mountPointsOf } from "../../host/
 import { ownedMounts } from "../../host/mounts/owned-mounts.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { placeOf } from "../../host/workspaces/layout.ts";
-import { ConcurrencyLimit } from "../../world/turns.ts";
+import { ConcurrencyLimit } from "../../world/concurrency-limit.ts";
 import type { World } from "../../world/world.ts";
 import type { Egresses } from "./egress.ts";
 import type { Engine, Prepared } from "./engine/engine.ts";
@@ -121,8 +121,8 @@ export class Maker {
     const account = record.account ?? settings.account;
     const { binding, workspace } = await this.#workspaceFor(spec, record);
     signal.throwIfAborted();
-    const { diskBytes: fileMaxBytes, ...wish } = spec.blueprint.limits;
-    const group = limits.create(name, { ...wish, fileMaxBytes });
+    const { diskBytes: fileMaxBytes, ...requested } = spec.blueprint.limits;
+    const group = limits.create(name, { ...requested, fileMaxBytes });
     const egress = await egresses.start(name, record, spec.blueprint.network);
     const shared = (egress?.network.mounts ?? []).map(({ hostPath: from, sandboxPath: to }) => ({
       from,

@@ -24,7 +24,7 @@ import { hasPulse, pulseHolders } from "./engine/pulse.ts";
 import { formatRef, parseRef } from "./objects/engine-ref.ts";
 import type { ObjectLiveness } from "./objects/object-liveness.ts";
 import type { LocalObject, ObjectRecord, ObjectStore } from "./objects/object-store.ts";
-import { endUnsafe } from "./unsafe/ending.ts";
+import { endUnsafe } from "./unsafe/end-processes.ts";
 
 export interface RemoverParts {
   readonly world: World;

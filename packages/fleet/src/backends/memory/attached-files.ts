@@ -3,7 +3,7 @@
  */
 
 import { SANDBOX_LIMITS, type SandboxFiles, SandlotError } from "@sandlot/contract";
-import { noStream } from "../../backend/incapable.ts";
+import { noStream } from "../../backend/unsupported.ts";
 import type { Attached } from "./attachment.ts";
 import type { FileAnswer, FileCall } from "./engine-api.ts";
 import { FILE_MAX_BYTES } from "./files/node.ts";

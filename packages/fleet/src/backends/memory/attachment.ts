@@ -4,7 +4,7 @@
 
 import { type Sandbox, SandlotError } from "@sandlot/contract";
 import type { Attachment, Target } from "../../backend/backend.ts";
-import { noPorts, noSessions, noTerminals } from "../../backend/incapable.ts";
+import { noPorts, noSessions, noTerminals } from "../../backend/unsupported.ts";
 import type { World } from "../../world/world.ts";
 import { memoryExec, memoryExecs, memorySpawn } from "./attached-execs.ts";
 import { memoryFiles } from "./attached-files.ts";

@@ -9,7 +9,7 @@
  */
 
 import type { Timer, World } from "../../world/world.ts";
-import { FILE_PLACEHOLDER } from "../receiving.ts";
+import { FILE_PLACEHOLDER } from "../received-messages.ts";
 import type { FeishuMessage } from "./message.ts";
 
 /** Long enough for a drop of several files, short enough to go unnoticed. */

@@ -17,7 +17,7 @@ import { SandlotError } from "@sandlot/contract";
 import { importPeer } from "../../optional-peer.ts";
 import type { Timer, World } from "../../world/world.ts";
 import type { AnnouncedFile, Channel, ChannelMessage } from "../channel.ts";
-import { fillPlaceholders, receiveFiles } from "../receiving.ts";
+import { fillPlaceholders, receiveFiles } from "../received-messages.ts";
 import { FileBatches } from "./batches.ts";
 import type { FeishuPlatform } from "./feishu-platform.ts";
 import { type FeishuFile, type FeishuMessage, parseMessage } from "./message.ts";

@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { tryJson } from "../../world/try-json.ts";
 import type { FileKind } from "../channel.ts";
-import { FILE_PLACEHOLDER, withoutPlaceholders } from "../receiving.ts";
+import { FILE_PLACEHOLDER, withoutPlaceholders } from "../received-messages.ts";
 
 const eventSchema = z.object({
   event_id: z.string().min(1),

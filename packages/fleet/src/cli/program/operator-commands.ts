@@ -5,7 +5,7 @@ import type { BenchCommandOptions } from "../bench-command.ts";
 import type { ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type CommandContext, examples, targeted, threaded, wholeNumber } from "./around.ts";
+import { type CommandContext, examples, targeted, threaded, wholeNumber } from "./command-context.ts";
 
 export function addOperatorCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   targeted(program.command("ps"))

@@ -2,7 +2,7 @@
 
 import { Argument, type Command } from "commander";
 import { SHELLS, type Shell } from "../completion.ts";
-import { type CommandContext, examples } from "./around.ts";
+import { type CommandContext, examples } from "./command-context.ts";
 
 export function addOtherCommands(program: Command, { terminal, signal, json }: CommandContext): void {
   program

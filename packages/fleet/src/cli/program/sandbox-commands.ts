@@ -8,7 +8,15 @@ import type { LogsCommandOptions } from "../logs-command.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type CommandContext, duration, examples, portNumber, targeted, threaded, wholeNumber } from "./around.ts";
+import {
+  type CommandContext,
+  duration,
+  examples,
+  portNumber,
+  targeted,
+  threaded,
+  wholeNumber,
+} from "./command-context.ts";
 
 export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   threaded(targeted(program.command("exec")), "the conversation; without one, a sandbox that goes with the command")

@@ -7,7 +7,7 @@ import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type CommandContext, examples, targeted, wholeNumber } from "./around.ts";
+import { type CommandContext, examples, targeted, wholeNumber } from "./command-context.ts";
 
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 

@@ -18,7 +18,7 @@ import type {
   SpawnedExec,
   SpawnOptions,
 } from "@sandlot/contract";
-import { noPorts, noSessions, noTerminals } from "../../backend/incapable.ts";
+import { noPorts, noSessions, noTerminals } from "../../backend/unsupported.ts";
 import type { AioCalls } from "./calls.ts";
 import { missing } from "./checks.ts";
 import { AioExecs } from "./exec/execs.ts";

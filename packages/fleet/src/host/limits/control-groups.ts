@@ -22,7 +22,13 @@ import {
   removeDirectory,
 } from "./group-files.ts";
 import type { Controller } from "./hierarchy.ts";
-import { GROUP_NAME_PATTERN, type LimitEvents, type LimitGroup, type LimitHits, type LimitWish } from "./limits.ts";
+import {
+  GROUP_NAME_PATTERN,
+  type LimitEvents,
+  type LimitGroup,
+  type LimitHits,
+  type RequestedLimits,
+} from "./limits.ts";
 import { commandRlimits, startRlimits } from "./rlimits.ts";
 import { startPrefix } from "./start-prefix.ts";
 
@@ -53,16 +59,16 @@ export class ControlGroups {
     this.#tryOut();
   }
 
-  create(name: string, wish: LimitWish): LimitGroup {
+  create(name: string, requested: RequestedLimits): LimitGroup {
     checkName(name);
     try {
-      this.#make(name, wish);
+      this.#make(name, requested);
     } catch (error) {
       // Another process of the fleet may have just removed the parent together with its own last group.
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      this.#make(name, wish);
+      this.#make(name, requested);
     }
-    return this.#group(name, wish);
+    return this.#group(name, requested);
   }
 
   open(name: string): LimitGroup {
@@ -79,11 +85,11 @@ export class ControlGroups {
     this.#removeParents();
   }
 
-  #make(name: string, wish: LimitWish): void {
+  #make(name: string, requested: RequestedLimits): void {
     try {
       this.#dialect.prepare(this.#parent);
       for (const directory of this.#directories(name)) makeDirectory(directory);
-      this.#dialect.setLimits(join(this.#parent, name), settable(wish, this.#controllers));
+      this.#dialect.setLimits(join(this.#parent, name), settable(requested, this.#controllers));
     } catch (error) {
       for (const directory of this.#directories(name)) removeDirectory(directory);
       this.#removeParents();
@@ -130,14 +136,15 @@ export class ControlGroups {
     }
   }
 
-  #group(name: string, wish: LimitWish): LimitGroup {
+  #group(name: string, requested: RequestedLimits): LimitGroup {
     const unheld = {
-      ...(!this.#controllers.has("memory") && wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
-      ...(!this.#controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
+      ...(!this.#controllers.has("memory") &&
+        requested.memoryBytes !== undefined && { memoryBytes: requested.memoryBytes }),
+      ...(!this.#controllers.has("pids") && requested.pidsMax !== undefined && { pidsMax: requested.pidsMax }),
     };
     return {
       name,
-      startPrefix: [...startPrefix(this.#entries(name)), ...startRlimits(wish)],
+      startPrefix: [...startPrefix(this.#entries(name)), ...startRlimits(requested)],
       commandPrefix: commandRlimits(unheld),
       isCounted: this.#controllers.has("memory") || this.#controllers.has("pids"),
       processes: () => this.#processes(name),
@@ -238,12 +245,12 @@ export class ControlGroups {
 const V1_MEMORY = ["memory.usage_in_bytes", "memory.limit_in_bytes"] as const;
 const V2_MEMORY = ["memory.current", "memory.max"] as const;
 
-function settable(wish: LimitWish, controllers: ReadonlySet<Controller>) {
+function settable(requested: RequestedLimits, controllers: ReadonlySet<Controller>) {
   return {
-    ...(controllers.has("memory") && wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
-    ...(controllers.has("cpu") && wish.cpuCount !== undefined && { cpuCount: wish.cpuCount }),
-    ...(controllers.has("cpu") && wish.cpuWeight !== undefined && { cpuWeight: wish.cpuWeight }),
-    ...(controllers.has("pids") && wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
+    ...(controllers.has("memory") && requested.memoryBytes !== undefined && { memoryBytes: requested.memoryBytes }),
+    ...(controllers.has("cpu") && requested.cpuCount !== undefined && { cpuCount: requested.cpuCount }),
+    ...(controllers.has("cpu") && requested.cpuWeight !== undefined && { cpuWeight: requested.cpuWeight }),
+    ...(controllers.has("pids") && requested.pidsMax !== undefined && { pidsMax: requested.pidsMax }),
   };
 }
 

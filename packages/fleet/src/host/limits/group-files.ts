@@ -17,7 +17,7 @@ export interface Dialect {
   prepare(parent: string): void;
   setLimits(
     group: string,
-    wish: { memoryBytes?: number; cpuCount?: number; cpuWeight?: number; pidsMax?: number | "max" },
+    requested: { memoryBytes?: number; cpuCount?: number; cpuWeight?: number; pidsMax?: number | "max" },
   ): void;
   /** The directory of a controller, or `null` where this version lacks it. */
   directoryFor(group: string, controller: "memory" | "cpu" | "pids" | "cpuacct"): string | null;

@@ -15,7 +15,7 @@ export function lazyLimits(open: () => Limits): Limits {
     get description() {
       return limits().description;
     },
-    create: (name, wish) => limits().create(name, wish),
+    create: (name, requested) => limits().create(name, requested),
     open: (name) => limits().open(name),
     findGroups: () => limits().findGroups(),
     close: () => opened?.close(),

@@ -2,7 +2,7 @@
  * The contract of limits, independent of how they are enforced.
  *
  * Words
- * - A **wish** is the blueprint's limits. An absent key is not limited.
+ * - A **requested** is the blueprint's limits. An absent key is not limited.
  * - A **group** is one sandbox's share: it contains everything that its start prefix starts, with all descendants.
  * - A **start prefix** is put before the engine's command line, so that the limits hold before the engine's first step.
  * - A **command prefix** is put before every command inside, by the daemon, where only the process can limit itself.
@@ -16,7 +16,7 @@
 
 import type { ResourceUsage } from "@sandlot/contract";
 
-export interface LimitWish {
+export interface RequestedLimits {
   readonly memoryBytes?: number | undefined;
   readonly cpuCount?: number | undefined;
   readonly cpuWeight?: number | undefined;
@@ -28,7 +28,7 @@ export interface LimitWish {
 export interface Limits {
   readonly description: LimitsDescription;
   /** Creates a sandbox's group. `name` is unique for ever, such as sandbox id and generation. */
-  create(name: string, wish: LimitWish): LimitGroup;
+  create(name: string, requested: RequestedLimits): LimitGroup;
   /** The group of a sandbox that an earlier process created. */
   open(name: string): LimitGroup;
   /** Names of this fleet's existing groups, from all of its processes. */

@@ -10,7 +10,7 @@ import { ControlGroups } from "./control-groups.ts";
 import { describeLimits } from "./describe.ts";
 import { type Dialect, read } from "./group-files.ts";
 import { CONTROLLERS, type Controller, findHierarchies, type Hierarchies } from "./hierarchy.ts";
-import type { LimitGroup, Limits, LimitWish } from "./limits.ts";
+import type { LimitGroup, Limits, RequestedLimits } from "./limits.ts";
 import { commandRlimits, startRlimits } from "./rlimits.ts";
 import { startPrefix } from "./start-prefix.ts";
 import { versionOne } from "./version-1.ts";
@@ -44,7 +44,7 @@ export function openLimits(options: LimitsOptions): Limits {
     );
     return {
       description,
-      create: (name, wish) => groups.create(name, wish),
+      create: (name, requested) => groups.create(name, requested),
       open: (name) => groups.open(name),
       findGroups: () => groups.findGroups(),
       close: () => groups.close(),
@@ -68,12 +68,12 @@ function dialectOf(hierarchies: Hierarchies, isRoot: boolean): [Dialect | null, 
 }
 
 function withoutGroups(missing: string): Limits {
-  const groupOf = (name: string, wish: LimitWish): LimitGroup => ({
+  const groupOf = (name: string, requested: RequestedLimits): LimitGroup => ({
     name,
-    startPrefix: [...startPrefix([]), ...startRlimits(wish)],
+    startPrefix: [...startPrefix([]), ...startRlimits(requested)],
     commandPrefix: commandRlimits({
-      ...(wish.memoryBytes !== undefined && { memoryBytes: wish.memoryBytes }),
-      ...(wish.pidsMax !== undefined && { pidsMax: wish.pidsMax }),
+      ...(requested.memoryBytes !== undefined && { memoryBytes: requested.memoryBytes }),
+      ...(requested.pidsMax !== undefined && { pidsMax: requested.pidsMax }),
     }),
     isCounted: false,
     processes: () => null,

@@ -11,7 +11,7 @@
 
 import { accessSync, constants } from "node:fs";
 import { release } from "node:os";
-import type { LimitWish } from "./limits.ts";
+import type { RequestedLimits } from "./limits.ts";
 
 const PRLIMIT = "/usr/bin/prlimit";
 /** Node reserves 512 MB, writable and untouched, for code to compile; without them it does not start. */
@@ -35,18 +35,20 @@ export function countsProcessesPerSandbox(kernel = release()): boolean {
 }
 
 /** Put before the engine's command line. */
-export function startRlimits({ fileMaxBytes }: LimitWish): readonly string[] {
+export function startRlimits({ fileMaxBytes }: RequestedLimits): readonly string[] {
   if (!hasPrlimit()) return [];
   const file = fileMaxBytes === undefined ? [] : [`--fsize=${fileMaxBytes}:${fileMaxBytes}`];
   return [PRLIMIT, "--core=1:1", ...file, "--"];
 }
 
 /** Put before each command. Empty when there is nothing to limit, or no `prlimit`. */
-export function commandRlimits(wish: { memoryBytes?: number; pidsMax?: number }): readonly string[] {
-  const dataBytes = (wish.memoryBytes ?? 0) + RESERVED_BYTES;
+export function commandRlimits(requested: { memoryBytes?: number; pidsMax?: number }): readonly string[] {
+  const dataBytes = (requested.memoryBytes ?? 0) + RESERVED_BYTES;
   const options = [
-    ...(wish.memoryBytes === undefined ? [] : [`--data=${dataBytes}:${dataBytes}`]),
-    ...(wish.pidsMax === undefined || !countsProcessesPerSandbox() ? [] : [`--nproc=${wish.pidsMax}:${wish.pidsMax}`]),
+    ...(requested.memoryBytes === undefined ? [] : [`--data=${dataBytes}:${dataBytes}`]),
+    ...(requested.pidsMax === undefined || !countsProcessesPerSandbox()
+      ? []
+      : [`--nproc=${requested.pidsMax}:${requested.pidsMax}`]),
   ];
   return options.length === 0 || !hasPrlimit() ? [] : [PRLIMIT, ...options, "--"];
 }

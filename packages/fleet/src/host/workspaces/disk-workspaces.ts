@@ -25,7 +25,6 @@ import type { Markers } from "../../backend/markers.ts";
 import { noRoomInOurWords } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
-import type { CopyLimits, CopyOutcome } from "./copying.ts";
 import { TENANT } from "./fence.ts";
 import { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
@@ -39,6 +38,7 @@ import type { SlotInfo, SlotTenant } from "./slot-info.ts";
 import type { MountPoint } from "./slots.ts";
 import { latestGenerationOf, ownersOf } from "./survey.ts";
 import { type Account, moveTree } from "./tree.ts";
+import type { CopyLimits, CopyOutcome } from "./tree-copy.ts";
 
 /** How long a purged thread is remembered. No older generation comes back after that time. */
 const FENCE_RETENTION_MS = 7 * 24 * 3_600_000;

@@ -21,7 +21,7 @@ import { renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { Generation, SandboxId, ThreadKey } from "@sandlot/contract";
 import { namesIn, statIfThere } from "../../world/disk-trouble.ts";
-import { preallocate } from "./made-ahead.ts";
+import { preallocate } from "./preallocated.ts";
 
 /** The user of a workspace. Generations may repeat after a store was lost, so the sandbox is part of it. */
 export interface Use {

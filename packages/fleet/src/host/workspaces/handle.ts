@@ -5,8 +5,8 @@
 
 import { closeSync, lstatSync } from "node:fs";
 import { fdPath } from "../descriptors.ts";
-import { type CopyLimits, type CopyOutcome, copyWorkspace } from "./copying.ts";
 import type { Account } from "./tree.ts";
+import { type CopyLimits, type CopyOutcome, copyWorkspace } from "./tree-copy.ts";
 import { type FileParts, WorkspaceFiles } from "./workspace-files.ts";
 
 export class WorkspaceHandle {

@@ -27,7 +27,7 @@ import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
 import { FENCE, TENANT, type Use } from "./fence.ts";
 import { GIVING, type Layout } from "./layout.ts";
-import { fillPreallocated, preallocate } from "./made-ahead.ts";
+import { fillPreallocated, preallocate } from "./preallocated.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
 

@@ -19,7 +19,7 @@ import type { Markers } from "../../backend/markers.ts";
 import { errnoOf, isMissing, unlessMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
 import type { Layout } from "./layout.ts";
-import { claimPreallocated, preallocate } from "./made-ahead.ts";
+import { claimPreallocated, preallocate } from "./preallocated.ts";
 
 const AHEAD = ".ahead";
 

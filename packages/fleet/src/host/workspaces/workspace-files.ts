@@ -13,11 +13,11 @@ import { type FileListing, type FileStat, isSandlotError, SANDBOX_LIMITS, Sandlo
 import { inOurWords, isMissing } from "../../world/disk-trouble.ts";
 import { type DraftWorld, draftName, isAbandoned, isDraft } from "../../world/drafts.ts";
 import { fdPath, OPEN_READ } from "../descriptors.ts";
+import { type Content, type HostWriteOptions, writeFile } from "./file-writer.ts";
 import { type ByteRange, OpenedFile } from "./opened-file.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, moveTree } from "./tree.ts";
-import { atPath, checkPlain, describe, inDirectory, namesOf } from "./walking.ts";
-import { type Content, type HostWriteOptions, writeFile } from "./writing.ts";
+import { atPath, checkPlain, describe, inDirectory, namesOf } from "./tree-walk.ts";
 
 export interface FileParts {
   /** The current owner of new files. */

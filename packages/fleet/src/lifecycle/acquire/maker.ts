@@ -27,7 +27,7 @@ import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
-import type { AcquireParams } from "./wish.ts";
+import type { AcquireParams } from "./acquire-params.ts";
 
 export interface MakerParts {
   readonly settings: Settings;

@@ -24,19 +24,13 @@ import { BindingInDoubt, ensureBound } from "../../backend/workspace-binding.ts"
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, reportFailure } from "../../observe/event-bus.ts";
-import {
-  type Arrival,
-  type CreatingRecord,
-  isAnonymous,
-  isParked,
-  type ReadyRecord,
-  type SandboxRecord,
-} from "../../store/record.ts";
+import type { ReadyRecord, SandboxRecord } from "../../store/record.ts";
+import { type Arrival, type CreatingRecord, isAnonymous, isParked } from "../../store/record.ts";
 import type { Limits, Refusal, Store, TakeAnswer } from "../../store/store.ts";
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
-import { isUntouched } from "../hold/keeping.ts";
+import { isUntouched } from "../hold/retention.ts";
 import { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";

@@ -138,9 +138,9 @@ export class Leases {
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 
-  /** A lease was released. Never fails: a row that cannot be removed now ends by not being renewed. */
-  async ended(lease: LeaseHandle): Promise<void> {
-    const { bus, store, world } = this.#parts;
+  /** A lease was released. `null`: it has no row in the store that has to be removed. */
+  ended(lease: LeaseHandle): Promise<void> | null {
+    const { bus, world } = this.#parts;
     this.#leases.delete(lease);
     if (bus.listensTo("lease-released")) {
       const heldMs = world.monotonicMs() - lease.since;
@@ -152,7 +152,12 @@ export class Leases {
         ...aboutRecord(lease.slot),
       });
     }
-    if (lease.ttlMs === null) return;
+    return lease.ttlMs === null ? null : this.#removeRow(lease);
+  }
+
+  /** Never fails: a row that cannot be removed now ends by not being renewed. */
+  async #removeRow(lease: LeaseHandle): Promise<void> {
+    const { bus, store } = this.#parts;
     try {
       await store.releaseLease(lease.id);
     } catch (error) {

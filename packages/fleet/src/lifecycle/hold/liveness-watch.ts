@@ -92,8 +92,8 @@ export class LivenessWatch {
     const { store, bus } = this.#parts;
     const record = await reportFailure(bus, "reason", () => store.get(sandboxId));
     if (record !== null && record.generation !== generation) return "superseded";
-    const obituary = await reportFailure(bus, "reason", () => store.tombstone(sandboxId));
-    const reason = obituary?.reason ?? record?.reason;
+    const tombstone = await reportFailure(bus, "reason", () => store.tombstone(sandboxId));
+    const reason = tombstone?.reason ?? record?.reason;
     return reason === "destroyed" ? "destroyed" : "crashed";
   }
 

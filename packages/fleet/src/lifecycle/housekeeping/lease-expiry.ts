@@ -15,7 +15,7 @@ import type { LeaseHandle } from "../hold/lease.ts";
 import type { Leases } from "../hold/leases.ts";
 import type { Slot } from "../hold/slot.ts";
 import type { Membership } from "../session/membership.ts";
-import { LastSeen } from "./sightings.ts";
+import { LastSeen } from "./last-seen.ts";
 
 export interface LeaseExpiryParts {
   readonly world: World;

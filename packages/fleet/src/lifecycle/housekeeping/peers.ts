@@ -17,8 +17,8 @@ import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 import { engineSilence } from "./engine-silence.ts";
+import { LastSeen } from "./last-seen.ts";
 import type { Reconciler } from "./reconciler.ts";
-import { LastSeen } from "./sightings.ts";
 
 export interface PeersParts {
   readonly world: World;
@@ -51,7 +51,7 @@ export class Peers {
     await this.#takeOver();
   }
 
-  /** Answers whether there was anybody to bury: then what they held is nobody's. */
+  /** Answers whether there was anybody to endDeadSession: then what they held is nobody's. */
   async buryTheDead(): Promise<boolean> {
     const { world, store, membership, bus, lifetimeMs } = this.#parts;
     if (!membership.mayJudge()) return false;

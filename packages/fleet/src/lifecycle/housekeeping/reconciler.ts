@@ -19,8 +19,8 @@ import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 import { engineSilence } from "./engine-silence.ts";
+import { LastSeen } from "./last-seen.ts";
 import { planReconcile } from "./plans.ts";
-import { LastSeen } from "./sightings.ts";
 
 export interface ReconcilerParts {
   readonly world: World;
@@ -79,7 +79,7 @@ export class Reconciler {
     for (const object of plan.superseded) {
       // Without a marker the store cannot look the thread up again; then what the records said has to do.
       const [marker] = await backend.markers.list(object.labels.sandboxId);
-      if (judgement.stands()) await this.#condemn(object, null, judgement, marker);
+      if (judgement.stands()) await this.#claimForRemoval(object, null, judgement, marker);
     }
     await this.#sort(
       unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
@@ -150,7 +150,7 @@ export class Reconciler {
     if (!judgement.stands()) return false;
     // No thread waits for it: then it ends like everything that is unknown, after its grace.
     if (tenant === null && judgement.early && (markers.length === 0 || object.place === "home")) return true;
-    return this.#condemn(object, tenant, judgement);
+    return this.#claimForRemoval(object, tenant, judgement);
   }
 
   /** Whose workspace has to go home with it: the thread that has it in the slot, or that has it mounted and not left. */
@@ -197,7 +197,7 @@ export class Reconciler {
   }
 
   /** With `superseded` only if its thread's record is of a later generation. False when no record came of it. */
-  async #condemn(
+  async #claimForRemoval(
     object: EngineObject,
     marker: Marker | null,
     { epoch }: Judgement,

@@ -12,8 +12,8 @@ import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { SandboxMaker } from "../acquire/maker.ts";
 import type { Admission } from "../admission/admission.ts";
+import { LastSeen } from "../housekeeping/last-seen.ts";
 import { planPool } from "../housekeeping/plans.ts";
-import { LastSeen } from "../housekeeping/sightings.ts";
 import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 

@@ -118,7 +118,7 @@ export class Membership {
     return this.#world.monotonicMs() + this.#storeClock.most;
   }
 
-  /** Takes a counter for a hold that is about to be asked for. Give it back with `asked`. */
+  /** Takes a counter for a hold that is about to be asked for. Give it back with `endHold`. */
   beginHold(): PendingHold {
     this.#seq += 1;
     const since = this.#world.monotonicMs();

@@ -182,7 +182,7 @@ export class Destroyer {
   }
 
   /**
-   * Whether what was asked for is done with a record that somebody is already at. One that is ending takes the wish for
+   * Whether what was asked for is done with a record that somebody is already at. One that is ending takes the params for
    * a purge. One that is being made takes note of its end where that was asked for by force: its callers wait for it.
    */
   async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {

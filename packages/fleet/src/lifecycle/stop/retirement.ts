@@ -257,7 +257,7 @@ export class Retirement {
       });
       if (answer.kind === "unknown-session" || answer.kind === "noted") return;
       if (answer.kind === "stopping") await this.finishStop(answer.record);
-      else if (answer.record === null) await this.#condemn(leftover);
+      else if (answer.record === null) await this.#claimForRemoval(leftover);
       // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.
       else if (answer.record.state === "stopping" && answer.record.actor !== membership.instance) return;
       this.#leftovers.delete(sandboxId);
@@ -267,7 +267,7 @@ export class Retirement {
   }
 
   /** No record knows it any more: somebody took over and found nothing, but our create may have landed since. */
-  async #condemn(leftover: Leftover): Promise<void> {
+  async #claimForRemoval(leftover: Leftover): Promise<void> {
     const { store, backend, membership } = this.#parts;
     const { sandboxId, user, thread } = leftover;
     const key = user === null || thread === null ? null : { user, thread };

@@ -8,7 +8,7 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
-const OBITUARIES_MAX = 1_000;
+const TOMBSTONES_MAX = 1_000;
 
 export class MemoryTables implements Tables {
   readonly now: () => number;
@@ -18,7 +18,7 @@ export class MemoryTables implements Tables {
   readonly #byUser = new Map<UserId, Map<ThreadId, SandboxId>>();
   readonly #heldBy = new Map<InstanceId, Set<SandboxId>>();
   readonly #blanks = new Map<string, Set<SandboxId>>();
-  readonly #obituaries = new Map<SandboxId, Tombstone>();
+  readonly #tombstones = new Map<SandboxId, Tombstone>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   /** Grows with every change, so that a step that changed nothing wakes nobody. */
@@ -32,7 +32,7 @@ export class MemoryTables implements Tables {
 
   /** Loses everything, as a store that was flushed or replaced. */
   empty(): void {
-    const rows = [this.#sessions, this.#records, this.#obituaries];
+    const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
   }
@@ -178,28 +178,28 @@ export class MemoryTables implements Tables {
   }
 
   tombstone(sandboxId: SandboxId): Tombstone | null {
-    return this.#obituaries.get(sandboxId) ?? null;
+    return this.#tombstones.get(sandboxId) ?? null;
   }
 
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
-    const matches = (obituary: Tombstone) =>
+    const matches = (tombstone: Tombstone) =>
       "idPrefix" in filter
-        ? obituary.sandboxId.startsWith(filter.idPrefix)
-        : obituary.user === filter.user && obituary.thread === filter.thread;
-    return [...this.#obituaries.values()].filter(matches).reverse().slice(0, limit);
+        ? tombstone.sandboxId.startsWith(filter.idPrefix)
+        : tombstone.user === filter.user && tombstone.thread === filter.thread;
+    return [...this.#tombstones.values()].filter(matches).reverse().slice(0, limit);
   }
 
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
     let last: Tombstone | null = null;
-    for (const obituary of this.#obituaries.values())
-      if (obituary.user === user && obituary.thread === thread) last = obituary;
+    for (const tombstone of this.#tombstones.values())
+      if (tombstone.user === user && tombstone.thread === thread) last = tombstone;
     return last;
   }
 
-  putTombstone(obituary: Tombstone): void {
-    this.#obituaries.delete(obituary.sandboxId);
-    this.#obituaries.set(obituary.sandboxId, obituary);
-    const oldest = this.#obituaries.keys().next();
-    if (this.#obituaries.size > OBITUARIES_MAX && oldest.done !== true) this.#obituaries.delete(oldest.value);
+  putTombstone(tombstone: Tombstone): void {
+    this.#tombstones.delete(tombstone.sandboxId);
+    this.#tombstones.set(tombstone.sandboxId, tombstone);
+    const oldest = this.#tombstones.keys().next();
+    if (this.#tombstones.size > TOMBSTONES_MAX && oldest.done !== true) this.#tombstones.delete(oldest.value);
   }
 }

@@ -55,9 +55,9 @@ export function toSandboxId({ sandbox_id: sandboxId }: Row): SandboxId {
   return sandboxId as SandboxId;
 }
 
-export function toObituary(row: Row): Tombstone {
-  const value = parse(row.body, "obituary");
-  if (!isObituary(value)) throw new CorruptRow(`the obituary of sandbox ${String(row.sandbox_id)} is damaged`);
+export function toTombstone(row: Row): Tombstone {
+  const value = parse(row.body, "tombstone");
+  if (!isTombstone(value)) throw new CorruptRow(`the tombstone of sandbox ${String(row.sandbox_id)} is damaged`);
   return value;
 }
 
@@ -169,7 +169,7 @@ function isIdentity(value: unknown): value is ProcessIdentity {
   );
 }
 
-function isObituary(value: unknown): value is Tombstone {
+function isTombstone(value: unknown): value is Tombstone {
   return (
     isObject(value) &&
     isText(value.sandboxId) &&

@@ -22,12 +22,12 @@ import { troubleOf } from "../../world/sqlite-driver.ts";
 import type { World } from "../../world/world.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
+import { ChangeWatch } from "./change-watch.ts";
 import type { Connection } from "./connection.ts";
 import { type Patience, pause } from "./contention.ts";
 import { identify, isSameOpenFile } from "./file.ts";
 import { sharedFileSystem } from "./file-system.ts";
-import { absent, openFile, tooNew, translate, unavailable } from "./opening.ts";
-import { ChangeWatch } from "./watching.ts";
+import { absent, openFile, tooNew, translate, unavailable } from "./open-database.ts";
 
 export interface SqliteStoreOptions {
   readonly path: string;

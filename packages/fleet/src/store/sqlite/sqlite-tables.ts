@@ -14,10 +14,10 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCensus, toCount, toMeta, toObituary, toRecord, toRowid, toSandboxId, toSession } from "./rows.ts";
+import { toCensus, toCount, toMeta, toRecord, toRowid, toSandboxId, toSession, toTombstone } from "./rows.ts";
 
 /** Enough to explain yesterday, bounded for ever. */
-const OBITUARIES_MAX = 1_000;
+const TOMBSTONES_MAX = 1_000;
 
 export class SqliteTables implements Tables {
   readonly now: () => number;
@@ -162,26 +162,26 @@ export class SqliteTables implements Tables {
   }
 
   tombstone(sandboxId: SandboxId): Tombstone | null {
-    const row = this.#sql.obituary.get(sandboxId);
-    return row === undefined ? null : toObituary(row);
+    const row = this.#sql.tombstone.get(sandboxId);
+    return row === undefined ? null : toTombstone(row);
   }
 
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
     const rows =
       "idPrefix" in filter
-        ? this.#sql.obituariesLike.all(filter.idPrefix, filter.idPrefix, limit)
-        : this.#sql.obituariesOf.all(filter.user, filter.thread, limit);
-    return rows.map(toObituary);
+        ? this.#sql.tombstonesLike.all(filter.idPrefix, filter.idPrefix, limit)
+        : this.#sql.tombstonesOf.all(filter.user, filter.thread, limit);
+    return rows.map(toTombstone);
   }
 
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
-    const row = this.#sql.obituaryOf.get(user, thread);
-    return row === undefined ? null : toObituary(row);
+    const row = this.#sql.tombstoneOf.get(user, thread);
+    return row === undefined ? null : toTombstone(row);
   }
 
-  putTombstone(obituary: Tombstone): void {
-    this.#sql.putObituary.run(obituary.sandboxId, JSON.stringify(obituary));
-    this.#sql.trimObituaries.run(OBITUARIES_MAX);
+  putTombstone(tombstone: Tombstone): void {
+    this.#sql.putTombstone.run(tombstone.sandboxId, JSON.stringify(tombstone));
+    this.#sql.trimTombstones.run(TOMBSTONES_MAX);
   }
 
   #row(sandboxId: SandboxId): RecordRow | null {
@@ -244,19 +244,19 @@ function prepareAll(db: DatabaseSync) {
     deleteRecord: prepare("DELETE FROM records WHERE sandbox_id = ?"),
     insertLease: prepare("INSERT OR REPLACE INTO leases (lease_id, sandbox_id) VALUES (?, ?)"),
     deleteLease: prepare("DELETE FROM leases WHERE lease_id = ? AND sandbox_id = ?"),
-    obituary: prepare("SELECT sandbox_id, body FROM obituaries WHERE sandbox_id = ?"),
+    tombstone: prepare("SELECT sandbox_id, body FROM obituaries WHERE sandbox_id = ?"),
     // A thousand rows at most, and asked only when a blank is bound or a sandbox adopted: not worth an index.
-    obituaryOf: prepare(
+    tombstoneOf: prepare(
       "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT 1",
     ),
-    obituariesLike: prepare(
+    tombstonesLike: prepare(
       "SELECT sandbox_id, body FROM obituaries WHERE substr(sandbox_id, 1, length(?)) = ? ORDER BY ordinal DESC LIMIT ?",
     ),
-    obituariesOf: prepare(
+    tombstonesOf: prepare(
       "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT ?",
     ),
-    putObituary: prepare("INSERT OR REPLACE INTO obituaries (sandbox_id, body) VALUES (?, ?)"),
-    trimObituaries: prepare(
+    putTombstone: prepare("INSERT OR REPLACE INTO obituaries (sandbox_id, body) VALUES (?, ?)"),
+    trimTombstones: prepare(
       "DELETE FROM obituaries WHERE ordinal <= (SELECT ordinal FROM obituaries ORDER BY ordinal DESC LIMIT 1 OFFSET ?)",
     ),
   };

@@ -2,7 +2,7 @@
  * Sessions: who is alive (rules 5 and 6).
  *
  * A session has a beat counter and no expiry. Nothing here judges by a clock: an observer that saw the same beat for
- * a lifetime says so with `bury`, and the transaction looks whether the beat is still that one.
+ * a lifetime says so with `endDeadSession`, and the transaction looks whether the beat is still that one.
  */
 
 import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
@@ -58,7 +58,7 @@ function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, gene
   return "session-lost";
 }
 
-export function bury(tables: Tables, peer: InstanceId, beatSeen: number): boolean {
+export function endDeadSession(tables: Tables, peer: InstanceId, beatSeen: number): boolean {
   const session = tables.session(peer);
   if (session === null || session.beat !== beatSeen) return false;
   endSession(tables, peer, session.lastBeatAt);

@@ -176,12 +176,12 @@ export const endingCases: readonly StoreCase[] = [
       const abandoned = await stage.stop(await stage.creating(a, thread(2)), a, { mode: { kind: "abandon" } });
       expect(abandoned.purge).toBe(true);
       const { sandboxId, revision } = await stage.creating(a, thread(3));
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       expect(await store.takeOver({ sandboxId, revision, actor: b })).toMatchObject({ state: "stopping", purge: true });
     },
   },
   {
-    name: "remove is for the actor with the right revision, and leaves an obituary",
+    name: "remove is for the actor with the right revision, and leaves a tombstone",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -195,8 +195,8 @@ export const endingCases: readonly StoreCase[] = [
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(true);
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(false);
       expect(await store.get(sandboxId)).toBe(null);
-      const obituary = stage.some(await store.tombstone(sandboxId));
-      const { stoppedAt, ...rest } = obituary;
+      const tombstone = stage.some(await store.tombstone(sandboxId));
+      const { stoppedAt, ...rest } = tombstone;
       expect(rest).toEqual({ sandboxId, user: USER, thread: "t", generation, reason: "destroyed", by: a, createdAt });
       expect(stoppedAt).toBeGreaterThanOrEqual(createdAt);
       // The thread is free again.
@@ -226,7 +226,7 @@ export const endingCases: readonly StoreCase[] = [
       const ask = ({ sandboxId, revision }: SandboxRecord, actor = b) => store.takeOver({ sandboxId, revision, actor });
       expect(await ask(creating)).toBe(null);
       expect(await ask(stopping)).toBe(null);
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       expect(await ask(parked)).toBe(null);
       expect(await ask({ ...creating, revision: creating.revision + 1 })).toBe(null);
       expect(await ask(creating, "nobody" as typeof b)).toBe(null);
@@ -241,7 +241,7 @@ export const endingCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "obituaries are kept for the newest thousand",
+    name: "tombstones are kept for the newest thousand",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");

@@ -83,7 +83,7 @@ export const holdingCases: readonly StoreCase[] = [
       const held = await stage.ready(a, "t", 1);
       expect(await store.unhold(unholdOf(held, b, 1))).toEqual(held);
       expect(await store.unhold({ ...unholdOf(held, a, 1), sandboxId: UNKNOWN_SANDBOX })).toBe(null);
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       const parked = await stage.now(held.sandboxId);
       expect(await store.unhold(unholdOf(held, a, 1))).toEqual(parked);
       const stopping = await stage.stop(parked, b);

@@ -150,7 +150,7 @@ export const makingCases: readonly StoreCase[] = [
       expect(await store.publish({ ...request, actor: b })).toBe(null);
       expect(await store.publish({ ...request, revision: revision + 1 })).toBe(null);
       expect(await store.publish({ ...request, sandboxId: "unknown" as never })).toBe(null);
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       expect((await store.takeOver({ sandboxId, revision, actor: b }))?.state).toBe("stopping");
       await stage.beat("a", 2, { register: true });
       expect(await store.publish(request)).toBe(null);

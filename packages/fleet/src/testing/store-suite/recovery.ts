@@ -133,7 +133,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "what has an obituary is neither restored nor adopted, only condemned",
+    name: "what has a tombstone is neither restored nor adopted, only condemned",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -189,7 +189,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn writes a stopping record for what no record knows, once",
+    name: "claimForRemoval writes a stopping record for what no record knows, once",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -225,7 +225,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn claims the marker's thread if it is free",
+    name: "claimForRemoval claims the marker's thread if it is free",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -238,7 +238,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn is refused in another epoch than the one it was judged in",
+    name: "claimForRemoval is refused in another epoch than the one it was judged in",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -250,7 +250,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn of what was replaced is refused unless a later generation of its thread is there",
+    name: "claimForRemoval of what was replaced is refused unless a later generation of its thread is there",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -263,7 +263,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn purges a thread that nobody can ask for again",
+    name: "claimForRemoval purges a thread that nobody can ask for again",
     async run(stage) {
       const a = await stage.join("a");
       const key = { user: USER, thread: anonymousThread("01") };
@@ -272,7 +272,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn with purge waits for the end of recovery: only then it is known whose the thread is",
+    name: "claimForRemoval with purge waits for the end of recovery: only then it is known whose the thread is",
     begins: "recovering",
     async run(stage) {
       const { store, expect } = stage;
@@ -286,7 +286,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn with purge is refused under a generation that the thread has left behind",
+    name: "claimForRemoval with purge is refused under a generation that the thread has left behind",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -302,7 +302,7 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "condemn with purge needs the thread for itself",
+    name: "claimForRemoval with purge needs the thread for itself",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");

@@ -104,7 +104,7 @@ export const remoteLeaseCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const held = await stage.ready(a, "t", 1);
       const leaseId = await stage.lease(held, "lease");
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       const now = await stage.now(held.sandboxId);
       stage.expect(Object.keys(now.leases)).toEqual([leaseId]);
       stage.expect(now.parkedAt).toBe(null);

@@ -158,7 +158,7 @@ export const sessionCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "bury ends a session and its holds, parked since it was last heard of",
+    name: "endDeadSession ends a session and its holds, parked since it was last heard of",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -178,7 +178,7 @@ export const sessionCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "bury looks at the beat again",
+    name: "endDeadSession looks at the beat again",
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
@@ -194,12 +194,12 @@ export const sessionCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "bury of one holder leaves the others",
+    name: "endDeadSession of one holder leaves the others",
     async run(stage) {
       const a = await stage.join("a");
       const b = await stage.join("b");
       const record = await stage.hold(await stage.ready(a, "t", 1), b, 1);
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       const now = await stage.now(record.sandboxId);
       stage.expect(Object.keys(now.holders)).toEqual(["b"]);
       stage.expect(now.parkedAt).toBe(null);
@@ -213,7 +213,7 @@ export const sessionCases: readonly StoreCase[] = [
       const creating = await stage.creating(a, "creating");
       const parked = await stage.ready(a, "parked");
       const blank = await stage.ready(a, null);
-      await stage.bury(a);
+      await stage.endDeadSession(a);
       const before = await store.list();
 
       const gone = { kind: "unknown-session" };

@@ -127,7 +127,7 @@ export class Stage {
   }
 
   /** Ends a session as an observer does that judged it dead. */
-  async bury(instance: InstanceId): Promise<void> {
+  async endDeadSession(instance: InstanceId): Promise<void> {
     const session = (await this.store.sessions()).find((one) => one.instance === instance);
     this.expect(await this.store.endDeadSession(instance, session?.beat ?? -1)).toBe(true);
   }

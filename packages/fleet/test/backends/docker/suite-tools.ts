@@ -5,7 +5,7 @@
 
 import { expect, it } from "vitest";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
-import { ConcurrencyLimit } from "../../../src/world/turns.ts";
+import { ConcurrencyLimit } from "../../../src/world/concurrency-limit.ts";
 import { describeGroups } from "../suite-groups.ts";
 
 export { isWholeSuite } from "../suite-groups.ts";

@@ -3,7 +3,7 @@
  */
 
 import { describe, expect, it } from "vitest";
-import { ConcurrencyLimit } from "../../../src/world/turns.ts";
+import { ConcurrencyLimit } from "../../../src/world/concurrency-limit.ts";
 
 const never = new AbortController().signal;
 

@@ -34,8 +34,8 @@ export class LimitStage {
     this.limits = openLimits({ fleetId: this.fleetId, world: systemWorld(), ...options });
   }
 
-  group(wish: Parameters<Limits["create"]>[1], name = `sandbox-${this.#groups.length}`): LimitGroup {
-    const group = this.limits.create(name, wish);
+  group(requested: Parameters<Limits["create"]>[1], name = `sandbox-${this.#groups.length}`): LimitGroup {
+    const group = this.limits.create(name, requested);
     this.#groups.push(group);
     return group;
   }

@@ -1,7 +1,7 @@
 /**
  * Containers whose image has its own server: how it is reached, when it is ready, who may use it, and what goes on in it.
  *
- *   transport `socket`   through the container's own loopback (`door.ts`): no network of the engine's, nothing published
+ *   transport `socket`   through the container's own loopback (`namespace-connector.ts`): no network of the engine's, nothing published
  *   transport `port`     at the port that the engine has published
  *
  * Invariants
@@ -32,7 +32,7 @@ import { publishedPort } from "../container/published-port.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { ContainerLiveness } from "../liveness.ts";
 import type { ContainerObject, ContainerObjects } from "../objects/container-objects.ts";
-import { Door } from "./door.ts";
+import { NamespaceConnector } from "./namespace-connector.ts";
 import { AIO_PORT } from "./options.ts";
 import type { AioRecord, AioRecords } from "./records.ts";
 
@@ -192,13 +192,13 @@ export class AioRuntime {
   async #address({ record, container }: ContainerObject): Promise<AioAddress> {
     const { engine, publishHost } = this.#parts;
     if (container === null) throw new NoAnswer("it is not made yet");
-    if (record.transport === "socket") return this.#door(container.containerId, record.account);
+    if (record.transport === "socket") return this.#connector(container.containerId, record.account);
     const port = container.hostPort ?? (await publishedPort(engine, container.containerId, AIO_PORT));
     if (port === null) throw new NoAnswer("the engine has published no port for it");
     return { url: `http://${publishHost.includes(":") ? `[${publishHost}]` : publishHost}:${port}` };
   }
 
-  async #door(containerId: string, own: Account | null): Promise<AioAddress> {
+  async #connector(containerId: string, own: Account | null): Promise<AioAddress> {
     const { engine, world, account } = this.#parts;
     const firstProcess = async () => {
       const state = (await engine.inspect(containerId))?.State;
@@ -208,11 +208,12 @@ export class AioRuntime {
     if (before === null) throw new NoAnswer("the container does not run");
     // Not as what the sandbox is.
     const apart = egressAccountOf(own ?? account);
-    const door = await Door.open({ pid: before.pid, port: AIO_PORT, account: apart, world });
+    const connector = await NamespaceConnector.open({ pid: before.pid, port: AIO_PORT, account: apart, world });
     // Had it ended meanwhile, its number could be another process's.
     const now = identify(before.pid);
-    if (now?.startTime === before.startTime) return { connect: () => door.connect(), close: () => door.close() };
-    door.close();
+    if (now?.startTime === before.startTime)
+      return { connect: () => connector.connect(), close: () => connector.close() };
+    connector.close();
     throw new NoAnswer("the container has ended meanwhile");
   }
 }

@@ -32,9 +32,9 @@ import type {
 } from "../engine/engine.ts";
 import { EngineRefusal, isRefusal, unavailable } from "../engine/trouble.ts";
 import { containersSchema, inspectedImage, listed, statusSchema } from "./answers.ts";
+import { polledEvents, polledOutput } from "./apple-watch.ts";
 import { createArguments } from "./arguments.ts";
 import { ContainerCommand } from "./command.ts";
-import { polledEvents, polledOutput } from "./watching.ts";
 
 const ASK_MS = 15_000;
 /** A machine starts in about a second; the first one after an update unpacks its image and a kernel. */

@@ -35,13 +35,13 @@ export function chooseTransport(
   { transport, network }: Wanted,
   facts: Pick<EngineFacts, "isOnThisHost" | "relaysSockets">,
   givesWayOut: boolean,
-  wish: Blueprint["network"],
+  wanted: Blueprint["network"],
 ): Transport {
-  if (facts.relaysSockets && (transport === "port" || wish.mode !== "none"))
-    throw notWithoutSocket(transport === "port" ? "a port that the engine picks" : `network ${wish.mode}`);
+  if (facts.relaysSockets && (transport === "port" || wanted.mode !== "none"))
+    throw notWithoutSocket(transport === "port" ? "a port that the engine picks" : `network ${wanted.mode}`);
   const sharesSockets = transport === "socket" || (transport === "auto" && (facts.isOnThisHost || facts.relaysSockets));
-  if (sharesSockets && (wish.mode === "none" || givesWayOut)) return "socket";
-  const problem = transport === "socket" ? `network ${wish.mode}` : publishProblem(network, wish);
+  if (sharesSockets && (wanted.mode === "none" || givesWayOut)) return "socket";
+  const problem = transport === "socket" ? `network ${wanted.mode}` : publishProblem(network, wanted);
   if (problem !== null) throw notWithoutSocket(problem);
   return "port";
 }

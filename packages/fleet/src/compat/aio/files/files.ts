@@ -17,7 +17,7 @@ import {
   SandlotError,
   type WriteOptions,
 } from "@sandlot/contract";
-import { noStream } from "../../../backend/incapable.ts";
+import { noStream } from "../../../backend/unsupported.ts";
 import type { AioCalls } from "../calls.ts";
 import { checkCount, checkPath, invalid } from "../checks.ts";
 import { Downloads, type Range } from "./downloads.ts";

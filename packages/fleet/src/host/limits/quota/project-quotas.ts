@@ -80,11 +80,11 @@ export class ProjectQuotas {
   }
 
   /** Lets the kernel limit a workspace from now on. Only while nothing that could change the tree runs. */
-  async hold(thread: ThreadKey, path: string, wish: DiskWish): Promise<void> {
+  async hold(thread: ThreadKey, path: string, requested: DiskWish): Promise<void> {
     if (!this.isConceivable) return;
     const { ino: inode, blocks } = lstatSync(path, { bigint: true });
     const before = this.#claims.of(thread).find((claim) => claim.inode === inode);
-    const limits = limitsFor(wish, Number(blocks));
+    const limits = limitsFor(requested, Number(blocks));
     const isWanted = limits.kib > 0 || limits.files > 0;
     if (before === undefined ? !isWanted : before.isComplete && isSame(before.limits, limits)) return;
     const sight = await this.sight();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isUntouched, reasonNotToKeep } from "../../../src/lifecycle/hold/keeping.ts";
+import { isUntouched, reasonNotToKeep } from "../../../src/lifecycle/hold/retention.ts";
 import { recordWith } from "../../support/records.ts";
 
 const record = recordWith({ revision: 3, arrival: "empty" });

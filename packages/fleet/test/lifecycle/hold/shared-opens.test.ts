@@ -3,7 +3,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { SharedOpens } from "../../../src/lifecycle/hold/flights.ts";
+import { SharedOpens } from "../../../src/lifecycle/hold/shared-opens.ts";
 import type { Slot } from "../../../src/lifecycle/hold/slot.ts";
 import { VirtualTime } from "../../support/virtual-time.ts";
 

@@ -28,7 +28,7 @@ const SLACK_MS = 3_000;
 const PROTECTED_SHARE = 0.25;
 const PROTECTED_MS = 6_000;
 
-export class Crew {
+export class Workers {
   readonly all = new Set<Child>();
   readonly #options: CrewOptions;
   readonly #lastHolder = new Map<string, string>();

@@ -7,7 +7,7 @@ import type { Epoch } from "@sandlot/contract";
 import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
 import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { addHold, firstRecord, nextGeneration } from "./making.ts";
+import { addHold, firstRecord, nextGeneration } from "./creation.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
@@ -57,7 +57,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   return true;
 }
 
-export function condemn(tables: Tables, request: ClaimForRemovalRequest): StoppingRecord | null {
+export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, superseded, purge = false } = request;

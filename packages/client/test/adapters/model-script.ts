@@ -8,7 +8,7 @@ export type Move =
   | { readonly type: "end" }
   | { readonly type: "fail"; readonly error: Error };
 
-export class Puppet<Result> {
+export class ModelScript<Result> {
   #moves: Move[] = [];
   #wanted: ((move: Move) => void) | null = null;
   #awaited: { resolve: (result: Result) => void; reject: (error: unknown) => void } | null = null;

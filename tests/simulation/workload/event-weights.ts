@@ -42,7 +42,7 @@ const WEIGHTS = {
 
 type Kind = keyof typeof WEIGHTS;
 
-export class Urn {
+export class EventWeights {
   readonly #random: Random;
   readonly #shares: readonly { readonly kind: Kind; readonly upTo: number }[];
 

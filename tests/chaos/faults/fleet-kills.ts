@@ -6,10 +6,10 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Random } from "../../simulation/schedule/random.ts";
-import type { DockerYard } from "../stage/docker-yard.ts";
+import type { DockerEnvironment } from "../stage/docker-environment.ts";
+import type { Environment } from "../stage/environment.ts";
 import type { KillStage } from "../stage/tally.ts";
-import { type StartWatch, Victim } from "../stage/victim.ts";
-import type { Yard } from "../stage/yard.ts";
+import { type StartWatch, Target } from "../stage/target.ts";
 
 /** How long each stage takes on a quiet machine; measured values replace it. */
 const SPANS_MS: Record<KillStage, number> = { create: 250, bind: 20, ready: 150, lease: 150, release: 4, stop: 120 };
@@ -21,19 +21,21 @@ const ONLINE_CHANCE = 0.3;
 const CARRIER_MS = 20_000;
 
 /** Kills until there were `count`, and every stage was hit equally often, as far as the machine allows. */
-export async function fleetKills(yard: Yard, random: Random, count: number): Promise<void> {
-  const { tally, stages } = yard;
-  const starts = await yard.watchStarts();
-  let next = new Victim(yard, starts);
+export async function fleetKills(environment: Environment, random: Random, count: number): Promise<void> {
+  const { tally, stages } = environment;
+  const starts = await environment.watchStarts();
+  let next = new Target(environment, starts);
   try {
     for (let turn = 0; turn < count * TURNS_PER_KILL && killCount(tally) < count; turn += 1) {
-      const victim = next;
-      await victim.opened;
-      next = new Victim(yard, starts);
+      const target = next;
+      await target.opened;
+      next = new Target(environment, starts);
       const stage = stages.reduce((least, other) => (tally.kills[other] < tally.kills[least] ? other : least));
       // Named by the intended stage; the tally counts the actual one.
-      await yard.deed(`a fleet killed near ${stage}`, () => killAt(yard, victim, stage, random, `victim-${turn}`));
-      await noProcessLeft(yard, starts);
+      await environment.fault(`a fleet killed near ${stage}`, () =>
+        killAt(environment, target, stage, random, `victim-${turn}`),
+      );
+      await noProcessLeft(environment, starts);
       if ((turn + 1) % 20 === 0) console.log(`of ${count} fleets, killed: ${JSON.stringify(tally.kills)}`);
     }
   } finally {
@@ -43,25 +45,25 @@ export async function fleetKills(yard: Yard, random: Random, count: number): Pro
 }
 
 /** Both at once, as in a power failure: a fleet at some stage, and the engine with everything that runs in it. */
-export async function powerCut(yard: DockerYard, random: Random, serial: number): Promise<void> {
-  const { engine } = yard;
-  const starts = await yard.watchStarts();
-  const victim = new Victim(yard, starts);
+export async function powerCut(environment: DockerEnvironment, random: Random, serial: number): Promise<void> {
+  const { engine } = environment;
+  const starts = await environment.watchStarts();
+  const target = new Target(environment, starts);
   try {
-    await victim.opened;
-    const stage = random.pick(yard.stages);
+    await target.opened;
+    const stage = random.pick(environment.stages);
     const power = { cut: () => engine.end("SIGKILL"), back: () => engine.start(false) };
-    const act = () => killAt(yard, victim, stage, random, `power-${serial}`, power);
-    await yard.deed("a fleet and the engine killed at once", act, { endsEverything: true });
+    const act = () => killAt(environment, target, stage, random, `power-${serial}`, power);
+    await environment.fault("a fleet and the engine killed at once", act, { endsEverything: true });
   } finally {
-    victim.killNow();
+    target.killNow();
     starts.close();
   }
 }
 
 async function killAt(
-  yard: Yard,
-  victim: Victim,
+  environment: Environment,
+  target: Target,
   aim: KillStage,
   random: Random,
   thread: string,
@@ -71,38 +73,38 @@ async function killAt(
   const ms = random.unit() * SPANS_MS[aim];
   // The process does not know when its container has started.
   const isTold = aim !== "ready";
-  victim.go({ thread, blueprint, kill: isTold ? { after: aim, ms } : null });
-  await victim.reaches(aim);
+  target.go({ thread, blueprint, kill: isTold ? { after: aim, ms } : null });
+  await target.reaches(aim);
   // Every second time another caller waits for the same thread.
-  const waiting = random.chance(0.5) ? yard.acquire({ thread, blueprint }) : null;
+  const waiting = random.chance(0.5) ? environment.acquire({ thread, blueprint }) : null;
   if (!isTold) await sleep(ms);
   const cut = power?.cut();
-  await (isTold ? victim.exited : victim.kill());
+  await (isTold ? target.exited : target.kill());
   let killedAt = performance.now();
-  const { stage, hasWritten, spans } = victim;
-  if (stage !== "between" && power === null) yard.tally.kills[stage] += 1;
+  const { stage, hasWritten, spans } = target;
+  if (stage !== "between" && power === null) environment.tally.kills[stage] += 1;
   for (const [name, ms] of spans) if (name !== "between") SPANS_MS[name] = SPANS_MS[name] * 0.7 + ms * 0.3;
   if (power !== null) {
     await cut;
     await power.back();
     killedAt = performance.now();
   }
-  const usableMs = await yard.usable(thread, killedAt, hasWritten ? "written" : null, await waiting, blueprint);
-  await yard.end(thread);
+  const usableMs = await environment.usable(thread, killedAt, hasWritten ? "written" : null, await waiting, blueprint);
+  await environment.end(thread);
   return usableMs;
 }
 
 /** In the network of a removed container no process may be left. */
-async function noProcessLeft(yard: Yard, starts: StartWatch): Promise<void> {
+async function noProcessLeft(environment: Environment, starts: StartWatch): Promise<void> {
   const deadline = performance.now() + CARRIER_MS;
   for (;;) {
     const left = await starts.strays();
     if (left.length === 0) return;
-    if (performance.now() > deadline) return yard.tally.violated(`processes are left: ${left.join(", ")}`);
+    if (performance.now() > deadline) return environment.tally.violated(`processes are left: ${left.join(", ")}`);
     await sleep(100);
   }
 }
 
-function killCount({ kills }: Yard["tally"]): number {
+function killCount({ kills }: Environment["tally"]): number {
   return Object.values(kills).reduce((sum, hits) => sum + hits, 0);
 }

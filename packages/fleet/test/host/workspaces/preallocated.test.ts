@@ -22,7 +22,7 @@ import { type Marker, threadKeyOf } from "../../../src/backend/labels.ts";
 import { ensureBound, settleWorkspace } from "../../../src/backend/workspace-binding.ts";
 import { FENCE, TENANT } from "../../../src/host/workspaces/fence.ts";
 import { slotNameOf } from "../../../src/host/workspaces/layout.ts";
-import { claimPreallocated, fillPreallocated, preallocate } from "../../../src/host/workspaces/made-ahead.ts";
+import { claimPreallocated, fillPreallocated, preallocate } from "../../../src/host/workspaces/preallocated.ts";
 import { crashBefore, Died } from "./crash-point.ts";
 import { Ground, isRoot, outcomeOf, world } from "./ground.ts";
 import { onSmallDisk } from "./small-disk.ts";

@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Order } from "../fleet-process.ts";
+import type { Environment } from "./environment.ts";
 import type { KillStage } from "./tally.ts";
-import type { Yard } from "./yard.ts";
 
 const PROGRAM = fileURLToPath(new URL("../fleet-process.ts", import.meta.url));
 const OPEN_MS = 60_000;
@@ -32,7 +32,7 @@ export interface StartWatch {
   close(): void;
 }
 
-export class Victim {
+export class Target {
   readonly opened: Promise<void>;
   readonly #process: ChildProcess;
   readonly #starts: StartWatch;
@@ -44,7 +44,7 @@ export class Victim {
   /** How long each completed stage took. */
   readonly spans: [KillStage | "between", number][] = [];
 
-  constructor({ config, place }: Yard, starts: StartWatch) {
+  constructor({ config, place }: Environment, starts: StartWatch) {
     this.#starts = starts;
     const env = { ...process.env, NODE_COMPILE_CACHE: `${place}/compiled` };
     this.#process = spawn(process.execPath, ["--conditions=sandlot-source", PROGRAM, JSON.stringify(config)], {

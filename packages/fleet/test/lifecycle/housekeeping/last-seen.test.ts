@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { LastSeen } from "../../../src/lifecycle/housekeeping/sightings.ts";
+import { LastSeen } from "../../../src/lifecycle/housekeeping/last-seen.ts";
 
 describe("sightings", () => {
   test("count from the first time something was seen as it is", () => {

@@ -23,11 +23,11 @@ interface Scene {
 }
 
 export async function misbehave(plant: Plant | null, scene: Scene): Promise<void> {
-  const misdeed = plant === null ? undefined : MISDEEDS[plant];
-  if (misdeed === undefined) return;
+  const violation = plant === null ? undefined : MISDEEDS[plant];
+  if (violation === undefined) return;
   while (true) {
     // Each may fail because of other children; then it is retried.
-    await misdeed(scene).catch(() => {});
+    await violation(scene).catch(() => {});
     await sleep(100);
   }
 }

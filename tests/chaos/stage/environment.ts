@@ -16,7 +16,7 @@ import type { FleetConfig } from "../../../packages/fleet/src/config/fleet-confi
 import type { AcquireRequest, Fleet, Lease } from "../../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../../packages/fleet/src/open-fleet.ts";
 import type { KillStage, Tally } from "./tally.ts";
-import type { StartWatch } from "./victim.ts";
+import type { StartWatch } from "./target.ts";
 
 const MIB = 1024 * 1024;
 const ACQUIRE_MS = 30_000;
@@ -34,7 +34,7 @@ type BlueprintName = "default" | "online" | "pooled";
 
 export type SandboxName = { readonly sandboxId: string; readonly generation: number };
 
-export abstract class Yard {
+export abstract class Environment {
   /** The stages at which a fleet can be killed here. */
   abstract readonly stages: readonly KillStage[];
   readonly tally: Tally;
@@ -78,7 +78,7 @@ export abstract class Yard {
   }
 
   get fleet(): Fleet {
-    if (this.#fleet === null) throw new Error("The yard is not open.");
+    if (this.#fleet === null) throw new Error("The environment is not open.");
     return this.#fleet;
   }
 
@@ -99,7 +99,7 @@ export abstract class Yard {
   }
 
   /** Runs a fault. Afterwards it has left nothing, and nothing else was affected. */
-  async deed(name: string, act: () => Promise<number>, options: { readonly endsEverything?: boolean } = {}) {
+  async fault(name: string, act: () => Promise<number>, options: { readonly endsEverything?: boolean } = {}) {
     const startedAt = performance.now();
     let usableMs = 0;
     try {

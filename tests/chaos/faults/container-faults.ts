@@ -8,10 +8,10 @@ import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type Docker from "dockerode";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
-import type { DockerYard } from "../stage/docker-yard.ts";
-import { ORPHAN_TIMEOUT_MS } from "../stage/yard.ts";
+import type { DockerEnvironment } from "../stage/docker-environment.ts";
+import { ORPHAN_TIMEOUT_MS } from "../stage/environment.ts";
 
-interface ContainerDeed {
+interface ContainerFault {
   readonly name: string;
   readonly act: (container: Docker.Container, lease: Lease) => Promise<unknown>;
   /** Whether the sandbox and its commands survive. */
@@ -26,108 +26,123 @@ const PAUSE_TRIES = 10;
 const GONE_MS = 60_000;
 const LOOK_MS = 100;
 
-const UNDER_LEASE: readonly ContainerDeed[] = [
+const UNDER_LEASE: readonly ContainerFault[] = [
   { name: "a leased container killed", act: (container) => container.kill(), survives: false },
   { name: "a leased container removed", act: (container) => container.remove({ force: true }), survives: false },
   { name: "a leased container paused", act: pause, survives: true },
   { name: "a leased container out of memory", act: runOutOfMemory, survives: false },
 ];
 
-const PARKED: readonly ContainerDeed[] = [
+const PARKED: readonly ContainerFault[] = [
   { name: "a parked container killed", act: (container) => container.kill(), survives: false },
   { name: "a parked container removed", act: (container) => container.remove({ force: true }), survives: false },
   { name: "a parked container paused", act: pause, survives: true },
 ];
 
-const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; readonly act: ContainerDeed["act"] }[] = [
+const IN_THE_MAKING: readonly { readonly name: string; readonly at: string; readonly act: ContainerFault["act"] }[] = [
   { name: "a new container removed", at: "create", act: (container) => container.remove({ force: true }) },
   { name: "a starting container removed", at: "start", act: (container) => container.remove({ force: true }) },
   { name: "a starting container killed", at: "start", act: (container) => container.kill() },
   { name: "a starting container paused", at: "start", act: (container) => container.pause() },
 ];
 
-export async function containerDeeds(yard: DockerYard, rounds: number): Promise<void> {
+export async function containerFaults(environment: DockerEnvironment, rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {
-    await leasedContainers(yard, round);
-    for (const deed of PARKED) await yard.deed(deed.name, () => whileParked(yard, deed, `parked-${round}`));
-    for (const deed of IN_THE_MAKING) await yard.deed(deed.name, () => inTheMaking(yard, deed, `made-${round}`));
-    await yard.deed("an orphan by its labels, gone", () => orphaned(yard));
+    await leasedContainers(environment, round);
+    for (const fault of PARKED)
+      await environment.fault(fault.name, () => whileParked(environment, fault, `parked-${round}`));
+    for (const fault of IN_THE_MAKING)
+      await environment.fault(fault.name, () => inTheMaking(environment, fault, `made-${round}`));
+    await environment.fault("an orphan by its labels, gone", () => orphaned(environment));
   }
 }
 
-export async function leasedContainers(yard: DockerYard, round = 0): Promise<void> {
-  for (const deed of UNDER_LEASE) await yard.deed(deed.name, () => underLease(yard, deed, `leased-${round}`));
+export async function leasedContainers(environment: DockerEnvironment, round = 0): Promise<void> {
+  for (const fault of UNDER_LEASE)
+    await environment.fault(fault.name, () => underLease(environment, fault, `leased-${round}`));
 }
 
-async function underLease(yard: DockerYard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
-  const lease = await yard.fleet.acquire({ thread });
+async function underLease(
+  environment: DockerEnvironment,
+  { name, act, survives }: ContainerFault,
+  thread: string,
+): Promise<number> {
+  const lease = await environment.fleet.acquire({ thread });
   const { generation } = lease;
   await lease.sandbox.exec("echo mine > note");
-  const container = await yard.containerIn(thread);
+  const container = await environment.containerIn(thread);
   const running = lease.sandbox.exec("sleep 1; echo through").then(
     ({ stdout }) => stdout,
     () => "told",
   );
   await act(container, lease);
   const since = performance.now();
-  const { ms: usableMs } = await yard.used(thread, since, "mine", lease);
-  const told = await yard.settles("a command under way", running, TOLD_MS);
-  if (survives && told !== "through\n") yard.tally.violated(`${name}: a command ended with ${told}`);
+  const { ms: usableMs } = await environment.used(thread, since, "mine", lease);
+  const told = await environment.settles("a command under way", running, TOLD_MS);
+  if (survives && told !== "through\n") environment.tally.violated(`${name}: a command ended with ${told}`);
   if (survives !== (lease.generation === generation))
-    yard.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
+    environment.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
   await lease.release();
-  await yard.end(thread);
+  await environment.end(thread);
   return usableMs;
 }
 
-async function whileParked(yard: DockerYard, { name, act, survives }: ContainerDeed, thread: string): Promise<number> {
-  const lease = await yard.fleet.acquire({ thread });
+async function whileParked(
+  environment: DockerEnvironment,
+  { name, act, survives }: ContainerFault,
+  thread: string,
+): Promise<number> {
+  const lease = await environment.fleet.acquire({ thread });
   const { generation } = lease;
   await lease.sandbox.exec("echo mine > note");
   await lease.release();
-  await act(await yard.containerIn(thread), lease);
+  await act(await environment.containerIn(thread), lease);
   const since = performance.now();
-  const next = await yard.acquire({ thread });
+  const next = await environment.acquire({ thread });
   if (next !== null && survives !== (next.generation === generation))
-    yard.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
-  const usableMs = await yard.usable(thread, since, "mine", next);
-  await yard.end(thread);
+    environment.tally.violated(`${name}: the generation ${survives ? "changed" : "is the same"}`);
+  const usableMs = await environment.usable(thread, since, "mine", next);
+  await environment.end(thread);
   return usableMs;
 }
 
 /** The pending acquire is served or refused, and the next one is served. */
-async function inTheMaking(yard: DockerYard, deed: (typeof IN_THE_MAKING)[number], thread: string): Promise<number> {
-  const { docker } = yard.engine;
+async function inTheMaking(
+  environment: DockerEnvironment,
+  fault: (typeof IN_THE_MAKING)[number],
+  thread: string,
+): Promise<number> {
+  const { docker } = environment.engine;
   const filters = {
     type: ["container" as const],
-    event: [deed.at],
-    label: [`sandlot.fleet=${yard.fleetId}`, "sandlot.thread"],
+    event: [fault.at],
+    label: [`sandlot.fleet=${environment.fleetId}`, "sandlot.thread"],
   };
   const stream = await docker.getEvents({ filters });
   const done = new Promise<unknown>((resolve) => {
     stream.once("data", (line: Buffer) => {
       const { Actor } = JSON.parse(line.toString("utf8").split("\n", 1)[0] ?? "{}") as { Actor: { ID: string } };
       // The container may be further by then, and the engine may refuse: the fault was tried.
-      resolve(deed.act(docker.getContainer(Actor.ID), yard.keeper).catch(() => {}));
+      resolve(fault.act(docker.getContainer(Actor.ID), environment.keeper).catch(() => {}));
     });
   });
   const since = performance.now();
-  const waiting = yard.acquire({ thread });
+  const waiting = environment.acquire({ thread });
   await done;
   (stream as unknown as { destroy(): void }).destroy();
-  const usableMs = await yard.usable(thread, since, null, await waiting);
-  await yard.end(thread);
+  const usableMs = await environment.usable(thread, since, null, await waiting);
+  await environment.end(thread);
   return usableMs;
 }
 
 /** A container with the fleet's labels and no record: removed, but only after its grace period. */
-async function orphaned(yard: DockerYard): Promise<number> {
+async function orphaned(environment: DockerEnvironment): Promise<number> {
   const sandboxId = randomBytes(5).toString("hex");
   const generation = String(Date.now());
-  const labels = { fleet: yard.fleetId, sandbox: sandboxId, generation, blueprint: "unknown", place: "home" };
+  const labels = { fleet: environment.fleetId, sandbox: sandboxId, generation, blueprint: "unknown", place: "home" };
   const since = performance.now();
-  const container = await yard.engine.docker.createContainer({
-    ...{ Image: yard.engine.image, Cmd: ["sleep", "100000"], name: `sandlot-${sandboxId}-${generation}` },
+  const container = await environment.engine.docker.createContainer({
+    ...{ Image: environment.engine.image, Cmd: ["sleep", "100000"], name: `sandlot-${sandboxId}-${generation}` },
     Labels: Object.fromEntries(Object.entries(labels).map(([name, value]) => [`sandlot.${name}`, value])),
     HostConfig: { NetworkMode: "none" },
   });
@@ -142,7 +157,7 @@ async function orphaned(yard: DockerYard): Promise<number> {
     await sleep(LOOK_MS);
   }
   const ms = performance.now() - since;
-  if (ms < ORPHAN_TIMEOUT_MS - LOOK_MS) yard.tally.violated(`an orphan was ended after ${ms.toFixed(0)} ms`);
+  if (ms < ORPHAN_TIMEOUT_MS - LOOK_MS) environment.tally.violated(`an orphan was ended after ${ms.toFixed(0)} ms`);
   return ms;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The child of `door.ts`: runs in a container's network namespace, connects there when it is told to, and hands the
+ * The child of `namespace-connector.ts`: runs in a container's network namespace, connects there when it is told to, and hands the
  * connections to its parent. It ends with its parent.
  */
 

@@ -11,7 +11,7 @@ import { errnoOf, inOurWords, isMissing } from "../../world/disk-trouble.ts";
 import { giveBack } from "../../world/given-bytes.ts";
 import { fdPath, OPEN_NEW } from "../descriptors.ts";
 import { type Account, ownBy } from "./tree.ts";
-import { checkPlain, describe } from "./walking.ts";
+import { checkPlain, describe } from "./tree-walk.ts";
 
 export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
 

@@ -135,7 +135,7 @@ export class Bench {
   /** A record that is there, as if it had come in the right way. */
   has(changes: Fields = {}, by = this.one): SandboxRecord {
     const record = this.record(changes);
-    const method = record.state === "creating" ? "reserve" : record.state === "ready" ? "restore" : "condemn";
+    const method = record.state === "creating" ? "reserve" : record.state === "ready" ? "restore" : "claimForRemoval";
     this.step(by, method, [{}], (tables) => tables.putRecord(record));
     return record;
   }

@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Yard } from "../stage/yard.ts";
+import type { Environment } from "../stage/environment.ts";
 
 const EXEC_MS = 30_000;
 const REST_MS = 20;
@@ -12,15 +12,15 @@ const PATIENCE_MS = 90_000;
 const TURNS_PER_SANDBOX = 4;
 
 export class Load {
-  readonly #yard: Yard;
+  readonly #environment: Environment;
   readonly #threads: readonly string[];
   readonly #workers: readonly Promise<void>[];
   /** When each thread's last successful turn began. */
   readonly #served = new Map<string, number>();
   #isOver = false;
 
-  constructor(yard: Yard, count: number) {
-    this.#yard = yard;
+  constructor(environment: Environment, count: number) {
+    this.#environment = environment;
     this.#threads = Array.from({ length: count }, (_, index) => `load-${index}`);
     this.#workers = this.#threads.map((thread) => this.#work(thread));
   }
@@ -42,7 +42,7 @@ export class Load {
   async end(): Promise<void> {
     this.#isOver = true;
     await Promise.all(this.#workers);
-    for (const thread of this.#threads) await this.#yard.end(thread);
+    for (const thread of this.#threads) await this.#environment.end(thread);
   }
 
   async #work(thread: string): Promise<void> {
@@ -54,15 +54,15 @@ export class Load {
 
   async #turn(thread: string, turn: number): Promise<void> {
     const startedAt = performance.now();
-    const lease = await this.#yard.acquire({ thread });
+    const lease = await this.#environment.acquire({ thread });
     if (lease === null) return;
     const running = lease.sandbox.exec(`echo ${thread} ${turn}`);
-    const answer = await this.#yard.settles(`a command in ${thread}`, running, EXEC_MS);
+    const answer = await this.#environment.settles(`a command in ${thread}`, running, EXEC_MS);
     if (answer?.stdout === `${thread} ${turn}\n`) this.#served.set(thread, startedAt);
     else if (answer?.status === "completed")
-      this.#yard.tally.violated(`${thread} answered ${JSON.stringify(answer.stdout)}`);
+      this.#environment.tally.violated(`${thread} answered ${JSON.stringify(answer.stdout)}`);
     await lease.release();
     if (turn % TURNS_PER_SANDBOX === 0)
-      await this.#yard.settles(`destroy of ${thread}`, this.#yard.fleet.destroy({ thread }), EXEC_MS);
+      await this.#environment.settles(`destroy of ${thread}`, this.#environment.fleet.destroy({ thread }), EXEC_MS);
   }
 }

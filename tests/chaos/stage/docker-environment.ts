@@ -2,14 +2,14 @@
 
 import type Docker from "dockerode";
 import type { ChaosEngine } from "./engine.ts";
+import { Environment, type SandboxName } from "./environment.ts";
 import { leftovers } from "./leftovers.ts";
 import { Starts } from "./starts.ts";
 import { KILL_STAGES, type Tally } from "./tally.ts";
-import { type SandboxName, Yard } from "./yard.ts";
 
 const MIB = 1024 * 1024;
 
-export class DockerYard extends Yard {
+export class DockerEnvironment extends Environment {
   readonly stages = KILL_STAGES;
   readonly engine: ChaosEngine;
   #bystander: Docker.Container | null = null;

@@ -33,7 +33,7 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-export class Door {
+export class NamespaceConnector {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, Waiting>();
   #serial = 0;
@@ -49,17 +49,17 @@ export class Door {
   }
 
   /** Rejects with `NoAnswer` when there is no way in. */
-  static async open({ pid, port, account, world }: DoorOptions): Promise<Door> {
-    const file = programFile("backends/docker/aio/door-child");
+  static async open({ pid, port, account, world }: DoorOptions): Promise<NamespaceConnector> {
+    const file = programFile("backends/docker/aio/namespace-connector-child");
     const told = [port, account.uid, account.gid].map(String);
     const [program = "", ...args] = [...enterNamespace(pid), process.execPath, ...NODE_FLAGS, file, ...told];
     const child = spawn(program, args, { stdio: ["ignore", "ignore", "ignore", "ipc"], cwd: "/", env: {} });
-    const door = new Door(child);
-    const timer = world.timer(OPEN_MS, () => door.close());
+    const connector = new NamespaceConnector(child);
+    const timer = world.timer(OPEN_MS, () => connector.close());
     try {
       // The first word comes unasked: it is there.
-      await door.#wait(0);
-      return door;
+      await connector.#wait(0);
+      return connector;
     } finally {
       timer.cancel();
     }

@@ -13,7 +13,7 @@ import {
 import type { WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { EPOCH_MS } from "../process/host.ts";
-import { type Bench, BOX, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./bench.ts";
+import { type Bench, BOX, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./check-harness.ts";
 import type { Invariant } from "./invariants.ts";
 
 const LATER = (GENERATION + 10) as Generation;
@@ -128,11 +128,11 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.change(b.one, "takeOver", {}, { actor: b.one.id });
   },
   "bury-only-the-silent": (b) => {
-    b.at(5_000).step(b.one, "bury", [b.other.id, 1], (tables) => tables.deleteSession(b.other.id));
+    b.at(5_000).step(b.one, "endDeadSession", [b.other.id, 1], (tables) => tables.deleteSession(b.other.id));
   },
   "bury-only-with-sight": (b) => {
     b.one.sightBrokenAt = 8_000;
-    b.at(12_000).step(b.one, "bury", [b.other.id, 1], (tables) => tables.deleteSession(b.other.id));
+    b.at(12_000).step(b.one, "endDeadSession", [b.other.id, 1], (tables) => tables.deleteSession(b.other.id));
   },
   "nothing-new-while-recovering": (b) => {
     b.has();

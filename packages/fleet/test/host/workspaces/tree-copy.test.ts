@@ -6,7 +6,7 @@ import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { copyWorkspace } from "../../../src/host/workspaces/copying.ts";
+import { copyWorkspace } from "../../../src/host/workspaces/tree-copy.ts";
 
 it.each([
   ["too long", 60, "d".repeat(200), /too long to be copied/],

@@ -5,7 +5,7 @@
 import type { FleetEvent, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { EPOCH_MS } from "../process/host.ts";
-import { type Bench, BOX, GENERATION } from "./bench.ts";
+import { type Bench, BOX, GENERATION } from "./check-harness.ts";
 import type { Invariant } from "./invariants.ts";
 
 function wait(b: Bench, user: string, ...threads: readonly string[]): void {

@@ -45,7 +45,7 @@ const LOOK_AGAIN_MS = 10_000;
 const SILENCE_MS = 300;
 const RETRY_MS = 200;
 
-export class Pausing {
+export class ContainerPauses {
   readonly #parts: PausingParts;
   readonly #wanted = new Map<string, number>();
   readonly #paused = new Set<string>();

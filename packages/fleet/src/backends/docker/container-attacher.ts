@@ -16,11 +16,11 @@ import type { AioRuntime } from "./aio/runtime.ts";
 import { publishSocket } from "./container/socket-directory.ts";
 import type { ContainerCredentials } from "./container-credentials.ts";
 import type { ContainerGuards } from "./container-guards.ts";
+import type { ContainerPauses } from "./container-pauses.ts";
 import type { Egresses } from "./egress.ts";
 import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
 import type { ParsedRef } from "./objects/labels.ts";
-import type { Pausing } from "./pausing.ts";
 
 export interface ReachingParts {
   readonly world: World;
@@ -28,7 +28,7 @@ export interface ReachingParts {
   readonly objects: ContainerObjects;
   readonly credentials: ContainerCredentials;
   readonly liveness: ContainerLiveness;
-  readonly pausing: Pausing;
+  readonly pausing: ContainerPauses;
   readonly guards: ContainerGuards;
   readonly egresses: Egresses;
   /** `null` where sandboxes have the daemon inside. */
@@ -51,7 +51,7 @@ export class ContainerAttacher {
     this.#attacher = new Attacher({
       ...{ world, credentials },
       probe: (ref) => liveness.probe(ref),
-      dress: (name, inner) => this.#dressed(name, inner),
+      dress: (name, inner) => this.#withLimitsAndEgress(name, inner),
       mayAnswerNow: (name, looks) => this.#mayAnswerNow(name, looks),
     });
   }
@@ -121,7 +121,7 @@ export class ContainerAttacher {
   }
 
   /** An attachment as it is given out. Without a way out, and with limits that are known, nothing has to be read for it. */
-  async #dressed(name: ObjectName, inner: Attachment): Promise<Attachment> {
+  async #withLimitsAndEgress(name: ObjectName, inner: Attachment): Promise<Attachment> {
     const { network, layout, guards, objects, egresses } = this.#parts;
     const hasWayOut = network && existsSync(egressPath(layout, name));
     const known = hasWayOut ? null : guards.limitedNow(name, inner.sandbox);

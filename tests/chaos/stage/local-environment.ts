@@ -10,14 +10,14 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { join } from "node:path";
 import { egressPath, makeLayout, socketPath } from "../../../packages/fleet/src/host/layout.ts";
 import { comesFromUs, isKept, look } from "../../soak/host-sight.ts";
+import { Environment, type SandboxName } from "./environment.ts";
 import { KILL_STAGES, type Tally } from "./tally.ts";
-import type { StartWatch } from "./victim.ts";
-import { type SandboxName, Yard } from "./yard.ts";
+import type { StartWatch } from "./target.ts";
 
 /** Nothing reports the start of a sandbox here: it is ready a moment later. */
 const UNSEEN: StartWatch = { listener: () => {}, strays: () => Promise.resolve([]), close: () => {} };
 
-export class LocalYard extends Yard {
+export class LocalEnvironment extends Environment {
   readonly stages = KILL_STAGES.filter((stage) => stage !== "ready");
   #bystander: ChildProcess | null = null;
 
