@@ -7,6 +7,7 @@ import { get as httpsGet } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PROTOCOL_VERSION } from "@sandlot/contract";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { resolveGatewaySettings } from "../../src/config/gateway-settings.ts";
@@ -26,7 +27,7 @@ afterAll(() => stage.done());
 describe("keys", () => {
   test("are needed everywhere but for the health checks", async () => {
     const nobody = new Caller(stage.gateway.url, "");
-    expect(await nobody.ask(200, "GET", "/healthz")).toEqual({ status: "ok" });
+    expect(await nobody.ask(200, "GET", "/healthz")).toEqual({ status: "ok", protocol: PROTOCOL_VERSION });
     expect(await nobody.ask(200, "GET", "/readyz")).toEqual({ status: "ready", checks: { store: "ok" } });
     for (const path of [
       "/metrics",
