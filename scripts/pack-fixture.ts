@@ -28,7 +28,6 @@ const LEFT_OUT = [
   "@larksuiteoapi/node-sdk",
   "officeparser",
   "read-excel-file",
-  "just-bash",
   "node-pty",
   "koffi",
 ];
