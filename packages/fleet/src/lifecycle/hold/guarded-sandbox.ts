@@ -18,7 +18,7 @@ import {
 } from "@sandlot/contract";
 import { isLive, liveExec } from "@sandlot/contract/live-exec";
 import { type AnyShape, callMethod, memberOf, SANDBOX_SHAPE } from "../../backend/sandbox-shape.ts";
-import { tracedExec } from "../../observe/traced-exec.ts";
+import { tracedExec } from "../../observe/traced.ts";
 import { isTracing } from "../../observe/tracing.ts";
 
 export interface Gate {

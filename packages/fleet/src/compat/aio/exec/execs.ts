@@ -19,16 +19,17 @@ import {
   type WaitForOutputOptions,
   type WaitForOutputReply,
 } from "@sandlot/contract";
+import { compileRegex, guarded } from "@sandlot/sandboxd/patterns";
 import { outputSoFar } from "../../../backend/output-so-far.ts";
 import { nextTurn } from "../../../world/system-world.ts";
-import { sleep } from "../../../world/waiting.ts";
+import { sleep, within } from "../../../world/waiting.ts";
+import type { World } from "../../../world/world.ts";
 import type { AioCalls, Ask } from "../calls.ts";
 import { missing } from "../checks.ts";
 import { anythingSchema } from "../wire/schemas.ts";
 import { type Progress, readOn } from "./command.ts";
 import type { ExecMemory, Remembered } from "./memory.ts";
 import type { BashSessions } from "./sessions.ts";
-import { waitForLine } from "./wait-for-line.ts";
 
 export function sessionOf(execId: string): string {
   return `sandlot-exec-${execId}`;
@@ -158,4 +159,39 @@ export function inputOf(content: string | Uint8Array): string {
   } catch {
     throw missing("bytes on stdin", "input that is not UTF-8 text");
   }
+}
+
+interface LineWish {
+  readonly execId: string;
+  readonly pattern: string;
+  readonly literal?: boolean;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/** The match blocks this whole process, not only one sandbox. */
+const MATCH_MAX_CPU_MS = 20;
+/** How much of an unfinished line is searched. */
+const LINE_MAX_CHARS = 16 * 1024;
+
+async function waitForLine(
+  world: World,
+  follow: (signal: AbortSignal) => AsyncIterable<FollowEvent>,
+  { execId, pattern, literal, timeoutMs, signal }: LineWish,
+): Promise<WaitForOutputReply> {
+  const expression = literal === true ? null : compileRegex(pattern, "");
+  const matches = (line: string) => (expression === null ? line.includes(pattern) : expression.test(line));
+  const waitedFor = `${JSON.stringify(pattern)} in the output of ${execId}`;
+  const late = () => new SandlotError("wait_timeout", { waitedFor, timeoutMs });
+  return within(world, timeoutMs, signal, late, async (bounded) => {
+    const partial = { stdout: "", stderr: "" };
+    for await (const event of follow(bounded)) {
+      if (event.type !== "output") continue;
+      const lines = (partial[event.stream] + new TextDecoder().decode(event.bytes)).split("\n");
+      const line = guarded(pattern, () => lines.find(matches), MATCH_MAX_CPU_MS);
+      if (line !== undefined) return { matched: true, stream: event.stream, line };
+      partial[event.stream] = (lines.at(-1) ?? "").slice(-LINE_MAX_CHARS);
+    }
+    return { matched: false };
+  });
 }

@@ -18,7 +18,6 @@ import type { AioCalls } from "../calls.ts";
 import { checkCount } from "../checks.ts";
 import { type AioRefusal, fileError } from "../wire/answers.ts";
 import { grepSchema } from "../wire/schemas.ts";
-import { FirstInOrder, orderOf } from "./first-in-order.ts";
 import { LARGE_TEXTS, LIST } from "./script-texts.ts";
 import type { Scripts } from "./scripts.ts";
 import { type ListedEntry, parseEntry } from "./stats.ts";
@@ -152,4 +151,45 @@ function trimmed(line: string): string {
 function shorten(line: string): string {
   const max = SANDBOX_LIMITS.grepReportMaxChars;
   return line.length > max ? `${line.slice(0, max - 3)}...` : line;
+}
+
+interface Keyed<T> {
+  readonly key: string;
+  readonly value: T;
+}
+
+/** A directory comes before its content, and that before its neighbours. */
+function orderOf(path: string): string {
+  return path.replaceAll("/", "\0");
+}
+
+class FirstInOrder<T> {
+  readonly #max: number;
+  #held: Keyed<T>[] = [];
+  #count = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Whether some were dropped. */
+  get isCut(): boolean {
+    return this.#count > this.#max;
+  }
+
+  add(key: string, value: T): void {
+    this.#count++;
+    this.#held.push({ key, value });
+    if (this.#held.length > 2 * this.#max) this.#cut();
+  }
+
+  values(): readonly T[] {
+    this.#cut();
+    return this.#held.map(({ value }) => value);
+  }
+
+  #cut(): void {
+    this.#held.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+    this.#held = this.#held.slice(0, this.#max);
+  }
 }

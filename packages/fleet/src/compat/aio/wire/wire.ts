@@ -7,12 +7,12 @@
  * - No request to a near address goes through a proxy of the environment (`proxy-rule.ts`).
  */
 
-import { type IncomingMessage, type RequestOptions, request } from "node:http";
+import { Agent, type ClientRequestArgs, type IncomingMessage, type RequestOptions, request } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
 import { aioLimit, STREAM_LIMITS } from "../../../untrusted/limits.ts";
 import { readInParts } from "../../../untrusted/small-reads.ts";
-import { AioAgent } from "./agent.ts";
 import { proxyFor } from "./proxy-rule.ts";
 
 /** An address, or a function that makes connections, which is closed with the wire. */
@@ -176,4 +176,32 @@ export function collect(response: IncomingMessage, maxBytes: number): Promise<Bu
     response.on("error", cut);
     response.on("close", () => cut());
   });
+}
+
+/** Servers close theirs after five seconds or more. */
+const IDLE_MS = 2_000;
+const IDLE_CONNECTIONS_MAX = 16;
+
+class AioAgent extends Agent {
+  readonly #connect: (() => Promise<Socket>) | null;
+
+  /** `connect` makes connections where an address alone is not enough. */
+  constructor(connect: (() => Promise<Socket>) | null) {
+    // Only idle connections are closed for being idle; a pending request has its own deadline.
+    super({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo", timeout: IDLE_MS });
+    this.#connect = connect;
+  }
+
+  override createConnection(
+    options: ClientRequestArgs,
+    callback?: (error: Error | null, stream: Duplex) => void,
+  ): Duplex | null | undefined {
+    if (this.#connect === null) return super.createConnection(options, callback);
+    const tell = callback as unknown as (error: Error | null, stream?: Duplex) => void;
+    this.#connect().then(
+      (socket) => tell(null, socket),
+      (error: Error) => tell(error),
+    );
+    return undefined;
+  }
 }

@@ -26,7 +26,6 @@ import type { Refusal } from "../rules/decide.ts";
 import { type Resolver, systemResolver } from "../rules/resolver.ts";
 import { Dialer, Refused } from "./dialer.ts";
 import { forward } from "./forwarding.ts";
-import { watchIdle } from "./idle.ts";
 import { Interception } from "./interception.ts";
 import { type OnRefused, RefusalLog } from "./refusal-log.ts";
 import { plain, type Reply, replyTo, sendRawReply, sendReply, statusPage } from "./replies.ts";
@@ -296,4 +295,24 @@ function checkPath(path: string): void {
   const sizeBytes = Buffer.byteLength(path);
   if (sizeBytes + ".123456".length <= SOCKET_PATH_MAX_BYTES) return;
   throw new SandlotError("invalid_path", { path, problem: `${sizeBytes} bytes are too many for the path of a socket` });
+}
+
+/** Calls `onIdle` when no byte has passed for `idleMs()`, noticed within a quarter more. Stops by itself when the socket closes. */
+function watchIdle(world: World, socket: Socket, idleMs: () => number, onIdle: () => void): void {
+  let seenBytes = -1;
+  let seenAtMs = world.monotonicMs();
+  const look = (): void => {
+    const bytes = socket.bytesRead + socket.bytesWritten;
+    const nowMs = world.monotonicMs();
+    if (bytes !== seenBytes) {
+      seenBytes = bytes;
+      seenAtMs = nowMs;
+    } else if (nowMs - seenAtMs >= idleMs()) {
+      onIdle();
+      return;
+    }
+    timer = world.timer(idleMs() / 4, look, { background: true });
+  };
+  let timer = world.timer(idleMs() / 4, look, { background: true });
+  socket.once("close", () => timer.cancel());
 }
