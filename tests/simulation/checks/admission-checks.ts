@@ -11,7 +11,12 @@
 
 import type { FleetEvent } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
-import type { ReserveAnswer, ReserveRequest, TakeRequest } from "../../../packages/fleet/src/store/store.ts";
+import type {
+  BindRequest,
+  ReserveAnswer,
+  ReserveRequest,
+  TakeRequest,
+} from "../../../packages/fleet/src/store/store.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
@@ -28,6 +33,8 @@ interface Ticket {
   suspicions: Suspicion[];
   /** A call for its thread has failed: others may still wait for the same. */
   doubtful: boolean;
+  /** Its user's own limit kept it out last: callers of other users may be tried before it. */
+  full: boolean;
 }
 
 /** A user with callers that wait, the first of them first. */
@@ -55,6 +62,8 @@ export class AdmissionChecks {
   /** Whose tries they are: an answer that comes late may be to one who has gone, while another waits for the thread. */
   readonly #tries = new WeakMap<StoreStep, Ticket>();
   readonly #evictions = new Map<Instance, number>();
+  /** Callers that their user's limit kept out when they were first tried: each is about to wait. */
+  readonly #refused = new Set<string>();
   #steps = 0;
 
   constructor(truth: Truth, findings: Findings) {
@@ -68,7 +77,8 @@ export class AdmissionChecks {
     const { user, thread, queued } = event;
     this.#leave(instance, user, (ticket) => ticket.thread === thread);
     const turns = this.#turnsAt(instance);
-    const ticket = { thread, since: this.#truth.now, suspicions: [], doubtful: false };
+    const full = this.#refused.delete(nameOf(instance, user, thread));
+    const ticket = { thread, since: this.#truth.now, suspicions: [], doubtful: false, full };
     const turn = turns.find((other) => other.user === user);
     if (turn === undefined) turns.push({ user, tickets: [ticket], ...FRESH, triedAt: this.#step() });
     else {
@@ -105,7 +115,9 @@ export class AdmissionChecks {
     const ticket = turn?.tickets[index];
     if (turn === undefined || ticket === undefined) {
       const detail = `${key.user}/${key.thread} came later and was tried at ${step.by.name}`;
-      for (const { tickets } of turns) for (const other of tickets) suspect(other, "queue-is-not-overtaken", detail);
+      const passedOver = turns.filter((other) => other === turn || !other.tickets.some(({ full }) => full));
+      for (const { tickets } of passedOver)
+        for (const other of tickets) suspect(other, "queue-is-not-overtaken", detail);
       return;
     }
     this.#tries.set(step, ticket);
@@ -140,8 +152,10 @@ export class AdmissionChecks {
     const tried = this.#tries.get(step);
     const turns = this.#turnsAt(step.by);
     const turn = tried === undefined ? undefined : turns.find(({ tickets }) => tickets.includes(tried));
-    if (turn === undefined) return;
+    if (tried === undefined) this.#noteRefusal(step, result);
+    if (tried === undefined || turn === undefined) return;
     const answer = result as ReserveAnswer;
+    tried.full = isFullForUser(answer);
     if (answer.kind === "full") turn.next = answer.scope === "fleet";
     else {
       turns.splice(turns.indexOf(turn), 1);
@@ -149,6 +163,12 @@ export class AdmissionChecks {
       turn.certain = true;
       this.#leave(step.by, turn.user, (ticket) => ticket === tried);
     }
+  }
+
+  #noteRefusal(step: StoreStep, result: unknown): void {
+    const key = bindingOf(step) ?? keyOf(step);
+    if (key !== null && isFullForUser(result as ReserveAnswer))
+      this.#refused.add(nameOf(step.by, key.user, key.thread));
   }
 
   failed(step: StoreStep): void {
@@ -193,6 +213,19 @@ export class AdmissionChecks {
 }
 
 type Key = { readonly user: string; readonly thread: string };
+
+function isFullForUser(answer: ReserveAnswer): boolean {
+  return answer.kind === "full" && answer.scope === "user";
+}
+
+function nameOf({ name }: Instance, user: string, thread: string): string {
+  return `${name} ${user}/${thread}`;
+}
+
+/** For whom a step binds a blank; `null`: it does not. */
+function bindingOf({ method, args }: StoreStep): Key | null {
+  return method === "bind" ? (args[0] as BindRequest) : null;
+}
 
 /** For whom a step tries to reserve; `null`: it does not, or for no caller yet. */
 function keyOf({ method, args }: StoreStep): Key | null {

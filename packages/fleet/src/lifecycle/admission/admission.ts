@@ -47,6 +47,8 @@ interface Ticket {
   readonly signal: AbortSignal;
   readonly resolve: (answer: Settled) => void;
   readonly reject: (error: unknown) => void;
+  /** The limit that kept it out last. */
+  scope: Full["scope"];
 }
 
 /** What a refused caller is told to wait before trying again. */
@@ -84,7 +86,12 @@ export class Admission {
    */
   room(user: UserId): Limits | null {
     const { limits } = this.#parts;
-    return this.#queue.size > 0 ? null : { max: limits.max, maxPerUser: userLimit(limits, user) };
+    return this.#isBehindOthers(user) ? null : { max: limits.max, maxPerUser: userLimit(limits, user) };
+  }
+
+  /** Whether a caller of this user overtakes one that waits. Who waits for its own user's limit is in no other user's way. */
+  #isBehindOthers(user: UserId): boolean {
+    return this.#queue.heads().some(({ user: other, ticket }) => other === user || ticket.scope === "fleet");
   }
 
   /**
@@ -104,12 +111,13 @@ export class Admission {
     if (isSoft) await this.#softenLimit(wanted);
     const known = isSoft ? null : full;
     // Nobody overtakes those who wait.
-    const answer = known ?? (this.#queue.size === 0 ? await this.#try(attempt, signal) : null);
+    const answer = known ?? (this.#isBehindOthers(key.user) ? null : await this.#try(attempt, signal));
     if (answer !== null && answer.kind !== "full") return answer;
-    const evicted = await this.#evictFor(answer?.scope ?? "fleet", key.user, this.#queue.size + 1, wanted);
+    const scope = answer?.scope ?? "fleet";
+    const evicted = await this.#evictFor(scope, key.user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.
     if (!evicted) await this.#refuseIfNoQueue(answer);
-    return this.#wait(key, signal, attempt);
+    return this.#wait(key, signal, attempt, scope);
   }
 
   async #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
@@ -131,11 +139,16 @@ export class Admission {
     throw this.#exhausted({ scope: "queue", max: queueMax, counts });
   }
 
-  #wait({ user, thread }: Key, signal: AbortSignal, attempt: () => Promise<ReserveAnswer>): Promise<Settled> {
+  #wait(
+    { user, thread }: Key,
+    signal: AbortSignal,
+    attempt: () => Promise<ReserveAnswer>,
+    scope: Full["scope"],
+  ): Promise<Settled> {
     const { bus } = this.#parts;
     if (signal.aborted) return Promise.reject(signal.reason);
     return new Promise<Settled>((resolve, reject) => {
-      const ticket: Ticket = { attempt, signal, resolve, reject };
+      const ticket: Ticket = { attempt, signal, resolve, reject, scope };
       const onAbort = () => {
         if (this.#queue.remove(user, ticket)) reject(signal.reason);
         // Nobody is left to wait for.
@@ -205,7 +218,10 @@ export class Admission {
   async #serve(user: UserId, ticket: Ticket): Promise<"left" | Full> {
     try {
       const answer = await this.#try(ticket.attempt, ticket.signal);
-      if (answer.kind === "full") return answer;
+      if (answer.kind === "full") {
+        ticket.scope = answer.scope;
+        return answer;
+      }
       this.#evictions.shift();
       this.#queue.rotate(user);
       this.#queue.remove(user, ticket);

@@ -79,6 +79,37 @@ describe("the hard limit", () => {
     await bob.release();
   });
 
+  test("per user, with a caller that waits for it, evicts nothing of another user while the fleet has room", async () => {
+    const stage = newStage({ limits: { max: 10, maxPerUser: 1 } });
+    const { fleet, eventsOf } = await stage.open();
+    await stage.until((await stage.until(fleet.acquire({ user: "carol", thread: "c1" }))).release());
+    const first = await fleet.acquire({ user: "alice", thread: "a1" });
+    const second = watched(fleet.acquire({ user: "alice", thread: "a2" }));
+    await stage.advance(100);
+    expect(second.state).toBe("pending");
+    await stage.until(fleet.acquire({ user: "bob", thread: "b1" }), 1_000);
+    expect(eventsOf("sandbox-stopping")).toEqual([]);
+    // Another caller of the user that waits comes after it.
+    const third = watched(fleet.acquire({ user: "alice", thread: "a3" }));
+    await stage.advance(100);
+    await first.release();
+    await (await stage.until(second.promise)).release();
+    await stage.until(third.promise);
+  });
+
+  test("per user, with a caller that waits for it, refuses no other user where nobody queues", async () => {
+    const stage = newStage({ limits: { max: 10, maxPerUser: 1, onFull: "reject" } });
+    const { fleet, backend } = await stage.open();
+    await stage.until((await stage.until(fleet.acquire({ user: "alice", thread: "a1" }))).release());
+    const gate = backend.hang("destroy");
+    const second = watched(fleet.acquire({ user: "alice", thread: "a2" }));
+    await stage.advance(100);
+    expect(second.state).toBe("pending");
+    await stage.until(fleet.acquire({ user: "bob", thread: "b1" }), 1_000);
+    gate.open();
+    await stage.until(second.promise);
+  });
+
   test("of one user goes before that of every user, also without a limit", async () => {
     const users = { alice: { max: 2 }, carol: { max: 0 } };
     const stage = newStage({ limits: { max: 10, maxPerUser: 1, users }, pool: { default: 1 } });
