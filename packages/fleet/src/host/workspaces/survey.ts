@@ -4,6 +4,7 @@
  */
 
 import type { ThreadKey } from "@sandlot/contract";
+import { errnoOf } from "../../world/disk-trouble.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { Owner } from "./homes.ts";
 import type { DiskParts } from "./parts.ts";
@@ -23,11 +24,18 @@ export async function ownersOf({ homes, world }: Parts): Promise<readonly Owner[
   return found;
 }
 
-/** The highest generation of any fence, also of a thread that was purged lately. */
+/**
+ * The highest generation of any fence, also of a thread that was purged lately. Leaves out a home that cannot be read: its
+ * thread is refused with that error when it is used, and no other thread has to wait for its repair.
+ */
 export async function latestGenerationOf({ homes, world }: Parts): Promise<number> {
   let latest = 0;
   await eachThread({ homes, world }, (thread) => {
-    latest = Math.max(latest, homes.lastUse(thread).generation);
+    try {
+      latest = Math.max(latest, homes.lastUse(thread).generation);
+    } catch (error) {
+      if (errnoOf(error) === undefined) throw error;
+    }
   });
   return latest;
 }

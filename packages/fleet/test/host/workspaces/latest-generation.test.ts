@@ -2,6 +2,8 @@
  * The latest generation that has used any workspace: what a store that begins anew counts on from.
  */
 
+import { symlinkSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Ground } from "./ground.ts";
 
@@ -27,4 +29,11 @@ it("is the highest, of workspaces at home, in a slot and purged, and is read fro
   const generation = ground.nextGeneration();
   await ground.workspaces.purge({ ...key, sandboxId: ground.marker(key).sandboxId, generation, place: "home" });
   expect(await ground.peer().latestGeneration()).toBe(generation);
+});
+
+it("leaves out a home that cannot be read, so that one damaged home does not keep the fleet from recovering", async () => {
+  const { spot } = await ground.boundWith(ground.newKey(), "mine");
+  const damaged = join(ground.layout.homes, "0".repeat(32));
+  symlinkSync(damaged, damaged);
+  expect(await ground.workspaces.latestGeneration()).toBe(spot.generation);
 });
