@@ -168,3 +168,11 @@ export function isBlank(record: SandboxRecord): boolean {
 export function isParked(record: SandboxRecord): boolean {
   return record.state === "ready" && record.thread !== null && !isHeld(record);
 }
+
+/** Generations begin at Unix milliseconds: a higher one was never given out. It leaves as many to count as it has behind it. */
+const GENERATION_MAX = 2 ** 52;
+
+/** Whether the counter can go on from a generation. One that a damaged file or label names would end all counting. */
+export function isCountable(generation: number): boolean {
+  return generation <= GENERATION_MAX;
+}

@@ -21,6 +21,7 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
+import { isCountable } from "../../store/record.ts";
 import type { BeatAnswer, Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import type { Slot } from "../hold/slot.ts";
@@ -158,7 +159,7 @@ export class Membership {
 
   /** The next beat lets the store's counter not fall behind it. True when it is the latest we have seen. */
   sawGeneration(generation: number): boolean {
-    if (generation <= this.#generationFloor) return false;
+    if (generation <= this.#generationFloor || !isCountable(generation)) return false;
     this.#generationFloor = generation;
     return true;
   }

@@ -10,7 +10,7 @@
  */
 
 import type { InstanceId, UserId } from "@sandlot/contract";
-import { isHeld, MOVES, type ReadyRecord, type SandboxRecord, type State } from "../record.ts";
+import { isCountable, isHeld, MOVES, type ReadyRecord, type SandboxRecord, type State } from "../record.ts";
 import type { Limits, Refusal } from "../store.ts";
 import type { Tables } from "../tables.ts";
 
@@ -96,5 +96,5 @@ export function refuseIfFull(
 /** Keeps the counter ahead of every generation that was ever seen, also of those from before the store was lost. */
 export function raiseGeneration(tables: Tables, floor: number): void {
   const meta = tables.meta();
-  if (meta.generation < floor) tables.putMeta({ ...meta, generation: floor });
+  if (meta.generation < floor && isCountable(floor)) tables.putMeta({ ...meta, generation: floor });
 }

@@ -158,6 +158,17 @@ export const sessionCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "a generation so high that it cannot be counted on from leaves the counter alone",
+    async run(stage) {
+      const { store, expect } = stage;
+      await stage.join("a");
+      const before = await nextGeneration(store);
+      for (const [count, floor] of [1e16, Number.MAX_SAFE_INTEGER, Number.NaN].entries())
+        expect((await stage.beat("a", 2 + count, { generationFloor: floor })).kind).toBe("ok");
+      expect(await nextGeneration(store)).toBe(later(before, 1));
+    },
+  },
+  {
     name: "endDeadSession ends a session and its holds, parked since it was last heard of",
     async run(stage) {
       const { store, expect } = stage;
