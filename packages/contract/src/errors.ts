@@ -22,10 +22,15 @@ export type ErrorCode = keyof ErrorDetails;
 
 export const ERRORS: ErrorSpecs<ErrorDetails> = { ...FLEET_ERRORS, ...SANDBOX_ERRORS, ...REQUEST_ERRORS };
 
-/** What a daemon may answer with: errors of using a sandbox and of asking. Those of having one are the fleet's. */
+/**
+ * What a daemon may answer with: errors of using a sandbox, and of a request that is wrong in itself. Errors of having a sandbox
+ * are the fleet's. Keys, threads, limits and uploads are the gateway's: it answers with the facts of these in headers.
+ */
 export const DAEMON_ERROR_CODES: ReadonlySet<ErrorCode> = new Set([
   ...(Object.keys(SANDBOX_ERRORS) as ErrorCode[]),
-  ...(Object.keys(REQUEST_ERRORS) as ErrorCode[]),
+  "invalid_request",
+  "malformed_request",
+  "internal",
   "capability_missing",
   "sandbox_unreachable",
   "stale_generation",

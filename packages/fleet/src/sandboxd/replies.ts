@@ -89,6 +89,8 @@ const FACT_MAX_CHARS = 8_192;
 const RETRY_AFTER_MAX_MS = 60_000;
 const CODE_PATTERN = /^[a-z][a-z0-9_]{0,63}$/;
 const MESSAGE_MAX_CHARS = 1_024;
+/** The fact by which the fleet names a command that mends something: people type what it says. */
+const COMMAND_FACT = "fix";
 /** What a daemon may say about a request. That a key is missing or refused is the gateway's to say. */
 const LATER_STATUSES: ReadonlySet<number> = new Set([
   400, 404, 409, 410, 412, 413, 415, 416, 422, 429, 500, 501, 503, 504, 507,
@@ -98,6 +100,7 @@ const LATER_STATUSES: ReadonlySet<number> = new Set([
 function factsOf(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | null {
   const details: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
+    if (name === COMMAND_FACT) continue;
     if (typeof value === "string") details[name] = value.slice(0, FACT_MAX_CHARS);
     else if (value === null || typeof value === "number" || typeof value === "boolean") details[name] = value;
   }
