@@ -2,7 +2,7 @@
 
 import type { FleetEvent } from "@sandlot/contract";
 import { findGateway, type TargetOptions, withTarget } from "./target.ts";
-import type { Terminal } from "./terminal.ts";
+import { printable, type Terminal } from "./terminal.ts";
 
 /** Shown elsewhere in the line, or not useful. */
 const SHOWN_ELSEWHERE = new Set(["type", "at", "user", "thread", "sandboxId", "instance", "generation"]);
@@ -27,7 +27,7 @@ export async function eventsCommand(
 function print(terminal: Terminal, event: FleetEvent | null, json: boolean): void {
   if (json) terminal.out(`${JSON.stringify(event ?? { type: "gap" })}\n`);
   else if (event === null) terminal.error("[some events were missed]\n");
-  else terminal.out(`${line(event)}\n`);
+  else terminal.out(`${printable(line(event))}\n`);
 }
 
 function line(event: FleetEvent): string {

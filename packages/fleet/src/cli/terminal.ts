@@ -47,6 +47,16 @@ export function printJson(terminal: Terminal, value: unknown): void {
   terminal.out(`${JSON.stringify(value, null, 2)}\n`);
 }
 
+/** Text of a sandbox, for a terminal: a control character could move the cursor, and write over other lines. */
+export function printable(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
+}
+
+/** The same for a text of several lines. */
+function printableLines(text: string): string {
+  return text.split("\n").map(printable).join("\n");
+}
+
 /** Prints a command's failure, and returns its exit code. */
 export function printFailure(terminal: Terminal, failure: unknown, json: boolean): number {
   if (failure instanceof Interruption) {
@@ -57,10 +67,14 @@ export function printFailure(terminal: Terminal, failure: unknown, json: boolean
   if (failure instanceof CommanderError) return printUsage(terminal, failure, json);
   const error = isSandlotError(failure) ? failure : unexpected(failure);
   if (json) printJson(terminal, { error });
-  else terminal.error(`error ${error.code}: ${error.message}\n${listed(error)}  What to do: ${remedyOf(error)}\n`);
+  else terminal.error(printableLines(textOf(error)));
   // A stack helps with an unexpected error, and is noise for an expected one.
   if (error.code === "internal" && failure instanceof Error) terminal.error(`${failure.stack}\n`);
   return EXIT_CODES.failed;
+}
+
+function textOf(error: SandlotError): string {
+  return `error ${error.code}: ${error.message}\n${listed(error)}  What to do: ${remedyOf(error)}\n`;
 }
 
 /** A remedy in the error's details is more precise than the general one. */

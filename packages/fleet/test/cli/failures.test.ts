@@ -2,6 +2,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { expect, test } from "vitest";
+import { printTable } from "../../src/cli/table.ts";
 import { printFailure, type Terminal } from "../../src/cli/terminal.ts";
 
 test("the remedy of the case is printed where the error has one, the general one otherwise", () => {
@@ -19,4 +20,20 @@ test("the remedy of the case is printed where the error has one, the general one
   const general = new SandlotError("file_not_found", { path: "/x" });
   printFailure(terminal, general, false);
   expect(printed).toContain(`What to do: ${general.remedy}\n`);
+});
+
+test("a text of a sandbox cannot move the cursor", () => {
+  let printed = "";
+  const write = (text: string) => {
+    printed += text;
+  };
+  const terminal = { out: write, error: write } as Terminal;
+  printFailure(terminal, new SandlotError("file_not_found", { path: "/x\u001b[2J\r\u009b1A" }), false);
+  const sent = { code: "later_code", message: "one\ntwo\u001b]0;title\u0007", retryable: false, details: {} };
+  printFailure(terminal, SandlotError.received(sent, 409), false);
+  printTable(terminal, ["PATH", "KIND"], [["/a\u001b[31m\n/b", "file"]]);
+  expect(printed.replaceAll("\n", "")).not.toMatch(/\p{Cc}/u);
+  expect(printed).toContain("/x\\x1b[2J\\x0d\\x9b1A");
+  expect(printed).toContain("one\ntwo\\x1b]0;title\\x07");
+  expect(printed).toContain("/a\\x1b[31m\\x0a/b  file\n");
 });
