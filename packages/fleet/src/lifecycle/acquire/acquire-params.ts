@@ -1,6 +1,4 @@
-/**
- * What a caller asked for, checked. Everything after this point can rely on it.
- */
+/** The validated parameters of an acquire. All later steps rely on them. */
 
 import {
   isSandlotError,
@@ -20,18 +18,18 @@ import type { Slot } from "../hold/slot.ts";
 export interface AcquireParams {
   readonly user: UserId;
   readonly thread: ThreadId;
-  /** Whether a thread that has neither a sandbox nor files is refused. */
+  /** Refuses a thread that has neither a sandbox nor files. */
   readonly existing: boolean;
-  /** `null`: whatever the thread lives on, and the default where it does not live yet. */
+  /** `null`: the blueprint of the thread's sandbox, or the default for a thread without one. */
   readonly blueprint: NamedBlueprint | null;
   readonly timeoutMs: number;
-  /** Set for a lease of a remote caller. */
+  /** Set for a remote lease. */
   readonly ttlMs: number | null;
 }
 
 const REQUEST_KEYS = ["user", "thread", "existing", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
 
-/** `anonymous` makes up the key of a request without a thread, or refuses it. */
+/** `anonymous` makes the key of a request without a thread, or refuses the request. */
 export function parseAcquireParams(
   request: AcquireRequest,
   settings: Settings,
@@ -46,13 +44,13 @@ export function parseAcquireParams(
   return { user, thread, existing: request.existing === true, blueprint, timeoutMs, ttlMs };
 }
 
-/** For a lease whose sandbox is gone: the same thread, from the blueprint that it had. */
+/** For a lease whose sandbox is gone: the same thread and the same blueprint. */
 export function paramsOfRestart({ user, thread, record }: Slot, settings: Settings): AcquireParams {
   const blueprint = blueprintNamed(settings, record.blueprint);
   return { user, thread, existing: false, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
 }
 
-/** An opening found no thread. Its caller wanted only one that exists; those who joined it did not, and look again: `null`. */
+/** An opening found no thread. That is an error for a caller with `existing`; other callers look again: `null`. */
 export function lookAgainUnless(existing: boolean, error: unknown): null {
   if (!existing && isSandlotError(error, "thread_not_found")) return null;
   throw error;

@@ -1,9 +1,9 @@
 /**
- * Making a sandbox: the intent first, then the engine, then the move to ready (rules 2 and 3).
+ * Makes a sandbox: writes the intent, calls the engine, then moves the record to ready (rules 2 and 3).
  *
  * Invariants
- * - The engine is asked only while the `creating` record is known to be ours.
- * - Whatever fails or is cancelled on the way is unmade: exactly what this create made, and nothing else.
+ * - The maker calls the engine only while the `creating` record is known to be ours.
+ * - A failed or cancelled create is undone: exactly the objects that this create made.
  */
 
 import {
@@ -42,12 +42,12 @@ export interface MakerParts {
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
-/** What the first lease is told of a thread whose workspace was found so. */
+/** The `arrival` of a new sandbox, by the state in which the create found the thread's workspace. */
 const ARRIVALS = { existing: "restored", new: "empty", none: null } as const;
 
 export class SandboxMaker {
   readonly #parts: MakerParts;
-  /** Creates under way, each with the life of our session in which its intent was written. */
+  /** Pending creates, each with the term of our session in which its intent was written. */
   readonly #making = new Map<SandboxId, number>();
 
   constructor(parts: MakerParts) {
@@ -58,14 +58,14 @@ export class SandboxMaker {
     return this.#making.has(sandboxId);
   }
 
-  /** Gives back a reservation that is not used. */
+  /** Gives back an unused reservation. */
   giveBack(record: CreatingRecord): Promise<void> {
     return this.#unmake(record, null);
   }
 
   /**
-   * Claims room and key. With `existing`, the thread's files are looked for before, so that no room is made for nothing, and
-   * again afterwards: while the key is claimed no purge can begin.
+   * Claims room and key. With `existing` it looks for the thread's files before, to avoid a useless eviction, and again
+   * afterwards: while the key is claimed no purge can begin.
    */
   async reserve(
     key: (Key & Partial<Pick<AcquireParams, "existing">>) | null,
@@ -97,7 +97,7 @@ export class SandboxMaker {
     return this.reserving(blueprint, (record) => store.reserve({ ...record, key: claim, actor, limits }));
   }
 
-  /** Asks the store for a reservation. The id counts as being made from before the store is asked. */
+  /** Requests a reservation from the store. The id counts as being made before the request is sent. */
   async reserving<Answer extends { readonly kind: string }>(
     { name, hash }: NamedBlueprint,
     ask: (record: NewRecord) => Promise<Answer>,
@@ -112,14 +112,14 @@ export class SandboxMaker {
       isReserved = answer.kind === "reserved";
       return answer;
     } finally {
-      // Without an answer the reservation may exist nevertheless: from now on housekeeping takes care of its record.
+      // Without a response the reservation may still exist. From now on housekeeping handles its record.
       if (!isReserved) this.#making.delete(sandboxId);
     }
   }
 
   /**
-   * Makes a sandbox from a reservation. `hold` is the hold to take with it; `null` leaves it parked, or blank. A fleet
-   * that closes waits for it, also where its caller has given up: what it made is then unmade.
+   * Makes a sandbox from a reservation. `hold` is the hold to take with it; `null` leaves the sandbox parked or blank.
+   * A closing fleet waits for this call, also after its caller gave up; then the result is undone.
    */
   make(
     record: CreatingRecord,
@@ -165,20 +165,20 @@ export class SandboxMaker {
       return published;
     } catch (error) {
       await this.#unmake(record, null);
-      // The engine knows a later generation of the thread: this create was overtaken, so look again.
+      // The engine knows a later generation of the thread, so this create lost a race. Look again.
       if (!isSandlotError(error, "stale_generation")) throw error;
       await this.#learn(error.details.current);
       return null;
     }
   }
 
-  /** A store that was lost while the wall clock was wrong may count from too low. */
+  /** If the store was lost while the wall clock was wrong, its generation counter may be too low. */
   async #learn(generation: number | null): Promise<void> {
     const { membership } = this.#parts;
     if (generation !== null && membership.sawGeneration(generation)) await membership.renew();
   }
 
-  /** `null`: the reservation is no longer ours, so the engine must not be asked. */
+  /** `null`: the reservation is no longer ours, so the engine must not be called. */
   async #askEngine(record: CreatingRecord, named: NamedBlueprint, signal: AbortSignal): Promise<Created | null> {
     const { backend } = this.#parts;
     if (!(await this.#isStillOurs(record))) return null;
@@ -187,7 +187,7 @@ export class SandboxMaker {
     try {
       return await abortable(creating, signal);
     } catch (error) {
-      // Given up on, but the engine may still finish it: then it is unmade as soon as it is known.
+      // The callers gave up, but the engine may still finish the create. Then it is undone as soon as it is known.
       creating.then(
         ({ ref }) => this.#unmake(record, ref),
         () => undefined,
@@ -197,13 +197,13 @@ export class SandboxMaker {
     }
   }
 
-  /** From here on the record is a leftover, and no longer a create under way. */
+  /** From here on the record is a leftover instead of a pending create. */
   #unmake(record: CreatingRecord, ref: EngineRef | null): Promise<void> {
     this.#making.delete(record.sandboxId);
     return this.#parts.retirement.unmake({ ...record, ref });
   }
 
-  /** Whoever was paused may have been buried and its intent taken over: then the store is asked, never memory. */
+  /** During a pause a peer may have ended our session and taken over the intent. Only the store knows. */
   async #isStillOurs(record: CreatingRecord): Promise<boolean> {
     const { store, membership } = this.#parts;
     let term = this.#making.get(record.sandboxId);

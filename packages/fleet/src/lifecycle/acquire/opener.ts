@@ -1,12 +1,12 @@
 /**
- * Opening a slot: the three ways in which a thread gets a sandbox. Attach to the one it has, bind a blank, or make one.
+ * Opens a slot. A thread gets a sandbox in one of three ways: attach to its own, bind a blank, or make one.
  *
  *   take ── held ──────▶ attach                          1 round trip to the store that a caller waits for
  *        ├─ blank ─────▶ marker ──▶ bind ──▶ attach      2
  *        └─ reserved ──▶ create ──▶ publish ──▶ attach   2
  *
- * Each way answers with a slot, or with `LOOK_AGAIN` when it lost a race. Whatever a way has taken or made, it gives back
- * in the same function when a later step fails.
+ * Each way returns a slot, or `LOOK_AGAIN` when it lost a race. When a later step fails, the same function gives back
+ * everything that it has taken or made.
  */
 
 import {
@@ -51,53 +51,53 @@ export interface OpenerParts {
   readonly bus: EventBus;
   readonly underWay: UnderWay;
   readonly onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
-  /** The connection of a slot ended. By itself that says nothing about life or death. */
+  /** The connection of a slot ended. That alone does not tell whether the sandbox is alive. */
   readonly onDisconnected: (slot: Slot) => void;
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 type Kept = ReadyRecord & Key;
-/** A race was lost, or the sandbox is dead: what there is has changed. */
+/** A race was lost, or the sandbox is dead: the state has changed. */
 export const LOOK_AGAIN = "look again";
 export type LookAgain = typeof LOOK_AGAIN;
-/** What came of a look: a slot; a sandbox that is not ready, or `null` for none; no room for one. */
+/** The result of a look: a slot; a sandbox that is not ready, or `null` for none; no room for one. */
 export type Opened =
   | { readonly kind: "slot"; readonly slot: Slot | LookAgain }
   | Extract<TakeAnswer, { kind: "other" | "full" }>;
 
-/** What a thread without a sandbox is to get. */
+/** What to open for a thread without a sandbox. */
 export interface Wanted {
   readonly blueprint: NamedBlueprint;
-  /** Nothing is made in the first step: its files are looked for when its key is claimed (`maker.ts`). */
+  /** The first step then reserves nothing: `maker.ts` looks for the thread's files when it claims the key. */
   readonly existing: boolean;
-  /** What a reservation is limited by now; `null`: nothing is to be reserved. */
+  /** The present limits of a reservation; `null`: reserve nothing. */
   readonly room: () => Limits | null;
-  /** Told what the opening is at. */
+  /** Receives the current step of the opening. */
   readonly at: (stage: string) => void;
 }
 
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
-/** A later generation has used its workspace; or our hold of it may be gone, so nothing was moved. */
+/** A later generation has used the workspace; or our hold may be gone, so nothing was moved. */
 type Unreached = "overtaken" | "in doubt";
 
 export class Opener {
   readonly #parts: OpenerParts;
-  /** Blanks that openings of this instance are after. */
+  /** Blanks that openings of this instance are binding. */
   readonly #binding = new Set<SandboxId>();
-  /** Confirmations of binds that are on their way. They never fail. */
+  /** Pending confirmations of binds. They never reject. */
   readonly #confirming = new Map<SandboxId, Promise<void>>();
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
   }
 
-  /** One look at the store, and the step that follows from it. */
+  /** Reads the store once and takes the step that follows. */
   async open(key: Key, wanted: Wanted, signal: AbortSignal): Promise<Opened> {
     const { blueprint, at } = wanted;
     at("attaching");
     const tried: SandboxId[] = [];
     while (true) {
-      // Nothing is reserved for callers that have gone.
+      // Callers that have gone get no reservation.
       signal.throwIfAborted();
       const answer = await this.#take(key, wanted, tried, signal);
       if (answer.kind === "recovering" || answer.kind === "unknown-session") return opened(await this.#refused(answer));
@@ -113,7 +113,7 @@ export class Opener {
     }
   }
 
-  /** Becomes a holder of the thread's sandbox, where it is ready, and connects to it. */
+  /** Becomes a holder of the thread's sandbox if it is ready, and connects to it. */
   #take(
     { user, thread }: Key,
     { blueprint, existing, room: roomNow }: Wanted,
@@ -122,7 +122,7 @@ export class Opener {
   ): Promise<Opened | Exclude<TakeAnswer, { kind: "held" }>> {
     const { store, backend, membership, maker } = this.#parts;
     const canBind = !existing && backend.capabilities.has("late-binding");
-    // One that another opening of this instance is after is as good as taken.
+    // Skip blanks that another opening in this process is binding.
     const blank = canBind ? { blueprintHash: blueprint.hash, except: [...this.#binding, ...tried] } : null;
     const room = existing ? null : roomNow();
     return this.#asking(async (ask) => {
@@ -137,7 +137,7 @@ export class Opener {
     });
   }
 
-  /** A sandbox past its lifetime takes no new leases: with nobody else there it ends now, and the thread gets another. */
+  /** A sandbox past its lifetime takes no new leases. Without other holders it ends now and is replaced. */
   async #attach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, settings, retirement } = this.#parts;
     const { maxLifetimeMs } = settings;
@@ -150,7 +150,7 @@ export class Opener {
     return LOOK_AGAIN;
   }
 
-  /** Gives a blank to a thread: marker first, then one transaction, then workspace and daemon. */
+  /** Binds a blank to a thread: marker first, then one transaction, then workspace and daemon. */
   async #bindBlank(
     blank: ReadyRecord,
     generation: Generation,
@@ -160,14 +160,14 @@ export class Opener {
   ): Promise<Opened | "taken"> {
     const { backend, world, bus } = this.#parts;
     const { sandboxId } = blank;
-    // Callers that asked at the same time may have been given the same.
+    // Concurrent callers may have picked the same blank.
     if (this.#binding.has(sandboxId)) return "taken";
     this.#binding.add(sandboxId);
     try {
       const token = newToken(world);
       const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
       const written = await reportFailure(bus, "marker", () => backend.markers.write(marker).then(() => true));
-      // Where there is no place for a marker any more, or another's, the blank has gone since it was picked.
+      // No place for the marker, or a marker of another thread, means that the blank has gone since it was picked.
       if (written === null) return "taken";
       signal.throwIfAborted();
       return await this.#bind(blank, { user, thread, generation, token }, signal);
@@ -182,7 +182,7 @@ export class Opener {
     const maxPerUser = userLimit(settings.limits, to.user);
     return this.#asking(async (ask) => {
       const request = { sandboxId, revision, ...to, instance: membership.instance, seq: ask.seq, maxPerUser };
-      // Without an answer the marker stays: the bind may have happened, and then it is the proof of whose it is.
+      // Without a response the marker stays: the bind may have happened, and then the marker proves the owner.
       const answer = await store.bind(request);
       if (answer.kind === "bound") {
         bus.emit({ type: "sandbox-bound", from: blank.generation, ...aboutRecord(answer.record) });
@@ -204,7 +204,7 @@ export class Opener {
     });
   }
 
-  /** Runs `open` with a counter for the hold it takes. No beat undoes that hold until it has ended. */
+  /** Runs `open` with a pending hold. No beat removes that hold until it has ended. */
   async #asking<T>(open: (ask: PendingHold) => Promise<T>): Promise<T> {
     const { membership } = this.#parts;
     const ask = membership.beginHold();
@@ -215,7 +215,7 @@ export class Opener {
     }
   }
 
-  /** Connects to what we hold. On success the slot is established; otherwise the hold is given back. */
+  /** Connects to a held sandbox. On success the slot is established; otherwise the hold is given back. */
   async #connect(
     record: ReadyRecord,
     ask: PendingHold,
@@ -234,11 +234,11 @@ export class Opener {
       signal.throwIfAborted();
       if (reached !== "in doubt" && membership.stillHolds(ask))
         return this.#establish(record, ask, { origin, ...reached }, startedAt);
-      // Our session may have ended meanwhile, and this hold with it. Look again.
+      // Our session, and this hold with it, may have ended meanwhile. Look again.
       await membership.validate();
     } catch (error) {
       const parked = await this.#letGo(record, ask, attachment);
-      // Made or bound for callers who all gave up: a cancelled acquire leaves nothing.
+      // Made or bound for callers that all gave up: a cancelled acquire leaves nothing.
       const unwanted = origin !== "parked" && (signal.aborted || isAnonymous(record.thread));
       if (unwanted && parked !== null && membership.term === ask.term && isUntouched(record, parked)) {
         await reportFailure(bus, "stop", () => retirement.stopUnheld(parked, "create-abandoned"));
@@ -249,7 +249,7 @@ export class Opener {
     return LOOK_AGAIN;
   }
 
-  /** The thread has had a later generation since this one was given: nobody can use the sandbox under it. */
+  /** The thread has had a later generation since, so the sandbox is unusable under this one. */
   async #giveUp(record: ReadyRecord, ask: PendingHold): Promise<LookAgain> {
     const parked = await this.#letGo(record, ask, null);
     if (parked !== null) await this.#parts.retirement.stopUnheld(parked, "create-abandoned");
@@ -272,7 +272,7 @@ export class Opener {
     return slot;
   }
 
-  /** Connects a slot again whose sandbox is alive. */
+  /** Reconnects a slot whose sandbox is alive. */
   async reattach(slot: Slot, signal: AbortSignal): Promise<void> {
     const attachment = await this.#parts.backend.attach(targetOf(slot.record), signal);
     const open = slot.isOpen();
@@ -290,7 +290,7 @@ export class Opener {
     });
   }
 
-  /** The record, when nobody else holds it in this generation. */
+  /** The record, if it has no other holder in this generation. */
   async #letGo(
     record: SandboxRecord,
     { seq }: PendingHold,
@@ -301,11 +301,11 @@ export class Opener {
     return now !== null && isParked(now) && now.generation === record.generation ? now : null;
   }
 
-  /** Binds what is bound only in the record, then attaches. To look again: it has ended meanwhile, or is being stopped. */
+  /** Completes a bind that only the record has, then attaches. Looks again if the sandbox ended or is stopping. */
   async #reach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
     const { backend, retirement } = this.#parts;
     try {
-      // A workspace that is mounted from home is where it belongs.
+      // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
       return { attachment, recovery: recoveryOf(record, arrival) };
@@ -315,14 +315,14 @@ export class Opener {
       if (error instanceof BindingInDoubt) return "in doubt";
       const dead = isSandlotError(error, "sandbox_lost");
       if (!dead && !(await this.#isPresent(record))) return LOOK_AGAIN;
-      // A daemon that answers to other credentials than its record can be reached by nobody.
+      // A daemon with other credentials than its record is unreachable for every caller.
       if (!dead && !isSandlotError(error, "stale_generation")) throw unreachable(record, error);
       await retirement.stopDead(record);
       return LOOK_AGAIN;
     }
   }
 
-  /** Every step may have been done before by somebody who then died; each of them can be done again. */
+  /** An instance that died may have done any of these steps already. Each step is safe to repeat. */
   async #ensureBound(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Arrival | null> {
     const { backend, membership } = this.#parts;
     const isOurs = () => !signal.aborted && membership.stillHolds(ask);
@@ -337,7 +337,7 @@ export class Opener {
     return arrival;
   }
 
-  /** No caller waits for it. Where it gets lost, the next attach finds `boundFrom`, and takes these steps again. */
+  /** Runs without a waiting caller. If it is lost, the next attach finds `boundFrom` and repeats these steps. */
   #confirmBound({ sandboxId, generation }: ReadyRecord, arrival: Arrival): void {
     const { store, bus, underWay } = this.#parts;
     const confirming = reportFailure(bus, "bind", () => store.confirmBound(sandboxId, generation, arrival)).then(() => {
@@ -352,7 +352,7 @@ export class Opener {
     return now?.state === "ready" && now.generation === generation;
   }
 
-  /** Gives a hold back. Never fails: a lost release is healed by the next beat. */
+  /** Gives a hold back. Never rejects: the next beat repairs a lost release. */
   async giveBack(
     { sandboxId, generation }: Pick<SandboxRecord, "sandboxId" | "generation">,
     seq: number,
@@ -365,7 +365,7 @@ export class Opener {
     return reportFailure(bus, "release", () => store.unhold(request));
   }
 
-  /** Answers that are the same for every caller who wants something new. */
+  /** Refusals that are the same for every caller that needs a new sandbox. */
   async #refused(answer: Exclude<Refusal, { kind: "full" }>): Promise<LookAgain> {
     throwIfRecovering(answer, this.#parts.settings.sessionLifetimeMs);
     await this.#parts.membership.renew();

@@ -1,6 +1,4 @@
-/**
- * What an opening tells its caller: what became of the thread's state, or why there is no sandbox.
- */
+/** The outcomes of an opening for its caller: what happened to the thread's state, or why there is no sandbox. */
 
 import { RESTORED, type Recovery, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../../config/settings.ts";
@@ -15,12 +13,12 @@ export function recoveryOf(record: ReadyRecord, arrival: Arrival | null): Recove
   return arrival === null || isShared(record) ? SAME : RECOVERIES[arrival];
 }
 
-/** Other callers are at work in it, so it is not new to its thread. */
+/** Other callers are using it, so it is not new to its thread. */
 function isShared({ holders, leases }: ReadyRecord): boolean {
   return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }
 
-/** What went wrong in the engine is its own business; for the caller the sandbox cannot be reached now. */
+/** Wraps an error of the engine: for the caller the sandbox is unreachable now. */
 export function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
   if (error instanceof SandlotError && (error.retryable || error.code === "workspace_conflict")) return error;
   return new SandlotError(

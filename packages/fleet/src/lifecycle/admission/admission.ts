@@ -1,15 +1,15 @@
 /**
  * Admission: who may make a sandbox when there is no room (DESIGN section 4).
  *
- * The store decides, inside the transaction that reserves. Admission only does what can make the store say yes: it
- * evicts what nobody uses, and lets callers wait their turn.
+ * The store decides, inside the transaction that reserves. Admission only helps the store to say yes: it evicts unused
+ * sandboxes, and lets callers wait their turn.
  *
  * hard   room? → reserve.   full? → evict, wait for the confirmation, reserve.   nothing to evict? → queue or refuse.
- * soft   over the wished-for number? → evict one, do not wait; nothing to evict? → go over and say so.
+ * soft   over the target number? → evict one, do not wait; nothing to evict? → exceed the target and report it.
  *
  * Invariants
  * - The queue is bounded, and every ticket in it has a deadline (its signal).
- * - No more evictions are under way here than callers are waiting for room, unless they take too long.
+ * - At most one eviction per waiting caller is pending here, unless evictions take too long.
  * - A reservation whose caller has gone is given back.
  */
 
@@ -34,9 +34,9 @@ export interface AdmissionParts {
   readonly store: Store;
   readonly changes: Changes;
   readonly bus: EventBus;
-  /** Stops a sandbox that nobody holds. True when it was stopped and its room will be free. */
+  /** Stops a sandbox without holders. True when it was stopped and its room will be free. */
   readonly evict: (record: SandboxRecord) => Promise<boolean>;
-  /** Which of these have nothing going on inside, as far as can be told quickly. */
+  /** The records whose sandboxes are idle, as far as a quick check can tell. */
   readonly idleAmong: (records: readonly SandboxRecord[]) => Promise<ReadonlySet<SandboxRecord>>;
   /** Gives back a reservation whose caller has gone. */
   readonly giveBack: (record: CreatingRecord) => Promise<void>;
@@ -51,15 +51,15 @@ interface Ticket {
   scope: Full["scope"];
 }
 
-/** What a refused caller is told to wait before trying again. */
+/** The `retryAfterMs` of a refused caller. */
 const RETRY_AFTER_MS = 1_000;
-/** An eviction that has not made room after this long does not keep another from being tried. */
+/** An eviction that has not made room after this long no longer blocks the next one. */
 const EVICTION_PATIENCE_MS = 5_000;
 
 export class Admission {
   readonly #parts: AdmissionParts;
   readonly #queue = new FairQueue<Ticket>();
-  /** When the evictions began whose room nobody has taken yet. */
+  /** Start times of the evictions whose room is still unclaimed. */
   #evictions: number[] = [];
   #pumping = false;
   /** Ends the pump's wait. */
@@ -73,7 +73,7 @@ export class Admission {
     return this.#queue.size;
   }
 
-  /** What a reservation for this user is limited by; `null`: a blank, which never goes over a limit, however soft. */
+  /** The limits of a reservation. `user` is `null` for a blank, which never exceeds a limit, not even a soft one. */
   limits(user: UserId | null): Limits {
     const { limits } = this.#parts;
     const max = limits.mode === "soft" && user !== null ? null : limits.max;
@@ -81,8 +81,8 @@ export class Admission {
   }
 
   /**
-   * What limits a caller that does not wait, and evicts nothing: in both modes it stays below the limit. `null`: others
-   * wait already, and a later caller does not overtake them.
+   * The limits for a caller that neither waits nor evicts: in both modes it stays below the limit. `null`: other
+   * callers are queued, and a later caller does not overtake them.
    */
   room(user: UserId): Limits | null {
     const { limits } = this.#parts;
@@ -95,8 +95,8 @@ export class Admission {
   }
 
   /**
-   * Runs `attempt` (a reservation) until the store lets it in, within the signal's deadline. `full` is what the caller was
-   * answered when it asked for `room`.
+   * Runs `attempt` (a reservation) until the store admits it, within the signal's deadline. `full` is the response that
+   * the caller got when it asked for `room`.
    */
   async admit(
     key: Key,
@@ -104,7 +104,7 @@ export class Admission {
     attempt: () => Promise<ReserveAnswer>,
     full: Full | null = null,
   ): Promise<Settled> {
-    // Nothing is evicted for a caller that has gone.
+    // A caller that has gone causes no eviction.
     signal.throwIfAborted();
     const wanted = () => !signal.aborted;
     const isSoft = this.#parts.limits.mode === "soft";
@@ -151,7 +151,7 @@ export class Admission {
       const ticket: Ticket = { attempt, signal, resolve, reject, scope };
       const onAbort = () => {
         if (this.#queue.remove(user, ticket)) reject(signal.reason);
-        // Nobody is left to wait for.
+        // No caller is left to wait for.
         if (this.#queue.size === 0) this.#waiting?.abort();
       };
       signal.addEventListener("abort", onAbort, { once: true });
@@ -179,7 +179,7 @@ export class Admission {
     }
   }
 
-  /** Waits, unless the last one who waits gives up. */
+  /** Waits until `wait` resolves or the last waiting caller gives up. */
   async #pause(wait: (signal: AbortSignal) => Promise<void>): Promise<void> {
     const waiting = new AbortController();
     this.#waiting = waiting;
@@ -189,7 +189,7 @@ export class Admission {
     });
   }
 
-  /** A round that fails is told and tried again: whoever waits has a deadline of its own. */
+  /** Reports a failed round and tries again: every waiting caller has its own deadline. */
   async #roundOrTell(): Promise<boolean> {
     try {
       return await this.#round();
@@ -199,7 +199,7 @@ export class Admission {
     }
   }
 
-  /** Gives every waiting user one try, in turn. True when somebody left the queue. */
+  /** Gives every waiting user one try, in turn. True when a ticket left the queue. */
   async #round(): Promise<boolean> {
     let progress = false;
     const wanted = () => this.#queue.size > 0;
@@ -207,7 +207,7 @@ export class Admission {
       const answer = await this.#serve(user, ticket);
       if (answer === "left") progress = true;
       else if (answer.scope === "fleet") {
-        // Nobody else fits either. Whoever was tried keeps the first turn.
+        // No other user fits either. The user that was tried keeps the first turn.
         await this.#evictFor("fleet", user, this.#queue.size, wanted);
         return progress;
       } else await this.#evictFor("user", user, this.#queue.size, wanted);
@@ -233,7 +233,7 @@ export class Admission {
     return "left";
   }
 
-  /** Evicts one sandbox to make room, unless enough evictions are under way already. */
+  /** Evicts one sandbox to make room, unless enough evictions are pending. */
   async #evictFor(scope: Full["scope"], user: UserId, waiting: number, wanted: () => boolean): Promise<boolean> {
     const now = this.#parts.world.monotonicMs();
     this.#evictions = this.#evictions.filter((since) => now - since < EVICTION_PATIENCE_MS);
@@ -243,7 +243,7 @@ export class Admission {
     return evicted;
   }
 
-  /** `wanted` is asked again after every wait: the last caller that needs the room may have gone meanwhile. */
+  /** Calls `wanted` again after every wait: the last caller that needs the room may have gone meanwhile. */
   async #evictOne(user: UserId | null, wanted: () => boolean): Promise<boolean> {
     const { store, idleAmong, evict } = this.#parts;
     const records = await store.list({ unheld: true });

@@ -1,14 +1,14 @@
 /**
- * Whom to evict. Pure: records and what is known of their activity in, an order out.
+ * Picks the sandboxes to evict. Pure: records and their known activity in, an order out.
  *
- * Blanks first, because nobody misses them; then what has been parked longest; what has work going on inside, or of
- * which that is not known, last. What somebody holds is never a candidate.
+ * Blanks come first, because no thread uses them; then the longest parked. Sandboxes that are busy, or of unknown
+ * activity, come last. A held sandbox is never a candidate.
  */
 
 import type { UserId } from "@sandlot/contract";
 import { isBlank, isParked, type SandboxRecord } from "../../store/record.ts";
 
-/** `user` limits the choice to one user's sandboxes, when it is that user's limit that was reached. */
+/** `user` limits the choice to that user's sandboxes, when the user's own limit was reached. */
 export function planEviction(
   records: readonly SandboxRecord[],
   user: UserId | null,

@@ -1,5 +1,5 @@
 /**
- * A bounded queue, fair per user: whoever has many waiting callers gets no more turns than whoever has one.
+ * A bounded queue, fair per user: a user with many waiting callers gets as many turns as a user with one.
  *
  * Invariants
  * - Users take turns; within a user it is first come, first served.
@@ -39,7 +39,7 @@ export class FairQueue<Ticket> {
     return [...this.#waiting].flatMap(([user, [ticket]]) => (ticket === undefined ? [] : [{ user, ticket }]));
   }
 
-  /** The user had a turn: everybody else comes before the next one. */
+  /** The user had a turn: all other users come before its next one. */
   rotate(user: UserId): void {
     const tickets = this.#waiting.get(user);
     if (tickets === undefined) return;

@@ -1,8 +1,8 @@
 /**
- * A sandbox whose every use goes through a gate: the place that decides whether its holder may still use it.
+ * A sandbox whose every use passes a gate. The gate decides whether the holder may still use the sandbox.
  *
- * The methods are made from the table in `backend/sandbox-shape.ts`, once for all guarded sandboxes, so a new method of `Sandbox` is
- * guarded without an edit here. A part is made when it is first used, because each lease has a sandbox object of its own.
+ * The table in `backend/sandbox-shape.ts` defines the methods, once for all guarded sandboxes, so a new method of
+ * `Sandbox` needs no edit here. A part is built on first use, because each lease has its own sandbox object.
  */
 
 import { inspect } from "node:util";
@@ -22,11 +22,11 @@ import { tracedExec } from "../../observe/traced.ts";
 import { isTracing } from "../../observe/tracing.ts";
 
 export interface Gate {
-  /** Runs one use on the sandbox that is there now. */
+  /** Runs one use on the present sandbox. */
   use<T>(use: (sandbox: Sandbox) => Promise<T>): Promise<T>;
-  /** Passes a stream on, and checks again before each piece. */
+  /** Forwards a stream, and checks again before each piece. */
   stream<T>(open: (sandbox: Sandbox) => AsyncIterable<T>): AsyncIterable<T>;
-  /** Throws when the holder may not use the sandbox any more. */
+  /** Throws when the holder may no longer use the sandbox. */
   check(): void;
 }
 
@@ -36,14 +36,14 @@ export function guarded(id: SandboxId, generation: Generation, gate: Gate): Sand
 
 type Call<Answer> = (sandbox: Sandbox) => Answer;
 
-/** How each kind of method goes through a gate. */
+/** How each kind of method passes a gate. */
 const WAYS = {
   promise: (gate: Gate, call: Call<unknown>) => gate.use(call as Call<Promise<unknown>>),
   stream: (gate: Gate, call: Call<unknown>) => gate.stream(call as Call<AsyncIterable<unknown>>),
   terminal: (gate: Gate, call: Call<unknown>) => guardedTerminal(gate, call as Call<Promise<Terminal>>),
 };
 
-/** A class with the methods and parts of a shape. `find` finds in a sandbox what the methods are called on. */
+/** Builds a class with the methods and parts of a shape. `find` gets the object in a sandbox to call the methods on. */
 function guardedClass(shape: AnyShape, find: Call<object>): new (gate: Gate) => object {
   class Guarded {
     readonly #gate: Gate;
@@ -73,7 +73,7 @@ function guardedClass(shape: AnyShape, find: Call<object>): new (gate: Gate) => 
     }
 
     static #method(name: string, way: (typeof WAYS)[keyof typeof WAYS]): PropertyDescriptor {
-      // The method's own name stands in stack traces.
+      // Stack traces show the method's own name.
       const named = {
         [name](this: Guarded, ...input: readonly unknown[]) {
           return way(this.#gate, (sandbox) => callMethod(find(sandbox), name, input));
@@ -115,7 +115,7 @@ class GuardedSandbox extends GuardedMembers {
     this.generation = generation;
   }
 
-  /** What `console.log` shows: what it is, and nothing of how it is reached. */
+  /** The `console.log` output: what the object is, without its connection. */
   [inspect.custom](): string {
     return `Sandbox { id: '${this.id}', generation: ${this.generation} }`;
   }

@@ -1,4 +1,4 @@
-/** The sandbox of a slot without a lease, for `fleet.get`: nothing is restarted for it. */
+/** The sandbox of a slot without a lease, for `fleet.get`. A use of it never restarts a sandbox. */
 
 import type { Sandbox } from "@sandlot/contract";
 import { guarded } from "./guarded-sandbox.ts";

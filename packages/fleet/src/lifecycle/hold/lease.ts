@@ -5,10 +5,10 @@
  *     └─────────┴────────────┴──────▶ ended
  *
  * Invariants
- * - A release ends this lease and no other, once, whatever state the sandbox or the store is in.
+ * - A release ends only this lease, once, whatever state the sandbox or the store is in.
  * - A lease belongs to one slot at a time. When that slot is lost and the fleet restarts, the lease moves to the slot
- *   of the next generation, and `generation` and `recovery` say so. It is then `held`: its row is written anew.
- * - `sandbox` is an object of one generation. After a restart it is another object, and the old one is stale.
+ *   of the next generation, with a new `generation` and `recovery`. It is then `held`: its row is written anew.
+ * - `sandbox` is an object of one generation. A restart replaces the object, and the old one is stale.
  */
 
 import type { Duplex } from "node:stream";
@@ -34,7 +34,7 @@ type Loss = { readonly reason: LossReason; readonly generation: Generation };
 /** What a lease needs from the provider. */
 export interface LeaseController {
   release(lease: LeaseHandle): Promise<void>;
-  /** The slot of the next generation, or a rejection that says why there is none. */
+  /** The slot of the next generation, or a rejection that gives the reason. */
   restart(lease: LeaseHandle): Promise<Slot>;
   /** A use failed in a way that may mean the sandbox is gone. */
   suspect(slot: Slot, error: unknown): void;
@@ -45,11 +45,11 @@ interface LeaseParts {
   readonly purpose: string;
   /** On the wall clock. */
   readonly acquiredAt: number;
-  /** Since when it is held, on the monotonic clock. */
+  /** The start of the hold, on the monotonic clock. */
   readonly since: number;
-  /** Where the acquire came from; only when stacks are captured. */
+  /** The stack of the acquire call, if stacks are captured. */
   readonly stack: { readonly stack?: string } | null;
-  /** Set for a lease that is a row in the store. */
+  /** Set for a lease with a row in the store. */
   readonly ttlMs: number | null;
   readonly slot: Slot;
   readonly recovery: Recovery;
@@ -92,7 +92,7 @@ export class LeaseHandle implements Lease {
     this.#lastUsedAt = parts.since;
   }
 
-  /** What `console.log` shows: whose right to what, and nothing of how it is kept. */
+  /** The `console.log` output: holder and sandbox, without internals. */
   [inspect.custom](): string {
     const { id, purpose, recovery, slot } = this;
     const whose = `user: '${slot.user}', thread: '${slot.thread}'`;
@@ -148,7 +148,7 @@ export class LeaseHandle implements Lease {
     return this.release();
   }
 
-  /** It ended by itself: its time ran out without a renewal. */
+  /** The lease ended because it was not renewed in time. */
   expire(): void {
     this.#state = "ended";
   }
@@ -159,7 +159,7 @@ export class LeaseHandle implements Lease {
 
   // ── Its row in the store ───────────────────────────────────────────────────────────────────────────────────────
 
-  /** Writes the row for the present slot. Answers whether the store took it. */
+  /** Writes the row for the present slot. Returns whether the store took it. */
   async grant(write: () => Promise<boolean>): Promise<boolean> {
     const slot = this.#slot;
     let granted = false;
@@ -181,7 +181,7 @@ export class LeaseHandle implements Lease {
     return this.#state === "granted";
   }
 
-  /** The store has the row: perhaps its answer to the grant was lost. */
+  /** The store has the row; the response to the grant may have been lost. */
   sawRow(): void {
     if (this.#state === "held") this.#state = "granted";
   }
@@ -192,13 +192,13 @@ export class LeaseHandle implements Lease {
     this.#slot.leases.delete(this);
     this.#slot = slot;
     this.#gate = null;
-    // This lease had a workspace before: where the next generation begins with none, it was lost too.
+    // This lease had a workspace before. If the next generation begins without one, the workspace was lost too.
     this.#recovery = slot.recovery.kind === "empty" ? NOTHING_LEFT : slot.recovery;
     slot.leases.add(this);
     this.#move("held");
   }
 
-  /** Called by the slot. A listener that throws disturbs neither the fleet nor the other listeners. */
+  /** Called by the slot. A listener that throws affects neither the fleet nor the other listeners. */
   wasLost(reason: LossReason, generation: Generation): void {
     for (const listener of this.#listeners ?? []) {
       try {
@@ -222,12 +222,12 @@ export class LeaseHandle implements Lease {
     this.#lastUsedAt = this.#clock.monotonicMs();
   }
 
-  /** In use now, or how long not, in milliseconds. */
+  /** 0 while in use, otherwise the milliseconds since the last use. */
   unusedMs(now: number): number {
     return this.#usesUnderWay > 0 ? 0 : now - this.#lastUsedAt;
   }
 
-  /** Whether it is unused for so long, asked for the first time since its last use. */
+  /** True once per leak: the lease is unused for that long, and this was not reported since its last use. */
   isNewLeak(now: number, afterMs: number): boolean {
     if (this.unusedMs(now) < afterMs || this.#leakReportedFor === this.#lastUsedAt) return false;
     this.#leakReportedFor = this.#lastUsedAt;
@@ -240,7 +240,7 @@ export class LeaseHandle implements Lease {
 }
 
 /**
- * What a lease's sandbox of one generation asks before every use:
+ * The gate of a lease's sandbox of one generation. It checks before every use:
  *
  *   released            → lease_released
  *   lease moved on      → stale_generation      (take `lease.sandbox` again)
@@ -262,7 +262,7 @@ class LeaseGate implements Gate {
     return this.#sandbox;
   }
 
-  /** A connection to what listens on a port inside. */
+  /** A connection to a listening port inside. */
   connect(port: number, signal?: AbortSignal): Promise<Duplex> {
     return this.#use(({ attachment, record }) => {
       if (attachment.connect !== undefined) return attachment.connect(port, signal);
@@ -303,11 +303,11 @@ class LeaseGate implements Gate {
     if (lease.slot !== this.#slot) throw staleGeneration(this.#slot, lease.slot.generation);
   }
 
-  /** A use in the present slot. Where that was lost, the lease is moved to the next one first. */
+  /** Runs a use in the present slot. If that slot was lost, the lease first moves to the next one. */
   async #use<T>(use: (slot: Slot) => Promise<T>): Promise<T> {
     this.check();
     let slot = this.#slot;
-    // The next one may be lost, too, between being found and this turn.
+    // The next slot may also be lost between being found and this turn.
     while (!slot.isOpen()) slot = await this.#restart();
     return this.#useOf(slot, use);
   }
@@ -328,7 +328,7 @@ class LeaseGate implements Gate {
     try {
       return await use(slot);
     } catch (error) {
-      // What was running is lost, even where the next use will find a new sandbox.
+      // The running processes are lost, even if the next use finds a new sandbox.
       lease.controller.suspect(slot, error);
       const loss = isSandlotError(error, "sandbox_unreachable") ? slot.loss : null;
       throw loss === null ? error : sandboxLost(slot, await loss);

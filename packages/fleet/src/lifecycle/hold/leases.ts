@@ -1,8 +1,8 @@
 /**
- * The leases of this instance: giving them out, keeping count, and noticing the ones that nobody uses.
+ * The leases of this instance: grants them, counts them, and reports unused ones.
  *
  * A lease is counted in its slot. One with a `ttlMs` is also a row in the store (rule 8): it counts as a holder there
- * until it is released or not renewed for that long, at whichever instance.
+ * until it is released, or until no instance has renewed it for that long.
  */
 
 import { type AcquirePath, type InstanceId, type LeaseId, type LossReason, SandlotError } from "@sandlot/contract";
@@ -27,10 +27,10 @@ export interface LeasesParts {
   readonly onGranted: () => void;
 }
 
-/** What a lease is made from, and since when it was wanted. */
+/** The parameters of a lease, and when the caller asked for it. */
 export interface LeaseParams {
   readonly purpose: string | undefined;
-  /** Set for a lease of a remote caller. */
+  /** Set for a remote lease. */
   readonly ttlMs: number | null;
   readonly startedAt: number;
   readonly stack: LeaseHandle["stack"];
@@ -53,14 +53,14 @@ export class Leases {
     return this.#leases;
   }
 
-  /** Called before `acquire` waits for anything: afterwards its caller is no longer on the stack. */
+  /** Call this before the first `await` of `acquire`: afterwards its caller is no longer on the stack. */
   params(purpose: string | undefined, ttlMs: number | null, acquire: (...input: never[]) => unknown): LeaseParams {
     const { world, settings } = this.#parts;
     const stack = settings.leakDetection.captureStacks ? captureStack(acquire) : null;
     return { purpose, ttlMs, startedAt: world.monotonicMs(), stack };
   }
 
-  /** A lease on a slot that is open now. One with a `ttlMs` must also be `granted` before it is handed out. */
+  /** Begins a lease on an open slot. A lease with a `ttlMs` must also be `granted` before it is handed out. */
   begin(
     slot: Slot,
     { purpose, ttlMs, startedAt, stack }: LeaseParams,
@@ -77,7 +77,7 @@ export class Leases {
       stack,
       ttlMs,
       slot,
-      // Who joins somebody finds everything as it was a moment ago.
+      // A caller that joins a held slot finds the state unchanged.
       recovery: path === "held" ? SAME : slot.recovery,
       controller,
       clock: world,
@@ -106,11 +106,11 @@ export class Leases {
     return next;
   }
 
-  /** Writes the row of a lease for a remote caller; gives the lease back when that fails or nobody waits any more. */
+  /** Writes the row of a remote lease. Gives the lease back when that fails or its caller has gone. */
   async granted(lease: LeaseHandle, signal: AbortSignal): Promise<Lease> {
     try {
       await this.grant(lease);
-      // Writing the row may have taken long enough for our session, and the slot, to be lost.
+      // Writing the row may take so long that our session, and the slot, are lost.
       await this.#parts.membership.validate();
       if (lease.slot.isLost()) throw sandboxLost(lease.slot, "session-lost");
       signal.throwIfAborted();
@@ -138,7 +138,7 @@ export class Leases {
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 
-  /** A lease was released. `null`: it has no row in the store that has to be removed. */
+  /** Ends a released lease. `null`: the store has no row to remove. */
   ended(lease: LeaseHandle): Promise<void> | null {
     const { bus, world } = this.#parts;
     this.#leases.delete(lease);
@@ -155,7 +155,7 @@ export class Leases {
     return lease.ttlMs === null ? null : this.#removeRow(lease);
   }
 
-  /** Never fails: a row that cannot be removed now ends by not being renewed. */
+  /** Never rejects: a row that cannot be removed now expires without renewals. */
   async #removeRow(lease: LeaseHandle): Promise<void> {
     const { bus, store } = this.#parts;
     try {
@@ -165,7 +165,7 @@ export class Leases {
     }
   }
 
-  /** A lease's row is gone: it was not renewed, or released at another instance. */
+  /** A lease's row is gone: it expired, or another instance released it. */
   expire(lease: LeaseHandle, reason: LossReason): Slot {
     const { slot, id, purpose } = lease;
     this.#leases.delete(lease);
@@ -182,7 +182,7 @@ export class Leases {
     }
   }
 
-  /** Reports leases that are held and not used for too long, each once. */
+  /** Reports leases that are held but unused for too long, each once. */
   reportLeaks(): void {
     const { settings, world, bus } = this.#parts;
     const { afterMs } = settings.leakDetection;
@@ -201,7 +201,7 @@ export class Leases {
     }
   }
 
-  /** A row's id is handed to remote callers, so it must not be guessable; the others never leave the process. */
+  /** Remote callers get the id of a row, so it must not be guessable. Other ids never leave the process. */
   #newId(remote: boolean): LeaseId {
     if (remote) return this.#parts.world.randomHex(16) as LeaseId;
     this.#count += 1;
@@ -209,7 +209,7 @@ export class Leases {
   }
 }
 
-/** From the caller of `acquire` on. Formatting a stack costs more than capturing it, and only a leak needs its text. */
+/** The stack from the caller of `acquire` on. Only a leak formats it, because formatting costs more than capturing. */
 function captureStack(acquire: (...input: never[]) => unknown): { readonly stack?: string } {
   const holder: { stack?: string } = {};
   Error.captureStackTrace(holder, acquire);

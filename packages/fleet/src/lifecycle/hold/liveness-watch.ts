@@ -1,7 +1,7 @@
 /**
- * Liveness of what this instance holds, as the engine tells it (rule 16).
+ * Liveness of the held sandboxes, as the engine reports it (rule 16).
  *
- * A connection that ended, or a use that failed, is a reason to ask. Only the engine's `dead` means dead.
+ * A lost connection or a failed use is a reason to ask the engine. Only the engine's `dead` means dead.
  */
 
 import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
@@ -19,9 +19,9 @@ export interface LivenessWatchParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly slots: Slots;
-  /** Connects a slot again whose sandbox is alive. */
+  /** Reconnects a slot whose sandbox is alive. */
   readonly reattach: (slot: Slot, signal: AbortSignal) => Promise<void>;
-  /** Stops the record of a sandbox that is dead. */
+  /** Stops the record of a dead sandbox. */
   readonly stopDead: (record: SandboxRecord) => Promise<unknown>;
   readonly bus: EventBus;
   /** How long the engine may take to answer. */
@@ -39,18 +39,18 @@ export class LivenessWatch {
     this.#parts = parts;
   }
 
-  /** A use failed. What it says decides what to ask. */
+  /** A use failed. The error decides what to ask the engine. */
   suspect(slot: Slot, error: unknown): void {
     if (isSandlotError(error, "sandbox_lost") && error.details.generation === slot.generation) slot.lose("crashed");
     else if (isSandlotError(error, "sandbox_unreachable")) void this.examine(slot);
   }
 
-  /** Asks the engine about a slot, and connects again where it lives and its connection ended. One asks for all. */
+  /** Asks the engine about a slot, and reconnects a live sandbox whose connection ended. Callers share one check. */
   examine(slot: Slot): Promise<void> {
     const { attachment } = slot;
     const asking = this.#examined.get(slot);
     if (asking?.attachment === attachment) return asking.done;
-    // It has connected again already, and that connection has ended, too.
+    // The slot has already reconnected, and that connection has ended too.
     if (asking !== undefined) return asking.done.then(() => (slot.disconnected ? this.examine(slot) : undefined));
     const done = this.#examine(slot).finally(() => this.#examined.delete(slot));
     this.#examined.set(slot, { attachment, done });
@@ -64,7 +64,7 @@ export class LivenessWatch {
     try {
       const liveness = await this.#ask(slot, (signal) => backend.probe(ref, signal));
       if (liveness === "dead") slot.lose("crashed");
-      // A connection that stands is everybody's: a call that failed on it is no reason to close it under the others.
+      // All callers share a working connection, so one failed call is no reason to close it.
       else if (liveness === "alive" && slot.isOpen() && slot.disconnected)
         await this.#ask(slot, (signal) => reattach(slot, signal));
     } catch (error) {
@@ -73,13 +73,13 @@ export class LivenessWatch {
     }
   }
 
-  /** Asks about every slot whose connection ended and which the engine could not tell about before. */
+  /** Examines every slot whose connection ended and for which the engine had no answer before. */
   async examineDisconnected(): Promise<void> {
     const disconnected = this.#parts.slots.held().filter((slot) => slot.disconnected);
     await Promise.all(disconnected.map((slot) => this.examine(slot)));
   }
 
-  /** The engine says that an object has ended. Held here or parked, its record is stopped. */
+  /** The engine reports that an object has ended. Its record is stopped, whether held here or parked. */
   async died(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
     const { slots, bus, underWay } = this.#parts;
     const slot = slots.byId(sandboxId);
@@ -87,7 +87,7 @@ export class LivenessWatch {
     else await underWay.add(reportFailure(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
   }
 
-  /** A sandbox is gone: by itself, or because somebody destroyed it? Without an answer it counts as a crash. */
+  /** Why a sandbox is gone: a crash or a `destroy`. Without a response from the store it counts as a crash. */
   async whyGone({ sandboxId, generation }: Slot): Promise<LossReason> {
     const { store, bus } = this.#parts;
     const record = await reportFailure(bus, "reason", () => store.get(sandboxId));

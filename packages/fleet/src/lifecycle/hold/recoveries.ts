@@ -1,4 +1,4 @@
-/** What a lease is told of the sandbox that it got, where that is the same for every sandbox. */
+/** The `recovery` values that are the same for every sandbox. */
 
 import type { Recovery } from "@sandlot/contract";
 

@@ -1,6 +1,4 @@
-/**
- * Renewing and releasing leases that were handed to remote callers, at any instance, also after a restart (rule 8).
- */
+/** Renews and releases remote leases, at any instance, also after a restart (rule 8). */
 
 import { type LeaseId, SandlotError } from "@sandlot/contract";
 import type { RemoteLeases } from "../../fleet.ts";

@@ -1,7 +1,7 @@
 /**
  * A slot: this instance's in-memory view of one sandbox in one generation, and the count of its leases.
  *
- * The first lease of a slot was preceded by a write to the store (the hold), the last release is followed by one.
+ * A write to the store (the hold) precedes the first lease of a slot, and another write follows the last release.
  * In between, leases come and go in memory only.
  *
  *   open ──▶ closing (the last lease was released; the hold is being given back)
@@ -9,7 +9,7 @@
  *
  * Invariants
  * - A slot has one generation for life. The next generation is another slot.
- * - `lose` happens at most once, removes the slot from every index at once, and tells every lease.
+ * - `lose` happens at most once, removes the slot from every index at once, and notifies every lease.
  */
 
 import {
@@ -36,15 +36,15 @@ export class Slot {
   readonly thread: ThreadId;
   readonly generation: Generation;
   readonly recovery: Recovery;
-  /** How it was opened. */
+  /** The path that opened it. */
   readonly origin: Exclude<AcquirePath, "held">;
-  /** Somebody had a lease of it: from then on it is the same sandbox for whoever comes next. */
+  /** A lease has used it: for the next caller it is the same sandbox. */
   used = false;
-  /** Somebody asked for it to be warm: worth keeping, although nobody has been in it. */
+  /** A caller asked for it with `warm`: the slot is worth keeping although it is unused. */
   warmed = false;
   /** The connection ended and the engine has not yet said whether the sandbox lives. */
   disconnected = false;
-  /** On the store's clock: from then on no new leases. `Infinity` where there is no maximum lifetime. */
+  /** On the store's clock: no new leases from then on. `Infinity` without a maximum lifetime. */
   expiresAt: number;
   readonly leases = new Set<LeaseHandle>();
   readonly #onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
@@ -64,7 +64,7 @@ export class Slot {
     expiresAt: number;
     /** The epoch in which the hold was taken. */
     epoch: Epoch | null;
-    /** Answers with the reason as the store has it: a crash may turn out to be somebody's `destroy`. */
+    /** Returns the store's reason: a crash may turn out to be a `destroy`. */
     onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   }) {
     this.sandboxId = parts.record.sandboxId;
@@ -81,7 +81,7 @@ export class Slot {
     this.#onLost = parts.onLost;
   }
 
-  /** As the store had it when the hold was last confirmed. */
+  /** The record of the last confirmation of the hold. */
   get record(): ReadyRecord {
     return this.#record;
   }
@@ -99,7 +99,7 @@ export class Slot {
     return this.#attachment.sandbox;
   }
 
-  // State is asked for through methods, because a narrowed property would be believed across an `await`.
+  // State is read through methods, because TypeScript keeps a narrowed property across an `await`.
   isOpen(): boolean {
     return this.#state === "open";
   }
@@ -113,20 +113,20 @@ export class Slot {
     return this.#loss;
   }
 
-  /** In another epoch than the store's the hold must be restored, because that store never heard of it. */
+  /** If the store has another epoch, the hold must be restored: that store does not know it. */
   get epoch(): Epoch | null {
     return this.#epoch;
   }
 
   heldAs(seq: number, record: ReadyRecord, epoch: Epoch | null): void {
-    // Another holder may have put the record back first: its age is what the store says.
+    // Another holder may have restored the record first: the store's age counts.
     this.expiresAt += record.createdAt - this.#record.createdAt;
     this.#seq = seq;
     this.#record = record;
     this.#epoch = epoch;
   }
 
-  /** The store's clock is another one, ahead of the former by this much. */
+  /** The store has a new clock, which is ahead of the former one by this much. */
   clockMoved(byMs: number): void {
     this.expiresAt += byMs;
     this.#record = { ...this.#record, createdAt: this.#record.createdAt + byMs };
@@ -137,7 +137,7 @@ export class Slot {
     this.disconnected = false;
   }
 
-  /** The last lease is gone. False when it was not the last, or the slot is no longer open. */
+  /** Closes after the last lease. False when other leases remain, or the slot is no longer open. */
   tryClose(): boolean {
     if (this.#state !== "open" || this.leases.size > 0) return false;
     this.#state = "closing";

@@ -1,15 +1,15 @@
 /**
  * The slots of this instance, found by thread and by sandbox. In memory only.
  *
- * Invariant: a slot is here exactly while it is established and not lost, so whatever is found can be used. All ways
- * to find a slot appear and disappear together.
+ * Invariant: a slot is here exactly while it is established and not lost, so every slot found here is usable. All
+ * indexes of a slot change together.
  */
 
 import type { SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { Slot } from "./slot.ts";
 
 export class Slots {
-  // Two levels instead of one combined key: looking up must not build a string.
+  // Two levels instead of one combined key, so that a lookup builds no string.
   readonly #byUser = new Map<UserId, Map<ThreadId, Slot>>();
   readonly #byId = new Map<SandboxId, Slot>();
 

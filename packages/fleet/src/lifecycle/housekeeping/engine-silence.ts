@@ -1,4 +1,4 @@
-/** The error of a call that the engine did not answer in time, also of opening a fleet. */
+/** The error of a call that the engine did not answer in time, also while a fleet opens. */
 
 import { SandlotError } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";

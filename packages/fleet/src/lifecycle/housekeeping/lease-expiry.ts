@@ -1,10 +1,10 @@
 /**
- * The end of remote leases that are not renewed (rule 8). A loop of its own, which waits for no engine: a sandbox that
- * does not answer must not keep a lease alive.
+ * Ends remote leases that are not renewed (rule 8). It has its own loop, which never waits for the engine: a sandbox
+ * that does not respond must not keep a lease alive.
  *
- * A lease is over when this instance saw the same beat for its `ttlMs`, on its own clock and with its sight unbroken.
- * A renewal that passes through this instance is noted as it passes. One timer waits for the next lease that would be
- * due; only when it really is, the rows are read, and of those only the records that have leases.
+ * A lease is over when this instance saw the same beat for its `ttlMs`, on its own clock and with an unbroken view.
+ * Renewals through this instance are noted directly. One timer waits for the next lease that would be due. Only when
+ * that lease is really due does the loop read rows, and only the records that have leases.
  */
 
 import type { Generation, LeaseId } from "@sandlot/contract";
@@ -28,7 +28,7 @@ export interface LeaseExpiryParts {
   readonly poke: () => void;
 }
 
-/** For the look that began the wait to have ended. */
+/** Leaves time for the look that began the wait to end. */
 const DUE_MARGIN_MS = 50;
 
 type Row = RemoteLease & { readonly leaseId: LeaseId };
@@ -37,7 +37,7 @@ export class LeaseExpiry {
   readonly #parts: LeaseExpiryParts;
   readonly #renewals = new LastSeen<LeaseId, string>();
   readonly #missing = new LastSeen<LeaseId, true>();
-  /** When each lease ends if nothing is heard of it, on the monotonic clock. */
+  /** When each lease ends without a renewal, on the monotonic clock. */
   readonly #due = new Map<LeaseId, number>();
   #timer: Timer | null = null;
   #timerAt = Number.POSITIVE_INFINITY;
@@ -56,7 +56,7 @@ export class LeaseExpiry {
     this.#wait(leaseId, now + row.ttlMs);
   }
 
-  /** A lease was granted here: its row is seen for the first time as soon as the loop runs. */
+  /** A lease was granted here: the next run of the loop sees its row for the first time. */
   granted(): void {
     this.#parts.poke();
   }
@@ -99,7 +99,7 @@ export class LeaseExpiry {
     this.#timer = world.timer(delayMs, () => this.#dueNow(), { background: true });
   }
 
-  /** What was renewed meanwhile is due later: then nothing is read. */
+  /** A renewed lease is due later: then nothing is read. */
   #dueNow(): void {
     const next = Math.min(...this.#due.values());
     this.#timerAt = Number.POSITIVE_INFINITY;
@@ -108,20 +108,20 @@ export class LeaseExpiry {
     else this.#parts.poke();
   }
 
-  /** A row that went with its sandbox is no expiry: the loss of the sandbox is told by whoever notices it. */
+  /** A row that went with its sandbox is no expiry: the loss of the sandbox is reported elsewhere. */
   async #hasNoRow({ id, slot }: LeaseHandle): Promise<boolean> {
     const record = await this.#parts.store.get(slot.sandboxId);
     return record?.state === "ready" && record.generation === slot.generation && !(id in record.leases);
   }
 
   /**
-   * Leases of ours whose row is gone, whoever removed it, and those without a row that nobody came back to. As long as
-   * a row is there, somebody renews it, at whichever instance, also while its sandbox is lost to us.
+   * Ends leases of ours whose row is gone, and abandoned ones that have no row. A row that is present means that some
+   * instance renews the lease, also while its sandbox is lost to us.
    */
   async #noticeExpired(present: ReadonlyMap<LeaseId, Generation>): Promise<void> {
     const { world, leases, membership, parkIfUnused } = this.#parts;
     const remote = [...leases.all()].filter(({ ttlMs }) => ttlMs !== null);
-    // A grant that took effect without our hearing of it.
+    // The grant took effect, but its response was lost.
     for (const lease of remote) if (present.get(lease.id) === lease.generation) lease.sawRow();
     const missing = remote.flatMap(({ id }) => (present.has(id) ? [] : [[id, true] as const]));
     const missingFor = this.#missing.observe(missing, world.monotonicMs(), membership.sightSince());
@@ -131,7 +131,7 @@ export class LeaseExpiry {
       const isUnheardOf = () => Math.min(missingFor.get(lease.id) ?? 0, lease.unusedMs(world.monotonicMs())) >= ttlMs;
       const isForgotten = () => !hasRow() && !lease.isGranting() && isUnheardOf();
       const gone = hasRow() && !present.has(lease.id) && (await this.#hasNoRow(lease));
-      // Asked again, because it may have been released, lost or restarted while the store was asked.
+      // Checked again: the lease may have been released, lost or restarted during the store call.
       if (!lease.isReleased() && ((gone && hasRow()) || isForgotten())) parkIfUnused(leases.expire(lease, "expired"));
     }
   }
@@ -143,7 +143,7 @@ function rowsOf(records: readonly SandboxRecord[]): readonly Row[] {
   );
 }
 
-/** One that was released and granted again begins again at its first beat. */
+/** A lease that was released and granted again begins with its first beat. */
 function beatOf({ generation, acquiredAt, beat }: RemoteLease): string {
   return `${generation}.${acquiredAt}.${beat}`;
 }

@@ -1,6 +1,4 @@
-/**
- * A loop: does a task again and again. A failure is told and does not end it; two runs never overlap.
- */
+/** A loop repeats a task. It reports a failure and continues; two runs never overlap. */
 
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { Timer, World } from "../../world/world.ts";
@@ -25,12 +23,12 @@ export class Loop {
   }
 
   start(): void {
-    // A little chance, so that instances that were started together do not all look at once.
+    // Jitter, so that instances started together do not all look at once.
     const delayMs = this.#intervalMs * (0.9 + this.#world.random() / 5);
     this.#timer = this.#world.timer(delayMs, () => void this.#run(), { background: true });
   }
 
-  /** Runs it now, or once more when it is running. */
+  /** Runs the task now, or once more if it is running. */
   poke(): void {
     if (this.#stopped) return;
     if (this.#running !== null) {
@@ -41,7 +39,7 @@ export class Loop {
     void this.#run();
   }
 
-  /** No further run; resolves when the present one has ended. */
+  /** Prevents further runs; resolves when the present one has ended. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.cancel();

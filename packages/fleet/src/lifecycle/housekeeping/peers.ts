@@ -1,10 +1,10 @@
 /**
- * Peers: who is dead, what the dead were doing, and when a store that was lost is whole again (rules 3, 6, 12).
+ * Peers: detects dead instances, takes over their work, and ends the recovery of a lost store (rules 3, 6, 12).
  *
  * Invariants
- * - A peer is held for dead only by an instance that may judge, and only after seeing the same beat for a full
- *   lifetime with its own sight unbroken, or when its process is known to be gone. The store then compares the beat.
- * - A peer whose process is known to be alive is given several lifetimes: its event loop may be blocked.
+ * - Only an instance that may judge declares a peer dead: after seeing the same beat for a full lifetime with an
+ *   unbroken view, or when the peer's process is known to be gone. The store then compares the beat.
+ * - A peer whose process is known to be alive gets several lifetimes: its event loop may be blocked.
  * - Taking over needs no judgement: the store does it only if the actor has no session.
  */
 
@@ -28,12 +28,12 @@ export interface PeersParts {
   readonly retirement: Retirement;
   readonly bus: EventBus;
   readonly reconciler: Reconciler;
-  /** Whether a create of ours is under way. */
+  /** Whether this instance is creating the sandbox. */
   readonly isMaking: (sandboxId: SandboxId) => boolean;
   readonly lifetimeMs: number;
 }
 
-/** How many lifetimes a silent peer is given whose process is known to be alive. */
+/** How many lifetimes a silent peer gets while its process is known to be alive. */
 const ALIVE_LIFETIMES = 4;
 
 export class Peers {
@@ -51,7 +51,7 @@ export class Peers {
     await this.#takeOver();
   }
 
-  /** Answers whether there was anybody to endDeadSession: then what they held is nobody's. */
+  /** Ends the sessions of dead peers. True if there were any: their holds are then gone. */
   async buryTheDead(): Promise<boolean> {
     const { world, store, membership, bus, lifetimeMs } = this.#parts;
     if (!membership.mayJudge()) return false;
@@ -64,10 +64,10 @@ export class Peers {
     for (const { instance, beat, identity } of sessions) {
       if (instance === membership.instance) continue;
       const liveness = world.processLiveness(identity);
-      // Its host knows that it runs: it may be held up by a long turn, or a debugger, and come back.
+      // The host knows that the process runs: a long turn or a debugger may hold it up, and it may come back.
       const patienceMs = liveness === "alive" ? ALIVE_LIFETIMES * lifetimeMs : lifetimeMs;
       if (liveness !== "dead" && (silentFor.get(instance) ?? 0) < patienceMs) continue;
-      // The store may have failed us while the one before was being buried.
+      // The store may have failed while the previous session was being ended.
       if (!membership.mayJudge() || membership.sightSince() !== since) break;
       if (!(await store.endDeadSession(instance, beat))) continue;
       buried = true;
@@ -76,7 +76,7 @@ export class Peers {
     return buried;
   }
 
-  /** Goes on with what a dead instance, or an answer that got lost, has left in `creating` or `stopping`. */
+  /** Continues what a dead instance or a lost response left in `creating` or `stopping`. */
   async #takeOver(): Promise<void> {
     const { store, membership, retirement, isMaking } = this.#parts;
     if (!membership.trusted()) return;
@@ -98,8 +98,8 @@ export class Peers {
   }
 
   /**
-   * A store that begins anew serves only holders that re-register, for one session lifetime; then what the engine still
-   * shows is taken in. Where it has nothing of this fleet there is nothing to wait for: so a new fleet starts at once.
+   * A new store serves only holders that re-register, for one session lifetime. Then the fleet adopts what the engine
+   * still shows. If the engine has nothing of this fleet, recovery ends at once, so a new fleet starts without delay.
    */
   async #endRecovery(): Promise<void> {
     const { world, store, backend, membership, reconciler, lifetimeMs } = this.#parts;
@@ -110,8 +110,8 @@ export class Peers {
     if (waited ? !(await reconciler.recover()) : !(await this.#engineIsEmpty())) return;
     membership.sawGeneration(await backend.workspaces.latestGeneration());
     if (!membership.trusted() || membership.epoch !== epoch) return;
-    // Nothing new is given before the store's counter is past every generation that a sandbox or a workspace shows: a
-    // workspace refuses what is older than its last use, also a purge. The wall clock may have been set back since.
+    // Before anything new is given, the store's counter must pass every generation that a sandbox or a workspace shows:
+    // a workspace refuses generations older than its last use, also for a purge. The wall clock may have been set back.
     await membership.renew();
     if (!membership.trusted() || membership.epoch !== epoch) return;
     await store.endRecovery(epoch);

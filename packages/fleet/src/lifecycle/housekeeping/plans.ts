@@ -1,6 +1,6 @@
 /**
- * Policy as pure functions of what is known and what time it is. The loops carry the plans out; each step of a plan is
- * checked again by the store, so a plan that is no longer true does nothing.
+ * Policy as pure functions of the known state and the time. The loops carry the plans out; the store checks each step
+ * again, so an outdated plan has no effect.
  */
 
 import type { BlueprintHash, StopReason } from "@sandlot/contract";
@@ -11,11 +11,11 @@ import { isAnonymous, isBlank, isParked, type SandboxRecord } from "../../store/
 export interface Expiry {
   readonly record: SandboxRecord;
   readonly reason: StopReason;
-  /** Whether work going on inside postpones it. */
+  /** Whether work inside the sandbox postpones the end. */
   readonly unlessBusy: boolean;
 }
 
-/** What is due. `now` is the store's clock. */
+/** The sandboxes that are due. `now` is the store's clock. */
 export function planExpiry(
   records: readonly SandboxRecord[],
   { idleTimeoutMs, maxLifetimeMs }: Pick<Settings, "idleTimeoutMs" | "maxLifetimeMs">,
@@ -51,8 +51,8 @@ export interface PoolPlan {
 }
 
 /**
- * How the blanks should change. `mayEndStale` says of a blank that no configured blueprint matches whether it may go
- * now: during a rolling update two configurations live side by side, and should not end each other's blanks at once.
+ * How the blanks should change. `mayEndStale` tells whether a blank that no configured blueprint matches may end now:
+ * during a rolling update two configurations run side by side, and should not end each other's blanks at once.
  */
 export function planPool(
   records: readonly SandboxRecord[],
@@ -79,7 +79,7 @@ export function planPool(
   return plan;
 }
 
-/** Two names may stand for one blueprint: then its blanks serve both, and their numbers add up. */
+/** Two names may stand for one blueprint: its blanks then serve both, and their numbers add up. */
 function poolTargets(
   pool: Settings["pool"],
   blueprints: Settings["blueprints"],
@@ -92,7 +92,7 @@ function poolTargets(
   return targets;
 }
 
-/** Oldest first, so that everybody who counts a surplus picks the same ones. */
+/** Oldest first, so that all instances that count a surplus pick the same blanks. */
 function blanksOf(records: readonly SandboxRecord[], hash: BlueprintHash): readonly SandboxRecord[] {
   return records
     .filter((record) => isBlank(record) && record.blueprintHash === hash)
@@ -100,15 +100,15 @@ function blanksOf(records: readonly SandboxRecord[], hash: BlueprintHash): reado
 }
 
 export interface ReconcilePlan {
-  /** Objects no record knows, and that a thread's newer sandbox has replaced: gone at once. */
+  /** Objects without a record that a newer sandbox of the thread has replaced: they end at once. */
   readonly superseded: readonly EngineObject[];
-  /** Objects no record knows. */
+  /** Objects without a record. */
   readonly unknown: readonly EngineObject[];
-  /** Ready records whose object the engine shows as dead, or does not show. To be asked about, never concluded from. */
+  /** Ready records whose object is dead or missing in the engine's list. Not a proof: ask the engine about each. */
   readonly missing: readonly SandboxRecord[];
 }
 
-/** `records` must have been read after `objects`: an object whose record was made in between is then not unknown. */
+/** Read `records` after `objects`: otherwise an object whose record was made in between looks unknown. */
 export function planReconcile(
   objects: readonly EngineObject[],
   records: readonly SandboxRecord[],

@@ -1,7 +1,7 @@
 /**
- * The reaper: ends what is due. Parked too long, or past its lifetime.
+ * The reaper ends sandboxes that are due: parked too long, or past their lifetime.
  *
- * It never ends what somebody holds: the store refuses, in the same transaction that looks. It reaps only while this
+ * It never ends a held sandbox: the store refuses, in the same transaction that checks. It reaps only while this
  * instance may judge, because an old clock makes everything look idle.
  */
 
@@ -26,16 +26,16 @@ export interface ReaperParts {
   readonly ending: AbortSignal;
 }
 
-/** How long to wait for sandboxes to tell what they are doing. No answer counts as busy. */
+/** How long to wait for sandboxes to report their activity. No response counts as busy. */
 const ACTIVITY_PATIENCE_MS = 2_000;
 /** How many sandboxes are asked at the same time. */
 const PARALLEL_MAX = 32;
-/** How many sandboxes are asked when somebody is to be evicted; more would make a waiting caller wait longer. */
+/** How many sandboxes are asked before an eviction; more would delay the waiting caller. */
 const CANDIDATES_MAX = 8;
 
 export class Reaper {
   readonly #parts: ReaperParts;
-  /** Where the next round of asking begins. */
+  /** Where the next round begins. */
   #turn = 0;
 
   constructor(parts: ReaperParts) {
@@ -55,10 +55,10 @@ export class Reaper {
     }
   }
 
-  /** Asked side by side, within one deadline for all: those that do not answer must not hold up the others. */
+  /** Asks in parallel, within one deadline for all: silent sandboxes must not delay the others. */
   async #busyAmong(records: readonly SandboxRecord[]): Promise<ReadonlySet<SandboxRecord>> {
     const until = this.#parts.world.monotonicMs() + ACTIVITY_PATIENCE_MS;
-    // Each time another one comes first, so that many silent ones cannot keep the last from ever being asked.
+    // Each round begins with another sandbox, so that many silent ones cannot starve the last.
     this.#turn = records.length === 0 ? 0 : (this.#turn + PARALLEL_MAX) % records.length;
     const turned = [...records.slice(this.#turn), ...records.slice(0, this.#turn)];
     const busy = new Set<SandboxRecord>();
@@ -68,7 +68,7 @@ export class Reaper {
     return busy;
   }
 
-  /** Which of these have nothing going on inside. Asked of the first few only, all at once. */
+  /** The idle sandboxes among these. Asks only the first few, all at once. */
   async idleAmong(records: readonly SandboxRecord[]): Promise<ReadonlySet<SandboxRecord>> {
     const asked = records.slice(0, CANDIDATES_MAX);
     const until = this.#parts.world.monotonicMs() + ACTIVITY_PATIENCE_MS;
@@ -76,7 +76,7 @@ export class Reaper {
     return new Set(asked.filter((_, index) => busy[index] === false));
   }
 
-  /** Not being able to ask is not idleness. */
+  /** A sandbox that cannot be asked does not count as idle. */
   async #isBusy({ ref }: SandboxRecord, until: number): Promise<boolean> {
     const { world, backend, settings, ending } = this.#parts;
     const leftMs = until - world.monotonicMs();

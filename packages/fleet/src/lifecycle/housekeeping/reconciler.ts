@@ -1,10 +1,10 @@
 /**
- * The reconciler: compares what the engine has with what the store knows (rules 3, 12, 16).
+ * The reconciler compares the engine's objects with the store's records (rules 3, 12, 16).
  *
- * - Of the fleet's own objects only; `list` shows no others.
- * - What no record knows is adopted if its marker and its daemon agree on the thread, else condemned, after a grace.
- *   What a newer generation of its thread has replaced goes at once.
- * - A record whose object is missing from a list proves nothing: the engine is asked, and only `dead` is dead.
+ * - It sees only the fleet's own objects; `list` shows no others.
+ * - An object without a record is adopted if its marker and its daemon agree on the thread. Otherwise it is claimed for
+ *   removal after a grace. An object that a newer generation of its thread has replaced is removed at once.
+ * - An object that is missing from a list proves nothing: the engine is asked, and only `dead` is dead.
  */
 
 import { type Epoch, isSandlotError, type UserId } from "@sandlot/contract";
@@ -30,21 +30,21 @@ export interface ReconcilerParts {
   readonly retirement: Retirement;
   readonly bus: EventBus;
   readonly limits: (user: UserId) => Limits;
-  /** How long something may be in the engine without a record. */
+  /** How long an object may be in the engine without a record. */
   readonly graceMs: number;
-  /** How long the engine may take for one answer. */
+  /** How long the engine may take for one response. */
   readonly patienceMs: number;
 }
 
 interface Judgement {
   readonly epoch: Epoch;
-  /** Before the grace is over: only what keeps a thread from being acquired is dealt with. */
+  /** Before the grace is over: handles only objects that keep a thread from being acquired. */
   readonly early: boolean;
-  /** Asked again after every wait. */
+  /** Checked again after every wait. */
   readonly stands: () => boolean;
 }
 
-/** What the engine shows, and whose it is by its markers and its daemon. */
+/** An object in the engine, and its owner by its markers and its daemon. */
 interface Claim {
   readonly object: EngineObject;
   readonly markers: readonly Marker[];
@@ -77,7 +77,7 @@ export class Reconciler {
     const seen = unknown.map((object) => [object.ref, object.labels.sandboxId] as const);
     const unknownFor = this.#unknown.observe(seen, world.monotonicMs(), membership.sightSince());
     for (const object of plan.superseded) {
-      // Without a marker the store cannot look the thread up again; then what the records said has to do.
+      // Without a marker the store cannot look the thread up again, so the records that were read must do.
       const [marker] = await backend.markers.list(object.labels.sandboxId);
       if (judgement.stands()) await this.#claimForRemoval(object, null, judgement, marker);
     }
@@ -88,7 +88,7 @@ export class Reconciler {
     await this.#stopTheDead(plan.missing);
   }
 
-  /** One that cannot be asked must not keep the others from being. */
+  /** One sandbox that cannot be asked must not block the others. */
   async #stopTheDead(records: readonly SandboxRecord[]): Promise<void> {
     const { backend, retirement } = this.#parts;
     await sideBySide(records, PARALLEL_MAX, async (record) => {
@@ -99,9 +99,9 @@ export class Reconciler {
   }
 
   /**
-   * After the store was lost, and before anybody may acquire: every thread's sandbox that the engine shows is adopted,
-   * or condemned under its thread's key so that its workspace is home before the thread is given another.
-   * False when one could not be asked; then it must be tried again.
+   * Runs after the store was lost, before any acquire. Adopts every thread's sandbox that the engine shows, or claims
+   * it for removal under its thread's key, so that its workspace is home before the thread gets another sandbox. False
+   * when one could not be asked; then the caller must try again.
    */
   async recover(): Promise<boolean> {
     const { store, backend, membership } = this.#parts;
@@ -115,8 +115,8 @@ export class Reconciler {
   }
 
   /**
-   * Adopts or condemns, the newest of each thread first: an older one must not take the thread's key before it. While
-   * the newest cannot be asked, the others of its thread wait. False when something is left to do.
+   * Adopts or claims for removal, the newest of each thread first: an older one must not take the thread's key before
+   * it. While the newest cannot be asked, the others of its thread wait. False when something is left to do.
    */
   async #sort(objects: readonly EngineObject[], judgement: Judgement): Promise<boolean> {
     const { membership, backend } = this.#parts;
@@ -142,18 +142,18 @@ export class Reconciler {
     return waiting.size === 0;
   }
 
-  /** False when the sandbox could not be asked whose it is, or the judgement no longer stands. */
+  /** False when the sandbox's owner could not be asked, or the judgement no longer stands. */
   async #adoptOrCondemn({ object, markers, owner }: Claim, judgement: Judgement): Promise<boolean> {
     if (owner === "unknown" || !judgement.stands()) return false;
     if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
     const tenant = await this.#tenantAmong(markers, object);
     if (!judgement.stands()) return false;
-    // No thread waits for it: then it ends like everything that is unknown, after its grace.
+    // No thread waits for it, so it ends after its grace like every unknown object.
     if (tenant === null && judgement.early && (markers.length === 0 || object.place === "home")) return true;
     return this.#claimForRemoval(object, tenant, judgement);
   }
 
-  /** Whose workspace has to go home with it: the thread that has it in the slot, or that has it mounted and not left. */
+  /** The thread whose workspace must go home with the object: it is in the slot, or mounted and not left. */
   async #tenantAmong(markers: readonly Marker[], { place }: EngineObject): Promise<Marker | null> {
     for (const marker of markers) {
       const { slot, stale } = await this.#parts.backend.workspaces.look({ ...marker, place });
@@ -182,7 +182,7 @@ export class Reconciler {
 
   async #adopt({ ref, place }: EngineObject, marker: Marker, { epoch }: Judgement): Promise<boolean> {
     const { store, backend, bus, limits } = this.#parts;
-    // An object that landed late may belong to a generation that its thread has long left behind.
+    // An object that landed late may belong to an old generation of its thread.
     if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
     const adopted = await store.adopt({
       ...marker,
@@ -196,7 +196,7 @@ export class Reconciler {
     return adopted;
   }
 
-  /** With `superseded` only if its thread's record is of a later generation. False when no record came of it. */
+  /** With `superseded` only if the thread's record has a later generation. False when no record was written. */
   async #claimForRemoval(
     object: EngineObject,
     marker: Marker | null,
@@ -219,7 +219,7 @@ export class Reconciler {
     return true;
   }
 
-  /** What is decided from here on holds in the present epoch only, and only while `may` does. `null`: it does not. */
+  /** The following decisions hold only in the present epoch and while `may` returns true. `null`: it returns false. */
   #judge(may: () => boolean): Judgement | null {
     const { membership } = this.#parts;
     const { epoch } = membership;

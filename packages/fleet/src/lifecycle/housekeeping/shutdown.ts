@@ -1,8 +1,8 @@
 /**
- * Shutdown: drain, then hand over. By default every sandbox stays for the next instance; with `destroy` those that
- * nobody holds are stopped, in parallel and in bounded time.
+ * Shutdown: drain, then hand over. By default every sandbox stays for the next instance. With `destroy` the sandboxes
+ * without holders are stopped, in parallel and in bounded time.
  *
- * Nothing here can keep a fleet from closing: each step has a deadline, and a failure is told, not thrown.
+ * No step can block closing: each has a deadline, and a failure is reported instead of thrown.
  */
 
 import type { Backend } from "../../backend/backend.ts";
@@ -29,16 +29,16 @@ export interface ShutdownParts {
   readonly leases: Leases;
   readonly retirement: Retirement;
   readonly bus: EventBus;
-  /** Every loop but the renewer, which must outlive the draining. */
+  /** Every loop but the renewer, which must outlive the drain. */
   readonly loops: readonly Loop[];
   readonly renewer: Loop;
   readonly provider: { close(): Promise<void> };
   readonly underWay: UnderWay;
-  /** From here on nobody needs the engine's answers, and nobody is to begin anything because of its events. */
+  /** From here on the fleet ignores the engine's responses, and its events start no work. */
   readonly end: () => void;
 }
 
-/** How often a draining fleet looks whether the last lease is gone. */
+/** How often a draining fleet checks whether the last lease is gone. */
 const DRAIN_POLL_MS = 20;
 
 export async function shutDown(parts: ShutdownParts, options: CloseOptions): Promise<void> {
@@ -62,7 +62,7 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
     await retirement.idle();
   });
   await step("renewer", () => renewer.stop());
-  // Our holds and what we were doing pass to whoever comes next.
+  // Our holds and unfinished work pass to the next instance.
   await step("session", () => store.leave(membership.instance));
   await step("backend", () => backend.close());
   await step("store", () => store.close());

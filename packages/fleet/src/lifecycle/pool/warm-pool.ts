@@ -1,6 +1,4 @@
-/**
- * The warm pool: keeps blanks ready, in the background and off the hot path, and never over the limit.
- */
+/** The warm pool keeps blanks ready, in the background and off the hot path, and never over the limit. */
 
 import { SandlotError } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
@@ -28,7 +26,7 @@ export interface WarmPoolParts {
   readonly retirement: Retirement;
 }
 
-/** Blanks made at the same time: enough to refill quickly, few enough to leave the engine to those who wait. */
+/** Blanks made at the same time: enough to refill quickly, few enough to leave the engine to waiting callers. */
 const PARALLEL_MAX = 4;
 
 export class WarmPool {
@@ -39,7 +37,7 @@ export class WarmPool {
     this.#parts = parts;
   }
 
-  /** True when it changed something, so that looking again soon is worth while. */
+  /** True when something changed, so that another look soon is useful. */
   async refill(): Promise<boolean> {
     const { settings, world, store, membership, admission, retirement } = this.#parts;
     if (!membership.mayJudge()) return false;
@@ -50,7 +48,7 @@ export class WarmPool {
     const graceMs = blanks.length > 0 && (await store.sessions()).length > 1 ? settings.orphanTimeoutMs : 0;
     const plan = planPool(records, settings, ({ sandboxId }) => (staleFor.get(sandboxId) ?? 0) >= graceMs);
     for (const { record, reason } of plan.stop) await retirement.stopUnheld(record, reason);
-    // Whoever waits for room comes first.
+    // Callers that wait for room come first.
     if (admission.queued > 0) return false;
     const made = await Promise.allSettled(plan.create.slice(0, PARALLEL_MAX).map((name) => this.#createBlank(name)));
     const failed = made.find((result) => result.status === "rejected");

@@ -1,15 +1,14 @@
 /**
- * This instance's own session: renewing it, and judging itself before anybody else (rules 5, 6, 7, 12).
+ * This instance's own session: renews it, and judges itself before it judges others (rules 5, 6, 7, 12).
  *
  * Invariants
  * - `trusted()` is true only if the store confirmed every hold less than half a lifetime ago and no clock has jumped
- *   since. Whoever uses a slot asks first; when the answer is no, `validate()` asks the store.
+ *   since. Check it before using a slot; if it is false, `validate()` asks the store.
  * - Each beat carries every hold that the store is known to have given, also those that are still being connected, and
- *   the counter up to which that set is complete. A hold that is being asked for has a higher counter, so no beat can
- *   undo it.
- * - While in doubt, and for a lifetime after, this instance judges nobody (`mayJudge`).
- * - `sightSince()` is the moment from which on the store has answered every beat in time. What was seen earlier counts
- *   for nothing.
+ *   the counter up to which that set is complete. A pending hold has a higher counter, so no beat can undo it.
+ * - While in doubt, and for a lifetime after, this instance judges no peer (`mayJudge`).
+ * - `sightSince()` is the moment since which the store has answered every beat in time. Earlier observations do not
+ *   count.
  */
 
 import {
@@ -27,25 +26,25 @@ import type { World } from "../../world/world.ts";
 import type { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 
-/** A wall clock that is moved gently drifts less than this between two beats; more is a jump, a sleep or a stop. */
+/** A wall clock that is adjusted gently drifts less than this between two beats; more is a jump, a sleep or a stop. */
 const CLOCK_TOLERANCE_MS = 1_000;
-/** How often a beat is repeated at once when the store says that it does not know us. */
+/** How often to repeat a beat at once when the store does not know our session. */
 const REJOIN_MAX = 3;
 
 type Confirmed = Extract<BeatAnswer, { kind: "ok" }>;
 
 type Hold = { readonly sandboxId: SandboxId; readonly generation: Generation };
 
-/** A hold from being asked for to being established: under which counter, and in which life of our session. */
+/** A hold from its request to its establishment: its counter, and the term of our session. */
 export interface PendingHold {
   readonly seq: number;
   readonly epoch: Epoch | null;
   readonly term: number;
-  /** On the monotonic clock: just before the store was asked for it, or confirmed it last. */
+  /** On the monotonic clock: just before the request, or the last confirmation by the store. */
   since: number;
-  /** What the store gave, and when that was heard. */
+  /** The hold that the store gave, and when its response arrived. */
   hold: (Hold & { readonly heardAt: number }) | null;
-  /** What has ended since it was asked for: the store's answer may be older than what we know. */
+  /** Sandboxes that ended since the request: the store's response may be older than our knowledge. */
   readonly ended: Set<SandboxId>;
 }
 
@@ -57,7 +56,7 @@ export class Membership {
   readonly #bus: EventBus;
   readonly #lifetimeMs: number;
   readonly #isCurrent: (slot: Slot) => Promise<boolean>;
-  /** Holds that are being asked for or connected, by counter, in the order these were taken. */
+  /** Pending holds by counter, in the order of the counters. */
   readonly #asking = new Map<number, PendingHold>();
   #seq = 0;
   #beat = 0;
@@ -68,7 +67,7 @@ export class Membership {
   #sightSince = Number.POSITIVE_INFINITY;
   #clockOffset = 0;
   #judgeFrom = 0;
-  /** What to add to our monotonic clock to get the store's, at least and at most; and which store that is. */
+  /** The offset from our monotonic clock to the store's, at least and at most, and the epoch of that store. */
   #storeClock = { epoch: null as Epoch | null, least: 0, most: 0 };
   #renewal: Promise<void> | null = null;
   #storeLost = false;
@@ -81,7 +80,9 @@ export class Membership {
     slots: Slots;
     bus: EventBus;
     lifetimeMs: number;
-    /** Whether it lives and no later generation has used its workspace: only the engine knows, once the store is lost. */
+    /**
+     * Whether it lives and no later generation has used its workspace. Once the store is lost, only the engine knows.
+     */
     isCurrent: (slot: Slot) => Promise<boolean>;
   }) {
     this.instance = parts.instance;
@@ -101,25 +102,27 @@ export class Membership {
     return this.#recovering;
   }
 
-  /** Grows whenever our session was ended or the store was lost. A hold or an intent of an earlier term must be checked. */
+  /**
+   * Grows whenever our session was ended or the store was lost. Holds and intents of an earlier term must be checked.
+   */
   get term(): number {
     return this.#term;
   }
 
   /**
-   * The earliest it can be at the store, by which things end. Carried on by our own monotonic clock: a step of the
-   * local wall clock does not move it.
+   * The earliest possible time at the store; it decides what has ended. Our own monotonic clock advances it: a step of
+   * the local wall clock does not move it.
    */
   storeNow(): number {
     return this.#world.monotonicMs() + this.#storeClock.least;
   }
 
-  /** The latest it can be at the store: what an answer took on its way is not known, so nothing new is begun in it. */
+  /** The latest possible time at the store, as travel times are unknown. It decides whether a new lease may begin. */
   storeNowAtMost(): number {
     return this.#world.monotonicMs() + this.#storeClock.most;
   }
 
-  /** Takes a counter for a hold that is about to be asked for. Give it back with `endHold`. */
+  /** Takes a counter for a hold that is about to be requested. Give it back with `endHold`. */
   beginHold(): PendingHold {
     this.#seq += 1;
     const since = this.#world.monotonicMs();
@@ -135,7 +138,7 @@ export class Membership {
     return ask;
   }
 
-  /** The store gave what was asked for. From now on beats ask about it like about every other hold. */
+  /** The store gave the requested hold. From now on beats carry it like every other hold. */
   confirmHold(ask: PendingHold, { sandboxId, generation }: Hold): void {
     ask.hold = { sandboxId, generation, heardAt: this.#world.monotonicMs() };
     this.sawGeneration(generation);
@@ -145,33 +148,33 @@ export class Membership {
     this.#asking.delete(seq);
   }
 
-  /** Whether a hold can be relied on without asking again. Perhaps no beat has confirmed it, so it is young itself. */
+  /** Whether a hold is reliable without a request. Perhaps no beat has confirmed it, so it must be young itself. */
   stillHolds({ term, since, hold, ended }: PendingHold): boolean {
     if (hold === null || ended.has(hold.sandboxId) || term !== this.#term || !this.trusted()) return false;
     return this.#world.monotonicMs() - since <= this.#lifetimeMs / 2;
   }
 
-  /** What we hold has ended: its slot is lost, and whoever is still connecting to it must look again. */
+  /** A held sandbox has ended: its slot is lost, and openings that are connecting to it must look again. */
   ended(hold: Hold, reason: LossReason): void {
     this.#forget(hold);
     this.#slotOf(hold)?.lose(reason);
   }
 
-  /** The next beat lets the store's counter not fall behind it. True when it is the latest we have seen. */
+  /** The next beat raises the store's counter to at least this. True when it is the latest we have seen. */
   sawGeneration(generation: number): boolean {
     if (generation <= this.#generationFloor || !isCountable(generation)) return false;
     this.#generationFloor = generation;
     return true;
   }
 
-  /** In memory only: whether what the slots say can be relied on without asking. */
+  /** In memory only: whether the slots are reliable without asking the store. */
   trusted(): boolean {
     const now = this.#world.monotonicMs();
     if (now - this.#renewedAt > this.#lifetimeMs / 2) return false;
     return Math.abs(this.#world.wallMs() - now - this.#clockOffset) <= CLOCK_TOLERANCE_MS;
   }
 
-  /** Whether this instance may hold a peer for dead, or anything for idle. */
+  /** Whether this instance may declare a peer dead, or a sandbox idle. */
   mayJudge(): boolean {
     return this.trusted() && !this.#recovering && this.#world.monotonicMs() >= this.#judgeFrom;
   }
@@ -180,7 +183,7 @@ export class Membership {
     return this.#sightSince;
   }
 
-  /** Makes sure that the slots are what the store says. Rejects when the store does not answer. */
+  /** Makes the slots match the store. Rejects when the store does not answer. */
   async validate(): Promise<void> {
     if (this.trusted()) return;
     this.#doubt();
@@ -196,7 +199,7 @@ export class Membership {
     }
   }
 
-  /** The store did not answer something: what was seen of the others so far counts for nothing. */
+  /** The store failed to answer a request: earlier observations of peers do not count. */
   storeFailed(error: unknown): void {
     this.#sightSince = Number.POSITIVE_INFINITY;
     if (this.#storeLost) return;
@@ -240,10 +243,10 @@ export class Membership {
     return [...this.#slots.held(), ...connecting].map(({ sandboxId, generation }) => ({ sandboxId, generation }));
   }
 
-  /** Brings the slots in line with what the store answered, until it confirms. */
+  /** Brings the slots in line with the store's response, until the store confirms. */
   async #settle(answer: BeatAnswer, sentAt: number, tries: number): Promise<Confirmed> {
     if (answer.kind === "ok") {
-      // A registration may have taken effect without our hearing of it.
+      // A registration may have taken effect although its response was lost.
       if (answer.epoch !== this.#storeClock.epoch) this.#moveClock(answer, sentAt, this.#slots.held());
       await this.#recheck(answer);
       return answer;
@@ -259,7 +262,7 @@ export class Membership {
     const registeredAt = this.#world.monotonicMs();
     const registered = await this.#send(true);
     if (registered.kind !== "ok") return this.#settle(registered, registeredAt, tries - 1);
-    // Also when it was heard of before, and something failed on the way here.
+    // Also when the epoch was seen before, and a later step failed.
     const isNew = registered.epoch !== this.#storeClock.epoch;
     if (isNew) this.#moveClock(registered, registeredAt, before);
     await this.#rejoin(before, isNew);
@@ -267,7 +270,7 @@ export class Membership {
     return this.#settle(await this.#send(false), askedAt, tries - 1);
   }
 
-  /** A store that begins anew has a clock of its own: what we remember keeps its age, also what was released meanwhile. */
+  /** A new store has its own clock: remembered records keep their age, also those that were released meanwhile. */
   #moveClock({ now, epoch }: Confirmed, sentAt: number, remembered: readonly Slot[]): void {
     const byMs = now - this.storeNow();
     for (const slot of new Set([...remembered, ...this.#slots.held()])) slot.clockMoved(byMs);
@@ -290,7 +293,7 @@ export class Membership {
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
   }
 
-  /** What another store has given is asked about. All at once: the session must not run out while the engine is asked. */
+  /** Checks the holds that another store gave. In parallel: the session must not run out during the engine calls. */
   #areCurrent(slots: readonly Slot[]): Promise<readonly boolean[]> {
     return Promise.all(slots.map((slot) => slot.epoch === this.#epoch || this.#isCurrent(slot)));
   }
@@ -316,8 +319,8 @@ export class Membership {
   }
 
   /**
-   * A hold the store does not know: taken again where the sandbox is still there, lost where it is not. What is final
-   * comes first, so that it waits for nothing.
+   * Handles holds the store does not know: takes them again if the sandbox is still there, loses them otherwise. Final
+   * losses come first, so that they wait for nothing.
    */
   async #recheck({ lost }: Confirmed): Promise<void> {
     const isFinal = ({ reason }: Confirmed["lost"][number]) => reason !== "session-lost";
@@ -346,7 +349,7 @@ export class Membership {
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
     this.#readClock(answer, sentAt);
-    // Only what was heard of before it was sent: in one and the same moment the beat may have been sent without it.
+    // Only holds that were confirmed before the beat was sent: at the same instant the beat may have gone without them.
     for (const ask of this.#asking.values())
       if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);
     if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
@@ -354,7 +357,7 @@ export class Membership {
     this.#storeLost = false;
   }
 
-  /** Something may have happened without us: nobody is judged for a lifetime, and old sightings are forgotten. */
+  /** Events may have been missed: judge no peer for a lifetime, and forget old observations. */
   #doubt(): void {
     const now = this.#world.monotonicMs();
     if (now >= this.#judgeFrom)
@@ -365,7 +368,7 @@ export class Membership {
   }
 }
 
-/** Not a loss: the next beat tells what the store is now. */
+/** Not a loss: the next beat gives the store's present state. */
 function forgotten(problem: string): SandlotError {
   return new SandlotError("store_unavailable", { operation: "beat", problem, retryAfterMs: 1_000 });
 }

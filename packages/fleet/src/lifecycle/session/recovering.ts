@@ -1,4 +1,4 @@
-/** The refusal of a store that was lost and does not know yet what exists. */
+/** The refusal of a store that was lost and does not yet know which sandboxes exist. */
 
 import { SandlotError } from "@sandlot/contract";
 

@@ -1,6 +1,6 @@
 /**
- * Destroying on request (rules 10 and 11): refused while somebody holds the sandbox unless forced, answered in bounded
- * time whatever the engine does, and with `purge` the workspace goes while nobody can acquire the thread.
+ * Destroys on request (rules 10 and 11). Refuses a held sandbox unless forced. Answers in bounded time, whatever the
+ * engine does. With `purge` the workspace goes while the thread cannot be acquired.
  */
 
 import {
@@ -35,20 +35,20 @@ export interface DestroyerParts {
   readonly membership: Membership;
   readonly backend: Backend;
   readonly retirement: Retirement;
-  /** Ends the sessions of dead instances. Answers whether there were any. */
+  /** Ends the sessions of dead instances. Returns whether there were any. */
   readonly endDeadSessions: () => Promise<boolean>;
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
-/** Time is up. */
+/** The deadline passed. */
 class Late extends Error {}
 
-/** What a call has come to, for the answer when its time is up. */
+/** The progress of a call, for its answer at the deadline. */
 interface Progress {
-  /** The store has taken down everything that was asked for: it will be done, whoever does it. */
+  /** The store has recorded the whole request: some instance will carry it out. */
   promised: boolean;
-  /** What was there at the last look; `undefined` before the first. */
+  /** The record at the last look; `undefined` before the first. */
   seen: SandboxRecord | null | undefined;
 }
 
@@ -60,7 +60,7 @@ export class Destroyer {
     this.#parts = parts;
   }
 
-  /** Callers that wait are told so; what the store was told to end is ended all the same. */
+  /** Rejects waiting callers; stops that the store has recorded still finish. */
   close(): void {
     this.#closing.abort(new SandlotError("fleet_closed", { operation: "destroy" }));
   }
@@ -70,12 +70,12 @@ export class Destroyer {
     return this.#bounded(options, (signal, progress) => this.#destroy(key, options, signal, progress));
   }
 
-  /** One that was bound meanwhile is somebody's, and stays. */
+  /** A blank that was bound meanwhile belongs to a thread, and stays. */
   destroyBlank(sandboxId: SandboxId, options: DestroyOptions = {}): Promise<DestroyOutcome> {
     return this.#bounded(options, (signal, progress) => this.#destroyBlank(sandboxId, signal, progress));
   }
 
-  /** Answered in time, whatever the engine does: `stopping` only for what the store has been told to end. */
+  /** Answers in time, whatever the engine does: `stopping` only if the store has recorded the stop. */
   async #bounded(
     options: DestroyOptions,
     work: (signal: AbortSignal, progress: Progress) => Promise<DestroyOutcome>,
@@ -120,7 +120,7 @@ export class Destroyer {
       if (record.state === "ready")
         progress.promised ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
       else {
-        // Nobody waits for a blank, so it need not be finished first.
+        // No caller waits for a blank, so it need not be finished first.
         progress.promised ||= record.state === "stopping" || (await retirement.cancel(record, false));
         if (await retirement.help(record, signal)) changes.hint();
       }
@@ -131,9 +131,9 @@ export class Destroyer {
   async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement } = this.#parts;
     const purge = options.purge === true;
-    /** What the store was told to end for this call, and which store. What the thread is given afterwards is none of its business. */
+    /** The stop that the store recorded for this call, and its epoch. It ignores the thread's later sandboxes. */
     let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
-    /** The store that was known to have recovered before the last look. */
+    /** The epoch that was known to have recovered before the last look. */
     let recovered: Epoch | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
@@ -145,12 +145,12 @@ export class Destroyer {
       const isOver: boolean = record === null || (ending !== null && record.sandboxId !== ending.sandboxId);
       const epoch: Epoch | null = isOver ? await this.#epochOfTruth(signal) : membership.epoch;
       if (isOver && epoch !== recovered) {
-        // The look may be older than the recovery, however late its answer came: look again.
+        // The look may be older than the recovery, however late its response came: look again.
         recovered = epoch;
         continue;
       }
       if (isOver && ending !== null && ending.epoch === epoch) return "stopped";
-      // Another store knows nothing of what its predecessor was told.
+      // A new store does not know the requests to its predecessor.
       if (isOver) ending = null;
       if (record === null) {
         if (!purge) return "absent";
@@ -169,8 +169,8 @@ export class Destroyer {
   }
 
   /**
-   * Something was not found, and that is true of this epoch. Asked before the look and after it: a store that was lost does
-   * not know yet what exists, and this instance may not have heard of the loss.
+   * The epoch in which something was not found. Read before the look and after it: a store that was lost does not know
+   * yet what exists, and this instance may not know of the loss.
    */
   async #epochOfTruth(signal: AbortSignal): Promise<Epoch> {
     const { store, membership, settings } = this.#parts;
@@ -182,8 +182,8 @@ export class Destroyer {
   }
 
   /**
-   * Whether what was asked for is done with a record that somebody is already at. One that is ending takes the params for
-   * a purge. One that is being made takes note of its end where that was asked for by force: its callers wait for it.
+   * Whether another instance's work on the record covers this request. A stopping record takes on a purge. A creating
+   * record takes a note of its end only by force, because its callers wait for it.
    */
   async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {
     if (record.state === "stopping") return !purge || (await this.#addPurge(record));
@@ -197,14 +197,14 @@ export class Destroyer {
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
     const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
     if (answer.kind === "held") {
-      // Who was killed a moment ago holds nothing, and nobody may have looked since.
+      // A holder that was killed a moment ago holds nothing, but its session may still exist.
       if (!(await endDeadSessions())) throw inUse(answer.record);
       changes.hint();
     }
     return answer.kind === "stopping";
   }
 
-  /** It is ending anyway, for another reason: the workspace is to go too. */
+  /** The sandbox is already ending for another reason: add the purge of the workspace. */
   async #addPurge({ sandboxId, generation }: SandboxRecord): Promise<boolean> {
     const { retirement } = this.#parts;
     const answer = await retirement.stop({
@@ -217,7 +217,7 @@ export class Destroyer {
     return answer.kind === "lost" && answer.record?.purge === true;
   }
 
-  /** No sandbox, but perhaps a workspace: claim the thread, so that nobody can acquire it while the workspace goes. */
+  /** No sandbox, but perhaps a workspace: claim the thread, so that it cannot be acquired while the workspace goes. */
   async #claimForPurge(key: Key, epoch: Epoch | null, signal: AbortSignal): Promise<SandboxId | null> {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
@@ -241,7 +241,7 @@ function inUse({ sandboxId, holders, leases }: SandboxRecord): SandlotError {
   return new SandlotError("sandbox_in_use", { sandboxId, holders: [...Object.keys(holders), ...Object.keys(leases)] });
 }
 
-/** Time is up, and nothing that was asked for has been taken down: the caller must ask again. */
+/** The deadline passed before the store recorded the request: the caller must try again. */
 function undone(seen: SandboxRecord | null | undefined, timeoutMs: number): SandlotError {
   if (seen === null || seen === undefined || seen.state === "stopping") {
     const problem = `it did not take the request within ${timeoutMs} ms`;

@@ -1,13 +1,13 @@
 /**
- * Retirement: from `stopping` to absent (rules 3, 10, 11), and the unmaking of what a failed create left.
+ * Retirement: from `stopping` to absent (rules 3, 10, 11), and the cleanup after a failed create.
  *
  *   stop ──▶ destroy what the engine has ──▶ workspace home (or purged) ──▶ remove the record
  *
  * Invariants
  * - Nothing is destroyed in the engine unless a record in `stopping` names this instance as its actor.
  * - The record is removed only after the engine confirmed that nothing is left. A failure leaves it in `stopping`, and
- *   housekeeping drives it again: every state has a way to absent.
- * - One drive per sandbox at a time; who asks meanwhile shares it.
+ *   housekeeping calls `finishStop` again: every state has a way to absent.
+ * - One `finishStop` per sandbox at a time; concurrent callers share it.
  */
 
 import {
@@ -36,25 +36,25 @@ export interface RetirementParts {
   readonly membership: Membership;
   readonly bus: EventBus;
   readonly underWay: UnderWay;
-  /** Whether a create of ours is under way: then its `creating` record is no leftover. */
+  /** Whether this instance is creating the sandbox: then its `creating` record is no leftover. */
   readonly isMaking: (sandboxId: SandboxId) => boolean;
-  /** How long one step in the engine may take before the drive gives up until next time. */
+  /** How long one engine call may take before `finishStop` gives up until next time. */
   readonly stopTimeoutMs: number;
 }
 
-/** What a failed or cancelled create may have left in the engine. */
+/** Objects that a failed or cancelled create may have left in the engine. */
 export type Leftover = Pick<
   SandboxRecord,
   "sandboxId" | "user" | "thread" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
 > & { readonly ref: EngineRef | null };
 
-/** How often a drive starts over because the record changed under it (a purge was added). */
+/** How often `finishStop` starts over because the record changed meanwhile (a purge was added). */
 const REREAD_MAX = 5;
 
 export class Retirement {
   readonly #parts: RetirementParts;
   readonly #driving = new Map<SandboxId, Promise<boolean>>();
-  /** What went wrong last time, and how often. */
+  /** The last failure of each stop, and the number of attempts. */
   readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
   readonly #leftovers = new Map<SandboxId, Leftover>();
   readonly #unmaking = new Map<SandboxId, Promise<void>>();
@@ -67,23 +67,23 @@ export class Retirement {
     return this.#driving.has(sandboxId);
   }
 
-  /** Only these are still being made or stopped, by whomever: what went wrong with others is over. */
+  /** `acting` are all records that any instance is making or stopping. Failures of other sandboxes are forgotten. */
   stillActing(acting: ReadonlySet<SandboxId>): void {
     for (const sandboxId of this.#failures.keys()) if (!acting.has(sandboxId)) this.#failures.delete(sandboxId);
   }
 
-  /** How many have failed to stop, and are not gone yet. */
+  /** How many sandboxes have failed to stop and still exist. */
   get failureCount(): number {
     return this.#failures.size;
   }
 
-  /** Resolves when nothing is being driven or unmade, for a fleet that closes. */
+  /** Resolves when no stop or cleanup is pending, for a closing fleet. */
   async idle(): Promise<void> {
     while (this.#driving.size + this.#unmaking.size > 0)
       await Promise.allSettled([...this.#driving.values(), ...this.#unmaking.values()]);
   }
 
-  /** Moves a record to `stopping` and, if that was us, starts to drive it. */
+  /** Moves a record to `stopping` and, if this instance did, starts `finishStop`. */
   stop(request: Omit<StopRequest, "actor">): Promise<StopAnswer> {
     return this.#parts.underWay.add(this.#stop(request));
   }
@@ -106,19 +106,19 @@ export class Retirement {
     return this.stop({ sandboxId, generation, reason, purge: false, mode: { kind: "unheld", revision } });
   }
 
-  /** The engine says that this generation is dead. */
+  /** The engine reports that this generation is dead. */
   stopDead(record: { sandboxId: SandboxId; generation: Generation }): Promise<StopAnswer> {
     const { sandboxId, generation } = record;
     return this.stop({ sandboxId, generation, reason: "crashed", purge: false, mode: { kind: "dead" } });
   }
 
-  /** What is still being made is to end as soon as it is. True when the store has taken note. */
+  /** Notes that a sandbox in `creating` ends as soon as it is made. True when the store has recorded the note. */
   async cancel({ sandboxId, generation }: SandboxRecord, purge: boolean): Promise<boolean> {
     const answer = await this.stop({ sandboxId, generation, reason: "destroyed", purge, mode: { kind: "cancel" } });
     return answer.kind === "noted";
   }
 
-  /** Drives a record that this instance stops. True when it is gone; false when it must be tried again. Never rejects. */
+  /** Finishes a stop of this instance. True when the record is gone, false when to try again. Never rejects. */
   finishStop(record: StoppingRecord): Promise<boolean> {
     const { sandboxId } = record;
     const driving = this.#driving.get(sandboxId);
@@ -129,8 +129,8 @@ export class Retirement {
   }
 
   /**
-   * Moves on a record in `creating` or `stopping` that a caller waits for: ours is driven, one of a dead instance is
-   * taken over. False when there is nothing to do but wait for whoever is at it.
+   * Advances a record in `creating` or `stopping` that a caller waits for: finishes our own, takes over a dead
+   * instance's. False when the caller can only wait for the actor.
    */
   async help(record: ActingRecord, signal: AbortSignal): Promise<boolean> {
     const { store, membership } = this.#parts;
@@ -148,24 +148,24 @@ export class Retirement {
     if (stopping === null) return false;
     if (await abortable(this.finishStop(stopping), signal)) return true;
     const error = this.#failures.get(sandboxId)?.error;
-    // Waiting would not help: somebody must look at the two workspaces.
+    // Waiting would not help: a person must look at the two workspaces.
     if (isSandlotError(error, "workspace_conflict")) throw error;
     return false;
   }
 
-  /** Unmakes exactly what a create of ours may have made. Tried again by housekeeping until it is certain. */
+  /** Removes exactly what a create of ours may have made. Housekeeping tries again until that is certain. */
   async unmake(leftover: Leftover): Promise<void> {
     this.#leftovers.set(leftover.sandboxId, leftover);
     await this.#unmakeInTurn(leftover);
   }
 
-  /** What could not be unmade when it should have been. */
+  /** Tries failed cleanups again. */
   async retryLeftovers(): Promise<void> {
     const idle = [...this.#leftovers.values()].filter(({ sandboxId }) => !this.#unmaking.has(sandboxId));
     await Promise.all(idle.map((leftover) => this.#unmakeInTurn(leftover)));
   }
 
-  /** One at a time per sandbox. Who comes later looks again: what it knows of may have landed since. */
+  /** One at a time per sandbox. A later caller looks again: the create may have landed since. */
   #unmakeInTurn(leftover: Leftover): Promise<void> {
     const { sandboxId } = leftover;
     const before = this.#unmaking.get(sandboxId) ?? Promise.resolve();
@@ -202,7 +202,7 @@ export class Retirement {
     }
   }
 
-  /** Leaves nothing of the sandbox in the engine, and its workspace where it belongs. */
+  /** Removes everything of the sandbox from the engine, and puts its workspace where it belongs. */
   async #clear(record: StoppingRecord, term: number): Promise<void> {
     const { backend } = this.#parts;
     const { sandboxId } = record;
@@ -223,7 +223,7 @@ export class Retirement {
       );
   }
 
-  /** Whoever was paused may no longer be the actor: the engine is not asked on an old belief. */
+  /** After a pause this instance may no longer be the actor, so it checks before it calls the engine. */
   #askAsActor<T>(
     sandboxId: SandboxId,
     term: number,
@@ -258,7 +258,7 @@ export class Retirement {
       if (answer.kind === "unknown-session" || answer.kind === "noted") return;
       if (answer.kind === "stopping") await this.finishStop(answer.record);
       else if (answer.record === null) await this.#claimForRemoval(leftover);
-      // Somebody else is ending it: what lands after they looked is still ours to unmake, so look again later.
+      // Another instance is ending it. Objects that land after its look are still ours to remove, so look again later.
       else if (answer.record.state === "stopping" && answer.record.actor !== membership.instance) return;
       this.#leftovers.delete(sandboxId);
     } catch (error) {
@@ -266,7 +266,7 @@ export class Retirement {
     }
   }
 
-  /** No record knows it any more: somebody took over and found nothing, but our create may have landed since. */
+  /** No record exists any more: another instance took over and found nothing, but our create may have landed since. */
   async #claimForRemoval(leftover: Leftover): Promise<void> {
     const { store, backend, membership } = this.#parts;
     const { sandboxId, user, thread } = leftover;
@@ -276,7 +276,7 @@ export class Retirement {
     );
     const object = objects.find(({ labels }) => labels.sandboxId === sandboxId);
     if (object === undefined) return;
-    // Bound since: then it was published after all, and is its thread's and not a leftover of ours.
+    // A bound sandbox was published after all. It belongs to its thread and is no leftover of ours.
     const markers = await backend.markers.list(sandboxId);
     if (markers.some((marker) => marker.generation > leftover.generation)) return;
     const { ref, place } = object;
@@ -285,7 +285,7 @@ export class Retirement {
   }
 }
 
-/** What our own leases are told of our own stop. What was planned ends only what nobody, so not even we, hold any more. */
+/** The loss reason for our own leases after our own stop. A planned stop ends only what no instance holds. */
 function lossBy(reason: StopReason): LossReason {
   return reason === "destroyed" || reason === "crashed" ? reason : "session-lost";
 }
