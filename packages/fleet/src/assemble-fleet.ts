@@ -1,6 +1,4 @@
-/**
- * The composition root: where the parts of a fleet are put together. Nothing else constructs them.
- */
+/** The composition root: the only file that constructs the parts of a fleet. */
 
 import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
 import { parseThreadId, SandlotError } from "@sandlot/contract";
@@ -42,7 +40,7 @@ import type { Store } from "./store/store.ts";
 import { UnderWay, within } from "./world/waiting.ts";
 import type { Timer, World } from "./world/world.ts";
 
-/** The next blank is made when whoever took the last one has run a first command: making one takes a whole processor. */
+/** Delays the refill until the first command in the bound blank has run: making a blank takes a whole processor. */
 const REFILL_DELAY_MS = 250;
 
 export interface FleetParts {
@@ -53,21 +51,21 @@ export interface FleetParts {
   readonly instanceId?: InstanceId;
 }
 
-/** Where the engine cannot be asked, or not soon, what we hold counts as current: unknown is not dead. */
+/** If the engine does not answer in time, the sandbox counts as current: unknown is not dead. */
 async function isCurrent(backend: Backend, record: SandboxRecord, signal: AbortSignal): Promise<boolean> {
   const spot = spotOf(record);
   if (spot !== null && (await backend.workspaces.look(spot)).stale) return false;
   return record.ref === null || (await backend.probe(record.ref, signal)) !== "dead";
 }
 
-/** Whose sandbox it is, is told where this instance holds it. */
+/** The generation, user and thread of a sandbox, if this instance holds it. */
 function whose(sandboxId: SandboxId, slots: Slots) {
   const slot = slots.byId(sandboxId);
   const generation = slot?.generation ?? (0 as Generation);
   return { sandboxId, generation, user: slot?.user ?? null, thread: slot?.thread ?? null };
 }
 
-/** Puts a fleet together from parts that are open. Closing the fleet closes them. */
+/** Builds a fleet from open parts. Closing the fleet closes them. */
 export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const { settings, world } = given;
   const backend = tracedBackend(given.backend);
@@ -115,7 +113,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
-    // A choice made before a pause may no longer be the right one.
+    // After a pause of this process the choice may be outdated.
     evict: async (record) =>
       membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
     idleAmong: (records) => reaper.idleAmong(records),
@@ -175,7 +173,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   if (membership.recovering) await peers.tend();
   for (const started of [renewer, ...loops]) started.start();
   pooling.poke();
-  // Whoever lives only for a moment, as a command does, looks after the dead too.
+  // Short-lived instances (CLI) also clean up dead peers.
   tending.poke();
   let refill: Timer | null = null;
   bus.on(() => {

@@ -1,5 +1,5 @@
 /**
- * What users of the library touch: a fleet, and the leases it gives.
+ * The public API of the library: a fleet, and the leases it gives.
  *
  *   await using fleet = await openFleet();
  *   await using lease = await fleet.acquire({ thread: "t1" });
@@ -28,7 +28,7 @@ import type {
 
 export interface Fleet extends AsyncDisposable {
   readonly instanceId: InstanceId;
-  /** A right to use the thread's sandbox, which is found, bound or made. Every lease needs its own release. */
+  /** A lease on the thread's sandbox. The fleet attaches, binds or creates the sandbox. Release every lease. */
   acquire(request?: AcquireRequest): Promise<Lease>;
   /** Makes the thread's sandbox ready without taking a lease. Resolves when it is ready. */
   warm(request: WarmRequest): Promise<void>;
@@ -36,31 +36,31 @@ export interface Fleet extends AsyncDisposable {
   get(sandboxId: SandboxId | string): Sandbox | undefined;
   /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
   destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
-  /** Ends a blank, which has no thread to be asked for by. The pool makes another where one is still wanted. */
+  /** Ends a blank by its id, because a blank has no thread. The pool refills if it is below its target. */
   destroyBlank(
     sandboxId: SandboxId | string,
     options?: Pick<DestroyOptions, "signal" | "timeoutMs">,
   ): Promise<DestroyOutcome>;
   list(): Promise<readonly SandboxSummary[]>;
-  /** The thread's sandbox, in whatever state; `null` when it has none. */
+  /** The thread's sandbox in any state; `null` when it has none. */
   find(key: ThreadKeyInput): Promise<SandboxSummary | null>;
   /** Every thread that has a sandbox or a workspace, by user and name. `user`: only this user's. */
   listThreads(filter?: { readonly user?: string }): Promise<readonly ThreadSummary[]>;
   /** `null` when the thread has neither a sandbox nor a workspace. Makes nothing. */
   findThread(key: ThreadKeyInput): Promise<ThreadSummary | null>;
   /**
-   * Why is it alive, why was it stopped, who holds it, since when. Of a sandbox by its id or the beginning of it, also one
-   * that has ended; or of a thread's sandbox, the present or the last one.
+   * Why a sandbox is alive, why it stopped, its holders and their times. Takes a sandbox id or its prefix, also of an
+   * ended sandbox, or a thread (its present or last sandbox).
    */
   explain(sandbox: SandboxId | string | ThreadKeyInput, options?: ExplainOptions): Promise<Explanation>;
-  /** Engine against store: what does not fit together. Only looks. */
+  /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
   /** Leases handed to remote callers, which any instance can renew or release. */
   readonly remoteLeases: RemoteLeases;
-  /** What sandboxes of a blueprint are like, default `default`: for whoever has to tell a model. */
+  /** A description of a blueprint's sandboxes, for the prompt of a model. Default `default`. */
   about(blueprint?: string): SandboxAbout;
-  /** Drains, then hands over: sandboxes stay for the next instance unless `destroy`. Idempotent. */
+  /** Drains, then hands over: sandboxes stay for the next instance unless `destroy` is set. Idempotent. */
   close(options?: CloseOptions): Promise<void>;
 }
 
@@ -71,17 +71,17 @@ export interface ThreadKeyInput {
 
 export interface AcquireRequest {
   readonly user?: string;
-  /** Without a thread: a sandbox of its own, which ends with its last lease. */
+  /** Without a thread the lease gets a sandbox of its own, which ends with its last lease. */
   readonly thread?: string;
-  /** Only a thread that has a sandbox or files. One that has neither is refused with `thread_not_found` instead of begun. */
+  /** Refuses a thread that has neither a sandbox nor files with `thread_not_found` instead of starting it. */
   readonly existing?: boolean;
   readonly blueprint?: string;
-  /** What for, in a word or two; shown to whoever asks who holds a sandbox. */
+  /** The purpose in a word or two, shown in the list of holders. */
   readonly purpose?: string;
   readonly signal?: AbortSignal;
-  /** How long to wait, all steps together. Default `acquireTimeoutMs`. */
+  /** Time limit for all steps together. Default `acquireTimeoutMs`. */
   readonly timeoutMs?: number;
-  /** Makes it a lease of a remote caller: a row in the store that ends when it is not renewed for this long. */
+  /** Makes this a remote lease: a row in the store that expires when it is not renewed for this long. */
   readonly ttlMs?: number;
 }
 
@@ -95,22 +95,22 @@ export interface Lease extends AsyncDisposable {
   readonly id: LeaseId;
   readonly purpose: string;
   readonly acquiredAt: number;
-  /** What the sandbox was made from. */
+  /** The blueprint that the sandbox was made from. */
   readonly blueprint: string;
-  /** The sandbox in its present generation. Take it from here each time: after a crash it is another object. */
+  /** The sandbox in its present generation. Read this property for each use: a restart replaces the object. */
   readonly sandbox: Sandbox;
   readonly generation: Generation;
   /**
-   * What became of the thread's state since its last use. `kind` is `same` (the sandbox of before goes on), `restored`
-   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace); `lost` and `survived` name
-   * what a model should be told.
+   * What happened to the thread's state since its last use. `kind` is `same` (the same sandbox continues), `restored`
+   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace). `lost` and `survived` list
+   * the facts to tell a model.
    */
   readonly recovery: Recovery;
-  /** A connection to what listens on a port of the sandbox. `capability_missing` where the backend has no previews. */
+  /** A connection to a listening port of the sandbox. `capability_missing` if the backend has no previews. */
   connect(port: number, options?: { readonly signal?: AbortSignal }): Promise<Duplex>;
-  /** Ends this lease and no other. Idempotent, and never rejects because the sandbox or the store is in trouble. */
+  /** Ends only this lease. Idempotent. A failing sandbox or store does not make it reject. */
   release(): Promise<void>;
-  /** Called at once when the sandbox is lost. Returns how to stop listening. */
+  /** Calls the listener at once when the sandbox is lost. Returns an unsubscribe function. */
   onLost(listener: (loss: { readonly reason: LossReason; readonly generation: Generation }) => void): () => void;
 }
 
@@ -122,13 +122,13 @@ export interface DestroyOptions {
   readonly timeoutMs?: number;
 }
 
-/** `stopping`: it will be ended, but the engine has not confirmed yet. */
+/** `stopping`: the sandbox will end, but the engine has not confirmed it yet. */
 export type DestroyOutcome = "absent" | "stopped" | "stopping";
 
 export interface CloseOptions {
-  /** Also stop the sandboxes that nobody else holds. */
+  /** Also stops the sandboxes without other holders. */
   readonly destroy?: boolean;
-  /** How long to wait for leases to be released before letting go of them. */
+  /** How long to wait for the release of leases before closing anyway. */
   readonly drainMs?: number;
 }
 
@@ -138,14 +138,14 @@ export interface FleetEvents extends AsyncIterable<FleetEvent> {
 
 export interface RemoteLeases {
   renew(leaseId: LeaseId | string): Promise<{ readonly expiresInMs: number }>;
-  /** Idempotent: false when there was no such lease. */
+  /** Idempotent: false when the lease does not exist. */
   release(leaseId: LeaseId | string): Promise<boolean>;
 }
 
 export interface ExplainOptions {
-  /** Only a sandbox of this user; another's is `sandbox_not_found`. */
+  /** Limits the answer to this user's sandboxes; another user's is `sandbox_not_found`. */
   readonly user?: string;
-  /** The process that asks is about to end: with no other one left, sandboxes end after `orphanTimeoutMs`. */
+  /** The calling process is about to end. If it is the last one, sandboxes end after `orphanTimeoutMs`. */
   readonly leaving?: boolean;
 }
 
@@ -154,13 +154,13 @@ export interface Explanation {
   readonly user: UserId | null;
   readonly thread: ThreadId | null;
   readonly state: SandboxSummary["state"] | "absent";
-  /** One sentence for a person. */
+  /** A one-sentence summary. */
   readonly summary: string;
   readonly holders: readonly { readonly who: string; readonly purpose: string; readonly since: number }[];
-  /** `at` is `null` while it is being stopped by an instance that has not told this one when it began. */
+  /** `at` is `null` while another instance is stopping the sandbox and its start time is unknown here. */
   readonly stopped: { readonly reason: StopReason; readonly by: InstanceId; readonly at: number | null } | null;
-  /** What would end it if nothing changes, and when. */
+  /** What will end the sandbox if nothing changes, and when. */
   readonly ends: { readonly reason: StopReason; readonly at: number } | null;
-  /** What this instance saw of it lately. */
+  /** Recent events of this sandbox that this instance saw. */
   readonly history: readonly FleetEvent[];
 }

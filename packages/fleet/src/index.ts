@@ -1,6 +1,4 @@
-/**
- * `sandlot`: a sandbox of its own for every conversation of an AI agent.
- */
+/** `sandlot`: one sandbox for each conversation of an AI agent. */
 
 export * from "@sandlot/contract";
 export type { FleetConfig } from "./config/fleet-config.ts";

@@ -1,6 +1,6 @@
 /**
- * Opening a fleet: from what a user configured to a fleet on the real machine. Stores and backends are opened through the
- * registry, which imports one when it is used: a fleet neither loads nor needs what it is not configured for.
+ * Opens a fleet on the real machine from the user's configuration. The registry imports a store or backend on first
+ * use, so a fleet loads only the ones it is configured for.
  */
 
 import { assembleFleet } from "./assemble-fleet.ts";
@@ -25,11 +25,11 @@ export async function openFleet(config: FleetConfig = {}): Promise<Fleet> {
 export interface FleetAndHost {
   readonly fleet: Fleet;
   readonly settings: Settings;
-  /** The workspaces, where they lie on this host's disk. */
+  /** The workspaces, if they are on this host's disk. */
   readonly hostWorkspaces: HostWorkspaces | null;
 }
 
-/** The same with what a gateway beside it uses. */
+/** Opens a fleet together with the parts that a gateway in this process uses. */
 export async function openFleetAndHost(config: FleetConfig = {}, registry: Registry = REGISTRY): Promise<FleetAndHost> {
   const settings = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();

@@ -1,7 +1,6 @@
 /**
- * Packages that only some fleets need: optional peers, imported when they are used. One that is missing is an error that
- * names the command that installs it, in the version that this package was tested with. The command mends it from every
- * directory: it names the place from which this package finds others.
+ * Optional peer packages, imported on first use. The error for a missing package gives the install command, with the
+ * version that this package was tested with. The command names the install directory, so it works from every directory.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -23,19 +22,19 @@ export function missingPeer(names: readonly OptionalPeer[], neededBy: string, ca
   return new SandlotError("dependency_missing", { package: names.join(" and "), neededBy, install }, { cause });
 }
 
-/** In a checkout all packages are installed: `npm start` leaves these out, and a build takes what is there for complete. */
+/** In a checkout the command installs everything: `npm start` skips these, and a build expects a full install. */
 export function installCommand(names: readonly OptionalPeer[], place: Installation): string {
   if (place.kind === "checkout") return `npm ci --prefix ${quoted(place.directory)}`;
   const where = place.kind === "global" ? "--global" : `--prefix ${quoted(place.directory)}`;
   return `npm install ${names.map(wanted).join(" ")} ${where}`;
 }
 
-/** As a shell takes it for one word. */
+/** Quotes a path as one shell word. */
 function quoted(path: string): string {
   return /^[\w@%+=:,./\\-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 
-/** With the major version: `dockerode@5`. */
+/** The package name with its major version: `dockerode@5`. */
 function wanted(name: OptionalPeer): string {
   const { peerDependencies } = packageManifest();
   const major = /\d+/.exec(peerDependencies[name] ?? "")?.[0];

@@ -1,18 +1,16 @@
-/**
- * Where the files of this package are: the same answer from source, and from the bundle, where code of many files is in one.
- */
+/** Locates the files of this package, both from source and from the bundle, which puts many files into one. */
 
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Whether this runs from source, and not from the bundle. Programs then need the condition that leads to the others' source. */
+/** Whether this runs from source, not the bundle. Child programs then need the export condition for source. */
 export const FROM_SOURCE: boolean = import.meta.url.endsWith(".ts");
 
 const ROOT = packageRoot();
 
-/** Where npm has put this package. What it is to find beside it has to be installed there. */
+/** Where npm installed this package. Optional peers must be installed in the same place. */
 export type Installation =
   | { readonly kind: "checkout" | "project"; readonly directory: string }
   | { readonly kind: "global" };
@@ -24,7 +22,7 @@ export function installation(root: string = ROOT): Installation {
   return existsSync(join(project, "package.json")) ? { kind: "project", directory: project } : { kind: "global" };
 }
 
-/** A program that is started as a process of its own, by its path below `src`, without an ending. */
+/** A program that runs as its own process, by its path below `src`, without an extension. */
 export function programFile(path: string): string {
   return FROM_SOURCE ? join(ROOT, "src", `${path}.ts`) : join(ROOT, "dist", "bundle", "programs", `${path}.js`);
 }
@@ -36,12 +34,12 @@ export function docsFile(name: string): string {
     : join(ROOT, "dist", "bundle", "docs", name);
 }
 
-/** The package's own version, as people and MCP clients are told it. */
+/** The package's own version, shown to people and MCP clients. */
 export function packageVersion(): string {
   return packageManifest().version;
 }
 
-/** Our own file, published with this one: its shape is known. */
+/** This file is published with the package, so its shape is known. */
 export function packageManifest(): {
   readonly version: string;
   readonly peerDependencies: Readonly<Record<string, string>>;

@@ -1,21 +1,21 @@
 /**
- * The provider: which sandbox for which thread. READ FIRST.
+ * The provider decides which thread gets which sandbox. READ FIRST.
  *
- * This file is control flow only. It walks the tree of an acquire and calls, for each step, what knows how to do it:
+ * This file is control flow only. It walks the tree of an acquire and calls the component for each step:
  *
  *   acquire
- *     ├ held here already?      → a lease more, in memory                      lifecycle/hold/slots.ts
+ *     ├ held here already?      → add a lease, in memory                       lifecycle/hold/slots.ts
  *     ├ record says ready?      → become a holder and attach                   lifecycle/acquire/opener.ts
  *     ├ a blank?                → bind it                                      lifecycle/acquire/opener.ts
  *     ├ room for one?           → create it                                    lifecycle/acquire/opener.ts
- *     ├ creating, stopping?     → wait for it, or take it over from the dead   lifecycle/stop/retirement.ts
+ *     ├ creating, stopping?     → wait for it, or take over from a dead actor  lifecycle/stop/retirement.ts
  *     └ no room                 → admission, create                            lifecycle/admission/admission.ts
  *
  * Invariants
- * - The store decides; memory is a cache of it. Memory is used only while `membership.trusted()`.
- * - A slot is taken (leased) in the same turn in which it is found, before any `await`.
- * - After every `await` the state is asked for again, through a method.
- * - Whoever takes or makes something gives it back when a later step fails.
+ * - The store decides; memory is a cache. The provider uses memory only while `membership.trusted()`.
+ * - A slot is leased in the same turn in which it is found, before any `await`.
+ * - After every `await` the code reads the state again, through a method.
+ * - A function that takes or makes something gives it back when a later step fails.
  */
 
 import {
@@ -75,14 +75,14 @@ export interface ProviderParts {
   readonly ending: AbortSignal;
 }
 
-/** How long closing a connection may hold up a release, and how long a release is waited for at all. */
+/** The longest time that closing a connection may delay a release, and the longest wait for a release. */
 const CLOSE_PATIENCE_MS = 1_000;
 const RELEASE_PATIENCE_MS = 5_000;
 
 export class Provider implements LeaseController {
   readonly #parts: ProviderParts;
   readonly #opens: SharedOpens;
-  /** What each opening is at, for the error of a caller that could not wait longer. */
+  /** The current step of each opening, for the timeout error of a waiting caller. */
   readonly #stages = new Map<string, string>();
   #closed = false;
 
@@ -121,7 +121,7 @@ export class Provider implements LeaseController {
     return slot && heldSandbox(slot, () => this.#parts.slots.byThread(slot.user, slot.thread));
   }
 
-  /** No new work from here on. Resolves when the openings under way have been given up and cleaned up. */
+  /** Refuses new work. Resolves when every pending opening is aborted and cleaned up. */
   close(): Promise<void> {
     this.#closed = true;
     return this.#opens.abort(new SandlotError("fleet_closed", { operation: "acquire" }));
@@ -129,7 +129,7 @@ export class Provider implements LeaseController {
 
   // ── A lease's requests ─────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Answered in time, whatever the store does: what it does not take is healed by the next beat. */
+  /** Answers in bounded time. If the store does not take the release, the next beat repairs it. */
   async release(lease: LeaseHandle): Promise<void> {
     const { world, underWay, leases, ending } = this.#parts;
     const { slot } = lease;
@@ -147,7 +147,7 @@ export class Provider implements LeaseController {
     const lost = lease.slot;
     this.#refuseIfClosed("exec");
     const reason = (await lost.loss) ?? "crashed";
-    // What was destroyed on purpose stays destroyed.
+    // A sandbox that was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
     const params = paramsOfRestart(lost, settings);
     const patience = this.#patience(params, undefined);
@@ -163,7 +163,7 @@ export class Provider implements LeaseController {
     this.#parts.liveness.suspect(slot, error);
   }
 
-  /** Called by a slot when it is lost. Every mapping goes at once; the rest follows and cannot disturb the caller. */
+  /** A lost slot calls this. It removes every mapping at once; later steps run in the background and never throw. */
   async lost(slot: Slot, suspected: LossReason): Promise<LossReason> {
     const { slots, bus, leases, retirement, liveness } = this.#parts;
     slots.remove(slot);
@@ -177,7 +177,7 @@ export class Provider implements LeaseController {
 
   // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Joins the opening of the thread's slot, and takes from it what is wanted, in the turn in which it lands. */
+  /** Joins the opening of the thread's slot. `take` runs in the turn in which the slot arrives. */
   async #join<T>(params: AcquireParams, patience: Patience, take: (slot: Slot) => T): Promise<T> {
     const key = keyOf(params);
     while (true) {
@@ -195,7 +195,7 @@ export class Provider implements LeaseController {
     try {
       const slot = await this.#look(params, key, signal);
       if (slot !== LOOK_AGAIN) return slot;
-      // Only who has to wait has the store watched.
+      // The store is watched only while a caller waits.
       return await changes.listening(async () => {
         for (let rounds = 0; ; rounds += 1) {
           const count = changes.count();
@@ -209,7 +209,7 @@ export class Provider implements LeaseController {
     }
   }
 
-  /** One look at what there is, and one step from there. */
+  /** Reads the state once and takes one step. */
   async #look(params: AcquireParams, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
@@ -225,7 +225,7 @@ export class Provider implements LeaseController {
     return this.#openInTurn(params, wanted, found.kind === "full" ? found : null, signal);
   }
 
-  /** The thread's sandbox is not ready: an instance makes it, or ends it. */
+  /** The thread's sandbox is not ready: an instance is creating or stopping it. */
   async #openLater(record: ActingRecord, at: Wanted["at"], signal: AbortSignal): Promise<LookAgain> {
     const { retirement, changes } = this.#parts;
     at(record.state === "creating" ? "waiting for another create" : "waiting for a stop");
@@ -233,7 +233,7 @@ export class Provider implements LeaseController {
     return LOOK_AGAIN;
   }
 
-  /** There was no room, or others wait for it. */
+  /** There is no room, or other callers are queued for it. */
   async #openInTurn(params: AcquireParams, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
     const { opener, maker, admission, settings, membership } = this.#parts;
     at("waiting for room");
@@ -248,12 +248,12 @@ export class Provider implements LeaseController {
 
   // ── Giving back ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** An opening landed and nobody is waiting for it any more. */
+  /** An opening finished after its last caller gave up. */
   parkIfUnused(slot: Slot): void {
     if (slot.tryClose()) void this.#parts.underWay.add(this.#park(slot));
   }
 
-  /** The last lease is gone: let go, so that any instance may have it next. */
+  /** The last lease is gone. Gives up the hold, so that any instance can take the sandbox next. */
   async #park(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
@@ -262,7 +262,7 @@ export class Provider implements LeaseController {
     await atMost(world, CLOSE_PATIENCE_MS, closing);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
-    // An old reading of the store's clock makes everything look older: the store's host may have slept since.
+    // An old reading of the store's clock makes sandboxes look too old: the store's host may have slept since.
     const now = membership.trusted() ? membership.storeNow() : Number.NEGATIVE_INFINITY;
     const reason = reasonNotToKeep(slot, record, now);
     if (reason !== null) await reportFailure(bus, "stop", () => retirement.stopUnheld(record, reason));
