@@ -1,6 +1,6 @@
 /**
- * Waiting for the store to change. Hints wake waiters early; because a hint may never come, everybody also looks again
- * after a while. The store is watched only while somebody is listening: an idle fleet costs nothing.
+ * Waits for changes of the store. Hints wake waiters early; because a hint may never come, every waiter also looks
+ * again after a while. The store is watched only while a waiter listens: an idle fleet costs nothing.
  */
 
 import { sleep } from "../world/waiting.ts";
@@ -9,9 +9,9 @@ import type { Store } from "./store.ts";
 
 /** Without a hint, look again this often: short enough for a person, long enough to cost nothing. */
 const POLL_MS = 250;
-/** After a hint, let what belongs together arrive before everybody looks. */
+/** After a hint, related changes may arrive before the waiters look. */
 const SETTLE_MS = 2;
-/** However much changes, nobody who waits looks less often than this. */
+/** However much changes, each waiter looks at least this often. */
 const PAUSE_MAX_MS = 64;
 
 export class Changes {
@@ -28,7 +28,7 @@ export class Changes {
     this.#store = store;
   }
 
-  /** Runs `work` with the store being watched. */
+  /** Runs `work` while the store is watched. */
   async listening<T>(work: () => Promise<T>): Promise<T> {
     this.#listeners += 1;
     this.#unwatch ??= this.#store.watch(() => this.hint());
@@ -40,14 +40,14 @@ export class Changes {
     }
   }
 
-  /** Take it before looking; then `after` misses nothing that happens while looking. */
+  /** Take it before looking; `after` then misses no change that happens during the look. */
   count(): number {
     return this.#count;
   }
 
   /**
-   * Resolves when something may have changed since `count`. Rejects with the signal's reason. In a busy fleet there is
-   * always a change: the more `rounds` a caller has waited in vain, the less often it is woken for one.
+   * Resolves when something may have changed since `count`. Rejects with the signal's reason. A busy fleet changes all
+   * the time: the more `rounds` a caller has waited in vain, the less often a change wakes it.
    */
   async after(count: number, signal: AbortSignal, rounds = 0): Promise<void> {
     signal.throwIfAborted();
@@ -72,7 +72,7 @@ export class Changes {
     this.#unwatch = null;
   }
 
-  /** Nobody is left to be woken. */
+  /** No waiter is left to wake. */
   #forgetHint(): void {
     this.#settling?.cancel();
     this.#settling = null;

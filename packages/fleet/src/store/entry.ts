@@ -1,9 +1,9 @@
 /**
- * An entry of the registry of stores (`store/registry.ts`): all that the fleet, the configuration and the command line know of a
- * store. A new store is its folder, its entry and its documents.
+ * An entry of the registry of stores (`store/registry.ts`): everything that the fleet, the configuration and the CLI
+ * know of a store. A new store is its folder, its entry and its documents.
  *
  * Rules for every entry
- * - An entry is cheap to load. What is heavy, such as the client of a database, is imported inside a method.
+ * - An entry is cheap to load. A method imports heavy parts, such as the client of a database, when it runs.
  * - Its keys stand in the section `store` beside `type`. Each is optional; a key of another store is refused.
  * - Two stores may share a key, such as an address. Then both have the same schema object.
  */
@@ -15,18 +15,18 @@ import type { World } from "../world/world.ts";
 import type { Store } from "./store.ts";
 
 export interface StoreEntry<Given = unknown, Settings extends { readonly type: string } = { readonly type: string }> {
-  /** What the key `store.type` is set to. */
+  /** The value of the key `store.type`. */
   readonly name: string;
-  /** What it is, for the description of the key `store.type`. */
+  /** The store's part in the description of the key `store.type`. */
   readonly about: string;
   readonly keys: Readonly<Record<string, z.ZodType>>;
-  /** From the keys that were given to what the store is opened with. Tells what is wrong with them. */
+  /** Turns the configured keys into the settings to open the store with. Reports what is wrong with them. */
   resolve(given: Given, context: StoreContext): Settings;
-  /** In a few words, without secrets. */
+  /** A short text without secrets. */
   describe(settings: Settings): string;
   /** Rejects with `store_unavailable` or `store_corrupt`. */
   open(settings: Settings, world: World): Promise<Store>;
-  /** Whether the store is there already, so that a look does not make one. */
+  /** Whether the store exists already, so that a look does not create one. */
   exists(settings: Settings): boolean;
   doctor(settings: Settings): Promise<readonly Finding[]>;
 }
@@ -34,7 +34,7 @@ export interface StoreEntry<Given = unknown, Settings extends { readonly type: s
 export interface StoreContext {
   readonly home: string;
   readonly backend: { readonly name: string; readonly endsWithProcess: boolean };
-  /** What is wrong with a path by itself. */
+  /** The problem of a path by itself. */
   checkPath(text: string): Omit<ConfigProblem, "path"> | undefined;
   /** `key` is one of the store's. */
   tell(key: string, problem: Omit<ConfigProblem, "path">): void;

@@ -8,10 +8,10 @@
  *
  * Invariants (the store keeps them inside its transactions; the simulation checks them at every event)
  * - Every write raises `revision`, also one to `holders` or `leases`.
- * - A state has its own fields (`CreatingRecord`, `ReadyRecord`, `StoppingRecord`): what means nothing in it is null or
- *   empty. So `actor`, the instance that creates or stops, is set exactly in `creating` and `stopping`.
+ * - A state has its own fields (`CreatingRecord`, `ReadyRecord`, `StoppingRecord`): a field without meaning in it is
+ *   null or empty. So `actor`, the instance that creates or stops, is set exactly in `creating` and `stopping`.
  * - `(user, thread)` is unique among all records that have a thread.
- * - A holder belongs to a session that exists: whoever ends a session removes its holds in the same transaction.
+ * - A holder belongs to an existing session: the transaction that ends a session also removes its holds.
  * - A record leaves `stopping` only when the engine has confirmed that nothing is left.
  */
 
@@ -31,9 +31,9 @@ import type { Credentials, Place } from "../backend/backend.ts";
 
 export type State = "creating" | "ready" | "stopping";
 
-/** The allowed moves. `absent` is having no record. */
+/** The allowed moves. `absent` means that there is no record. */
 export const MOVES: Readonly<Record<State | "absent", readonly (State | "absent")[]>> = {
-  /** `ready` and `stopping` from nothing: what the engine shows and no record knows is adopted, or condemned. */
+  /** `ready` and `stopping` from nothing: an engine object without a record is adopted, or claimed for removal. */
   absent: ["creating", "ready", "stopping"],
   creating: ["ready", "stopping"],
   ready: ["stopping"],
@@ -45,10 +45,10 @@ export type Arrival = "restored" | "empty";
 
 export type SandboxRecord = ActingRecord | ReadyRecord;
 
-/** One that an instance, its actor, is at. */
+/** A record that an instance, its actor, is working on. */
 export type ActingRecord = CreatingRecord | StoppingRecord;
 
-/** What a record has in every state. */
+/** The fields of every state. */
 interface AnyRecord {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
@@ -63,7 +63,7 @@ interface AnyRecord {
   readonly createdAt: number;
 }
 
-/** Only what is ready can be held. */
+/** Only a ready sandbox can be held. */
 interface Unheld {
   readonly holders: Readonly<Record<InstanceId, never>>;
   readonly leases: Readonly<Record<LeaseId, never>>;
@@ -73,13 +73,13 @@ interface Unheld {
 export interface CreatingRecord extends AnyRecord, Unheld {
   readonly state: "creating";
   readonly actor: InstanceId;
-  /** What the engine makes is known when it is made. */
+  /** The engine object is known only after the create. */
   readonly ref: null;
   readonly arrival: null;
   readonly boundFrom: null;
-  /** Its workspace is to go with it. */
+  /** The workspace is to be removed with the sandbox. */
   readonly purge: boolean;
-  /** Why it is to end as soon as it is made; `null`: it is not. */
+  /** Why it is to end as soon as it is made; `null`: it is to stay. */
   readonly reason: StopReason | null;
 }
 
@@ -88,13 +88,13 @@ export interface ReadyRecord extends AnyRecord {
   readonly actor: null;
   readonly ref: EngineRef;
   readonly holders: Readonly<Record<InstanceId, Hold>>;
-  /** Leases handed to remote callers. They count as holders until they end. */
+  /** Remote leases. They count as holders until they end. */
   readonly leases: Readonly<Record<LeaseId, RemoteLease>>;
-  /** What its first lease must be told of the thread's state; `null` once it was used. */
+  /** The state of the thread, for the first lease's `recovery`; `null` after the first use. */
   readonly arrival: Arrival | null;
-  /** After a bind: what the daemon was made with, until it has been told its new generation and token. */
+  /** After a bind: the daemon's former credentials, until it has received its new generation and token. */
   readonly boundFrom: Credentials | null;
-  /** When the last holder left; for one that died, when it was last heard of. `null` while held. */
+  /** When the last holder left; for a dead holder, its last sign of life. `null` while held. */
   readonly parkedAt: number | null;
   readonly purge: false;
   readonly reason: null;
@@ -105,7 +105,7 @@ export interface StoppingRecord extends AnyRecord, Unheld {
   readonly actor: InstanceId;
   /** `null`: the create was never confirmed, so only the engine knows what it made. */
   readonly ref: EngineRef | null;
-  /** As they were when it was stopped. */
+  /** The values at the time of the stop. */
   readonly arrival: Arrival | null;
   readonly boundFrom: Credentials | null;
   /** The workspace goes with the sandbox. */
@@ -116,7 +116,7 @@ export interface StoppingRecord extends AnyRecord, Unheld {
 /** An instance's hold. It carries its generation, so that a late release of an old one cannot touch a new one. */
 export interface Hold {
   readonly generation: Generation;
-  /** The instance's own counter when it asked. A heal or a release that is older leaves the hold alone. */
+  /** The instance's own counter at the request. An older heal or release leaves the hold alone. */
   readonly seq: number;
   readonly since: number;
 }
@@ -124,7 +124,7 @@ export interface Hold {
 export interface RemoteLease {
   readonly generation: Generation;
   readonly purpose: string;
-  /** Who was given it, for people to read. */
+  /** The caller that got the lease, for people to read. */
   readonly holder: string;
   readonly acquiredAt: number;
   readonly ttlMs: number;
@@ -132,7 +132,7 @@ export interface RemoteLease {
   readonly beat: number;
 }
 
-/** What remains of a sandbox after it is gone, so that `explain` can still say why. */
+/** The remaining facts of an ended sandbox, so that `explain` can still say why it ended. */
 export interface Tombstone {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
@@ -144,7 +144,7 @@ export interface Tombstone {
   readonly stoppedAt: number;
 }
 
-/** A sandbox made for a call without a thread: its key is our own, and it ends with its last lease. */
+/** A sandbox for a call without a thread: the fleet makes its key, and it ends with its last lease. */
 const ANONYMOUS_PREFIX = "~";
 
 export function anonymousThread(randomHex: string): ThreadId {

@@ -1,6 +1,6 @@
 /**
- * Every store, by name. `config/` makes the section `store` of a configuration from this table, `open-fleet.ts` opens stores by it,
- * and `sandlot doctor` asks it.
+ * Every store, by name. `config/` builds the section `store` of a configuration from this table, `open-fleet.ts` opens
+ * stores through it, and `sandlot doctor` asks it.
  */
 
 import { MEMORY_STORE } from "./memory/entry.ts";

@@ -1,13 +1,13 @@
 /**
- * A store that tells when it does not answer. Whoever judges others must know that its own sight was broken, whichever
- * step it was that failed.
+ * A store that reports when it does not answer. An instance that judges peers must know that its own view was broken,
+ * whichever step failed.
  */
 
 import type { Store } from "./store.ts";
 
 export function reportingStore(store: Store, failed: (error: unknown) => void): Store {
   const methods = new Map<PropertyKey, unknown>();
-  // The store itself is not the proxy's target: a frozen one would forbid to answer with other methods than its own.
+  // The proxy's target is not the store itself: a frozen target would forbid methods other than its own.
   return new Proxy({} as Store, {
     get(_, name) {
       const known = methods.get(name);

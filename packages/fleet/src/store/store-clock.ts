@@ -1,5 +1,5 @@
 /**
- * The store's clock, by which idleness and age are judged: the host's monotonic clock, moved to about today's date.
+ * The store's clock for idleness and age: the host's monotonic clock, moved to about today's date.
  *
  *   now = base + monotonic        `base` is kept in the store, one for each boot of the host
  *
@@ -11,21 +11,21 @@
 
 import type { World } from "../world/world.ts";
 
-/** The part of a store's row `meta` that its clock is kept in. */
+/** The clock's part of a store's row `meta`. */
 export interface ClockRow {
-  /** Of the boot that `baseMs` is for; the empty string where the system does not tell boots apart. */
+  /** The boot of `baseMs`; the empty string where the system does not tell boots apart. */
   readonly boot: string;
   readonly baseMs: number;
 }
 
 type Clocks = Pick<World, "wallMs" | "monotonicMs"> & { readonly identity: Pick<World["identity"], "bootId"> };
 
-/** The clock of the present boot: the one that is kept, or a new one. `latestMs` is the latest time in the store. */
+/** The clock of the present boot: the stored one, or a new one. `latestMs` is the latest time in the store. */
 export function clockOfBoot(world: Clocks, kept: ClockRow | null, latestMs: number): ClockRow {
   const { bootId } = world.identity;
   const monotonicMs = world.monotonicMs();
   const isKept = kept !== null && kept.boot !== "" && kept.boot === bootId;
-  // Within one boot it cannot be behind what was written, unless the two processes do not share a monotonic clock.
+  // Within one boot it cannot be behind a written time, unless the two processes do not share a monotonic clock.
   if (isKept && kept.baseMs + monotonicMs + 1 >= latestMs) return kept;
   return { boot: bootId, baseMs: Math.ceil(Math.max(world.wallMs(), latestMs) - monotonicMs) };
 }

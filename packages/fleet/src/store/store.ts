@@ -1,9 +1,9 @@
 /**
  * The store contract: the one authority on which sandboxes exist, who holds them and who is alive.
  *
- * Each method is one atomic step: one SQLite transaction, one Lua script, one SQL transaction. There is no way to read
- * here and write there, so nothing can be decided from what was true a moment ago. Where a caller acts on something it
- * read before, it passes the `revision` it read, and losing is an ordinary answer, not an exception.
+ * Each method is one atomic step: one SQLite transaction, one Lua script, one SQL transaction. No caller can read in
+ * one step and decide in another, so no decision rests on old state. A caller that acts on an earlier read passes the
+ * `revision` it read, and losing is an ordinary answer, not an exception.
  *
  * A worked example, two instances and one thread:
  *
@@ -17,12 +17,12 @@
  * Rules for every implementation (each is a test of `testing/store-suite.ts`)
  * - Times are the store's own clock; callers never send one.
  * - A step that names an instance as actor or holder requires that its session exists (`unknown-session`, or an answer
- *   that says it lost): who was buried takes, makes and stops nothing until it has registered again.
- * - A hold that ends in another way than by its own `unhold` (its session ended, a beat healed it) counts as used.
+ *   that says it lost): an instance whose session was ended takes, makes and stops nothing until it registers again.
+ * - A hold that ends without its own `unhold` (its session ended, a beat healed it) counts as used.
  * - Lists and `lost` are in no particular order.
  * - Nothing survives half: a crash at any moment leaves the state before or after a method, never between.
  * - A store that cannot answer rejects with `store_unavailable`; the step may have happened nevertheless.
- * - `watch` is a hint. It may fire too often, too early, or not at all; whoever listens reads again.
+ * - `watch` is a hint. It may fire too often, too early, or not at all; listeners must read again.
  */
 
 import type {
@@ -57,12 +57,12 @@ export interface Store {
   readonly kind: string;
 
   // Sessions: who is alive.
-  /** Renews (or with `register` begins) a session, heals lost releases, and tells which holds were lost. */
+  /** Renews (or with `register` begins) a session, heals lost releases, and returns the lost holds. */
   beat(request: BeatRequest): Promise<BeatAnswer>;
   sessions(): Promise<readonly Session[]>;
   /** Ends a peer's session if its beat is still the one that was judged dead. Removes its holds in the same step. */
   endDeadSession(peer: InstanceId, beat: number): Promise<boolean>;
-  /** Ends one's own session, and its holds. */
+  /** Ends the caller's own session, and its holds. */
   leave(instance: InstanceId): Promise<void>;
 
   // Reading.
@@ -70,26 +70,26 @@ export interface Store {
   get(sandboxId: SandboxId): Promise<SandboxRecord | null>;
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
   list(filter?: ListFilter): Promise<readonly SandboxRecord[]>;
-  /** How many there are of each kind, without reading them one by one. */
+  /** How many there are of each kind, without reading every record. */
   census(): Promise<Census>;
   tombstone(sandboxId: SandboxId): Promise<Tombstone | null>;
   /** Ended sandboxes that match, the newest first; at most `ENDED_MAX`. */
   tombstones(filter: TombstoneFilter): Promise<readonly Tombstone[]>;
 
   // absent → creating → ready
-  /** Claims the thread's key, counts against the limits and writes the intent, all before the engine is asked. */
+  /** Claims the thread's key, counts against the limits and writes the intent, all before the call to the engine. */
   reserve(request: ReserveRequest): Promise<ReserveAnswer>;
-  /** creating → ready, by the actor that still is one. `null`: it no longer is. */
+  /** creating → ready, by the present actor. `null`: the caller no longer is. */
   publish(request: PublishRequest): Promise<ReadyRecord | null>;
 
   // ready: holding
   /**
-   * What an acquire asks first, in one step. It becomes a holder of the thread's sandbox where that is ready. Where the
-   * thread has none it picks a blank, with a generation for binding it; where there is none, it reserves.
+   * The first step of an acquire. The caller becomes a holder of the thread's sandbox if it is ready. For a thread
+   * without one it picks a blank, with a generation for binding it; without a blank it reserves.
    */
   take(request: TakeRequest): Promise<TakeAnswer>;
   hold(request: HoldRequest): Promise<HoldAnswer>;
-  /** Ends exactly this hold. The record as it is now, or `null` when there is none. Never fails for being late. */
+  /** Ends exactly this hold. Returns the present record, or `null` when there is none. A late call never fails. */
   unhold(request: UnholdRequest): Promise<SandboxRecord | null>;
 
   // ready: binding a blank to a thread
@@ -101,42 +101,42 @@ export interface Store {
   stop(request: StopRequest): Promise<StopAnswer>;
   /** Becomes the actor of a record whose actor's session is gone; a record in `creating` moves to `stopping`. */
   takeOver(request: TakeOverRequest): Promise<StoppingRecord | null>;
-  /** stopping → absent: the engine has confirmed that nothing is left. False: it is no longer ours to remove. */
+  /** stopping → absent: the engine has confirmed that nothing is left. False: the caller no longer may remove it. */
   remove(request: { sandboxId: SandboxId; revision: number; actor: InstanceId }): Promise<boolean>;
 
-  // Leases of remote callers.
+  // Remote leases.
   grantLease(request: GrantLeaseRequest): Promise<boolean>;
   renewLease(leaseId: LeaseId): Promise<RemoteLeaseView | null>;
   findLease(leaseId: LeaseId): Promise<RemoteLeaseView | null>;
-  /** The record the lease was on, or `null` when there was no such lease. */
+  /** The record of the lease, or `null` when there was no such lease. */
   releaseLease(leaseId: LeaseId): Promise<ReadyRecord | null>;
-  /** Ends a lease if it is still as it was when it was judged over. */
+  /** Ends a lease if it is unchanged since it was judged over. */
   expireLease(leaseId: LeaseId, seen: LeaseSeen): Promise<boolean>;
 
   // After the store was lost.
   /**
-   * Puts back a sandbox that the caller holds: as it was if nobody knows it, as one more hold if somebody does. Rows of
-   * remote leases come back with a beat nobody has seen, because renewals may have been lost with the store.
+   * Puts back a sandbox that the caller holds: the remembered record if the store has none, otherwise one more hold.
+   * Rows of remote leases come back with a new beat, because renewals may have been lost with the store.
    */
   restore(request: RestoreRequest): Promise<HoldAnswer>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */
   adopt(request: AdoptRequest): Promise<boolean>;
   /**
-   * Writes a `stopping` record for something no record knows, so that only one ends it and nobody adopts it meanwhile.
-   * With `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
+   * Writes a `stopping` record for an object without one, so that only one instance ends it and none adopts it. With
+   * `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
    */
   claimForRemoval(request: ClaimForRemovalRequest): Promise<StoppingRecord | null>;
   /** Ends recovery if the store's epoch is still this one. */
   endRecovery(epoch: Epoch): Promise<void>;
 
-  /** Calls `hint` when something may have changed. Returns how to stop. */
+  /** Calls `hint` when something may have changed. Returns an unsubscribe function. */
   watch(hint: () => void): () => void;
   close(): Promise<void>;
 }
 
 export interface StoreMeta {
   readonly epoch: Epoch;
-  /** The store begins anew; until it ends, only holders that re-register are served. */
+  /** The store is new; during recovery it serves only holders that re-register. */
   readonly recovering: boolean;
 }
 
@@ -154,7 +154,7 @@ export interface BeatRequest {
   readonly beat: number;
   /** The epoch this instance knows; `null` on its very first beat. */
   readonly epoch: Epoch | null;
-  /** Begin a session that does not exist. Without it a missing session is `unknown-session`. */
+  /** Begins a missing session. Without it a missing session is `unknown-session`. */
   readonly register: boolean;
   /** Everything this instance holds or is about to hold, as of its counter `asOf`. */
   readonly held: readonly { readonly sandboxId: SandboxId; readonly generation: Generation }[];
@@ -168,9 +168,9 @@ export type BeatAnswer =
       readonly kind: "ok";
       readonly epoch: Epoch;
       readonly recovering: boolean;
-      /** The store's clock, by which idleness and age are judged. */
+      /** The store's clock, for idleness and age. */
       readonly now: number;
-      /** Of `held`, what is no longer this instance's, and why. */
+      /** The holds in `held` that this instance has lost, and why. */
       readonly lost: readonly {
         readonly sandboxId: SandboxId;
         readonly generation: Generation;
@@ -183,17 +183,17 @@ export type BeatAnswer =
 export type ListFilter =
   | { readonly blankOf: string }
   | { readonly parked: true }
-  /** Ready, and nobody holds them: the blanks and the parked. */
+  /** Ready and without holders: the blanks and the parked. */
   | { readonly unheld: true }
-  /** With at least one lease of a remote caller. */
+  /** With at least one remote lease. */
   | { readonly leased: true }
-  /** Records in `creating` or `stopping`: what an actor is, or was, working on. */
+  /** Records in `creating` or `stopping`: the work of a present or former actor. */
   | { readonly acting: true };
 
-/** By the beginning of an id, or the sandboxes of one thread. */
+/** By the prefix of an id, or the sandboxes of one thread. */
 export type TombstoneFilter = { readonly idPrefix: string } | { readonly user: UserId; readonly thread: ThreadId };
 
-/** Enough to say that the beginning of an id is ambiguous. */
+/** Enough to show that the prefix of an id is ambiguous. */
 export const ENDED_MAX = 10;
 
 export type Census = Omit<CapacityCounts, "queued">;
@@ -254,13 +254,13 @@ export interface HoldRequest {
 }
 
 export interface UnholdRequest extends HoldRequest {
-  /** Somebody had a lease under this hold: from now on it is the same sandbox for whoever comes next. */
+  /** The hold had a lease: the next caller gets a used sandbox. */
   readonly used: boolean;
 }
 
 export type HoldAnswer =
   | { readonly kind: "held"; readonly record: ReadyRecord }
-  /** Not `ready` in this generation any more; the record as it is now. */
+  /** No longer `ready` in this generation; the present record. */
   | { readonly kind: "gone"; readonly record: SandboxRecord | null }
   | Exclude<Refusal, { kind: "full" }>;
 
@@ -269,9 +269,9 @@ export interface TakeRequest {
   readonly thread: ThreadId;
   readonly instance: InstanceId;
   readonly seq: number;
-  /** The blanks that a thread without a sandbox may be given; `null`: none. `except` are as good as taken. */
+  /** The blanks that a thread without a sandbox may get; `null`: none. `except` are being bound already. */
   readonly blank: { readonly blueprintHash: BlueprintHash; readonly except: readonly SandboxId[] } | null;
-  /** What a thread is to get that has no sandbox, and for which there is no blank; `null`: nothing. */
+  /** The reservation for a thread that has neither a sandbox nor a blank; `null`: none. */
   readonly orReserve: (NewRecord & { readonly limits: Limits }) | null;
 }
 
@@ -280,14 +280,14 @@ export type TakeAnswer =
   /** A blank to bind under this generation. Nothing is claimed yet: `bind` may find that it was taken meanwhile. */
   | { readonly kind: "blank"; readonly record: ReadyRecord; readonly generation: Generation }
   | { readonly kind: "reserved"; readonly record: CreatingRecord }
-  /** The thread's sandbox is not ready; or it has none (`null`), and nothing was asked for that there is. */
+  /** The thread's sandbox is not ready; or it has none (`null`), and nothing requested is available. */
   | { readonly kind: "other"; readonly record: ActingRecord | null }
-  /** `full` only where it was to reserve. */
+  /** `full` only if a reservation was requested. */
   | Refusal;
 
 export interface BindRequest {
   readonly sandboxId: SandboxId;
-  /** The revision of the blank that was picked. */
+  /** The revision of the picked blank. */
   readonly revision: number;
   readonly user: UserId;
   readonly thread: ThreadId;
@@ -300,7 +300,7 @@ export interface BindRequest {
 
 export type BindAnswer =
   | { readonly kind: "bound"; readonly record: ReadyRecord }
-  /** Somebody else took the blank, or the thread has had a later generation than the one asked for. */
+  /** Another caller took the blank, or the thread has had a later generation than the requested one. */
   | { readonly kind: "taken" }
   /** The thread has a sandbox by now. */
   | { readonly kind: "exists"; readonly record: SandboxRecord }
@@ -313,13 +313,13 @@ export interface StopRequest {
   readonly reason: StopReason;
   readonly purge: boolean;
   /**
-   * - `unheld`: only while nobody holds it, and only if `revision` is still this one. For everything that is planned.
-   *   While the store recovers nobody can tell who holds what, so it is `lost`.
+   * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
+   *   While the store recovers, the holders are unknown, so it is `lost`.
    * - `dead`: the engine says this generation is dead, so its holds mean nothing any more.
-   * - `force`: somebody insisted.
+   * - `force`: the caller insists.
    * - `abandon`: the actor of a `creating` record gives up.
    * - `cancel`: a record in `creating` takes note that it is to end as soon as it is made. Its revision rises, so that
-   *   its maker cannot publish it and unmakes it; whoever takes over from the maker finds the note too.
+   *   its maker cannot publish it and undoes it; an instance that takes over from the maker finds the note too.
    */
   readonly mode:
     | { readonly kind: "unheld"; readonly revision: number }
@@ -331,7 +331,7 @@ export interface StopRequest {
 
 export type StopAnswer =
   | { readonly kind: "stopping"; readonly record: StoppingRecord }
-  /** Still being made; it ends when its maker, or whoever takes over from it, gets there. */
+  /** Still being made; its maker, or the instance that takes over, ends it. */
   | { readonly kind: "noted"; readonly record: CreatingRecord }
   | { readonly kind: "held"; readonly record: ReadyRecord }
   /** Changed since, another generation, stopping already, or absent. */
@@ -353,7 +353,7 @@ export interface GrantLeaseRequest {
   readonly ttlMs: number;
 }
 
-/** What an observer has seen unchanged for so long that the lease is over. */
+/** The state of a lease that an observer has seen unchanged for so long that the lease is over. */
 export type LeaseSeen = Pick<RemoteLease, "generation" | "beat">;
 
 export interface RemoteLeaseView {
@@ -364,7 +364,7 @@ export interface RemoteLeaseView {
 }
 
 export interface RestoreRequest {
-  /** As this instance remembers it. */
+  /** The record that this instance remembers. */
   readonly record: ReadyRecord;
   readonly instance: InstanceId;
   readonly seq: number;
@@ -377,7 +377,7 @@ export interface AdoptRequest extends NewRecord {
   readonly ref: EngineRef;
   readonly place: Place;
   readonly limits: Limits;
-  /** The epoch in which this was judged; in another one it must be judged anew. */
+  /** The epoch of this judgement; another epoch needs a new judgement. */
   readonly epoch: Epoch;
 }
 
@@ -386,13 +386,13 @@ export interface ClaimForRemovalRequest extends NewRecord {
   readonly generation: Generation | null;
   readonly ref: EngineRef | null;
   readonly place: Place;
-  /** The thread its marker names. Claimed if it is free, so that nobody acquires it before its workspace is home. */
+  /** The thread in its marker. Claimed if it is free, so that no acquire succeeds before its workspace is home. */
   readonly key: { readonly user: UserId; readonly thread: ThreadId } | null;
   readonly actor: InstanceId;
-  /** The epoch in which this was judged, where it was; in another one it must be judged anew. */
+  /** The epoch of this judgement, if there was one; another epoch needs a new judgement. */
   readonly epoch?: Epoch;
   /** Only if this thread has a record of a later generation. */
   readonly superseded?: { readonly user: UserId; readonly thread: ThreadId };
-  /** The thread is deleted although it has no sandbox: its key must be free, and its workspace goes. */
+  /** Deletes a thread without a sandbox: its key must be free, and its workspace goes. */
   readonly purge?: boolean;
 }

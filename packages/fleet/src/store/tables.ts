@@ -1,5 +1,5 @@
 /**
- * Tables: the rows a transaction works on. `transactions/` says what each step of the store means, once, over this
+ * Tables: the rows that a transaction works on. `transactions/` defines each step of the store once, over this
  * interface; the memory store and the SQLite store only differ in where the rows are.
  *
  * Everything is synchronous, because a transaction is never held across an `await`.
@@ -32,14 +32,14 @@ export interface Tables {
   record(sandboxId: SandboxId): SandboxRecord | null;
   recordOf(user: UserId, thread: ThreadId): SandboxRecord | null;
   records(filter?: ListFilter): readonly SandboxRecord[];
-  /** Records that `instance` is a holder of. */
+  /** Records with `instance` as a holder. */
   recordsHeldBy(instance: InstanceId): readonly ReadyRecord[];
-  /** The record that has this remote lease. */
+  /** The record with this remote lease. */
   recordWithLease(leaseId: string): ReadyRecord | null;
   /** The blanks of a blueprint, always in the same order. */
   blankIds(blueprintHash: string): readonly SandboxId[];
   countAll(): number;
-  /** Of everything, or of one user's. */
+  /** Counts all records, or one user's. */
   census(user: UserId | null): Census;
   countOf(user: UserId): number;
   /** Inserts or replaces. The key `(user, thread)` must be free or its own. */
@@ -49,8 +49,8 @@ export interface Tables {
   tombstone(sandboxId: SandboxId): Tombstone | null;
   /** The newest first, at most `limit`. */
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[];
-  /** The last one of the thread. */
+  /** The thread's last one. */
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null;
-  /** Keeps the newest thousand: enough to explain yesterday, bounded for ever. */
+  /** Keeps the newest thousand: enough to explain yesterday, and bounded. */
   putTombstone(tombstone: Tombstone): void;
 }

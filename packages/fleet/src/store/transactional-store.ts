@@ -1,6 +1,6 @@
 /**
- * A store made of `Tables` and a way to run one synchronous step on them as a transaction. What each step means stands
- * in `transactions/`; an implementation only says where the rows are and how a step becomes atomic.
+ * A store made of `Tables` and a way to run one synchronous step on them as a transaction. `transactions/` defines each
+ * step; an implementation only decides where the rows are and how a step becomes atomic.
  */
 
 import type { SandboxId } from "@sandlot/contract";

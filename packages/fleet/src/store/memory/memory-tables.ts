@@ -1,13 +1,11 @@
-/**
- * Rows in maps, with the indexes that the transactions look things up by.
- */
+/** Rows in maps, with the indexes that the transactions use. */
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
-/** Enough to explain yesterday, bounded for ever. */
+/** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
 
 export class MemoryTables implements Tables {
@@ -21,7 +19,7 @@ export class MemoryTables implements Tables {
   readonly #tombstones = new Map<SandboxId, Tombstone>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
-  /** Grows with every change, so that a step that changed nothing wakes nobody. */
+  /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
   constructor(now: () => number, newEpoch: () => Epoch) {
@@ -30,14 +28,14 @@ export class MemoryTables implements Tables {
     this.#meta = this.#firstMeta();
   }
 
-  /** Loses everything, as a store that was flushed or replaced. */
+  /** Loses everything, like a store that was flushed or replaced. */
   empty(): void {
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
   }
 
-  /** Generations start at the present time, so that they do not repeat those of a store that was lost. */
+  /** Generations start at the present time, so that they do not repeat those of a lost store. */
   #firstMeta(): MetaRow {
     return { epoch: this.#newEpoch(), recovering: true, generation: this.now() };
   }

@@ -1,17 +1,17 @@
 /**
- * The text of a record in its row. Most of it stays the same for as long as the sandbox lives, while holding changes
- * four fields: so the text of the others is kept and used again, and those four are appended. Everything here runs in
- * every hold and release, which is why it is spelled out: a loop over keys, or one `JSON.stringify`, costs several times
- * as much. A test changes every field there is, one by one, and finds it in the file.
+ * The text of a record in its row. Most fields stay the same while the sandbox lives; a hold changes four. So the text
+ * of the other fields is cached, and those four are appended. Every hold and release runs this code, so it is written
+ * out: a loop over keys, or one `JSON.stringify`, costs several times as much. A test changes every field, one by one,
+ * and finds it in the file.
  */
 
 import type { InstanceId } from "@sandlot/contract";
 import type { Hold, SandboxRecord } from "../record.ts";
 
-/** Room for a hold or two. Larger would waste more than it saves. */
+/** Room for a hold or two. More would waste more than it saves. */
 const STEP_CHARS = 256;
 
-/** Whether two states of a record have the same `fixedText`. Values that are objects are never changed in place. */
+/** Whether two versions of a record have the same `fixedText`. Object values are never changed in place. */
 export function isFixedSame(one: SandboxRecord, other: SandboxRecord): boolean {
   return (
     one.sandboxId === other.sandboxId &&
@@ -34,15 +34,15 @@ export function isFixedSame(one: SandboxRecord, other: SandboxRecord): boolean {
   );
 }
 
-/** Everything but the four fields, as JSON that is left open at its end. */
+/** Everything but the four fields, as JSON without its closing brace. */
 export function fixedText(record: SandboxRecord): string {
   const { revision, holders, leases, parkedAt, ...fixed } = record;
   return JSON.stringify(fixed).slice(0, -1);
 }
 
 /**
- * Spaces at the end, which JSON allows. A record that is held and let go then keeps its length, and SQLite writes it
- * over the old one in place instead of making room for it on the page.
+ * Pads with spaces, which JSON allows. A record that is held and released then keeps its length, and SQLite overwrites
+ * it in place instead of making room on the page.
  */
 export function bodyText(fixed: string, record: SandboxRecord): string {
   const { revision, parkedAt } = record;

@@ -1,9 +1,9 @@
 /**
- * Noticing what other processes commit. Only ever a hint.
+ * Notices the commits of other processes. Only ever a hint.
  *
- * The directory watch on the WAL is fast, but it fires when bytes are written, which is before the commit is visible:
- * so it looks at once and again a few milliseconds later. `data_version` is looked at every 250 ms as well, because a
- * watch can be missing (no inotify handles left) or silent (a WAL that was there before).
+ * The directory watch on the WAL is fast, but it fires when bytes are written, which is before the commit is visible.
+ * So it looks at once and again a few milliseconds later. It also polls `data_version` every 250 ms, because a watch
+ * can be missing (no inotify handles left) or silent (a WAL that was there before).
  */
 
 import { type FSWatcher, watch } from "node:fs";
@@ -16,7 +16,7 @@ const SECOND_LOOK_MS = 5;
 export class ChangeWatch {
   readonly #path: string;
   readonly #world: World;
-  /** Changes when another connection has committed; `null` when it cannot be asked. */
+  /** Changes when another connection has committed; `null` when it cannot be read. */
   readonly #version: () => unknown;
   readonly #listeners = new Set<() => void>();
   #watcher: FSWatcher | null = null;
@@ -31,7 +31,7 @@ export class ChangeWatch {
   }
 
   add(hint: () => void): () => void {
-    // A set of wrappers, so that the same function can listen twice and stop once.
+    // Wrappers, so that the same function can listen twice and stop once.
     const listener = () => hint();
     this.#listeners.add(listener);
     if (this.#listeners.size === 1) this.#start();
@@ -40,7 +40,7 @@ export class ChangeWatch {
     };
   }
 
-  /** Tells the listeners that something changed, or may have. */
+  /** Notifies the listeners that something may have changed. */
   hint(): void {
     for (const listener of this.#listeners) listener();
   }
@@ -61,7 +61,7 @@ export class ChangeWatch {
       this.#watcher = watch(dirname(this.#path), { persistent: false }, (_, name) => {
         if (name === wal) this.#lookTwice();
       });
-      // A watch that fails later leaves the poll.
+      // If the watch fails later, the poll remains.
       this.#watcher.on("error", () => this.#watcher?.close());
     } catch {
       // As above: no handles left.
@@ -76,7 +76,7 @@ export class ChangeWatch {
     this.#poll = this.#world.timer(POLL_MS, again, { background: true });
   }
 
-  /** Many writes in a row are one second look. */
+  /** Many writes in a row cause one second look. */
   #lookTwice(): void {
     this.#look();
     this.#second ??= this.#world.timer(

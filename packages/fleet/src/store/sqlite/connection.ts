@@ -10,12 +10,12 @@ import { type FileIdentity, identify } from "./file.ts";
 import { isReadable } from "./schema.ts";
 import { SqliteTables } from "./sqlite-tables.ts";
 
-/** What SQLite keeps beside the file, by name. */
+/** The names of SQLite's files beside the database. */
 const SIDE_FILES = ["-wal", "-shm"] as const;
 
 export class Connection {
   readonly file: FileIdentity;
-  /** The epoch the file had when it was opened. */
+  /** The epoch of the file when it was opened. */
   readonly epoch: Epoch;
   readonly #db: DatabaseSync;
   readonly #tables: SqliteTables;
@@ -23,7 +23,7 @@ export class Connection {
   #isUnended = false;
   readonly #sideFiles: readonly { readonly path: string; readonly file: FileIdentity | null }[];
 
-  /** `db` has been checked and migrated. From here on it is the connection's to close. */
+  /** `db` has been checked and migrated. From here on the connection closes it. */
   constructor(options: { db: DatabaseSync; path: string; file: FileIdentity; epoch: Epoch; now: () => number }) {
     const { db, path } = options;
     this.#db = db;
@@ -31,7 +31,7 @@ export class Connection {
     this.epoch = options.epoch;
     this.#tables = new SqliteTables(db, options.now);
     this.#sql = {
-      // Takes the write lock at once: a transaction that read first could find, too late, that another wrote since.
+      // Takes the write lock at once: a transaction that reads first could find too late that another wrote since.
       begin: db.prepare("BEGIN IMMEDIATE"),
       commit: db.prepare("COMMIT"),
       rollback: db.prepare("ROLLBACK"),
@@ -46,7 +46,7 @@ export class Connection {
     return access === "read" ? this.#read(step) : this.#write(step);
   }
 
-  /** A step that reads is one statement (a test holds every step to it), and one statement is a transaction by itself. */
+  /** A reading step is one statement (a test checks every step), and one statement is a transaction by itself. */
   #read<T>(step: (tables: Tables) => T): T {
     this.#tables.validate(this.dataVersion());
     return step(this.#tables);
@@ -66,13 +66,13 @@ export class Connection {
     }
   }
 
-  /** What went wrong first is what the caller hears of. */
+  /** The caller gets the first error. */
   #rollback(): void {
     this.#isUnended = true;
     try {
       this.#end();
     } catch {
-      // Tried again before the next step: nobody may read what was not committed.
+      // Tried again before the next step: no step may read uncommitted rows.
     }
   }
 
@@ -82,12 +82,12 @@ export class Connection {
     this.#isUnended = false;
   }
 
-  /** Grows with what this connection has changed. */
+  /** Grows with the changes of this connection. */
   get changeCount(): number {
     return this.#tables.changeCount;
   }
 
-  /** Changes when another connection has committed something. */
+  /** Changes when another connection has committed. */
   dataVersion(): unknown {
     return (this.#sql.dataVersion.get() as readonly unknown[] | undefined)?.[0];
   }
@@ -96,7 +96,7 @@ export class Connection {
     return isReadable(this.#db);
   }
 
-  /** The files beside the database that belong to this connection's file, however they are called by now. */
+  /** The files beside the database that belong to this connection's file, whatever their present names. */
   sideFiles(): readonly { readonly path: string; readonly file: FileIdentity | null }[] {
     return this.#sideFiles;
   }

@@ -1,5 +1,5 @@
 /**
- * Waiting for a lock without blocking: SQLite is synchronous, so a try is short and the waiting happens between tries.
+ * Waits for a lock without blocking: SQLite is synchronous, so a try is short and the waiting happens between tries.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -10,7 +10,7 @@ import type { World } from "../../world/world.ts";
 /** Long enough between tries that blocking tries stay a small share of the time, short enough to be next in line. */
 const RETRY_MIN_MS = 2;
 const RETRY_MAX_MS = 64;
-/** What a caller is told to wait before it asks again. */
+/** The `retryAfterMs` of a caller. */
 export const RETRY_AFTER_MS = 250;
 
 export interface Patience {

@@ -1,4 +1,4 @@
-/** What `sandlot doctor` says of the place of the SQLite store. */
+/** The checks of `sandlot doctor` for the location of the SQLite store. */
 
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";

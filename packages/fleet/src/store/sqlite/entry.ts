@@ -37,7 +37,7 @@ export const SQLITE_STORE = {
 
 function resolvePath(path: string | undefined, context: StoreContext): string {
   const { home, backend } = context;
-  // What ended with its process is gone: a backend whose sandboxes stay must never find a record of it.
+  // Sandboxes that ended with their process are gone: a backend with lasting sandboxes must never find their records.
   if (path === undefined)
     return checkedFile(join(home, backend.endsWithProcess ? `fleet-${backend.name}.db` : FILE_NAME), context);
   if (path === ":memory:")
@@ -56,7 +56,7 @@ function checkedFile(path: string, { home, tell }: StoreContext): string {
   return path;
 }
 
-/** A path that cannot be looked at is refused when it is opened. */
+/** Opening the path later refuses one that cannot be read. */
 function isDirectory(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;

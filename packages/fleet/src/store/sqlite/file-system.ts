@@ -1,11 +1,11 @@
 /**
- * Which file system a path is on. On one that several hosts can mount, SQLite's shared memory is not shared: opening
- * "succeeds", and two hosts then write one database without knowing of each other.
+ * The file system of a path. On one that several hosts can mount, SQLite's shared memory is not shared: opening
+ * "succeeds", and two hosts then write one database without noticing each other.
  */
 
 import { statfsSync } from "node:fs";
 
-/** By the number that Linux gives each kind. */
+/** By Linux's number of each type. */
 const SHARED: Readonly<Record<number, string>> = {
   26985: "NFS", // 0x6969
   4283649346: "CIFS", // 0xff534d42
@@ -16,7 +16,7 @@ const SHARED: Readonly<Record<number, string>> = {
   12805120: "Ceph", // 0x00c36400
 };
 
-/** The kind's name where it can be mounted by several hosts; `null` where it cannot, or where nobody can tell. */
+/** The type's name if several hosts can mount it; `null` if not, or if it is unknown. */
 export function sharedFileSystem(path: string, typeOf: (path: string) => number = linuxType): string | null {
   return SHARED[typeOf(path) >>> 0] ?? null;
 }

@@ -1,12 +1,12 @@
 /**
- * The database file from outside: which file it is, and the marker beside it.
+ * The database file from outside: its identity, and the marker beside it.
  *
- * The database itself is never opened here, nor anywhere but in SQLite: closing any descriptor of a file gives up all
- * of the process's POSIX locks on it, also those by which a connection keeps peers from deleting the WAL it writes.
+ * Only SQLite ever opens the database: closing any descriptor of a file gives up all of the process's POSIX locks on
+ * it, also those by which a connection keeps peers from deleting the WAL it writes.
  *
- * The marker `<path>.epoch` says that a store was here, which life of it, and in which file. Without it a database
- * that somebody deleted would look like one that was never made, and a backup put in its place like the original.
- * It is written after the database exists, so a marker without a database always means that one was taken away.
+ * The marker `<path>.epoch` records that a store was here, its epoch, and its file. Without it a deleted database would
+ * look like one that was never made, and a backup in its place like the original.
+ * It is written after the database exists, so a marker without a database always means a removed database.
  */
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
@@ -26,12 +26,12 @@ export function identify(path: string): FileIdentity | null {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   if (stat === undefined) return null;
   if (!stat.isFile()) throw new SandlotError("store_corrupt", { path, problem: "it is not a regular file" });
-  // Where the kernel does not tell a birth time, Node shows the time of the last change in its place.
+  // Without a birth time from the kernel, Node shows the time of the last change in its place.
   const born = stat.birthtimeNs === stat.ctimeNs ? 0n : stat.birthtimeNs;
   return { dev: stat.dev, ino: stat.ino, born, sizeBytes: stat.size };
 }
 
-/** For a file that is held open: its inode cannot be used again meanwhile. */
+/** For an open file: its inode cannot be reused meanwhile. */
 export function isSameOpenFile(a: FileIdentity, b: FileIdentity): boolean {
   return a.ino === b.ino && a.dev === b.dev;
 }
@@ -46,7 +46,7 @@ function markerPath(path: string): string {
   return `${path}.epoch`;
 }
 
-/** `null`: none. `unreadable`: something is there that we did not write. */
+/** `null`: none. `unreadable`: a file that Sandlot did not write. */
 export function readMarker(path: string): Marker | "unreadable" | null {
   let text: string;
   try {
@@ -67,7 +67,7 @@ export function markerOf(epoch: Epoch, file: FileIdentity): Marker {
   return { epoch, ino: String(file.ino), born: String(file.born) };
 }
 
-/** Whether the marker was written for this file. A birth time says it best: inode numbers are used again. */
+/** Whether the marker was written for this file. The birth time decides, because inode numbers are reused. */
 export function isMarkerOf(marker: Marker, file: FileIdentity): boolean {
   if (marker.born !== "0" && file.born !== 0n) return marker.born === String(file.born);
   return marker.ino === String(file.ino);
@@ -93,7 +93,7 @@ export function writeMarker(path: string, marker: Marker, suffix: string): void 
 }
 
 export function syncDirectory(directory: string): void {
-  // Windows has no such thing, and its file system orders these by itself.
+  // Windows has no directory sync, and its file system orders these writes by itself.
   if (process.platform === "win32") return;
   const fd = openSync(directory, "r");
   try {

@@ -1,13 +1,13 @@
 /**
- * Opening a file: make it if there never was one, refuse what is not ours or damaged, bring it to the present schema,
- * and find out whether it is the store that was here before.
+ * Opens a file: makes it if there never was one, refuses a foreign or damaged one, migrates it to the present schema,
+ * and finds out whether it is the store that was here before.
  *
  * - A file is made beside its place and linked there when it is complete. So several processes that open a fresh path
  *   get one store with one epoch, a file in place is never half-made, and an empty one is always a damaged one.
- * - A file that is not the one the marker was written for (a backup, a copy) is a store of another time: it gets a new
- *   epoch and begins in recovery, without its records. What is really there, the holders and the engine know better.
- * - The generation counter is raised to the present time at every open: the last commits before a power cut may be
- *   lost (see `SYNCHRONOUS`), and a generation must never be given twice.
+ * - A file that does not match the marker (a backup, a copy) is a store of another time: it gets a new epoch and begins
+ *   in recovery, without its records. The holders and the engine know better which sandboxes exist.
+ * - Every open raises the generation counter to the present time: the last commits before a power cut may be lost
+ *   (see `SYNCHRONOUS`), and a generation must never be given twice.
  */
 
 import {
@@ -44,20 +44,20 @@ import { toClock, toMeta } from "./rows.ts";
 import { APPLICATION_ID, migrate, SCHEMA_VERSION, tablesOf } from "./schema.ts";
 
 /**
- * NORMAL: a commit is in the operating system's hands, not yet on the platter. A killed process loses nothing; a power
- * cut may lose the last moments, never the file. FULL would wait for the disk in every commit, ten times as long, with
- * the event loop blocked. After a power cut the sandboxes of this host are gone as well, and what is left of them is
- * found by the reconciler, so the last moments are not worth that.
+ * NORMAL: the operating system has a commit, but the disk may not. A killed process loses nothing; a power cut may lose
+ * the last moments, never the file. FULL would wait for the disk in every commit, ten times as long, with the event
+ * loop blocked. After a power cut the sandboxes of this host are gone as well, and the reconciler finds their remains,
+ * so the last moments are not worth that.
  */
 const SYNCHRONOUS = "NORMAL";
-/** A WAL that grew while a reader was slow is cut back to this at the next checkpoint. */
+/** The next checkpoint cuts a WAL that grew behind a slow reader back to this. */
 const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
-/** The header that every SQLite database begins with. */
+/** The header of every SQLite database. */
 const HEADER_BYTES = 100n;
-/** A file being made that is older than this belongs to a process that was killed. */
+/** An unfinished file that is older than this belongs to a killed process. */
 const DRAFT_AGE_MAX_MS = 60_000;
 
-/** `known`: the epoch that was open here until the file was replaced. Its place is then never filled by a new file. */
+/** `known`: the epoch that was open here until the file was replaced. Then a missing file is not made anew. */
 export async function openFile(path: string, patience: Patience, known: Epoch | null): Promise<Connection> {
   const { world, operation } = patience;
   try {
@@ -82,7 +82,7 @@ export async function openFile(path: string, patience: Patience, known: Epoch | 
   }
 }
 
-/** What went wrong, as the one error class, with the file's name in it. */
+/** Turns any error into a `SandlotError` with the file's name. */
 export function translate(error: unknown, path: string, operation: string): Error {
   if (error instanceof SandlotError) return error;
   if (error instanceof CorruptRow)
@@ -92,7 +92,7 @@ export function translate(error: unknown, path: string, operation: string): Erro
     return new SandlotError("store_corrupt", { path, problem: trouble.problem }, { cause: error });
   if (trouble?.kind === "bug") return new SandlotError("internal", { problem: trouble.problem }, { cause: error });
   if (trouble !== null) return unavailable(operation, `${path}: ${trouble.problem}`, error);
-  // Errors of the file system name what was tried and where.
+  // Errors of the file system name the operation and the path.
   if (error instanceof Error && codeOf(error) !== null)
     return unavailable(operation, `${path}: ${error.message}`, error);
   return error instanceof Error ? error : new SandlotError("internal", { problem: String(error) });
@@ -113,14 +113,14 @@ export function tooNew(path: string, operation: string): SandlotError {
   return unavailable(operation, problem);
 }
 
-/** As a URL, because only a URL can say that a missing file is not to be created. */
+/** As a URL, because only a URL can forbid creating a missing file. */
 function existing(path: string): string {
   const url = pathToFileURL(path);
   url.searchParams.set("mode", "rw");
   return url.href;
 }
 
-/** SQLite would open a read-only file without a word, and fail at the first write with one. */
+/** SQLite would open a read-only file without an error, and fail at the first write. */
 function requireWritable(path: string, operation: string): void {
   for (const needed of [path, dirname(path)]) {
     try {
@@ -143,7 +143,7 @@ function requireHeader(path: string, file: FileIdentity): void {
   throw new SandlotError("store_corrupt", { path, problem });
 }
 
-/** Before anything is changed: a database of another program is left as it is. */
+/** Before any change: a database of another program stays untouched. */
 function requireOurs(db: DatabaseSync, path: string): void {
   const applicationId = Number(db.prepare("PRAGMA application_id").get()?.application_id);
   if (applicationId === APPLICATION_ID) return;
@@ -152,7 +152,7 @@ function requireOurs(db: DatabaseSync, path: string): void {
 }
 
 function makeIfNew(path: string, world: World): void {
-  // What tells of a former store is looked at before the file itself: both appear after it.
+  // Read the evidence of a former store before the file: marker and WAL both appear after the file.
   const evidence = evidenceOfFormer(path);
   if (identify(path) !== null) return;
   if (evidence !== null) {
@@ -165,7 +165,7 @@ function makeIfNew(path: string, world: World): void {
 
 function evidenceOfFormer(path: string): string | null {
   if (readMarker(path) !== null) return `${path}.epoch`;
-  // SQLite would play a WAL that was left behind into the new file.
+  // SQLite would replay a leftover WAL into the new file.
   const wal = statSync(`${path}-wal`, { throwIfNoEntry: false });
   return wal !== undefined && wal.size > 0 ? `${path}-wal` : null;
 }
@@ -174,7 +174,7 @@ function evidenceOfFormer(path: string): string | null {
 function make(path: string, world: World): void {
   const draft = `${path}.new-${world.randomHex(8)}`;
   try {
-    // Tokens are secrets: SQLite gives the files beside it the same mode.
+    // Tokens are secrets. SQLite gives the files beside it the same mode.
     closeSync(openSync(draft, "wx", 0o600));
     const db = openDatabase(draft);
     try {
@@ -191,7 +191,7 @@ function make(path: string, world: World): void {
     const fd = openSync(draft, "r+");
     fsyncSync(fd);
     closeSync(fd);
-    // Unlike a rename, a link never replaces what is there.
+    // Unlike a rename, a link never replaces an existing file.
     linkSync(draft, path);
     syncDirectory(dirname(path));
   } catch (error) {
@@ -226,14 +226,14 @@ function configure(db: DatabaseSync, path: string): void {
   );
 }
 
-/** The file is small (a row per sandbox), so that looking at all of it costs a millisecond or two. */
+/** The file is small (a row per sandbox), so a full check costs a millisecond or two. */
 function check(db: DatabaseSync, path: string): void {
   const found = db.prepare("PRAGMA quick_check(1)").get()?.quick_check;
   if (found === "ok") return;
   throw new SandlotError("store_corrupt", { path, problem: `the database is damaged (${String(found)})` });
 }
 
-/** A file whose tables are not those of its version was changed by somebody else. */
+/** A file whose tables do not match its version was changed by another program. */
 function bringUpToDate(db: DatabaseSync, path: string, operation: string): void {
   const corrupt = (problem: string, cause?: unknown) => new SandlotError("store_corrupt", { path, problem }, { cause });
   try {
@@ -261,7 +261,7 @@ function tablesOfThisVersion(): string {
   }
 }
 
-/** The clock of this boot, which the first process to open the file in it has begun. */
+/** The clock of this boot. The first process that opens the file after a boot begins it. */
 function settleClock(db: DatabaseSync, world: World): ClockRow {
   const kept = toClock(db.prepare("SELECT clock_boot, clock_base FROM meta").get());
   const latest = db.prepare(LATEST).get()?.latest;
@@ -270,7 +270,7 @@ function settleClock(db: DatabaseSync, world: World): ClockRow {
   return clock;
 }
 
-/** The latest time that was ever written. What cannot be read here is found, and told, by whoever reads the row. */
+/** The latest time that was ever written. Unreadable values are skipped here; reading their row reports them. */
 const LATEST = `
   SELECT max(
     coalesce((SELECT max(last_beat_at) FROM sessions), 0),
@@ -278,10 +278,10 @@ const LATEST = `
     coalesce((SELECT max(CAST(body ->> 'parkedAt' AS INTEGER)) FROM records WHERE json_valid(body)), 0),
     coalesce((SELECT max(CAST(body ->> 'stoppedAt' AS INTEGER)) FROM obituaries WHERE json_valid(body)), 0)
   ) AS latest`;
-/** The last moment that a date can have: more was not written by us. */
+/** The last moment of a JavaScript date: Sandlot writes no larger value. */
 const LATEST_MAX_MS = 8.64e15;
 
-/** Migrates and decides on the epoch, in one transaction, so that several openers agree. */
+/** Migrates and decides the epoch, in one transaction, so that several openers agree. */
 function settle(
   db: DatabaseSync,
   path: string,
@@ -304,8 +304,8 @@ function settle(
       db.prepare("UPDATE meta SET epoch = ?, recovering = 1").run(epoch);
     }
     db.prepare("UPDATE meta SET generation = max(generation, ?)").run(Math.floor(world.wallMs()));
-    // Before the commit, under the write lock, so that markers follow one another as the epochs do. Should the commit
-    // fail, the next opener finds a marker that does not fit, which costs one more recovery and nothing else.
+    // Before the commit, under the write lock, so that markers follow one another like the epochs. If the commit fails,
+    // the next opener finds a marker that does not match, which costs only one more recovery.
     if (!isAsMarked || isStrange) writeMarker(path, markerOf(epoch, file), world.randomHex(8));
     db.exec("COMMIT");
     return { epoch, clock };

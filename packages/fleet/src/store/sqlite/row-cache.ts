@@ -1,29 +1,29 @@
 /**
- * What one connection knows of the file without asking it: the rows that the hot steps look at.
+ * One connection's cache of the rows that the hot steps read.
  *
- * Invariant: what is in here is what the file says, for as long as no other connection has committed since `#version`
- * was read. `PRAGMA data_version` tells exactly that. It changes when this connection finds another one's commit in the
- * WAL, which is also when SQLite throws its own cache of pages away; what this connection commits does not change it.
- * - Every step begins with `validate`. One that writes asks for the version after `BEGIN IMMEDIATE`, when nobody else
- *   can commit any more. One that reads is a single statement: what is not in here it reads as of then or later, and if
- *   that is later, the next step finds another version and forgets it.
- * - What this connection writes is put in here in the same call. If the transaction does not commit, everything goes.
- * - A file that is opened again, or replaced, is another connection with a cache of its own.
- * - Nothing has to be in here: every entry may go at any moment. That a row does not exist is never remembered.
+ * Invariant: the cache matches the file as long as no other connection has committed since `#version` was read.
+ * `PRAGMA data_version` tells exactly that. It changes when this connection finds another one's commit in the WAL,
+ * which is also when SQLite drops its own page cache; commits of this connection do not change it.
+ * - Every step begins with `validate`. A writing step reads the version after `BEGIN IMMEDIATE`, when no other
+ *   connection can commit. A reading step is a single statement: rows outside the cache are as of then or later, and
+ *   if later, the next step finds another version and clears the cache.
+ * - A write of this connection updates the cache in the same call. A transaction that does not commit clears it.
+ * - A file that is opened again, or replaced, is another connection with its own cache.
+ * - Every entry may go at any moment. The cache never remembers that a row does not exist.
  */
 
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { SandboxRecord } from "../record.ts";
 import type { MetaRow } from "../tables.ts";
 
-/** A few megabytes at the most. When it is full it starts over: simpler than keeping account of what was used last. */
+/** A few megabytes at most. A full cache starts over: simpler than tracking the last use. */
 const ENTRIES_MAX = 4_096;
 
 export interface RecordRow {
-  /** SQLite's own key: a row is reached by it without a detour through an index. */
+  /** SQLite's own key: it reaches a row without an index. */
   readonly rowid: number | bigint;
   readonly record: SandboxRecord;
-  /** The text of what rarely changes (see `body.ts`); `null` until the record is first written. */
+  /** The text of the fields that rarely change (see `body.ts`); `null` until the record is first written. */
   readonly fixed: string | null;
 }
 
@@ -34,7 +34,7 @@ export class RowCache {
   readonly #records = new Map<SandboxId, RecordRow>();
   readonly #threads = new Map<UserId, Map<ThreadId, RecordRow>>();
 
-  /** Forgets everything if the file is of another version than what is in here. */
+  /** Clears the cache if the file has another version. */
   validate(version: unknown): void {
     if (version === this.#version) return;
     this.clear();
@@ -70,7 +70,7 @@ export class RowCache {
     return this.#threads.get(user)?.get(thread);
   }
 
-  /** Of how many users something is in here. */
+  /** How many users have entries. */
   get userCount(): number {
     return this.#threads.size;
   }

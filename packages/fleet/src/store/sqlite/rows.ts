@@ -1,6 +1,6 @@
 /**
- * From rows to what they mean. A file can be damaged or edited, so nothing is believed: every field that the
- * transactions rely on is looked at, by hand, because this runs whenever another process has written.
+ * Parses rows. A file can be damaged or edited, so every field that the transactions rely on is checked. The checks are
+ * written by hand, because they run whenever another process has written.
  */
 
 import type { SandboxId } from "@sandlot/contract";
@@ -120,7 +120,7 @@ function isReady(value: Row): boolean {
   );
 }
 
-/** An instance is at it, and no caller holds it. */
+/** An instance is working on it, and no caller holds it. */
 function isActing(value: Row): boolean {
   const isOfItsState =
     value.state === "creating"

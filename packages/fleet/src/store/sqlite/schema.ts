@@ -1,12 +1,11 @@
 /**
- * The schema, as a list of migrations. `user_version` counts how many a file has had.
+ * The schema, as a list of migrations. `user_version` counts the migrations that a file has had.
  *
- * - A record is one row: its JSON, and beside it only the columns that something is looked up by. The JSON is what is
- *   read; the columns are written from it, in the same statement.
- * - `leases` repeats, as an index, what stands in the JSON: which record has a lease.
+ * - A record is one row: its JSON, and columns for lookups. Reads use the JSON; the same statement writes the columns.
+ * - `leases` is an index of the JSON: which record has a lease.
  * - A migration only ever sees files of the version before it, and runs in the transaction that raises `user_version`.
  * - `meta.min_reader` is the lowest version whose code can use the file. A migration that older code can live with (a
- *   new index, a column with a default) leaves it as it is, so that a rolling upgrade, and a way back, are possible.
+ *   new index, a column with a default) leaves it unchanged, so that a rolling upgrade and a downgrade are possible.
  */
 
 import type { DatabaseSync } from "node:sqlite";
@@ -33,17 +32,17 @@ const MIGRATIONS: readonly string[] = [
   CREATE TABLE leases (lease_id TEXT PRIMARY KEY, sandbox_id TEXT NOT NULL) STRICT, WITHOUT ROWID;
   CREATE TABLE obituaries (ordinal INTEGER PRIMARY KEY, sandbox_id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
   `,
-  // A table of holders makes every hold write twice as many pages; one column in the row that is written anyway is
-  // enough to find the parked ones, and the held ones, without parsing every record.
+  // A table of holders would double the pages that a hold writes. One column in the row, which is written anyway, finds
+  // the parked and the held records without parsing every record.
   `
   DROP TABLE holders;
   ALTER TABLE records ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
   UPDATE records SET held = 1
     WHERE EXISTS (SELECT 1 FROM json_each(body, '$.holders')) OR EXISTS (SELECT 1 FROM json_each(body, '$.leases'));
   `,
-  // Whether a sandbox was used before cannot be told from an older record. Most were.
+  // An older record does not show whether its sandbox was used. Most were.
   "UPDATE records SET body = json_set(body, '$.arrival', NULL)",
-  // The store's clock (`store-clock.ts`), and who can read the file. Code before this version reads no newer file at all.
+  // The store's clock (`store-clock.ts`), and who can read the file. Code before this version reads no newer file.
   `
   ALTER TABLE meta ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 4;
   ALTER TABLE meta ADD COLUMN clock_boot TEXT NOT NULL DEFAULT '';
@@ -54,8 +53,8 @@ const MIGRATIONS: readonly string[] = [
 export const SCHEMA_VERSION = MIGRATIONS.length;
 
 /**
- * Brings a file to `target`. Call it inside a write transaction. `newer`: a later version of this program has migrated
- * it, and this one can use it as it is; `unreadable`: it cannot.
+ * Migrates a file to `target`. Call it inside a write transaction. `newer`: a later version of this program has
+ * migrated it, and this one can use the file; `unreadable`: it cannot.
  */
 export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): "current" | "newer" | "unreadable" {
   const version = userVersion(db);
@@ -65,14 +64,14 @@ export function migrate(db: DatabaseSync, target: number = SCHEMA_VERSION): "cur
   return "current";
 }
 
-/** Whether this program can use the file, whoever has migrated it. */
+/** Whether this program can use the file, whichever version migrated it. */
 export function isReadable(db: DatabaseSync): boolean {
   if (userVersion(db) <= SCHEMA_VERSION) return true;
   const reader = db.prepare("SELECT min_reader FROM meta").get()?.min_reader;
   return typeof reader === "number" && reader <= SCHEMA_VERSION;
 }
 
-/** What tables and indexes there are, as they were made. */
+/** The SQL of all tables and indexes. */
 export function tablesOf(db: DatabaseSync): string {
   const rows = db.prepare("SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name").all();
   return JSON.stringify(rows);

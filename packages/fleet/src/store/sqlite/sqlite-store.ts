@@ -2,14 +2,14 @@
  * The SQLite store: one file, shared by every Sandlot process of one host.
  *
  * - A step is one transaction on one connection, begun and ended in one call. `kill -9` at any moment leaves the state
- *   before it or after it, and what was answered stays.
- * - A locked file is waited for between short tries, never inside one, so that a peer that was stopped in the middle of
- *   a transaction cannot freeze this process. Writers wait in line and only the first one tries.
- * - An open file goes on taking writes after it was deleted, and nobody would ever read them. So every beat, and any
- *   other step if the last look is old, compares the file in place with the one that is open: deleted, every step is
- *   `store_unavailable` until a file is there again; replaced, the new one is opened and has a new epoch.
+ *   before it or after it, and an answered step stays.
+ * - The store waits for a locked file between short tries, never inside one, so that a peer that was stopped inside a
+ *   transaction cannot freeze this process. Writers wait in line and only the first one tries.
+ * - A deleted file that is still open takes writes that no process would ever read. So every beat, and any other step
+ *   if the last look is old, compares the file in place with the open one. Deleted: every step is `store_unavailable`
+ *   until a file is there again. Replaced: the store opens the new one, which has a new epoch.
  *
- * Errors: `store_corrupt` when what is in the file cannot be used, and nobody but a person can change that;
+ * Errors: `store_corrupt` when the content of the file is unusable and only a person can change that;
  * `store_unavailable` for everything that the machine refuses (locked, deleted, read-only, no permission, disk full),
  * because it ends when the machine allows it again, without a restart.
  */
@@ -34,11 +34,11 @@ export interface SqliteStoreOptions {
   readonly world: World;
   /** How long one step may wait for a locked file before it is `store_unavailable`. */
   readonly operationTimeoutMs?: number;
-  /** The number of the file system that a path is on. */
+  /** The number of a path's file system type. */
   readonly fileSystemOf?: (path: string) => number;
 }
 
-/** Longer than any honest transaction by orders of magnitude, shorter than a caller's patience. */
+/** Orders of magnitude longer than any honest transaction, shorter than a caller's patience. */
 const OPERATION_TIMEOUT_MS = 5_000;
 /** How old the last look at the file may be. A look costs a few microseconds. */
 const LOOK_AGE_MAX_MS = 250;
@@ -72,7 +72,7 @@ export class SqliteStore extends TransactionalStore {
   #trouble: Error | null = null;
   #lookedAt: number;
   #reopening: Promise<void> | null = null;
-  /** The writer that waits for the lock; the others wait for it. */
+  /** The writer that waits for the lock; the other writers wait for it. */
   #firstInLine: Promise<void> | null = null;
   #closed = false;
 
@@ -91,7 +91,7 @@ export class SqliteStore extends TransactionalStore {
   protected async run<T>(operation: string, access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
     const now = this.#world.monotonicMs();
     const patience = { world: this.#world, operation, deadline: now + this.#operationTimeoutMs };
-    // All wait equally long, so whoever is first in line is done before those behind it run out of time.
+    // All wait equally long, so the first in line is done before those behind it run out of time.
     if (access === "write") while (this.#firstInLine !== null) await this.#firstInLine;
     if (this.#isLookDue(operation, now)) await this.#look(patience);
     try {
@@ -123,12 +123,12 @@ export class SqliteStore extends TransactionalStore {
     const connection = this.#connection;
     const before = connection.changeCount;
     const result = connection.transact(access, step);
-    // What another process commits is found by the watch; it does not see our own.
+    // The watch sees only the commits of other processes, not our own.
     if (connection.changeCount !== before) this.#watch.hint();
     return result;
   }
 
-  /** Tries again until the file is free, each time looking first whether it is still the same file. */
+  /** Tries again until the file is free. Before each try it checks that the file is still the same. */
   async #persist<T>(
     patience: Patience,
     access: "read" | "write",
@@ -168,12 +168,12 @@ export class SqliteStore extends TransactionalStore {
     );
   }
 
-  /** Compares the file in place with the one that is open. Rejects while it cannot be used. */
+  /** Compares the file in place with the open one. Rejects while the file is unusable. */
   async #look(patience: Patience): Promise<void> {
     if (this.#reopening !== null) return this.#reopening;
     const { operation } = patience;
     const now = this.#world.monotonicMs();
-    // Opening reads the whole file: not with every step while it cannot be used.
+    // Opening reads the whole file, so an unusable one is not opened in every step.
     if (this.#connection === null && this.#trouble !== null && now - this.#lookedAt < LOOK_AGE_MAX_MS)
       throw this.#trouble;
     this.#lookedAt = now;
@@ -190,7 +190,7 @@ export class SqliteStore extends TransactionalStore {
       if (!this.#connection.isReadable()) throw tooNew(this.path, operation);
       this.#trouble = null;
     } catch (error) {
-      // A lock says nothing about which file it is.
+      // A lock does not tell which file it is.
       if (troubleOf(error)?.kind === "busy") return;
       this.#trouble = translate(error, this.path, operation);
       throw this.#trouble;
@@ -201,7 +201,7 @@ export class SqliteStore extends TransactionalStore {
     const old = this.#connection;
     this.#connection = null;
     old?.close();
-    // SQLite finds these by name, and would play the old file's WAL into the new one. They are told by their inodes:
+    // SQLite finds these by name, and would replay the old file's WAL into the new one. Their inodes identify them:
     // another process may have begun new ones already.
     for (const { path, file } of old?.sideFiles() ?? []) {
       const found = identify(path);
@@ -223,7 +223,7 @@ export class SqliteStore extends TransactionalStore {
     try {
       return this.#connection?.dataVersion() ?? null;
     } catch {
-      // Whoever reads next hears what is wrong.
+      // The next read reports the error.
       return null;
     }
   }
@@ -236,7 +236,7 @@ function requireLocal(path: string, fileSystemOf: SqliteStoreOptions["fileSystem
   throw unavailable("open", `${path} cannot hold the store: ${why}; set store.path to a local disk`);
 }
 
-/** SQLite names the files beside a database after the file that a link leads to; so do we. */
+/** SQLite names the files beside a database after the target of a link; so does this store. */
 function realPath(path: string): string {
   try {
     return realpathSync(path);
@@ -245,11 +245,11 @@ function realPath(path: string): string {
   }
 }
 
-/** Takes back the directories that a failed open has made. */
+/** Removes the directories that a failed open has made. */
 function removeEmpty(directory: string, first: string): void {
   try {
     for (let current = directory; current.startsWith(first); current = dirname(current)) rmdirSync(current);
   } catch {
-    // Somebody else put something there.
+    // Another program put something there.
   }
 }

@@ -1,10 +1,10 @@
 /**
  * The rows of a SQLite file, inside one transaction at a time.
  *
- * Hot steps touch few pages: what they read is answered from `RowCache`, which knows when it may, and writing a record
- * back knows what changed. A hold then is one UPDATE of one row on one page; the indexes are left alone. Who holds what
- * is only asked once per beat, so that it is looked for in the records that are held instead of being kept in a table
- * of its own. Steps that look at many records read and parse them all: they are rare, and would only crowd the cache.
+ * Hot steps touch few pages: `RowCache` serves their reads while it is valid, and writing a record back knows what
+ * changed. A hold then is one UPDATE of one row on one page; the indexes stay untouched. Only a beat asks which records
+ * an instance holds, so it searches the held records instead of a separate table. Steps that look at many records read
+ * and parse them all: they are rare, and would only crowd the cache.
  */
 
 import type { DatabaseSync } from "node:sqlite";
@@ -16,14 +16,14 @@ import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
 import { toCensus, toCount, toMeta, toRecord, toRowid, toSandboxId, toSession, toTombstone } from "./rows.ts";
 
-/** Enough to explain yesterday, bounded for ever. */
+/** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
 
 export class SqliteTables implements Tables {
   readonly now: () => number;
   readonly #sql: ReturnType<typeof prepareAll>;
   readonly #cache = new RowCache();
-  /** Grows with every change, so that a step that changed nothing wakes nobody. */
+  /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
   constructor(db: DatabaseSync, now: () => number) {
@@ -31,12 +31,12 @@ export class SqliteTables implements Tables {
     this.#sql = prepareAll(db);
   }
 
-  /** To be called before each step, with the file's `data_version` as the step sees it. */
+  /** Call it before each step, with the file's `data_version` as the step sees it. */
   validate(version: unknown): void {
     this.#cache.validate(version);
   }
 
-  /** To be called when what was written is not, or not surely, in the file. */
+  /** Call it when a write is not, or not surely, in the file. */
   forget(): void {
     this.#cache.clear();
   }
@@ -245,7 +245,7 @@ function prepareAll(db: DatabaseSync) {
     insertLease: prepare("INSERT OR REPLACE INTO leases (lease_id, sandbox_id) VALUES (?, ?)"),
     deleteLease: prepare("DELETE FROM leases WHERE lease_id = ? AND sandbox_id = ?"),
     tombstone: prepare("SELECT sandbox_id, body FROM obituaries WHERE sandbox_id = ?"),
-    // A thousand rows at most, and asked only when a blank is bound or a sandbox adopted: not worth an index.
+    // A thousand rows at most, and read only when a blank is bound or a sandbox adopted: not worth an index.
     tombstoneOf: prepare(
       "SELECT sandbox_id, body FROM obituaries WHERE body ->> 'user' = ? AND body ->> 'thread' = ? ORDER BY ordinal DESC LIMIT 1",
     ),

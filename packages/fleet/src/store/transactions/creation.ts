@@ -29,14 +29,14 @@ import type {
 import type { Tables } from "../tables.ts";
 import { change, dropHold, hasSession, insert, move, refuseIfFull } from "./rows.ts";
 
-/** Who may make or take something new at all. */
+/** Which instances may make or take something new. */
 function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclude<Refusal, { kind: "full" }> | null {
   if (!hasSession(tables, instance)) return { kind: "unknown-session" };
   const { epoch, recovering } = tables.meta();
   return recovering ? { kind: "recovering", epoch } : null;
 }
 
-/** A record as it first is; every field that neither a request nor its state decides has its first value here. */
+/** A new record; every field that neither a request nor its state decides has its first value here. */
 export function firstRecord<S extends State, Actor extends InstanceId | null>(
   tables: Tables,
   request: NewRecord &
@@ -83,7 +83,7 @@ function reserveFor(
   return { kind: "reserved", record: insert(tables, record) };
 }
 
-/** Given once: in the step that gives it, the counter moves on. */
+/** A generation is given once: the same step advances the counter. */
 export function nextGeneration(tables: Tables): Generation {
   const meta = tables.meta();
   const generation = meta.generation + 1;
@@ -129,7 +129,7 @@ export function take(tables: Tables, request: TakeRequest): TakeAnswer {
     : reserveFor(tables, { ...orReserve, actor: instance }, user, thread);
 }
 
-/** Callers that ask at the same time have counters in a row: each of an instance's is given another blank. */
+/** Concurrent callers of an instance have consecutive counters, so each gets another blank. */
 function pickBlank(tables: Tables, { blank, seq }: TakeRequest): ReadyRecord | null {
   if (blank === null) return null;
   const free = tables.blankIds(blank.blueprintHash).filter((id) => !blank.except.includes(id));
@@ -141,7 +141,7 @@ function pickBlank(tables: Tables, { blank, seq }: TakeRequest): ReadyRecord | n
 export function addHold(tables: Tables, record: ReadyRecord, request: HoldRequest): ReadyRecord {
   const { instance, generation } = request;
   const before = record.holders[instance];
-  // A request that was overtaken by a later one of the same instance must not make that one look older.
+  // A request that a later one of the same instance has overtaken must not make that one look older.
   const seq = Math.max(before?.seq ?? 0, request.seq);
   const since = before?.since ?? tables.now();
   return change(tables, record, {
@@ -155,7 +155,7 @@ export function unhold(tables: Tables, request: UnholdRequest): SandboxRecord | 
   const held = record?.holders[request.instance];
   if (record?.state !== "ready" || held === undefined) return record;
   if (held.generation !== request.generation || held.seq > request.seq) return record;
-  // Who had a lease of it has reached its daemon under the new credentials, whether or not that was confirmed.
+  // The holder of a lease has reached the daemon under the new credentials, whether or not that was confirmed.
   const left = request.used ? { arrival: null, boundFrom: null } : {};
   return dropHold(tables, record, request.instance, tables.now(), left);
 }

@@ -1,6 +1,6 @@
 /**
- * After the store was lost (rule 12): what its holders remember is restored, what the engine shows is adopted through
- * its marker or condemned. None of these makes a blank.
+ * After a loss of the store (rule 12): holders restore the sandboxes they remember; other engine objects are adopted
+ * through their marker or claimed for removal. None of these steps makes a blank.
  */
 
 import type { Epoch } from "@sandlot/contract";
@@ -19,7 +19,7 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     if (known.state !== "ready" || known.generation !== generation) return { kind: "gone", record: known };
     return { kind: "held", record: addHold(tables, known, { sandboxId, generation, instance, seq }) };
   }
-  // It was ended since, and the engine has confirmed that nothing is left of it.
+  // It has ended since, and the engine has confirmed that nothing is left.
   if (tables.tombstone(sandboxId) !== null) return { kind: "gone", record: null };
   const claimed = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (claimed !== null) return { kind: "gone", record: claimed };
@@ -34,20 +34,20 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   return { kind: "held", record: insert(tables, record) };
 }
 
-/** Renewals may have been lost with the store: a beat that nobody has seen yet makes every observer count anew. */
+/** Renewals may have been lost with the store: a new beat makes every observer count anew. */
 function renewed(leases: ReadyRecord["leases"]): ReadyRecord["leases"] {
   const rows = Object.entries<RemoteLease>(leases);
   return Object.fromEntries(rows.map(([leaseId, lease]) => [leaseId, { ...lease, beat: lease.beat + LOST_BEATS }]));
 }
 
-/** More renewals than anybody makes between two beats of a session. */
+/** More renewals than happen between two beats of a session. */
 const LOST_BEATS = 1_000;
 
 export function adopt(tables: Tables, request: AdoptRequest): boolean {
   const { sandboxId, user, thread, generation, ref, place, limits, epoch } = request;
   if (tables.meta().epoch !== epoch) return false;
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
-  // It was ended once; what the engine shows under its name landed too late.
+  // It has ended before; an engine object with its id landed too late.
   if (tables.tombstone(sandboxId) !== null) return false;
   if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return false;
   if (refuseIfFull(tables, limits, user) !== null) return false;
@@ -69,7 +69,7 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
   // A store that was lost does not know yet whether the thread has a sandbox.
   if (purge && (!claimable || tables.meta().recovering)) return null;
-  // It was given before this transaction: under an older one than the thread's last, nothing is removed.
+  // The generation was given before this transaction: one older than the thread's last removes nothing.
   const last = purge && claimable ? tables.tombstoneOf(key.user, key.thread) : null;
   if (given !== null && last !== null && last.generation > given) return null;
   const user = claimable ? key.user : null;

@@ -1,6 +1,6 @@
 /**
- * Leases handed to remote callers (rule 8). They are rows beside the holders, and end by release or by an observer's
- * judgement that compares the beat it saw, never by a clock in the store.
+ * Remote leases (rule 8). They are rows beside the holders. A release ends them, or an observer's judgement that
+ * compares the beat it saw, never a clock in the store.
  */
 
 import type { LeaseId } from "@sandlot/contract";
@@ -12,7 +12,7 @@ import { change, parkingOf } from "./rows.ts";
 export function grantLease(tables: Tables, request: GrantLeaseRequest): boolean {
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "ready" || record.generation !== request.generation) return false;
-  // One lease, one sandbox: granted again it is the same lease, and on another sandbox only when the first has ended.
+  // A repeated grant is the same lease. It moves to another sandbox only when the first has ended.
   const granted = findLease(tables, request.leaseId);
   if (granted !== null) return granted.record.sandboxId === request.sandboxId;
   const { leaseId, generation, purpose, holder, ttlMs } = request;
@@ -46,7 +46,7 @@ export function releaseLease(tables: Tables, leaseId: LeaseId): ReadyRecord | nu
 export function expireLease(tables: Tables, leaseId: LeaseId, seen: LeaseSeen): boolean {
   const record = tables.recordWithLease(leaseId);
   const lease = record?.leases[leaseId];
-  // Granted anew on the next generation, a lease begins with its first beat again.
+  // A lease that is granted again on the next generation begins with its first beat.
   if (record === null || lease?.beat !== seen.beat || lease.generation !== seen.generation) return false;
   dropLease(tables, record, leaseId);
   return true;

@@ -1,6 +1,4 @@
-/**
- * → stopping → absent, and taking over what a dead instance was doing (rules 1, 3, 10, 11).
- */
+/** → stopping → absent, and taking over the work of a dead instance (rules 1, 3, 10, 11). */
 
 import type { InstanceId, SandboxId } from "@sandlot/contract";
 import { isAnonymous, isHeld, type StoppingRecord } from "../record.ts";
@@ -8,7 +6,7 @@ import type { StopAnswer, StopRequest, TakeOverRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { change, erase, hasSession, move } from "./rows.ts";
 
-/** An anonymous thread can never be asked for again, so its workspace always goes with its sandbox. */
+/** An anonymous thread is never requested again, so its workspace always goes with its sandbox. */
 export function stop(tables: Tables, request: StopRequest): StopAnswer {
   if (!hasSession(tables, request.actor)) return { kind: "unknown-session" };
   const record = tables.record(request.sandboxId);
@@ -17,7 +15,7 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
 
   const { mode, actor } = request;
   const purge = request.purge || record.purge || isAnonymous(record.thread);
-  // What was asked for while it was being made is why it ends.
+  // A reason noted during the create wins.
   const reason = record.reason ?? request.reason;
   if (mode.kind === "cancel") {
     if (record.state !== "creating") return { kind: "lost", record };
@@ -29,7 +27,7 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
   } else {
     if (record.state !== "ready") return { kind: "lost", record };
     if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };
-    // Whoever holds it may not have come back yet.
+    // Its holders may not have re-registered yet.
     if (mode.kind === "unheld" && tables.meta().recovering) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
@@ -37,12 +35,12 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
   return { kind: "stopping", record: move(tables, record, stopping) };
 }
 
-/** Nobody holds what is stopping. */
+/** A stopping sandbox has no holders. */
 const ENDED = { holders: {}, leases: {}, parkedAt: null } as const;
 
 /**
- * The workspace is to go too: whoever stops it finds out, because its removal no longer has the right revision. What
- * belongs to no thread has no workspace, so a purge of it would promise what nobody does.
+ * Adds a purge. The stopping instance notices, because its removal then has an old revision. A record without a thread
+ * has no workspace, so its purge would be an empty promise.
  */
 function addPurge(tables: Tables, record: StoppingRecord, purge: boolean): StoppingRecord {
   return purge && !record.purge && record.thread !== null ? change(tables, record, { purge: true }) : record;
@@ -68,7 +66,7 @@ export function remove(
   if (record.actor !== request.actor) return false;
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
   erase(tables, record);
-  // What ended it first is why: only remains of it can be ended once more.
+  // The first reason stays: a second end only removes remains.
   if (tables.tombstone(sandboxId) !== null) return true;
   tables.putTombstone({
     sandboxId,

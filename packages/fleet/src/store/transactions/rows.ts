@@ -1,12 +1,12 @@
 /**
- * What the transactions share: the only ways to write a record, and the counts that admission is decided by.
+ * Shared by the transactions: the only ways to write a record, and the counts that decide admission.
  *
  *   insert   absent → a state
  *   change   within a state
  *   move     from a state to another
  *   erase    a state → absent
  *
- * What moves asks the table of moves (`record.ts`), so a move that is not in it stops before a row is written.
+ * Each move is checked against the table of moves (`record.ts`) before a row is written.
  */
 
 import type { InstanceId, UserId } from "@sandlot/contract";
@@ -30,7 +30,7 @@ export function change<R extends SandboxRecord>(tables: Tables, record: R, chang
   return next;
 }
 
-/** What can change within a state. */
+/** The fields that can change within a state. */
 type Changes<R extends SandboxRecord> = Partial<Omit<R, "sandboxId" | "revision" | "state">>;
 
 /** Writes a record that has moved to another state. */
@@ -52,9 +52,9 @@ function requireMove(from: State | "absent", to: State | "absent"): void {
 }
 
 /**
- * Takes a hold away. When it was the last, the sandbox is parked, as of `parkedAt`. Unless its holder says what it has
- * `left`, the sandbox counts as used, and the next caller is not told that it is new. Whether its daemon knows what it was
- * bound to is then not known.
+ * Removes a hold. After the last one the sandbox is parked, as of `parkedAt`. Unless its holder says what it has
+ * `left`, the sandbox counts as used, and the next caller does not get it as new. Whether its daemon knows its binding
+ * is then unknown.
  */
 export function dropHold(
   tables: Tables,
@@ -67,7 +67,7 @@ export function dropHold(
   return change(tables, record, { holders, ...left, ...parkingOf({ ...record, holders }, parkedAt) });
 }
 
-/** What changes besides the holders when some of them left. */
+/** The changes besides the holders when some of them left. */
 export function parkingOf(record: ReadyRecord, parkedAt: number): { parkedAt?: number } {
   return isHeld(record) ? {} : { parkedAt };
 }
@@ -77,8 +77,8 @@ export function hasSession(tables: Tables, instance: InstanceId): boolean {
 }
 
 /**
- * The limits, looked at in the same transaction that then uses the room. `user` is null for a blank. The user's own is
- * told first: room made there is room for the fleet too, but not the other way round.
+ * Checks the limits in the same transaction that then uses the room. `user` is null for a blank. The user's own limit
+ * comes first: room made there is room for the fleet too, but not the other way round.
  */
 export function refuseIfFull(
   tables: Tables,
@@ -93,7 +93,7 @@ export function refuseIfFull(
   return { kind: "full", scope: "fleet", max, counts: tables.census(null) };
 }
 
-/** Keeps the counter ahead of every generation that was ever seen, also of those from before the store was lost. */
+/** Keeps the counter ahead of every generation that was ever seen, also of those before a loss of the store. */
 export function raiseGeneration(tables: Tables, floor: number): void {
   const meta = tables.meta();
   if (meta.generation < floor && isCountable(floor)) tables.putMeta({ ...meta, generation: floor });

@@ -1,8 +1,8 @@
 /**
- * Sessions: who is alive (rules 5 and 6).
+ * Sessions: which instances are alive (rules 5 and 6).
  *
- * A session has a beat counter and no expiry. Nothing here judges by a clock: an observer that saw the same beat for
- * a lifetime says so with `endDeadSession`, and the transaction looks whether the beat is still that one.
+ * A session has a beat counter and no expiry. No step here judges by a clock: an observer that saw the same beat for a
+ * lifetime calls `endDeadSession`, and the transaction checks that the beat is still that one.
  */
 
 import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
@@ -15,7 +15,7 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };
-  // A late beat must not undo what a newer one has said, least of all heal a hold taken since.
+  // A late beat must not undo a newer one, least of all heal a hold taken since.
   const now = tables.now();
   if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };
 
@@ -26,7 +26,7 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   return { kind: "ok", epoch, recovering, now, lost: findLost(tables, request) };
 }
 
-/** A hold that the instance does not name any more is a release that got lost. One asked for later is not touched. */
+/** A hold that the instance no longer names is a lost release. A hold requested later stays. */
 function healReleases(tables: Tables, request: BeatRequest): void {
   const held = new Map<SandboxId, Generation>(request.held.map((hold) => [hold.sandboxId, hold.generation]));
   for (const record of tables.recordsHeldBy(request.instance)) {
@@ -52,7 +52,7 @@ function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, gene
   const record = tables.record(sandboxId);
   if (record !== null && record.generation !== generation) return "superseded";
   if (record?.state === "ready" && record.holders[instance]?.generation === generation) return null;
-  // What ended it first is why: later its remains may be ended once more.
+  // The first reason stays: later the remains may be ended once more.
   const reason = tables.tombstone(sandboxId)?.reason ?? record?.reason;
   if (reason === "destroyed" || reason === "crashed") return reason;
   return "session-lost";
@@ -72,7 +72,7 @@ export function leave(tables: Tables, instance: InstanceId): void {
 /** The session and its holds go together, so that a holder always has a session. */
 function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
   for (const record of tables.recordsHeldBy(instance)) {
-    // Parked since = the later of what the record says and the last time its holder was heard of.
+    // Parked since = the later of the record's time and the last sign of life of its holder.
     dropHold(tables, record, instance, Math.max(record.parkedAt ?? 0, lastHeard));
   }
   tables.deleteSession(instance);
