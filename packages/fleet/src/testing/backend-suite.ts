@@ -1,14 +1,14 @@
 /**
- * The meaning of `backend/backend.ts` and of `Sandbox`: one suite that every backend passes, with its real engine.
+ * Defines `backend/backend.ts` and `Sandbox` as tests: one suite that every backend passes, with its real engine.
  *
  *   import { describe, expect, it } from "vitest";
  *   describeBackend({ name: "memory", tools: { describe, it, expect }, blueprint, open: async () => ({ … }) });
  *
- * The test framework comes in as a parameter, so that `sandlot/testing` depends on none. Every case gets a fresh engine
- * home, and fails when anything is left in the engine after it. Commands in the cases are plain POSIX sh.
+ * The test framework is a parameter, so that `sandlot/testing` depends on none. Every case gets a fresh engine home,
+ * and fails when it leaves anything in the engine. Commands in the cases are plain POSIX sh.
  *
- * A deviation names a case (`group: case`), says why the backend differs, and tests what happens instead. One that
- * names no case fails.
+ * A deviation names a case (`group: case`), says why the backend differs, and tests the actual behaviour. A deviation
+ * that names no case fails.
  */
 
 import type { Blueprint } from "../backend/blueprint.ts";
@@ -35,17 +35,17 @@ export type { BackendHarness, BackendStage } from "./backend-suite/stage.ts";
 export interface BackendSuiteOptions {
   readonly name: string;
   readonly tools: SuiteTools;
-  /** What the sandboxes of the suite are made from. */
+  /** The blueprint of the suite's sandboxes. */
   readonly blueprint: Blueprint;
-  /** A backend on an engine, or in a corner of one, where nothing is yet. */
+  /** A backend on an empty engine, or in an empty part of one. */
   open(): Promise<BackendHarness>;
-  /** By `group: case`. A text alone says why the case cannot be asked of this backend at all. */
+  /** By `group: case`. A text alone says why the case does not apply to this backend at all. */
   readonly deviations?: Readonly<Record<string, BackendDeviation | string>>;
 }
 
 export interface BackendDeviation {
   readonly reason: string;
-  /** What is true instead. */
+  /** Tests the actual behaviour. */
   instead(stage: BackendStage): Promise<void>;
 }
 
@@ -104,7 +104,7 @@ async function onStage(
     } finally {
       await stage.clear();
     }
-    // Only after a case that passed: a failed one should be heard for its own reason.
+    // Only after a case that passed: a failed one should report its own error.
     tools.expect(await stage.leftovers(), "what the case left in the engine").toEqual([]);
   } finally {
     await harness.dispose();

@@ -1,6 +1,4 @@
-/**
- * `sandlot/testing`: the suites that say what a backend and a store are, for whoever writes one.
- */
+/** `sandlot/testing`: the suites that define a backend and a store, for their authors. */
 
 export * from "./backend-suite.ts";
 export { partialSandbox, type SandboxParts } from "./partial-sandbox.ts";

@@ -1,6 +1,4 @@
-/**
- * A sandbox of which only some parts are there, for tests that use only those. Using another part throws.
- */
+/** A sandbox with only some parts, for tests that use only those. Using another part throws. */
 
 import type { Generation, Sandbox, SandboxFiles, SandboxId } from "@sandlot/contract";
 
@@ -13,7 +11,7 @@ export function partialSandbox(id: SandboxId, generation: Generation, parts: San
   return orThrow("sandbox", { ...parts, id, generation, files }) as Sandbox;
 }
 
-/** A missing member is a function that throws and has members that throw, so that every way of using it is heard. */
+/** A missing member is a function that throws and has members that throw, so that every use fails loudly. */
 function orThrow(path: string, parts: object): object {
   return new Proxy(parts, {
     get: (target, name) => {

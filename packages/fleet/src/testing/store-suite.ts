@@ -1,12 +1,12 @@
 /**
- * The meaning of `store/store.ts`: one suite that every store passes, with its real server or file.
+ * Defines `store/store.ts` as tests: one suite that every store passes, with its real server or file.
  *
  *   import { describe, expect, it } from "vitest";
  *   describeStore({ name: "sqlite", tools: { describe, it, expect }, open: async () => ({ store, second, empty, dispose }) });
  *
- * The test framework comes in as a parameter, so that `sandlot/testing` depends on none. Every case gets a fresh store.
+ * The test framework is a parameter, so that `sandlot/testing` depends on none. Every case gets a fresh store.
  *
- * A deviation names a case, says why the store differs, and tests what happens instead. One that names no case fails.
+ * A deviation names a case, says why the store differs, and tests the actual behaviour. One that names no case fails.
  */
 
 import { bindingCases } from "./store-suite/binding.ts";
@@ -35,7 +35,7 @@ export interface StoreDeviation {
   /** `group: case`, as the suite prints it. */
   readonly test: string;
   readonly reason: string;
-  /** What is true instead. */
+  /** Tests the actual behaviour. */
   instead(stage: Stage): Promise<void>;
 }
 

@@ -1,6 +1,4 @@
-/**
- * What is going on inside, as idleness looks at it.
- */
+/** The activity inside a sandbox, which decides idleness. */
 
 import type { BackendCase, BackendStage, Made } from "./stage.ts";
 

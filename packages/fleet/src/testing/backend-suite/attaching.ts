@@ -1,6 +1,4 @@
-/**
- * Attaching, and who is turned away: only the present generation and token reach a sandbox.
- */
+/** Attaching, and its refusals: only the present generation and token reach a sandbox. */
 
 import type { Generation } from "@sandlot/contract";
 import type { BackendCase, BackendStage, Made } from "./stage.ts";

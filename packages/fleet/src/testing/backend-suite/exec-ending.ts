@@ -1,6 +1,4 @@
-/**
- * How commands end that do not end by themselves, and what they leave running.
- */
+/** The end of commands that do not end by themselves, and the processes they leave. */
 
 import type { Sandbox } from "@sandlot/contract";
 import type { BackendCase, BackendStage } from "./stage.ts";

@@ -1,6 +1,4 @@
-/**
- * Commands: what goes in and what comes out.
- */
+/** Commands: input and output. */
 
 import { SANDBOX_LIMITS } from "@sandlot/contract";
 import type { BackendCase } from "./stage.ts";

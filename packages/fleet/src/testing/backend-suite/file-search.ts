@@ -1,6 +1,4 @@
-/**
- * Finding files: list, glob, grep, and whether `truncated` tells the truth.
- */
+/** Finding files: list, glob, grep, and whether `truncated` is correct. */
 
 import { SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import type { BackendCase } from "./stage.ts";
@@ -222,7 +220,7 @@ async function sample(sandbox: Sandbox): Promise<Sandbox> {
   return sandbox;
 }
 
-/** `many/10001`, `many/10002`, …: all of one length, and made without starting a process for each. */
+/** `many/10001`, `many/10002`, …: all of one length, made without a process for each. */
 async function numbered(sandbox: Sandbox, count: number): Promise<Sandbox> {
   await sandbox.exec(
     `mkdir many && cd many && i=0 && while [ $i -lt ${count} ]; do i=$((i + 1)); : > $((10000 + i)); done`,

@@ -1,6 +1,4 @@
-/**
- * Files as streams, and writes that depend on what is there.
- */
+/** Files as streams, and conditional writes. */
 
 import type { BackendCase } from "./stage.ts";
 

@@ -57,7 +57,7 @@ export const fileCases: readonly BackendCase[] = [
       await stage.rejects(files.readText(`${HERE}/latin1`, { startLine: 2 }), "file_not_text");
       stage.expect(await files.readText(`${HERE}/latin1`, { lossy: true })).toBe("ok\n\ufffd\n");
       stage.expect(await files.readText(`${HERE}/latin1`, { startLine: 2, lossy: true })).toBe("\ufffd");
-      // Only what is read has to be text.
+      // Only the lines that are read must be text.
       stage.expect(await files.readText(`${HERE}/latin1`, { endLine: 1 })).toBe("ok");
     },
   },

@@ -108,7 +108,7 @@ export const lifecycleCases: readonly BackendCase[] = [
         async () => (await stage.backend.probe(made.created.ref, stage.signal)) === "dead",
       );
       const shown = (await stage.backend.list({ consistent: true }, stage.signal)).map(({ liveness }) => liveness);
-      // An engine may show what remains, but then as what it is.
+      // An engine may show remains, but only as dead.
       stage.expect(shown.filter((liveness) => liveness !== "dead")).toEqual([]);
       await stage.destroy(made);
       stage.expect(await stage.refs()).toEqual([]);

@@ -1,6 +1,4 @@
-/**
- * Life and death: asked for, and pushed.
- */
+/** Liveness: by request, and by event. */
 
 import type { EngineEvent } from "../../backend/backend.ts";
 import type { BackendCase, BackendStage, Made } from "./stage.ts";

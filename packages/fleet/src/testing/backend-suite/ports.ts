@@ -1,10 +1,10 @@
 /**
- * What listens inside, and the way to it. A backend without previews says so, and is asked nothing else here.
+ * Listening ports, and connections to them. A backend without previews must say so; the other cases do not apply to it.
  */
 
 import { type BackendCase, type BackendStage, withCapability } from "./stage.ts";
 
-/** Answers each connection with what came, in capitals. Perl is part of every Debian; the loop ends with the sandbox. */
+/** Answers each connection with its input in capitals. Every Debian has Perl; the loop ends with the sandbox. */
 const SERVER =
   "use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $ARGV[0], Listen => 5, ReuseAddr => 1) or die;" +
   "while (my $c = $s->accept) { my $line = <$c>; print $c uc $line; close $c }";

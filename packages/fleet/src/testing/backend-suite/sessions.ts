@@ -1,6 +1,4 @@
-/**
- * Persistent shells. A backend without them says so, and is asked nothing else here.
- */
+/** Persistent shells. A backend without them must say so; the other cases do not apply to it. */
 
 import type { OutputOptions, Sandbox } from "@sandlot/contract";
 import { type BackendCase, type BackendStage, withCapability } from "./stage.ts";

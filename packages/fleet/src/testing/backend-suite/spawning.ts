@@ -1,6 +1,4 @@
-/**
- * Commands that go on while their caller does something else: spawned, followed, fed, found again, ended.
- */
+/** Commands that run in the background: spawned, followed, fed, found again, ended. */
 
 import { type FollowEvent, type FollowOptions, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
 import type { BackendCase } from "./stage.ts";
@@ -85,7 +83,7 @@ export const spawningCases: readonly BackendCase[] = [
         if (event.type === "output") received += event.bytes.byteLength;
         if (!isFirst) continue;
         isFirst = false;
-        // Long enough for all of it to be printed, if nothing held it back.
+        // Long enough to print everything, if nothing holds the output back.
         await stage.pause(1_000);
         const info = (await sandbox.execs.list()).find((exec) => exec.execId === execId);
         stage.expect([info?.status, info?.output]).toEqual(["running", "hold"]);

@@ -1,6 +1,6 @@
 /**
- * What the cases play on: a backend with nothing in it, and short ways to bring sandboxes into the state that a case
- * begins with. Whatever is made through the stage is destroyed after the case.
+ * The test stage: an empty backend, and helpers that bring sandboxes into the state that a case begins with. The stage
+ * destroys everything it made after the case.
  */
 
 import {
@@ -32,11 +32,11 @@ import type { SuiteTools } from "../store-suite/stage.ts";
 export interface BackendHarness {
   readonly fleetId: FleetId;
   readonly backend: Backend;
-  /** The same fleet as another process has it. */
+  /** The same fleet in another process. */
   peer(): Promise<Backend>;
   /** Another fleet on the same engine, with its id. */
   stranger(): Promise<{ readonly fleetId: FleetId; readonly backend: Backend }>;
-  /** Lets the object die by itself, as a crash would; not through the backend. */
+  /** Lets the object die by itself, like a crash; not through the backend. */
   kill(ref: Target["ref"]): Promise<void>;
   dispose(): Promise<void>;
 }
@@ -46,7 +46,7 @@ export interface BackendCase {
   run(stage: BackendStage): Promise<void>;
 }
 
-/** The cases of a capability. Where the backend does not declare it, `use` must be refused, and the cases do not apply. */
+/** The cases of a capability. If the backend does not declare it, `use` must be refused, and the cases do not apply. */
 export function withCapability(
   capability: Capability,
   use: (sandbox: Sandbox) => Promise<unknown>,
@@ -72,14 +72,14 @@ export interface Key {
   readonly thread: ThreadId;
 }
 
-/** A sandbox that the stage made, with everything needed to ask for it. */
+/** A sandbox that the stage made, with everything needed to reach it. */
 export interface Made {
   readonly spec: CreateSpec;
   readonly target: Target;
   readonly created: Created;
 }
 
-/** How long something that the engine reports may take to arrive. */
+/** How long a report of the engine may take to arrive. */
 const EVENTUALLY_MS = 60_000;
 const world = systemWorld();
 
@@ -87,7 +87,7 @@ export class BackendStage {
   readonly backend: Backend;
   readonly blueprint: Blueprint;
   readonly expect: SuiteTools["expect"];
-  /** One that never fires. */
+  /** A signal that never fires. */
   readonly signal: AbortSignal = new AbortController().signal;
   readonly #harness: BackendHarness;
   readonly #run = world.randomHex(4);
@@ -130,7 +130,7 @@ export class BackendStage {
     return world.randomHex(16) as Token;
   }
 
-  /** What a sandbox is asked for with: a thread's, or with `null` a blank's. */
+  /** The spec of a thread's sandbox, or with `null` of a blank. */
   spec(key: Key | null, more: { generation?: Generation; fleetId?: FleetId; blueprint?: Blueprint } = {}): CreateSpec {
     const { generation = this.nextGeneration(), fleetId = this.fleetId, blueprint = this.blueprint } = more;
     const sandboxId = world.randomHex(16) as SandboxId;
@@ -177,7 +177,7 @@ export class BackendStage {
     return { ...key, sandboxId: made.target.sandboxId, generation, token, blueprint: "default", blueprintHash };
   }
 
-  /** Makes a home that holds a file, and leaves it behind without any sandbox. */
+  /** Makes a home that holds a file, and leaves it without any sandbox. */
   async homeWith(key: Key, file: string, content: string): Promise<void> {
     const made = await this.make(key);
     const { sandbox } = await this.attach(made.target);
@@ -201,7 +201,7 @@ export class BackendStage {
     this.expect(outcome).toBe(reason);
   }
 
-  /** Asks again and again until the answer is `true`. */
+  /** Repeats the check until it returns `true`. */
   async eventually(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
     const deadline = world.monotonicMs() + EVENTUALLY_MS;
     while (!(await check())) {
@@ -228,7 +228,7 @@ export class BackendStage {
     const backend = await this.peer();
     for (const { ref, labels, place } of await backend.list({ consistent: true }, this.signal)) {
       await backend.destroy(ref, this.signal);
-      // Whose workspace is in a slot does not matter here: it must only leave, so that nothing is listed any more.
+      // The owner of a workspace in a slot does not matter here: it must only leave, so that the list is empty.
       const { sandboxId, generation } = labels;
       await backend.workspaces.quarantine({ ...this.newKey(), sandboxId, generation, place });
     }

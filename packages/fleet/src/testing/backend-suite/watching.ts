@@ -1,6 +1,4 @@
-/**
- * Watching files. A backend that cannot says so, and is asked nothing else here.
- */
+/** Watching files. A backend that cannot must say so; the other cases do not apply to it. */
 
 import type { FileChange, Sandbox } from "@sandlot/contract";
 import { type BackendCase, type BackendStage, withCapability } from "./stage.ts";
@@ -24,7 +22,7 @@ export const watchingCases: readonly BackendCase[] = withCapability(
         await files.remove(`${HERE}/file`);
         await until("removed", () => seen.some(({ path, type }) => path === `${HERE}/file` && type === "removed"));
         stage.expect(seen[0]?.type).toBe("ready");
-        // How a write is done is nobody's business.
+        // The steps of a write are internal to the backend.
         stage.expect(seen.slice(1).filter(({ path }) => path !== `${HERE}/file`)).toEqual([]);
       },
     },

@@ -1,6 +1,4 @@
-/**
- * Workspaces: what outlives a sandbox, and how it comes into a blank and home again.
- */
+/** Workspaces: what outlives a sandbox, and how it moves into a blank and home again. */
 
 import { isSandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import type { WorkspaceSight } from "../../backend/backend.ts";
@@ -217,7 +215,7 @@ export const workspaceCases: readonly BackendCase[] = [
       const key = stage.newKey();
       const old = stage.nextGeneration();
       await stage.homeWith(key, NOTE, "of a later generation");
-      // Refusing it is as good as making it: either way nothing of it may be seen.
+      // Refusing the create is as good as making it: either way it must stay invisible.
       const late = await stage.make(key, { generation: old }).catch((error: unknown) => {
         stage.expect(isSandlotError(error, "stale_generation")).toBe(true);
         return null;
@@ -282,7 +280,7 @@ export const workspaceCases: readonly BackendCase[] = [
       stage.expect(await markers.list(sandboxId)).toEqual([second]);
       await stage.destroy(blank);
       stage.expect(await markers.list(sandboxId)).toEqual([]);
-      // There is no place for one beside what is gone, and nobody who would remove it.
+      // A removed sandbox has no place for a marker, and nothing would remove the marker.
       await stage.rejects(markers.write(first), "file_not_found");
     },
   },
@@ -324,12 +322,12 @@ export const workspaceCases: readonly BackendCase[] = [
   },
 ];
 
-/** What `look` is expected to see. */
+/** The expected result of `look`. */
 function seen(home: boolean, slot: boolean, stale?: "stale"): WorkspaceSight {
   return { home, slot, stale: stale !== undefined };
 }
 
-/** The walk of binding: marker, workspace, rebind. */
+/** The steps of a bind: marker, workspace, rebind. */
 async function bind(
   stage: BackendStage,
   key: Key,

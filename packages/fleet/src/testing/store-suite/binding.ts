@@ -72,7 +72,7 @@ export const bindingCases: readonly StoreCase[] = [
         expect(await store.remove({ sandboxId: held.sandboxId, revision, actor: a })).toBe(true);
         return held.generation;
       };
-      // What counts is the thread's last sandbox, not its first.
+      // The thread's last sandbox counts, not its first.
       const first = await lived();
       const early = await bindOf(stage, blank, a, "t");
       expect(early.generation).toBeGreaterThan(first);

@@ -1,4 +1,4 @@
-/** Two connections at once: what must have one winner has one (rules 1, 2, 13). */
+/** Two connections at once: each race has exactly one winner (rules 1, 2, 13). */
 
 import type { ThreadId, UserId } from "@sandlot/contract";
 import type { Store } from "../../store/store.ts";
@@ -164,7 +164,7 @@ export const concurrencyCases: readonly StoreCase[] = [
   },
 ];
 
-/** `count` steps at once, in turn at two connections. */
+/** Runs `count` steps at once, alternating between two connections. */
 async function race<T>(stage: Stage, count: number, step: (at: Store, n: number) => Promise<T>): Promise<T[]> {
   const second = await stage.second();
   return Promise.all(Array.from({ length: count }, (_, n) => step(n % 2 === 0 ? stage.store : second, n)));

@@ -1,4 +1,4 @@
-/** → stopping → absent, and taking over from the dead (rules 1, 3, 10, 11). */
+/** → stopping → absent, and taking over from dead instances (rules 1, 3, 10, 11). */
 
 import type { EngineRef } from "@sandlot/contract";
 import { anonymousThread, type SandboxRecord } from "../../store/record.ts";
@@ -36,7 +36,7 @@ export const endingCases: readonly StoreCase[] = [
       const b = await stage.join("b");
       const held = await stage.ready(a, "t", 1);
       expect(await store.stop(stopOf(held, b))).toEqual({ kind: "held", record: held });
-      // Also when the plan was made before it was held.
+      // Also when the plan is older than the hold.
       const parked = await stage.ready(a, "t2");
       const again = await stage.hold(parked, a, 1);
       expect(await store.stop(stopOf(parked, b))).toEqual({ kind: "held", record: again });
@@ -84,7 +84,7 @@ export const endingCases: readonly StoreCase[] = [
         kind: "noted",
         record: { ...noted, reason: "destroyed", revision: noted.revision + 1 },
       });
-      // Asked for again it is the same; a purge is added.
+      // A repeated request changes nothing; a purge is added.
       const once = await stage.now(creating.sandboxId);
       expect(await store.stop(cancel(false))).toEqual({ kind: "noted", record: once });
       await store.stop(cancel(true));
@@ -234,7 +234,7 @@ export const endingCases: readonly StoreCase[] = [
       const taken = { state: "stopping", actor: b, revision: creating.revision + 1, reason: "create-abandoned" };
       expect(await ask(creating)).toEqual({ ...creating, ...taken });
       expect(await ask(stopping)).toEqual({ ...stopping, actor: b, revision: stopping.revision + 1 });
-      // Who was taken over from cannot remove any more, who took over can.
+      // The former actor can no longer remove the record; the new actor can.
       const { sandboxId, revision } = stopping;
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(false);
       expect(await store.remove({ sandboxId, revision: revision + 1, actor: b })).toBe(true);

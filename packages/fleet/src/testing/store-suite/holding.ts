@@ -1,4 +1,4 @@
-/** ready: who holds it, and what an old request may not do to a new hold (rules 1, 5, 14). */
+/** ready: its holders, and what an old request must not do to a new hold (rules 1, 5, 14). */
 
 import type { UserId } from "@sandlot/contract";
 import { holdOf, later, type StoreCase, stopOf, takeOf, UNKNOWN_SANDBOX, USER, unholdOf } from "./stage.ts";
@@ -101,7 +101,7 @@ export const holdingCases: readonly StoreCase[] = [
       expect((await store.unhold(unholdOf(held, a, 1, false)))?.arrival).toBe("empty");
       expect((await stage.take("t", a, 2)).arrival).toBe("empty");
       await stage.hold(held, b, 1);
-      // Late, of another generation, or of nobody's hold: none of these was a use of it.
+      // Late, of another generation, or without a hold: none of these was a use.
       for (const late of [
         unholdOf(held, a, 1),
         { ...unholdOf(held, a, 9), generation: later(held.generation) },
@@ -141,7 +141,7 @@ export const holdingCases: readonly StoreCase[] = [
       const two = await stage.take("t", b, 1);
       expect(Object.keys(two.holders).sort()).toEqual(["a", "b"]);
       expect(two.revision).toBe(revision + 2);
-      // It is a hold like any other: it ends like one, and a plan made before it loses.
+      // It ends like any other hold, and a plan made before it loses.
       expect((await store.stop(stopOf(parked, b))).kind).toBe("held");
       await store.unhold(unholdOf(parked, a, 3));
       expect((await store.unhold(unholdOf(parked, b, 1)))?.parkedAt ?? 0).toBeGreaterThan(0);

@@ -59,7 +59,7 @@ export const makingCases: readonly StoreCase[] = [
       ];
       expect([...given].sort((x, y) => x - y)).toEqual(given);
       expect(new Set(given).size).toBe(given.length);
-      // The store is a few moments older than the session that is its clock here.
+      // The store is a few moments older than the session that serves as its clock here.
       expect(given[0] ?? 0).toBeGreaterThan(clock - 60_000);
     },
   },
@@ -180,7 +180,7 @@ export const makingCases: readonly StoreCase[] = [
       stage
         .expect(await stage.tryReserve(a, "t", { limits: { max: null, maxPerUser: 0 } }))
         .toMatchObject({ kind: "full", scope: "user" });
-      // Both are full: the user's own is told, because room made there is room for the fleet too.
+      // Both are full: the answer names the user's limit, because room made there is room for the fleet too.
       stage
         .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: 0 } }))
         .toMatchObject({ kind: "full", scope: "user" });

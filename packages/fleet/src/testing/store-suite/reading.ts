@@ -1,4 +1,4 @@
-/** Reading: what is found, by what, and that other connections see it; watching and closing. */
+/** Reading: lookups, and their visibility to other connections; watching and closing. */
 
 import type { InstanceId, ThreadId, UserId } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";

@@ -1,4 +1,4 @@
-/** A store that begins, or begins again: what is refused, restored, adopted and condemned (rules 4 and 12). */
+/** A store that begins, or begins again: what it refuses, restores, adopts and claims for removal (rules 4 and 12). */
 
 import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/contract";
 import { anonymousThread } from "../../store/record.ts";
@@ -27,7 +27,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const leaseId = await stage.lease(parked, "lease");
       expect((await store.renewLease(leaseId))?.beat).toBe(2);
       const released = stage.some(await store.releaseLease(leaseId));
-      // Its holders may not have come back yet; only who insists, or knows it dead, ends it.
+      // Its holders may not have re-registered yet; only `force` or `dead` ends it.
       expect((await store.stop(stopOf(released, a))).kind).toBe("lost");
       expect((await store.stop({ ...stopOf(released, a), mode: { kind: "force" } })).kind).toBe("stopping");
     },
@@ -90,7 +90,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const { holders, revision, leases, ...rest } = restored;
       const { holders: _, revision: __, leases: before, ...same } = remembered;
       expect(rest).toEqual(same);
-      // Renewals may have been lost: no observer may take the beat for one that it saw before.
+      // Renewals may have been lost: the beat must be new to every observer.
       const { beat } = stage.some(await store.findLease(leaseId));
       expect(beat).toBeGreaterThan((before[leaseId]?.beat ?? 0) + 100);
       expect(leases).toEqual({ [leaseId]: { ...before[leaseId], beat } });
@@ -145,13 +145,13 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await store.adopt(await adoptOf(stage, "t", { sandboxId }))).toBe(false);
       expect(await store.adopt(await adoptOf(stage, "t2", { sandboxId }))).toBe(false);
       expect(await store.list()).toEqual([]);
-      // The thread itself is free for a later generation, and what landed under the old name can still be ended.
+      // The thread is free for a later generation, and an object that landed under the old id can still be ended.
       expect(await store.adopt(await adoptOf(stage, "t", { generation: later(held.generation, -1) }))).toBe(false);
       expect(await store.adopt(await adoptOf(stage, "t", { generation: later(held.generation, 1) }))).toBe(true);
       const late = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, sandboxId })));
       expect(late).toMatchObject({ sandboxId, state: "stopping", reason: "orphaned" });
       expect(await store.remove({ sandboxId, revision: late.revision, actor: a })).toBe(true);
-      // What ended it first stays the reason.
+      // The first reason stays.
       expect((await store.tombstone(sandboxId))?.reason).toBe("crashed");
     },
   },
@@ -314,7 +314,7 @@ export const recoveryCases: readonly StoreCase[] = [
       const record = stage.some(await store.claimForRemoval(condemnOf(stage, { actor: a, key: free, purge: true })));
       expect(record).toMatchObject({ ...free, state: "stopping", actor: a, purge: true, reason: "destroyed" });
       expect(await stage.now(record.sandboxId)).toEqual(record);
-      // Nobody acquires the thread before its workspace is gone, and asking twice is refused.
+      // The thread cannot be acquired before its workspace is gone, and a second request is refused.
       expect(await stage.tryReserve(a, "free")).toEqual({ kind: "exists", record });
       expect(await store.take(takeOf("free", a, 1))).toEqual({ kind: "other", record });
       expect(await store.claimForRemoval(condemnOf(stage, { actor: a, key: free, purge: true }))).toBe(null);

@@ -1,4 +1,4 @@
-/** Leases handed to remote callers count as holders until they end (rule 8). */
+/** Remote leases count as holders until they end (rule 8). */
 
 import type { LeaseId } from "@sandlot/contract";
 import { later, type StoreCase, UNKNOWN_SANDBOX, unholdOf } from "./stage.ts";
@@ -86,7 +86,7 @@ export const remoteLeaseCases: readonly StoreCase[] = [
       const { generation } = parked;
       expect(await store.expireLease(leaseId, { generation, beat: 1 })).toBe(false);
       expect((await store.findLease(leaseId))?.beat).toBe(2);
-      // The same lease on a later generation has the same beats again.
+      // The same lease on a later generation repeats the same beats.
       expect(await store.expireLease(leaseId, { generation: (generation - 1) as typeof generation, beat: 2 })).toBe(
         false,
       );

@@ -1,4 +1,4 @@
-/** Who is alive: beats, healing, burying, leaving (rules 5 and 6). */
+/** Which instances are alive: beats, healing, ending dead sessions, leaving (rules 5 and 6). */
 
 import type { Epoch } from "@sandlot/contract";
 import { holdOf, identityOf, later, nextGeneration, type StoreCase, stopOf, takeOf, UNKNOWN_SANDBOX } from "./stage.ts";
@@ -12,7 +12,7 @@ export const sessionCases: readonly StoreCase[] = [
       const { epoch } = await store.meta();
       const answer = await stage.beat("a", 1, { register: true });
       const sessions = await store.sessions();
-      // The answer carries the store's clock, which is the one that sessions and records are dated by.
+      // The answer carries the store's clock, which also dates sessions and records.
       const now = sessions[0]?.lastBeatAt;
       expect(answer).toEqual({ kind: "ok", epoch, recovering: true, lost: [], now });
       expect(sessions.length).toBe(1);
@@ -181,7 +181,7 @@ export const sessionCases: readonly StoreCase[] = [
       expect(await stage.now(held.sandboxId)).toEqual({
         ...held,
         holders: {},
-        // Nobody can say any more that it was not used.
+        // Whether it was used is no longer known.
         arrival: null,
         parkedAt: heard,
         revision: held.revision + 1,

@@ -1,6 +1,6 @@
 /**
- * What the cases play on: a fresh store, and short ways to bring sandboxes into the state that a case begins with.
- * The short ways fail when the store does not answer as it should, so that a case only states what it is about.
+ * The test stage: a fresh store, and helpers that bring sandboxes into the state that a case begins with. A helper
+ * fails when the store does not answer as it should, so that a case states only its own subject.
  */
 
 import type {
@@ -32,14 +32,14 @@ import type { ProcessIdentity } from "../../world/world.ts";
 
 export interface StoreHarness {
   readonly store: Store;
-  /** Another connection to the same data, as another process has it. */
+  /** Another connection to the same data, as in another process. */
   second(): Promise<Store>;
   /** Loses everything. When it resolves, `store` has noticed or will with its next beat. */
   empty(): Promise<void>;
   dispose(): Promise<void>;
 }
 
-/** What the suite needs of a test framework. Vitest, Jest and Bun have it. */
+/** The parts of a test framework that the suite needs. Vitest, Jest and Bun have them. */
 export interface SuiteTools {
   describe(name: string, body: () => void): unknown;
   it(name: string, body: () => Promise<void>): unknown;
@@ -48,7 +48,7 @@ export interface SuiteTools {
 
 interface Expect {
   (value: unknown, message?: string): Matchers;
-  /** For `toEqual`: whatever has these fields with exactly these values. `toMatchObject` takes `{}` for any object. */
+  /** For `toEqual`: any object with exactly these values in these fields. `toMatchObject` takes `{}` for any object. */
   objectContaining(expected: object): unknown;
 }
 
@@ -126,7 +126,7 @@ export class Stage {
     });
   }
 
-  /** Ends a session as an observer does that judged it dead. */
+  /** Ends a session like an observer that judged it dead. */
   async endDeadSession(instance: InstanceId): Promise<void> {
     const session = (await this.store.sessions()).find((one) => one.instance === instance);
     this.expect(await this.store.endDeadSession(instance, session?.beat ?? -1)).toBe(true);
@@ -167,7 +167,7 @@ export class Stage {
     return answer.record;
   }
 
-  /** Ready and held by its maker when `hold` is a counter, otherwise parked; without a thread blank. */
+  /** Ready and held by its maker if `hold` is a counter, otherwise parked; blank without a thread. */
   async ready(
     actor: InstanceId,
     thread: string | null,
@@ -248,7 +248,7 @@ export function unholdOf(record: SandboxRecord, instance: InstanceId, seq: numbe
   return { ...holdOf(record, instance, seq), used };
 }
 
-/** Of the thread `USER` has under this name. */
+/** A request for the thread of `USER` with this name. */
 export function takeOf(
   thread: string,
   instance: InstanceId,
@@ -285,7 +285,7 @@ export function ids(records: readonly SandboxRecord[]): SandboxId[] {
 
 let counters = 0;
 
-/** The next generation of a store, which it gives with a record: here with one of nothing, which is gone at once. */
+/** Takes the store's next generation. The store gives one only with a record, so a record is made and removed. */
 export async function nextGeneration(store: Store): Promise<Generation> {
   counters += 1;
   const actor = `counter-${counters}` as InstanceId;

@@ -6,7 +6,7 @@ import { type Stage, type StoreCase, takeOf } from "./stage.ts";
 
 const NO_LIMITS = { max: null, maxPerUser: null };
 
-/** Everything that a caller can want of `take`. */
+/** Everything that a caller can request from `take`. */
 function anything(stage: Stage, more: Partial<TakeRequest> = {}): Pick<TakeRequest, "blank" | "orReserve"> {
   const record = stage.newRecord();
   return {
@@ -60,7 +60,7 @@ export const takingCases: readonly StoreCase[] = [
         expect(answer.generation).toBeGreaterThan(Math.max(...seen));
         seen.add(answer.generation);
       }
-      // Nothing is claimed yet, and nothing was written but the counter.
+      // Nothing is claimed yet, and only the counter was written.
       expect(await stage.now(blank.sandboxId)).toEqual(blank);
       const reserved = await stage.creating(a, "later");
       expect(reserved.generation).toBeGreaterThan(Math.max(...seen));
@@ -142,7 +142,7 @@ export const takingCases: readonly StoreCase[] = [
       expect(await store.take(takeOf("t2", a, 2, within(null, 1)))).toMatchObject({ ...full, scope: "user" });
       expect(await store.take(takeOf("t2", a, 3, within(1, 1)))).toMatchObject({ ...full, scope: "user" });
       expect((await store.list()).length).toBe(1);
-      // What the thread has is held, whatever the limits.
+      // The thread's own sandbox is held, whatever the limits.
       expect(await store.take(takeOf("t", a, 4, within(1, 1)))).toMatchObject({ kind: "held" });
       await stage.ready(a, null);
       expect(await store.take(takeOf("t2", a, 5, within(1, null)))).toMatchObject({ kind: "blank" });
@@ -209,7 +209,7 @@ export const takingCases: readonly StoreCase[] = [
         await store.unhold({ sandboxId, generation, instance: a, seq: 2, used });
         const parked = await stage.readyNow(sandboxId);
         expect(parked.boundFrom === null).toBe(used);
-        // The confirmation that comes late changes nothing any more.
+        // A late confirmation changes nothing.
         await store.confirmBound(sandboxId, generation, "empty");
         expect((await stage.readyNow(sandboxId)).arrival).toBe(used ? null : "empty");
       }
