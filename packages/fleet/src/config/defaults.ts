@@ -1,6 +1,6 @@
 /**
- * Every default of the fleet, in one table, each with what it trades. Backends and stores have theirs in the `config.ts` of
- * their own folder. Nothing else has a default for something that can be configured; `sandlot config schema` shows all of them.
+ * Every default of the fleet, in one table, each with its trade-off. Backends and stores have theirs in the `config.ts`
+ * of their own folder. No other file has a default for a configurable value; `sandlot config schema` shows all of them.
  */
 
 export const DEFAULTS = {

@@ -50,7 +50,7 @@ function userHome(environment: Environment): string | null {
   }
 }
 
-/** What is wrong with a path by itself. */
+/** The problem of a path by itself. */
 export function pathProblem(text: string, environment: Environment): Omit<Problem, "path"> | undefined {
   if (text.includes("\0")) return { problem: "must not contain a NUL byte" };
   if (isAbsolute(text)) return undefined;
@@ -60,7 +60,7 @@ export function pathProblem(text: string, environment: Environment): Omit<Proble
   return { problem: `must be an absolute path (it is ${JSON.stringify(text)})`, suggestion };
 }
 
-/** What is there now. `undefined` when nothing is, or when it cannot be told: whoever opens it will say so. */
+/** The present file. `undefined` if there is none or it cannot be read: opening it reports that. */
 function look(path: string): Stats | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false });

@@ -52,7 +52,7 @@ export function resolveSettings(
   return deepFreeze({ ...unchanged, ...resolved });
 }
 
-/** Every backend's section, also of those that are not used: what another one made may have to be ended. */
+/** Every backend's section, also of unused ones: sandboxes of another backend may have to be ended. */
 function resolveSections(completed: CompletedConfig, { backends }: Registry): Sections {
   const sections = Object.values(backends)
     .filter(({ configSchema }) => configSchema !== null)
