@@ -1,4 +1,4 @@
-/** What a sandbox is like before there is one: for the instructions of a model. */
+/** A description of a sandbox before it exists: for the instructions of a model. */
 
 export interface SandboxAbout {
   readonly network: {
@@ -6,6 +6,6 @@ export interface SandboxAbout {
     /** `host:port`, as configured. */
     readonly allow: readonly string[];
   };
-  /** Programs that are there, beside a shell and the usual small tools. Absent where nobody knows before it runs. */
+  /** Installed programs, beside a shell and the usual small tools. Absent if unknown before the sandbox runs. */
   readonly programs?: readonly string[];
 }

@@ -33,20 +33,20 @@
  *   GET  /sandlot/hold          one JSON line (`HoldGreeting`), then silence until one of both sides ends
  *   POST /sandlot/rebind        Credentials                                             → {}
  *   GET  /sandlot/{activity,processes,ports,usage}
- *   POST /sandlot/renew         counts as somebody who still wants this sandbox         → RenewReply
+ *   POST /sandlot/renew         shows that a fleet still needs this sandbox             → RenewReply
  *
  * A result is a JSON line (`ResultLine`), a newline, the bytes of stdout and those of stderr, when the call had
- * `outputMaxBytes`; otherwise an `ExecResult` as JSON, as earlier fleets ask for it.
+ * `outputMaxBytes`; otherwise an `ExecResult` as JSON, for earlier fleets.
  *
  * The output so far of a session is a JSON line (`OutputLine`), a newline, the bytes of stdout and those of stderr.
  *
  * A frame of `follow` is one byte of type, eight bytes of offset, four bytes of length (big-endian), then the payload:
- * output from that offset on; or, for a gap, nothing, and the offset is where output goes on; or the end, as JSON.
+ * output from that offset on; an empty gap, after which output continues at the offset; or the end, as JSON.
  *
- * On a terminal's WebSocket, binary frames are bytes: input to it, output of it, the first byte of output at the offset
- * that the last `TerminalNotice` of type `position` named. Text frames are JSON: `TerminalNotice` from the daemon,
- * `TerminalRequest` to it. A reader acknowledges what it has read; the daemon sends `TERMINAL_WINDOW_BYTES` beyond that
- * and then holds the terminal's programs back.
+ * On a terminal's WebSocket, binary frames are input and output bytes. The last `TerminalNotice` of type `position`
+ * gives the offset of the first byte of output. Text frames are JSON: `TerminalNotice` from the daemon,
+ * `TerminalRequest` to it. A reader acknowledges the bytes it has read; the daemon sends `TERMINAL_WINDOW_BYTES` beyond
+ * that and then blocks the terminal's programs.
  */
 
 export const DAEMON_HEADERS = {
@@ -55,60 +55,60 @@ export const DAEMON_HEADERS = {
   token: "x-sandlot-token",
 } as const;
 
-/** What a follower gets. A gap means: the bytes from where the stream was to this frame's offset are lost. */
+/** The frames of a follower. A gap means: the bytes from the stream's position to this frame's offset are lost. */
 export const FRAME = { stdout: 1, stderr: 2, stdoutGap: 3, stderrGap: 4, end: 5 } as const;
 export const FRAME_HEADER_BYTES = 13;
 
-/** Where a sandbox finds the proxy that is its way out. What listens there is not the sandbox's own. */
+/** The port of the egress proxy inside a sandbox. The listener does not belong to the sandbox. */
 export const EGRESS_PORT = 3_128;
 
 /**
- * The AIO API of a sandbox, for a client that has no key: a tunnel to this port (`Lease.connect`) is served by the daemon itself.
- * Whoever may open the tunnel has shown who they are. Nothing listens on it inside.
+ * The AIO API of a sandbox for a client without a key: the daemon itself serves a tunnel to this port
+ * (`Lease.connect`). Opening the tunnel already needs authentication. Nothing listens on this port inside.
  */
 export const AIO_TUNNEL_PORT = 7_412;
 
-/** Longer socket paths are an error: the kernel's limit is 108, and Node 20 cuts silently and reaches another socket. */
+/** Longer socket paths are an error: the kernel's limit is 108, and Node 20 silently cuts and reaches another. */
 export const SOCKET_PATH_MAX_BYTES = 100;
 
-/** What is asked for in the `Upgrade` header of a tunnel to a port. */
+/** The `Upgrade` header of a tunnel to a port. */
 export const TUNNEL_PROTOCOL = "sandlot-tunnel";
 
-/** How much output of a terminal is on its way to one reader. Less slows a busy screen, more delays an interrupt. */
+/** The unacknowledged output of a terminal per reader. Less slows a busy screen, more delays an interrupt. */
 export const TERMINAL_WINDOW_BYTES = 256 * 1024;
 
-/** What a daemon is started with: one JSON line on the descriptor that `--config-fd` names. */
+/** The daemon's start configuration: one JSON line on the descriptor of `--config-fd`. */
 export interface DaemonConfig {
   readonly sandboxId: string;
   readonly generation: number;
-  /** In the line itself its SHA-256 may stand instead, as `tokenHash`: then no secret enters the sandbox with it. */
+  /** The line may have its SHA-256 instead, as `tokenHash`: then no secret enters the sandbox with it. */
   readonly token: string;
   readonly listen: DaemonListen;
-  /** Where to say that it listens: one JSON line (`ReadyLine`), written to a descriptor or sent to a unix socket. */
+  /** Where the daemon reports that it listens: one JSON line (`ReadyLine`), to a descriptor or a unix socket. */
   readonly ready?: { readonly fd: number } | { readonly path: string };
-  /** Where the AIO API, and nothing else, is served without a key: a socket or port made for one client that has none. */
+  /** Serves only the AIO API, without a key: a socket or port made for one client that has none. */
   readonly aioListen?: DaemonListen;
-  /** Ends the daemon when nobody has asked or held for this long and nothing runs. Absent or 0: never. */
+  /** Ends the daemon after this long without requests or holds, if nothing runs. Absent or 0: never. */
   readonly orphanTimeoutMs?: number;
-  /** The environment of commands. The daemon's own is not passed on. */
+  /** The environment of commands. The daemon does not pass on its own. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Where commands start when they do not say. Default `/mnt/user-data/workspace`. */
+  /** The default working directory of commands. Default `/mnt/user-data/workspace`. */
   readonly defaultCwd?: string;
-  /** The daemon's pid namespace is the sandbox's own, so whatever in it belongs to no command was left by one. */
+  /** The daemon's pid namespace is the sandbox's own, so a process in it without a command was left by one. */
   readonly ownsPidNamespace?: boolean;
-  /** How long a process tree has between TERM and KILL. Default `SANDBOX_LIMITS.killGraceMs`. */
+  /** The time between TERM and KILL for a process tree. Default `SANDBOX_LIMITS.killGraceMs`. */
   readonly killGraceMs?: number;
   /** How long a held command without a follower waits for one. Default `SANDBOX_LIMITS.outputHoldMs`. */
   readonly outputHoldMs?: number;
-  /** Put before every program that is run for somebody: commands, shells, terminals. For limits that a process sets itself. */
+  /** A prefix for every program of a caller: commands, shells, terminals. For limits that a process sets itself. */
   readonly commandPrefix?: readonly string[];
-  /** Carries connections to this port of the sandbox's own loopback to a unix socket: the way out to a proxy. */
+  /** Forwards connections to this port of the sandbox's own loopback to a unix socket: the egress to a proxy. */
   readonly forward?: { readonly port: number; readonly socketPath: string };
   /** Commands, sessions and terminals that may run at once. More is `exec_limit`. Default `EXEC_MAX`. */
   readonly execMax?: number;
 }
 
-/** How names begin of files that a fleet is writing from outside. Until they have their own name they are shown nowhere. */
+/** The prefix of files that a fleet is writing from outside. They are hidden until they get their own name. */
 export const DRAFT_PREFIX = ".sandlot-draft-";
 
 /** Enough for any agent; each takes descriptors and memory of the daemon. */
@@ -121,7 +121,7 @@ export type DaemonListen =
 
 export interface ExecCall {
   readonly execId: string;
-  /** The caller chose the id and may come again with it. Otherwise the exec ends when its caller goes away. */
+  /** The caller chose the id and may repeat the call with it. Otherwise the exec ends when its caller disconnects. */
   readonly repeatable: boolean;
   readonly command: string | readonly string[];
   readonly cwd?: string;
@@ -129,9 +129,9 @@ export interface ExecCall {
   readonly timeoutMs?: number;
   /** Whether bytes of stdin follow the line, even if there are none. */
   readonly hasStdin: boolean;
-  /** More of stdin may come later. Only for `spawn`. */
+  /** More stdin may come later. Only for `spawn`. */
   readonly keepStdinOpen?: boolean;
-  /** How much of the end of each stream the result holds. Only for `exec`. */
+  /** How many bytes of the end of each stream the result holds. Only for `exec`. */
   readonly outputMaxBytes?: number;
   /** The command waits for its followers. Only for `spawn`. */
   readonly output?: "hold";
@@ -157,7 +157,7 @@ export interface WaitForPortCall {
 
 export interface WaitForOutputCall {
   readonly execId: string;
-  /** A regular expression that is tried on each line; with `literal`, a text. */
+  /** A regular expression for each line; with `literal`, a text. */
   readonly pattern: string;
   readonly literal?: boolean;
   readonly timeoutMs: number;

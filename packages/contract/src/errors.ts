@@ -1,9 +1,9 @@
 /**
  * The error registry.
  *
- * An error is a code with typed facts. Everything else follows from the code: the HTTP status, whether trying again
- * can help, the sentence a person reads, and what to do about it. `ErrorDetails` names the codes, `ERRORS` must have
- * an entry for each, and an entry without status, retryability, message or remedy does not compile.
+ * An error is a code with typed facts. The code decides everything else: the HTTP status, whether a retry can help, the
+ * message, and the remedy. `ErrorDetails` names the codes, `ERRORS` must have an entry for each, and an entry without
+ * status, retryability, message or remedy does not compile.
  * `docs/errors.md` is generated from this file.
  */
 
@@ -15,7 +15,7 @@ import type { OpenEnum } from "./open-enum.ts";
 
 export type { CapacityCounts, ConfigProblem, LossReason } from "./errors/fleet-errors.ts";
 
-/** The facts that each code carries. */
+/** The facts of each code. */
 export interface ErrorDetails extends FleetErrorDetails, SandboxErrorDetails, RequestErrorDetails {}
 
 export type ErrorCode = keyof ErrorDetails;
@@ -36,13 +36,13 @@ export const DAEMON_ERROR_CODES: ReadonlySet<ErrorCode> = new Set([
   "stale_generation",
 ] as const);
 
-/** A code of this version, or one of a later version that a peer has sent: a `switch` over codes needs a `default`. */
+/** A code of this version, or of a peer's later version: a `switch` over codes needs a `default`. */
 export type AnyErrorCode = OpenEnum<ErrorCode>;
 
-/** The facts of a known code; of any code, those of one of them. */
+/** The facts of a known code; for any code, the facts of one of them. */
 type DetailsOf<Code extends AnyErrorCode> = Code extends ErrorCode ? ErrorDetails[Code] : ErrorDetails[ErrorCode];
 
-/** An error as it travels. */
+/** An error on the wire. */
 export interface SentError {
   readonly code: string;
   readonly message: string;
@@ -52,19 +52,19 @@ export interface SentError {
 }
 
 /**
- * The one error class of Sandlot. `code` decides everything; `details` are the facts of this case.
- * Without a type argument the code may be one of a later version (`SandlotError.received`).
+ * The one error class of Sandlot. `code` decides everything; `details` are the facts of this case. Without a type
+ * argument the code may be one of a later version (`SandlotError.received`).
  */
 export class SandlotError<Code extends AnyErrorCode = AnyErrorCode> extends Error {
   override readonly name = "SandlotError";
   readonly code: Code;
   readonly details: DetailsOf<Code>;
-  /** What to do about it. A property of its own, so that printing the error shows it. */
+  /** What to do about it. Its own property, so that printing the error shows it. */
   readonly remedy: string;
 
   constructor(
     code: Code,
-    // A code that is misspelled has no facts.
+    // A misspelled code has no facts.
     details: Code extends ErrorCode ? ErrorDetails[Code] : never,
     options?: { cause?: unknown },
     spec: ErrorSpec<DetailsOf<Code>> = ERRORS[code as ErrorCode] as ErrorSpec<DetailsOf<Code>>,
@@ -77,8 +77,8 @@ export class SandlotError<Code extends AnyErrorCode = AnyErrorCode> extends Erro
   }
 
   /**
-   * An error that a peer has sent, in the peer's words: of a later version, whose code this one does not know, or with facts
-   * that this version's sentence cannot be made from.
+   * An error that a peer has sent, in the peer's words: with a code of a later version, or with facts that do not fit
+   * this version's message.
    */
   static received(
     { code, message, retryable, details, remedy = UNKNOWN_REMEDY }: SentError,
@@ -96,14 +96,14 @@ export class SandlotError<Code extends AnyErrorCode = AnyErrorCode> extends Erro
     return specOf(this).retryable;
   }
 
-  /** The one shape in which errors travel. */
+  /** The JSON form of errors on the wire. */
   toJSON(): { code: Code; message: string; retryable: boolean; details: DetailsOf<Code>; remedy: string } {
     const { code, message, retryable, details, remedy } = this;
     return { code, message, retryable, details, remedy };
   }
 }
 
-/** What a peer has said of an error. Beside the class: a private field would tell errors of two codes apart as types. */
+/** The peer's status and retryability of an error. A private field would make errors of two codes different types. */
 const RECEIVED = new WeakMap<SandlotError, Pick<ErrorSpec<never>, "status" | "retryable">>();
 
 function specOf(error: SandlotError): Pick<ErrorSpec<never>, "status" | "retryable"> {
@@ -112,7 +112,7 @@ function specOf(error: SandlotError): Pick<ErrorSpec<never>, "status" | "retryab
 
 const UNKNOWN_REMEDY = "A newer version of Sandlot has sent this error: its documentation, docs/errors.md, says more.";
 
-/** Whether this version knows the code; one that came from outside may be of a later version, or anything. */
+/** Whether this version knows the code; one from outside may be of a later version, or anything. */
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }

@@ -1,6 +1,6 @@
 /**
- * What a fleet tells about itself. Names are noun-verb. An event is a fact that has happened, never a request;
- * nobody's correctness depends on receiving one.
+ * The events of a fleet. Names are noun-verb. An event is a fact that has happened, never a request; correctness never
+ * depends on receiving one.
  */
 
 import type { LossReason } from "./errors.ts";
@@ -21,7 +21,7 @@ export type StopReason =
   | "surplus"
   | "shutdown";
 
-/** A limit that a sandbox can run into: it ends or hinders its processes, and nobody else's. */
+/** A limit that a sandbox can reach: it ends or hinders only the sandbox's own processes. */
 export type LimitKind = "memory" | "pids" | "disk";
 
 /** How an acquire was served, from fast to slow. */
@@ -85,7 +85,7 @@ export type FleetEventBody =
   | { readonly type: "close-failed"; readonly what: string; readonly problem: string }
   | { readonly type: "housekeeping-failed"; readonly task: string; readonly problem: string };
 
-/** An event with when and by whom. `at` is wall-clock milliseconds. */
+/** An event with its time and instance. `at` is wall-clock milliseconds. */
 export type FleetEvent = FleetEventBody & { readonly at: number; readonly instance: InstanceId };
 
 export type FleetEventType = FleetEventBody["type"];

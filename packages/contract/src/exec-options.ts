@@ -1,6 +1,6 @@
 /**
- * The options of a command that travel as they are, listed once: the client and the fleet send them with these functions, the
- * gateway hands them on, the daemon takes no others. The rest is each hop's own: stdin is bytes, a signal and listeners do not travel.
+ * The options of a command that travel unchanged, listed once: the client and the fleet send them with these functions,
+ * the gateway forwards them, the daemon takes no others. The rest differs per hop: stdin is bytes, signals stay local.
  */
 
 import type { ExecOptions, SpawnOptions } from "./sandbox.ts";
@@ -13,7 +13,7 @@ const SPAWN_ONLY = ["keepStdinOpen", "output"] as const satisfies readonly (keyo
 export type ExecOptionName = (typeof SHARED)[number] | (typeof EXEC_ONLY)[number];
 export type SpawnOptionName = (typeof SHARED)[number] | (typeof SPAWN_ONLY)[number];
 
-/** Of `exec` and `spawn` together. */
+/** The options of `exec` and `spawn` together. */
 export const COMMAND_OPTION_NAMES: readonly (ExecOptionName | SpawnOptionName)[] = [
   ...SHARED,
   ...EXEC_ONLY,
@@ -23,12 +23,12 @@ export const COMMAND_OPTION_NAMES: readonly (ExecOptionName | SpawnOptionName)[]
 /** Anything that has some of these options, absent or `undefined`. */
 type Given<Name extends string, Options> = { readonly [One in Name & keyof Options]?: Options[One] | undefined };
 
-/** Of options, or of a request, those of `exec` that are given. */
+/** Picks the given options of `exec` from options or from a request. */
 export function pickExecOptions(given: Given<ExecOptionName, ExecOptions>): Pick<ExecOptions, ExecOptionName> {
   return pick(given, [...SHARED, ...EXEC_ONLY]);
 }
 
-/** The same of `spawn`. */
+/** Picks the given options of `spawn`. */
 export function pickSpawnOptions(given: Given<SpawnOptionName, SpawnOptions>): Pick<SpawnOptions, SpawnOptionName> {
   return pick(given, [...SHARED, ...SPAWN_ONLY]);
 }

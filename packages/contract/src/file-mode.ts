@@ -5,7 +5,7 @@ import { SandlotError } from "./errors.ts";
 /** The bits that a written file may have. */
 export const FILE_MODE_BITS = 0o1777;
 
-/** Refuses what is no mode, and setuid and setgid, before anything is written. */
+/** Refuses an invalid mode, and setuid and setgid, before anything is written. */
 export function checkFileMode(mode: number | undefined): void {
   if (mode === undefined) return;
   if (!Number.isInteger(mode) || mode < 0 || mode > 0o7777)

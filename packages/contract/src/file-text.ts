@@ -11,7 +11,7 @@ export interface ReadTextOptions {
   readonly lossy?: boolean;
 }
 
-/** Decodes the bytes of a file, or of some of its lines. The byte order mark is kept, because it belongs to the file. */
+/** Decodes the bytes of a file, or of some lines. It keeps the byte order mark, because that belongs to the file. */
 export function decodeFileText(path: string, bytes: Uint8Array, options: ReadTextOptions = {}): string {
   try {
     return new TextDecoder("utf-8", { fatal: options.lossy !== true, ignoreBOM: true }).decode(bytes);
@@ -21,7 +21,7 @@ export function decodeFileText(path: string, bytes: Uint8Array, options: ReadTex
   }
 }
 
-/** The lines that were asked for; `null` for the whole file. */
+/** The requested lines; `null` for the whole file. */
 export function lineRangeOf(options: ReadTextOptions = {}): { startLine: number; endLine: number | undefined } | null {
   const { startLine, endLine } = options;
   return startLine === undefined && endLine === undefined ? null : { startLine: startLine ?? 1, endLine };

@@ -2,7 +2,7 @@
  * Identifiers.
  *
  * Every identifier is a branded string (a generation: a branded number), so that a thread can never be passed
- * where a sandbox is meant. Brands exist at compile time only; the wire carries plain strings.
+ * in place of a sandbox. Brands exist at compile time only; the wire carries plain strings.
  *
  * Invariants
  * - A `UserId` and a `ThreadId` that came from outside have passed `parseUserId` / `parseThreadId`.
@@ -15,13 +15,13 @@ import { SandlotError } from "./errors.ts";
 declare const brand: unique symbol;
 type Brand<Base, Name extends string> = Base & { readonly [brand]: Name };
 
-/** Whom data and limits belong to (a tenant). */
+/** The owner of data and limits (a tenant). */
 export type UserId = Brand<string, "UserId">;
-/** One conversation of one user: the key by which sandboxes are asked for. */
+/** One conversation of one user: the key of an acquire. */
 export type ThreadId = Brand<string, "ThreadId">;
-/** 128 bits of a hash over user and thread: how engine objects of a thread are found again without naming it. */
+/** 128 bits of a hash over user and thread: it finds the engine objects of a thread without naming the thread. */
 export type ThreadKey = Brand<string, "ThreadKey">;
-/** One sandbox, whatever its generation. */
+/** One sandbox in all its generations. */
 export type SandboxId = Brand<string, "SandboxId">;
 /** One running Sandlot process. */
 export type InstanceId = Brand<string, "InstanceId">;
@@ -29,22 +29,22 @@ export type InstanceId = Brand<string, "InstanceId">;
 export type LeaseId = Brand<string, "LeaseId">;
 /** The fleet that engine objects belong to. */
 export type FleetId = Brand<string, "FleetId">;
-/** The secret a sandbox's daemon expects. */
+/** The secret of a sandbox's daemon. */
 export type Token = Brand<string, "Token">;
 /** The random name of one life of a store. It changes when the store was lost. */
 export type Epoch = Brand<string, "Epoch">;
-/** What an engine calls an object: an engine id, or a pid with its start time. Never a name. */
+/** The engine's reference to an object: an engine id, or a pid with its start time. Never a name. */
 export type EngineRef = Brand<string, "EngineRef">;
-/** Hash of everything a sandbox is made from. */
+/** Hash of everything that defines a sandbox. */
 export type BlueprintHash = Brand<string, "BlueprintHash">;
 /** Grows each time a thread's sandbox is made anew; a stale one is refused. */
 export type Generation = Brand<number, "Generation">;
 
-/** What a thread id may look like. The gateway, the CLI and the library all use this one pattern. */
+/** The pattern of a thread id. The gateway, the CLI and the library all use it. */
 export const THREAD_ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
-/** What a user id may look like. The bound on its length keeps it usable as a directory name. */
+/** The pattern of a user id. The length limit keeps it usable as a directory name. */
 export const USER_ID_PATTERN = /^[A-Za-z0-9_-]{1,128}$/;
-/** Who is meant when nobody is named. */
+/** The user of a call that names none. */
 export const DEFAULT_USER = "default" as UserId;
 
 /** Checks a thread id that came from outside. */

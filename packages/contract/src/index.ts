@@ -1,6 +1,6 @@
 /**
- * `@sandlot/contract`: what two processes agree on. Identifiers, errors, events, the narrow view of a sandbox and the
- * schemas of what travels. It has no behaviour beyond checking and describing these.
+ * `@sandlot/contract`: the agreement between two processes. Identifiers, errors, events, the narrow view of a sandbox
+ * and the schemas of the wire. Its only behaviour is checking and describing these.
  */
 
 export * from "./about.ts";

@@ -1,16 +1,16 @@
 /**
- * Words out of a list that a later version may extend: states, kinds, reasons.
+ * Words from a list that a later version may extend: states, kinds, reasons.
  *
- * A response may hold a word that this version does not know. The reader hands it on as it is, so a `switch` over such a
- * word needs a `default`. Requests use `z.enum`: there an unknown word is refused.
+ * A response may hold a word that this version does not know. The reader passes it on, so a `switch` over such a word
+ * needs a `default`. Requests use `z.enum`: there an unknown word is refused.
  */
 
 import { z } from "zod";
 
-/** The known words, which editors complete, or any other. */
+/** The known words, which editors complete, or any other word. */
 export type OpenEnum<Known extends string> = Known | (string & {});
 
-/** Anything else is no word. It becomes the name of an event or a label, so it has neither spaces nor line breaks. */
+/** Anything else is not a word. A word becomes the name of an event or a label, so it has no spaces or line breaks. */
 const WORD_PATTERN = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 
 /** The OpenAPI document lists the known words as `x-extensible-enum`. */
@@ -20,7 +20,7 @@ export function openEnum<const Known extends string>(known: readonly Known[]): z
 
 type Plain = string | number | boolean | bigint | symbol | null | undefined;
 
-/** What a schema reads, as types show it: nobody who gets a result changes it. */
+/** The read-only type of a schema: results are never changed. */
 export type Immutable<T> = T extends Plain
   ? T
   : T extends readonly (infer Item)[]

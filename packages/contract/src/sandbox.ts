@@ -1,8 +1,8 @@
 /**
- * The narrow view of a sandbox: what tool code gets. Commands, files, shells, ports; no destroy, no policy.
+ * The narrow view of a sandbox for tool code: commands, files, shells, ports; no destroy, no policy.
  *
- * The same interface is implemented by the library, by the client of a gateway and by every backend, and one suite
- * of tests (`sandlot/testing`) says what it means.
+ * The library, the client of a gateway and every backend implement this interface, and one suite of tests
+ * (`sandlot/testing`) defines its meaning.
  *
  * Invariants
  * - Paths are the sandbox's own; a relative one is below the workspace, where commands start.
@@ -10,9 +10,9 @@
  * - A failing command is a result, not an exception. Exceptions are `SandlotError`s.
  * - A result says when something was left out (`truncated`, dropped byte counts). Nothing is cut silently.
  * - An object of an older generation answers `stale_generation`; a dead sandbox answers `sandbox_lost`.
- * - Not every backend has sessions, terminals, ports and watching. What one lacks is `capability_missing`.
- * - A stream (`AsyncIterable`) begins when it is iterated, holds what it needs only until it ends, and ends early when
- *   its reader stops or its signal fires.
+ * - Not every backend has sessions, terminals, ports and watching. A missing one is `capability_missing`.
+ * - A stream (`AsyncIterable`) begins when it is iterated, holds resources only until it ends, and ends early when its
+ *   reader stops or its signal fires.
  */
 
 import type { ReadTextOptions } from "./file-text.ts";
@@ -36,69 +36,69 @@ import type { SandboxSessions } from "./sessions.ts";
 export interface Sandbox {
   readonly id: SandboxId;
   readonly generation: Generation;
-  /** Runs a command and waits for it. A string goes through a shell, an array is run as it is. */
+  /** Runs a command and waits for it. A string goes through a shell, an array runs directly. */
   exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult>;
-  /** Starts a command and comes back at once. `execs` follows, feeds and ends it by its id. */
+  /** Starts a command and returns at once. `execs` follows, feeds and ends it by its id. */
   spawn(command: string | readonly string[], options?: SpawnOptions): Promise<SpawnedExec>;
   readonly execs: SandboxExecs;
   readonly files: SandboxFiles;
   readonly sessions: SandboxSessions;
   readonly terminals: SandboxTerminals;
   readonly ports: SandboxPorts;
-  /** What commands, sessions and terminals have started and still runs. The sandbox's own processes are not in it. */
+  /** Running processes of commands, sessions and terminals, without the sandbox's own. */
   processes(): Promise<readonly ProcessInfo[]>;
-  /** What the sandbox uses as a whole. `processCount` counts its threads and its own processes, too. */
+  /** The usage of the whole sandbox. `processCount` also counts its threads and its own processes. */
   usage(): Promise<ResourceUsage>;
 }
 
 export interface ExecOptions {
-  /** Chosen by the caller: the same id with the same command is run once, and both callers get its result. */
+  /** Chosen by the caller: the same id with the same command runs once, and both callers get its result. */
   readonly execId?: string;
   /** Default `/mnt/user-data/workspace`. */
   readonly cwd?: string;
   /** Added to the sandbox's environment. Names must be POSIX names. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string | Uint8Array;
-  /** Ends the whole process tree when it runs out; the result's status is then `timed_out`. 0 means no limit. */
+  /** Ends the whole process tree at this limit, with status `timed_out`. 0 means no limit. */
   readonly timeoutMs?: number;
   /** Aborting ends the process tree and rejects with the signal's reason. */
   readonly signal?: AbortSignal;
-  /** How much of each stream the result holds: its end. Default `execResultMaxBytes`, at most `execOutputMaxBytes`. */
+  /** How much of each stream's end the result holds. Default `execResultMaxBytes`, at most `execOutputMaxBytes`. */
   readonly outputMaxBytes?: number;
   /**
-   * Gets output as it comes, as whole characters. The command waits for what these return (`output: "hold"`); one that throws
-   * ends the command, and `exec` rejects with its error.
+   * Gets live output as whole characters. The command waits for the returned promise (`output: "hold"`). A listener
+   * that throws ends the command, and `exec` rejects with its error.
    */
   readonly onStdout?: (text: string) => unknown;
   readonly onStderr?: (text: string) => unknown;
 }
 
-/** A spawned command has no time limit unless it is given one. */
+/** A spawned command has no time limit by default. */
 export interface SpawnOptions extends Omit<ExecOptions, "outputMaxBytes" | "onStdout" | "onStderr"> {
-  /** Keeps stdin open after what `stdin` gives, for `execs.writeStdin`. */
+  /** Keeps stdin open after the bytes of `stdin`, for `execs.writeStdin`. */
   readonly keepStdinOpen?: boolean;
   /**
-   * `ring` (default): the command never waits for its readers, and output beyond `execOutputMaxBytes` is dropped and counted.
-   * `hold`: the command waits for its slowest follower. Without a follower it waits `outputHoldMs`, then output is dropped
-   * and counted. A time limit, `kill` and the end of the sandbox do not wait.
+   * `ring` (default): the command never waits for its readers, and output beyond `execOutputMaxBytes` is dropped and
+   * counted. `hold`: the command waits for its slowest follower. Without a follower it waits `outputHoldMs`, then
+   * output is dropped and counted. A time limit, `kill` and the end of the sandbox do not wait.
    */
   readonly output?: ExecOutputMode;
 }
 
-/** Commands by their id: those that run, and those that have ended and are still remembered. */
+/** Commands by their id: running ones, and ended ones that are still remembered. */
 export interface SandboxExecs {
   list(): Promise<readonly ExecInfo[]>;
   /** Output from the given offsets on, then the end. Survives broken connections without repeating or losing a byte. */
   follow(execId: string, options?: FollowOptions): AsyncIterable<FollowEvent>;
-  /** What it has printed until now, without waiting for more. */
+  /** The output until now, without waiting for more. */
   output(execId: string, options?: OutputOptions): Promise<OutputSoFar>;
-  /** Sends a signal to the command's own process group. `false`: there is none of that id that runs. */
+  /** Sends a signal to the command's own process group. `false`: no running command has that id. */
   signal(execId: string, signal: ExecSignal): Promise<boolean>;
-  /** Ends the whole process tree: TERM, a grace, KILL. `false`: there was none of that id. */
+  /** Ends the whole process tree: TERM, a grace, KILL. `false`: no command has that id. */
   kill(execId: string): Promise<boolean>;
   /** Only for a command spawned with `keepStdinOpen`. `end` closes stdin after these bytes. */
   writeStdin(execId: string, content: string | Uint8Array, options?: { readonly end?: boolean }): Promise<void>;
-  /** Waits until a line of output matches. Not within `timeoutMs` is `wait_timeout`. */
+  /** Waits until a line of output matches. `wait_timeout` after `timeoutMs`. */
   waitForOutput(execId: string, pattern: string, options: WaitForOutputOptions): Promise<WaitForOutputReply>;
 }
 
@@ -117,11 +117,11 @@ export const EXEC_SIGNALS = [
 export type ExecSignal = (typeof EXEC_SIGNALS)[number];
 
 export interface FollowOptions {
-  /** Where to go on; default the beginning. */
+  /** The start offsets; default the beginning. */
   readonly from?: { readonly stdout?: number; readonly stderr?: number };
-  /** `exit` (default): until the command itself has ended. `closed`: until nothing that it started can write any more. */
+  /** `exit` (default): until the command itself has ended. `closed`: until no process it started can write any more. */
   readonly until?: "exit" | "closed";
-  /** `false`: only watches. A command that was started with `output: "hold"` does not wait for this follower. Default `true`. */
+  /** `false`: only observes; a command with `output: "hold"` does not wait for this follower. Default `true`. */
   readonly hold?: boolean;
   readonly signal?: AbortSignal;
 }
@@ -149,17 +149,17 @@ export interface WaitOptions {
 }
 
 export interface WaitForOutputOptions extends WaitOptions {
-  /** A text instead of a regular expression. */
+  /** Treats the pattern as text instead of a regular expression. */
   readonly literal?: boolean;
 }
 
-/** Terminals for people and for programs that want one. They outlive a connection and can be attached to again. */
+/** Terminals for people and for programs that need one. They outlive a connection and can be attached to again. */
 export interface SandboxTerminals {
   open(options: TerminalOptions): Promise<Terminal>;
-  /** Attaches to an open terminal; output goes on from `fromOffset`, default what is still held. */
+  /** Attaches to an open terminal; output continues from `fromOffset`, default the held output. */
   attach(terminalId: string, options?: { readonly fromOffset?: number }): Promise<Terminal>;
   list(): Promise<readonly TerminalInfo[]>;
-  /** Hangs up. A terminal that is not there is fine. */
+  /** Hangs up. A missing terminal is fine. */
   close(terminalId: string): Promise<void>;
 }
 
@@ -178,9 +178,9 @@ export interface Terminal {
   readonly terminalId: string;
   write(content: string | Uint8Array): void;
   resize(columns: number, rows: number): void;
-  /** What the terminal shows, as it comes. A reader that does not read holds the terminal's programs back. */
+  /** The terminal's live output. A reader that does not read blocks the terminal's programs. */
   readonly output: AsyncIterable<TerminalOutput>;
-  /** Resolves when the program in it has ended; `null` when the connection ended first. */
+  /** Resolves when its program has ended; `null` when the connection ended first. */
   readonly ended: Promise<{ readonly exitCode: number | null; readonly signal: string | null } | null>;
   /** Ends this connection. The terminal and its programs go on. */
   detach(): Promise<void>;
@@ -195,20 +195,20 @@ export interface TerminalOutput {
 
 export interface SandboxPorts {
   list(): Promise<readonly ListeningPort[]>;
-  /** Waits until something accepts connections. Not within `timeoutMs` is `wait_timeout`. */
+  /** Waits until the port accepts connections. `wait_timeout` after `timeoutMs`. */
   waitFor(port: number, options: WaitOptions): Promise<void>;
 }
 
 export interface SandboxFiles {
-  /** The bytes of a file, or of a range of it. */
+  /** The bytes of a file, or of a range. */
   read(path: string, range?: { readonly offset?: number; readonly length?: number }): Promise<Uint8Array>;
-  /** The text of a file, or of some of its lines. What is read and is not UTF-8 is the error `file_not_text`, unless `lossy`. */
+  /** The text of a file, or of some lines. If these are not UTF-8, the error is `file_not_text`, unless `lossy`. */
   readText(path: string, options?: ReadTextOptions): Promise<string>;
-  /** All of a file or of a range of it, however large. What cannot be sent whole ends with an error, never early. */
+  /** All of a file or of a range, of any size. An incomplete download ends with an error, never early. */
   download(path: string, range?: { readonly offset?: number; readonly length?: number }): AsyncIterable<Uint8Array>;
   /** Writes atomically, making parent directories. An existing file keeps its mode unless `mode` is given. */
   write(path: string, content: string | Uint8Array, options?: WriteOptions): Promise<void>;
-  /** Writes what comes, atomically, however much it is. */
+  /** Writes the stream atomically, of any size. */
   upload(path: string, content: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<void>;
   /** Appends natively, making the file and its parent directories when they are missing. */
   append(path: string, content: string | Uint8Array): Promise<void>;
@@ -222,16 +222,16 @@ export interface SandboxFiles {
   list(path: string, options?: { readonly depth?: number; readonly maxResults?: number }): Promise<FileListing>;
   /** Paths below `path` that match a glob pattern; `**` crosses directories. */
   glob(path: string, pattern: string, options?: GlobOptions): Promise<GlobResult>;
-  /** Lines that match. A regular expression as ripgrep and Python share it unless `literal`; ignores case unless `caseSensitive`. */
+  /** Matching lines. A regex that ripgrep and Python share, unless `literal`; ignores case unless `caseSensitive`. */
   grep(path: string, pattern: string, options?: GrepOptions): Promise<GrepResult>;
   /** Changes below a directory, or of a file, from the first event (`ready`) on. */
   watch(path: string, options?: WatchOptions): AsyncIterable<FileChange>;
 }
 
 export interface WriteOptions {
-  /** Permissions and the sticky bit. With setuid or setgid it is `invalid_request`; a file that had them loses them when it is replaced. */
+  /** Permissions and the sticky bit. Setuid or setgid is `invalid_request`; a replaced file loses them. */
   readonly mode?: number;
-  /** Writes only over this version of the file (`FileStat.version`), or with `null` only where there is none. Otherwise `file_changed`. */
+  /** Replaces only this version (`FileStat.version`), or with `null` only creates. Otherwise `file_changed`. */
   readonly ifVersion?: string | null;
 }
 
@@ -253,9 +253,9 @@ export interface GrepOptions {
   readonly maxResults?: number;
 }
 
-/** Where every sandbox keeps the thread's directories. */
+/** The parent of the thread's directories in every sandbox. */
 export const WORKSPACE_ROOT = "/mnt/user-data";
 export const WORKSPACE_DIRECTORIES = ["workspace", "uploads", "outputs"] as const;
 export const DEFAULT_CWD = `${WORKSPACE_ROOT}/workspace`;
-/** What the name of an environment variable may look like. */
+/** The pattern of an environment variable's name. */
 export const ENV_NAME_PATTERN = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -1,9 +1,9 @@
 /**
- * Schemas of what crosses a process boundary. What comes from outside is parsed with these; what goes out has their
- * shape. The OpenAPI document and the typed client are made from them.
+ * Schemas of the process boundary. Input from outside is parsed with these; output has their shape. The OpenAPI
+ * document and the typed client are made from them.
  *
  * Requests are strict: an unknown field is refused. Responses are read loosely: an unknown field is dropped, an unknown
- * word is handed on (`docs/versioning.md`).
+ * word is passed on (`docs/versioning.md`).
  */
 
 import { z } from "zod";
@@ -33,7 +33,7 @@ export const recoverySchema = z
 /** What happened to a thread's state between its last use and this lease. */
 export type Recovery = Immutable<z.infer<typeof recoverySchema>>;
 
-/** What a sandbox that was made anew has, and has not, when its workspace was kept. */
+/** The recovery of a new sandbox with the kept workspace. */
 export const RESTORED: Recovery = {
   kind: "restored",
   lost: ["processes", "temporary files", "installed packages"],
@@ -41,7 +41,7 @@ export const RESTORED: Recovery = {
 };
 
 export const SANDBOX_STATES = ["creating", "leased", "parked", "blank", "stopping"] as const;
-/** What a sandbox is to people, as far as this version knows. */
+/** The state of a sandbox for people, in the words of this version. */
 export type SandboxState = (typeof SANDBOX_STATES)[number];
 
 export const sandboxSummarySchema = z

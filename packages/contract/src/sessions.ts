@@ -13,12 +13,12 @@ export interface SandboxSessions {
   open(options?: SessionOptions): Promise<SessionInfo>;
   exec(sessionId: string, command: string, options?: SessionExecOptions): Promise<SessionExecResult>;
   /**
-   * What its command has printed until now, without waiting for more; when none runs, what the last one printed, until the
-   * next begins. Where no command has run, or its output is no longer held, `exec_not_found`.
+   * The output of its command until now, without waiting for more; when none runs, the output of the last one, until
+   * the next begins. `exec_not_found` before the first command, or when the output is no longer held.
    */
   output(sessionId: string, options?: OutputOptions): Promise<OutputSoFar>;
   list(): Promise<readonly SessionInfo[]>;
-  /** Ends the shell and what runs in it. A session that is not there is fine. */
+  /** Ends the shell and its processes. A missing session is fine. */
   close(sessionId: string): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface SessionOptions {
 export interface SessionExecOptions {
   readonly stdin?: string | Uint8Array;
   readonly timeoutMs?: number;
-  /** As in `ExecOptions`. The rest is read with `output`. */
+  /** As in `ExecOptions`. Read the rest with `output`. */
   readonly outputMaxBytes?: number;
   readonly signal?: AbortSignal;
 }

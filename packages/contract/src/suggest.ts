@@ -1,11 +1,11 @@
 /**
- * The nearest of several known words to one that is not known, for "Did you mean …?".
- * A wrong suggestion is worse than none, so distance is bounded by the length of the word.
+ * Finds the known word nearest to an unknown one, for "Did you mean …?". A wrong suggestion is worse than none, so the
+ * length of the word bounds the distance.
  */
 
 import { SandlotError } from "./errors.ts";
 
-/** Refuses an option that does not exist: a mistyped `thread` would otherwise mean something else without a word. */
+/** Refuses an unknown option: a mistyped `thread` would otherwise silently mean something else. */
 export function refuseUnknownOptions(operation: string, given: object, known: readonly string[]): void {
   for (const key of Object.keys(given)) {
     if (known.includes(key)) continue;
@@ -15,7 +15,7 @@ export function refuseUnknownOptions(operation: string, given: object, known: re
   }
 }
 
-/** Case, hyphens and underscores are how people misremember a key, so they do not count as a difference. */
+/** Case, hyphens and underscores do not count as a difference, because people misremember them. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
   const wanted = plain(word);
   let best: string | undefined;
@@ -31,13 +31,13 @@ function plain(word: string): string {
   return word.toLowerCase().replaceAll(/[-_]/g, "");
 }
 
-/** Edit distance; a word and its beginning (`idle`, `idleTimeoutMs`) are one apart, because units are left out first. */
+/** Edit distance; a word and its prefix (`idle`, `idleTimeoutMs`) are one apart, because people omit units first. */
 function distanceBetween(a: string, b: string): number {
   if (a !== b && Math.min(a.length, b.length) >= 4 && (a.startsWith(b) || b.startsWith(a))) return 1;
   return editDistance(a, b);
 }
 
-/** How many characters must be inserted, deleted or replaced to make one of the other. */
+/** How many insertions, deletions or replacements turn one word into the other. */
 export function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (const [row, left] of [...a].entries()) {

@@ -1,13 +1,13 @@
-/** Where characters begin and end in bytes of UTF-8 that were cut anywhere. */
+/** Character boundaries in UTF-8 bytes that were cut anywhere. */
 
-/** How many bytes at the front belong to a character that began before. */
+/** How many bytes at the front belong to an earlier character. */
 export function tornBytes(bytes: Uint8Array): number {
   let count = 0;
   while (count < 3 && isContinuation(bytes[count])) count++;
   return count;
 }
 
-/** How many bytes at the end are the beginning of a character whose rest has not come. */
+/** How many bytes at the end begin an incomplete character. */
 export function unfinishedBytes(bytes: Uint8Array, end = bytes.length): number {
   for (let back = 1; back <= Math.min(3, end); back++) {
     const byte = bytes[end - back] ?? 0;
@@ -17,7 +17,7 @@ export function unfinishedBytes(bytes: Uint8Array, end = bytes.length): number {
   return 0;
 }
 
-/** Whether a byte goes on with a character, rather than beginning one. */
+/** Whether a byte continues a character instead of beginning one. */
 export function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }

@@ -1,8 +1,8 @@
-/** Relative paths: commands start in the workspace, so that is what they are relative to. */
+/** Relative paths: commands start in the workspace, so paths are relative to it. */
 
 import { DEFAULT_CWD, type SandboxFiles } from "./sandbox.ts";
 
-/** The absolute path that a caller means. What is no path at all stays as it is, to be refused. */
+/** The absolute path that a caller means. An invalid path stays unchanged; a later check refuses it. */
 export function workspacePath(path: string): string {
   return typeof path !== "string" || path === "" || path.startsWith("/") ? path : `${DEFAULT_CWD}/${path}`;
 }

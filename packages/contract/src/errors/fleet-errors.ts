@@ -1,11 +1,11 @@
-/** Errors of having sandboxes: asking for one, making it, losing it, the store. */
+/** Errors of the fleet: acquiring, making and losing sandboxes, and the store. */
 
 import type { ErrorSpecs } from "./spec.ts";
 
-/** Why a lease's sandbox is no longer there. */
+/** Why a lease's sandbox is gone. */
 export type LossReason = "crashed" | "destroyed" | "expired" | "session-lost" | "superseded";
 
-/** How a fleet's sandboxes divide, as far as the store knows. */
+/** The counts of a fleet's sandboxes, as far as the store knows. */
 export interface CapacityCounts {
   leased: number;
   parked: number;
@@ -15,21 +15,21 @@ export interface CapacityCounts {
   queued: number;
 }
 
-/** One thing that is wrong with a configuration; `line` and `column` where it came from a file. */
+/** One problem of a configuration; `line` and `column` if it came from a file. */
 export interface ConfigProblem {
   readonly path: string;
-  /** Reads after the path, without a full stop. */
+  /** A text that follows the path, without a full stop. */
   readonly problem: string;
   readonly suggestion?: string;
   readonly line?: number;
   readonly column?: number;
 }
 
-/** The facts that each code carries. */
+/** The facts of each code. */
 export interface FleetErrorDetails {
   invalid_thread_id: { value: string; pattern: string };
   invalid_user_id: { value: string; pattern: string };
-  /** The first problem, and all of them where there are several. */
+  /** The first problem, and all of them if there are several. */
   config_invalid: { path: string; problem: string; suggestion?: string; problems?: readonly ConfigProblem[] };
   config_unreadable: { file: string; problem: string };
   blueprint_unknown: { blueprint: string; known: readonly string[] };
@@ -49,7 +49,7 @@ export interface FleetErrorDetails {
   sandbox_not_found: { id: string };
   sandbox_expired: { sandboxId: string; maxLifetimeMs: number; retryAfterMs: number };
   stale_generation: { sandboxId: string; generation: number; current: number | null };
-  /** `because` where the lease is not what its caller knows of. */
+  /** `because` if the lease is not the one its caller knows. */
   lease_released: { leaseId: string; because?: string };
   lease_not_found: { leaseId: string };
   workspace_conflict: { user: string; thread: string; sandboxId: string };
@@ -177,7 +177,7 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
   sandbox_unreachable: {
     status: 503,
     retryable: true,
-    // Without a sandbox it is the gateway, or a port, that does not answer, which the problem says.
+    // Without a sandbox, the gateway or a port does not answer; `problem` says which.
     message: ({ sandboxId, problem }) =>
       sandboxId === ""
         ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.`

@@ -1,8 +1,8 @@
-/** Errors of asking: who may, what, how much, how often. */
+/** Errors of requests: permission, content, size, rate. */
 
 import type { ErrorSpecs } from "./spec.ts";
 
-/** The facts that each code carries. */
+/** The facts of each code. */
 export interface RequestErrorDetails {
   unauthorized: { problem: string };
   forbidden: { problem: string };

@@ -2,7 +2,7 @@
 
 import type { ErrorSpecs } from "./spec.ts";
 
-/** The facts that each code carries. */
+/** The facts of each code. */
 export interface SandboxErrorDetails {
   exec_conflict: { execId: string };
   exec_not_found: { execId: string };
@@ -73,7 +73,7 @@ export const SANDBOX_ERRORS: ErrorSpecs<SandboxErrorDetails> = {
     remedy: "Open a terminal; list them to see which are open.",
   },
   wait_timeout: {
-    // Not 504: a proxy would take the gateway for broken.
+    // Not 504: a proxy would treat the gateway as broken.
     status: 409,
     retryable: true,
     message: ({ waitedFor, timeoutMs }) => `Waited ${timeoutMs} ms for ${waitedFor}, which did not come.`,

@@ -1,7 +1,7 @@
-/** What the registry has to say about every code. */
+/** The registry's facts about every code. */
 
 export interface ErrorSpec<Details> {
-  /** HTTP status of an answer that carries this error. */
+  /** HTTP status of a response with this error. */
   readonly status:
     | 400
     | 401
@@ -21,13 +21,13 @@ export interface ErrorSpec<Details> {
     | 503
     | 504
     | 507;
-  /** Whether the same call can succeed later without anybody changing anything. */
+  /** Whether the same call can succeed later without any change by a person. */
   readonly retryable: boolean;
-  /** The sentence a person reads. */
+  /** The message for people. */
   readonly message: (details: Details) => string;
-  /** What that person can do about it. */
+  /** What the reader can do about it. */
   readonly remedy: string;
 }
 
-/** An entry for every code, and nothing missing from any. */
+/** One complete entry for every code. */
 export type ErrorSpecs<Details> = { readonly [Code in keyof Details]: ErrorSpec<Details[Code]> };

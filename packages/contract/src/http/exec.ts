@@ -1,4 +1,4 @@
-/** Commands on the wire: what is asked, what a stream of output carries. */
+/** Commands on the wire: requests, and the events of an output stream. */
 
 import { z } from "zod";
 import type { ExecOptionName, SpawnOptionName } from "../exec-options.ts";

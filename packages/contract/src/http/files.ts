@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { workspacePath } from "../workspace-paths.ts";
 
-/** Whether it is a path at all is for the sandbox to say (`invalid_path`); only its length is checked here. */
+/** The sandbox checks the path itself (`invalid_path`). Only the length is checked here. */
 export const pathSchema = z
   .string()
   .max(16_384)

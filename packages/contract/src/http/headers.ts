@@ -1,6 +1,4 @@
-/**
- * Names that both ends of the HTTP API use: headers, the default address, what a stream's events are called.
- */
+/** Names that both ends of the HTTP API use: headers, the default address, the events of a stream. */
 
 export const GATEWAY_DEFAULT_HOST = "127.0.0.1";
 export const GATEWAY_DEFAULT_PORT = 8750;
@@ -8,13 +6,13 @@ export const GATEWAY_DEFAULT_PORT = 8750;
 export const GATEWAY_HEADERS = {
   /** The key; `Authorization: Bearer KEY` means the same. */
   apiKey: "x-api-key",
-  /** Whom a platform's or an operator's key acts for. */
+  /** The user that a platform's or an operator's key acts for. */
   user: "x-sandlot-user",
-  /** Found in every answer and in the gateway's log. */
+  /** In every response and in the gateway's log. */
   requestId: "x-request-id",
-  /** Which generation of the thread's sandbox has answered. */
+  /** The generation of the thread's sandbox that answered. */
   generation: "x-sandlot-generation",
-  /** Which version of the protocol the gateway speaks: in every response (`docs/versioning.md`). */
+  /** The gateway's protocol version, in every response (`docs/versioning.md`). */
   protocol: "x-sandlot-protocol",
 } as const;
 

@@ -1,4 +1,4 @@
-/** The HTTP API of a gateway, as both ends know it. */
+/** The HTTP API of a gateway, shared by both ends. */
 
 export * from "./exec.ts";
 export * from "./files.ts";

@@ -1,4 +1,4 @@
-/** Leases of remote callers, on the wire. */
+/** Remote leases on the wire. */
 
 import { z } from "zod";
 import type { Immutable } from "../open-enum.ts";

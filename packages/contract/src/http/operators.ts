@@ -1,4 +1,4 @@
-/** What operators, and users of their own, see: sandboxes, why they are there, who did what, whether the gateway is well. */
+/** The operators' view, limited for users to their own: sandboxes, their reasons, the audit log, health. */
 
 import { z } from "zod";
 import { openEnum } from "../open-enum.ts";
@@ -78,7 +78,7 @@ export const readinessSchema = z
   })
   .meta({ id: "Readiness" });
 
-/** In `blueprints` of a key: every blueprint, also one that is configured later. */
+/** In `blueprints` of a key: every blueprint, also later ones. */
 export const EVERY_BLUEPRINT = "*";
 const grantedBlueprints = z
   .array(z.string().min(1).max(64))

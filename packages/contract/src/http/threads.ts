@@ -1,4 +1,4 @@
-/** Threads as a whole, and what goes on inside their sandboxes: processes, ports, terminals. */
+/** Threads, and the processes, ports and terminals inside their sandboxes. */
 
 import { z } from "zod";
 import { openEnum } from "../open-enum.ts";
@@ -59,7 +59,7 @@ export const portWaitRequestSchema = z
   .strictObject({ timeoutMs: z.int().min(1).max(600_000) })
   .meta({ id: "PortWaitRequest" });
 
-/** A link is a right that cannot be taken back before it ends, so it ends within a day. */
+/** A link cannot be revoked before it expires, so it expires within a day. */
 export const LINK_TTL_MAX_MS = 86_400_000;
 
 export const portLinkRequestSchema = z
@@ -126,13 +126,13 @@ export const terminalRequestSchema = z
 
 export const terminalListSchema = z.object({ terminals: z.array(terminalInfoSchema) }).meta({ id: "TerminalList" });
 
-/** Text frames that a client sends. `ack` says how many bytes it has shown in all, and turns flow control on. */
+/** Text frames from a client. `ack` gives the total bytes that it has shown, and turns flow control on. */
 export const terminalControlSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("resize"), columns: z.int().min(1).max(1_000), rows: z.int().min(1).max(1_000) }),
   z.object({ type: z.literal("ack"), bytes: z.int().min(0) }),
 ]);
 
-/** Text frames that the gateway sends: `ack` once, when the terminal is open; `exit` when its program has ended. */
+/** Text frames from the gateway: `ack` once, when the terminal is open; `exit` when its program has ended. */
 export const terminalNoticeSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("ack"), terminalId: z.string(), offset: z.int(), droppedBytes: z.int() }),
   terminalExitSchema,

@@ -62,10 +62,10 @@ export const artifactQuerySchema = z.strictObject({
     .transform((value) => value === "true"),
 });
 
-/** A text that an editor may send back whole. */
+/** The largest text that an editor may send back whole. */
 export const ARTIFACT_TEXT_MAX_BYTES = 2 * 1024 * 1024;
 
-/** DeerFlow's, hence its spelling. */
+/** DeerFlow's format, hence its spelling. */
 export const artifactEditSchema = z
   .strictObject({
     content: z.string(),

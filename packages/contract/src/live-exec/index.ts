@@ -1,12 +1,12 @@
 /**
- * `@sandlot/contract/live-exec`: a command whose output is handed on as it comes, over any sandbox. The library and the client
- * run `exec(command, { onStdout })` with it.
+ * `@sandlot/contract/live-exec`: a command with live output, over any sandbox. The library and the client run
+ * `exec(command, { onStdout })` with it.
  *
  * Invariants
- * - The command waits for its listeners: it is started with `output: "hold"`, and the next piece is taken when the listener's
- *   promise has settled.
- * - A listener gets whole characters. Bytes that are no UTF-8 become U+FFFD, as in a result.
- * - However the call ends, the command has ended. What was lost on the way is in the result.
+ * - The command waits for its listeners: it is started with `output: "hold"`, and the next piece is read when the
+ *   listener's promise has settled.
+ * - A listener gets whole characters. Bytes that are not UTF-8 become U+FFFD, as in a result.
+ * - However the call ends, the command has ended. The result counts lost output.
  */
 
 import { SandlotError } from "../errors.ts";
@@ -15,7 +15,7 @@ import type { ExecOptions, Sandbox } from "../sandbox.ts";
 import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
 import { isContinuation } from "../utf8.ts";
 
-/** Whether somebody wants output as it comes. */
+/** Whether a listener wants live output. */
 export function isLive(options: ExecOptions | undefined): boolean {
   return options?.onStdout !== undefined || options?.onStderr !== undefined;
 }
@@ -44,14 +44,14 @@ export async function liveExec(
     }
     throw new SandlotError("internal", { problem: "the output ended without an end" });
   } catch (error) {
-    // Why the call failed is what its caller has to hear; a sandbox that cannot be asked ends the command itself.
+    // The caller gets the first error; an unreachable sandbox ends the command itself.
     await sandbox.execs.kill(execId).catch(() => false);
     signal?.throwIfAborted();
     throw error;
   }
 }
 
-/** Where the rest of an output is, while its command is remembered. */
+/** How to get the rest of an output while its command is remembered. */
 export function omittedRemedy(
   execId: string,
   fromOffset: { readonly stdout: number; readonly stderr: number },
@@ -65,7 +65,7 @@ export function omittedRemedy(
 
 function resultOf(end: FollowEnd, stdout: LiveStream, stderr: LiveStream): ExecResult {
   const { execId, status, exitCode, signal, durationMs } = end;
-  // Taken first: half a character at the beginning is left out, and counted.
+  // Taken first: half a character at the beginning is dropped, and counted.
   const texts = { stdout: stdout.takeText(), stderr: stderr.takeText() };
   const remedy = omittedRemedy(execId, { stdout: 0, stderr: 0 });
   const omitted = { stdoutBytes: stdout.omittedBytes, stderrBytes: stderr.omittedBytes, remedy };
@@ -77,7 +77,7 @@ function resultOf(end: FollowEnd, stdout: LiveStream, stderr: LiveStream): ExecR
   };
 }
 
-/** One stream: what goes to the listener, and the end of it for the result. */
+/** One stream: the pieces for the listener, and the tail for the result. */
 class LiveStream {
   readonly #maxBytes: number;
   readonly #listener: ((text: string) => unknown) | undefined;
@@ -107,7 +107,7 @@ class LiveStream {
     this.missedBytes += bytes;
   }
 
-  /** What is held, from its first whole character on. */
+  /** The held text, from its first whole character on. */
   takeText(): string {
     while (this.omittedBytes + this.missedBytes > 0 && isContinuation(this.#parts[0]?.[0])) this.#omit(1);
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

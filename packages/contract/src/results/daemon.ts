@@ -1,4 +1,4 @@
-/** What only a daemon says, to its fleet: that it is there, what it does, and the heads of results and outputs. */
+/** Messages that only a daemon sends to its fleet: readiness, activity, and the heads of results and outputs. */
 
 import { z } from "zod";
 import { type Immutable, openEnum } from "../open-enum.ts";
@@ -6,7 +6,7 @@ import { EXEC_STATUSES, execResultSchema } from "./exec.ts";
 import { terminalExitSchema } from "./terminals.ts";
 
 const bytes = z.int().nonnegative();
-/** `PROTOCOL_VERSION` of the daemon. Absent from a daemon of before 0.2, `null` when it is no version. */
+/** `PROTOCOL_VERSION` of the daemon. Absent before 0.2, `null` when it is not a version. */
 const protocol = z.string().max(32).nullish().catch(null);
 
 export const readyLineSchema = z.object({
@@ -14,7 +14,7 @@ export const readyLineSchema = z.object({
   pid: z.int(),
   sandboxId: z.string(),
   generation: z.int(),
-  /** The port that was given out, when the daemon listens on TCP. */
+  /** The assigned port, if the daemon listens on TCP. */
   port: z.int().nullable(),
   /** The same for `aioListen`. */
   aioPort: z.int().nullable().exactOptional(),
@@ -26,7 +26,7 @@ export type ReadyLine = Immutable<z.infer<typeof readyLineSchema>>;
 export const holdGreetingSchema = z.object({
   pid: z.int(),
   generation: z.int(),
-  /** Tells one run of the daemon from the next: after a restart, what ran before is gone. */
+  /** Identifies one run of the daemon: after a restart, earlier execs are gone. */
   run: z.string(),
   protocol,
 });
@@ -44,11 +44,11 @@ export const daemonActivitySchema = z.object({
   cpuShare: z.number(),
   /** Wall-clock time of the last exec or file call, or of the start. */
   lastActivityAt: z.number(),
-  /** How many hold a connection now. */
+  /** How many connections are held now. */
   heldCount: z.int(),
 });
 
-/** What idleness and people look at. Asking is not activity. */
+/** The activity that decides idleness. Asking for it is not activity. */
 export type DaemonActivity = Immutable<z.infer<typeof daemonActivitySchema>>;
 
 export const resultLineSchema = execResultSchema.omit({ stdout: true, stderr: true, omitted: true }).extend({
@@ -59,7 +59,7 @@ export const resultLineSchema = execResultSchema.omit({ stdout: true, stderr: tr
   stderrOmittedBytes: bytes,
 });
 
-/** What a result says beside the output, whose bytes follow. That of a session's command has its state as well. */
+/** The head of a result; the output bytes follow. For a session's command it has the session state as well. */
 export type ResultLine = Immutable<z.infer<typeof resultLineSchema>> & {
   readonly cwd?: string;
   readonly shellEnded?: boolean;
@@ -69,7 +69,7 @@ export const outputLineSchema = z.object({
   execId: z.string().max(1_024),
   status: openEnum(["running", ...EXEC_STATUSES]),
   exitCode: z.int().nullable(),
-  /** Where the bytes begin, how many there are, and how many were printed in all. */
+  /** Where the bytes begin, how many there are, and how many were printed in total. */
   stdoutOffset: bytes,
   stdoutBytes: bytes,
   stdoutTotalBytes: bytes,
@@ -78,12 +78,12 @@ export const outputLineSchema = z.object({
   stderrTotalBytes: bytes,
 });
 
-/** What a session's command has printed until now. The bytes follow. */
+/** The output of a session's command until now. The bytes follow. */
 export type OutputLine = Immutable<z.infer<typeof outputLineSchema>>;
 
 /** Text frames of a terminal's WebSocket, from the daemon. */
 export const daemonTerminalNoticeSchema = z.discriminatedUnion("type", [
-  /** The next byte of output has this offset; the ones before, from where the reader was, are no longer held. */
+  /** The next byte of output has this offset; earlier bytes, from the reader's position on, are no longer held. */
   z.object({ type: z.literal("position"), offset: bytes, droppedBytes: bytes }),
   /** All output was sent. */
   terminalExitSchema,

@@ -1,15 +1,15 @@
 /**
- * What a command answers with, described once: a daemon sends it, the fleet and the client read it, a gateway serves it.
+ * Results of commands, defined once: a daemon sends them, the fleet and the client read them, a gateway serves them.
  *
- * Invariant of this folder: readers drop fields that they do not know and hand on words that they do not know
- * (`openEnum`), so that a later version may add both.
+ * Invariant of this folder: readers drop unknown fields and pass on unknown words (`openEnum`), so that a later version
+ * may add both.
  */
 
 import { z } from "zod";
 import { type Immutable, openEnum } from "../open-enum.ts";
 
 export const EXEC_STATUSES = ["completed", "timed_out", "killed", "lost"] as const;
-/** How a command ended, as far as this version knows. */
+/** How a command ended, in the words of this version. */
 export type ExecStatus = (typeof EXEC_STATUSES)[number];
 
 export const STREAM_NAMES = ["stdout", "stderr"] as const;
@@ -25,7 +25,7 @@ export const omittedOutputSchema = z.object({
   remedy: z.string().describe("how to get them"),
 });
 
-/** The beginning of the output, which is not in the result because that holds `outputMaxBytes` of each stream. */
+/** The beginning of the output, beyond the `outputMaxBytes` of each stream that the result holds. */
 export type OmittedOutput = Immutable<z.infer<typeof omittedOutputSchema>>;
 
 export const execResultSchema = z
@@ -37,7 +37,7 @@ export const execResultSchema = z
     signal: z.string().nullable(),
     stdout: z.string(),
     stderr: z.string(),
-    /** Bytes that were produced but are no longer held, because output is kept in a bounded ring. */
+    /** Bytes that were printed but are no longer held, because output is kept in a bounded ring. */
     stdoutDroppedBytes: bytes,
     stderrDroppedBytes: bytes,
     durationMs: z.number().nonnegative(),
@@ -49,8 +49,8 @@ export const execResultSchema = z
   .meta({ id: "ExecResult" });
 
 /**
- * The result of a command. `exitCode` is `null` when it did not exit by itself. Dropped bytes were printed and are no longer
- * held; `omitted` counts those that are held and not in `stdout` and `stderr`, and is absent when there are none.
+ * The result of a command. `exitCode` is `null` when it did not exit by itself. Dropped bytes were printed and are no
+ * longer held; `omitted` counts held bytes outside `stdout` and `stderr`, and is absent when there are none.
  */
 export type ExecResult = Immutable<z.infer<typeof execResultSchema>>;
 
@@ -71,7 +71,7 @@ export const execInfoSchema = z
     exitCode: z.int().nullable(),
     pid: z.int().nullable(),
     startedAt: z.number(),
-    /** How much it has printed in all. */
+    /** The total bytes printed. */
     stdoutBytes: bytes,
     stderrBytes: bytes,
     /** `hold`: it runs and waits for its followers. */
@@ -79,7 +79,7 @@ export const execInfoSchema = z
   })
   .meta({ id: "ExecInfo" });
 
-/** A command that runs or is remembered. `stdoutBytes` and `stderrBytes` are what it has printed in all. */
+/** A command that runs or is remembered. `stdoutBytes` and `stderrBytes` are the total bytes printed. */
 export type ExecInfo = Immutable<z.infer<typeof execInfoSchema>>;
 
 export const followEndSchema = z
@@ -88,7 +88,7 @@ export const followEndSchema = z
     status: openEnum(EXEC_STATUSES),
     exitCode: z.int().nullable(),
     signal: z.string().nullable(),
-    /** How much it has printed in all. */
+    /** The total bytes printed. */
     stdoutBytes: bytes,
     stderrBytes: bytes,
     durationMs: z.number().nonnegative(),
@@ -100,25 +100,25 @@ export type FollowEnd = Immutable<z.infer<typeof followEndSchema>>;
 
 const outputPartSchema = z
   .object({
-    /** Whole characters. What is not UTF-8 becomes U+FFFD, as in a result. */
+    /** Whole characters. Bytes that are not UTF-8 become U+FFFD, as in a result. */
     text: z.string().describe("Whole characters."),
-    /** The offset of the first byte of `text`. Beyond the one asked for when the bytes between are no longer held. */
+    /** The offset of the first byte of `text`. Larger than requested if the bytes between are no longer held. */
     offset: bytes.describe("Of the first byte of `text`."),
     nextOffset: bytes.describe("Where to go on."),
-    /** How much was printed in all. */
+    /** The total bytes printed. */
     totalBytes: bytes.describe("How much was printed in all."),
   })
   .meta({ id: "OutputPart" });
 
 /**
- * A part of a stream: whole characters from the byte at `offset` on; the next part begins at `nextOffset`. `offset` is beyond
- * the one asked for when the bytes between are no longer held.
+ * A part of a stream: whole characters from the byte at `offset` on; the next part begins at `nextOffset`. `offset` is
+ * larger than requested if the bytes between are no longer held.
  */
 export type OutputPart = Immutable<z.infer<typeof outputPartSchema>>;
 
 export const outputSoFarSchema = z
   .object({
-    /** Of a session's command: the id that its result has. */
+    /** For a session's command: the id in its result. */
     execId: z.string(),
     status: openEnum(["running", ...EXEC_STATUSES]),
     /** `null` while it runs, and when it did not exit by itself. */
@@ -128,7 +128,7 @@ export const outputSoFarSchema = z
   })
   .meta({ id: "OutputSoFar" });
 
-/** What a command has printed until now. `exitCode` is `null` while it runs, and when it did not exit by itself. */
+/** The output of a command until now. `exitCode` is `null` while it runs, and when it did not exit by itself. */
 export type OutputSoFar = Immutable<z.infer<typeof outputSoFarSchema>>;
 
 export const foundSchema = z.object({ found: z.boolean() }).meta({ id: "KillReply" });
@@ -136,7 +136,7 @@ export const foundSchema = z.object({ found: z.boolean() }).meta({ id: "KillRepl
 export const waitForOutputReplySchema = z
   .discriminatedUnion("matched", [
     z.object({ matched: z.literal(true), stream: openEnum(STREAM_NAMES), line: z.string() }),
-    /** The output ended without it. */
+    /** The output ended without a match. */
     z.object({ matched: z.literal(false) }),
   ])
   .meta({ id: "WaitForOutputReply" });

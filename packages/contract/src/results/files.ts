@@ -1,4 +1,4 @@
-/** What the files of a sandbox answer with. */
+/** Results of file calls. */
 
 import { z } from "zod";
 import { type Immutable, openEnum } from "../open-enum.ts";
@@ -42,28 +42,28 @@ export type GrepMatch = Immutable<z.infer<typeof grepMatchSchema>>;
 export const grepReplySchema = z
   .object({
     matches: z.array(grepMatchSchema),
-    /** There are more matches than these, or something could not be read. */
+    /** There are more matches, or something could not be read. */
     truncated: z.boolean().describe("There are more matches, or something could not be read."),
-    /** Text files that may match and were not searched, because they are larger than `grepFileMaxBytes`. */
+    /** Text files that may match but were not searched, because they are larger than `grepFileMaxBytes`. */
     skippedFiles: z.int().min(0).describe("Text files that may match and were too large to be searched."),
-    /** Lines that may match and were not looked at, because they are longer than `grepLineMaxChars`. */
+    /** Lines that may match but were not searched, because they are longer than `grepLineMaxChars`. */
     skippedLines: z.int().min(0).describe("Lines that may match and were too long to be looked at."),
   })
   .meta({ id: "GrepReply" });
 
-/** Matching lines. `truncated`: there are more, or something could not be read. What was skipped may match, too. */
+/** Matching lines. `truncated`: there are more, or something could not be read. Skipped content may match too. */
 export type GrepResult = Immutable<z.infer<typeof grepReplySchema>>;
 
 export const fileChangeSchema = z
   .object({
     /**
-     * `ready`: watching has begun. `overflow`: changes were missed; look for yourself. `created`, `modified` and
-     * `removed` are about `path`; a rename is one of each.
+     * `ready`: watching has begun. `overflow`: changes were missed; list again. `created`, `modified` and `removed` are
+     * about `path`; a rename is one of each.
      */
     type: openEnum(["ready", "created", "modified", "removed", "overflow"]),
     path: z.string(),
   })
   .meta({ id: "FileChange" });
 
-/** `ready`: watching has begun. `overflow`: changes were missed; look again. The others are about `path`. */
+/** `ready`: watching has begun. `overflow`: changes were missed; list again. The others are about `path`. */
 export type FileChange = Immutable<z.infer<typeof fileChangeSchema>>;

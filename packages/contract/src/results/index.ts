@@ -1,4 +1,4 @@
-/** What a sandbox answers with, whoever is asked. */
+/** The results of a sandbox, the same for every implementation. */
 
 export * from "./daemon.ts";
 export * from "./exec.ts";

@@ -1,4 +1,4 @@
-/** What runs in a sandbox, what listens there, and what it uses. */
+/** The processes, listening ports and resource usage of a sandbox. */
 
 import { z } from "zod";
 import type { Immutable } from "../open-enum.ts";
@@ -27,12 +27,12 @@ export const usageSchema = z
     processCount: z.number().nullable(),
     processMax: z.number().nullable(),
     cpuMs: z.number().nullable(),
-    /** Of the workspace, as it was last measured, with what was written through the API since. Absent where the backend does not measure it. */
+    /** Workspace size as last measured, plus writes through the API since. Absent if not measured. */
     diskBytes: z.number().exactOptional().describe("Of the workspace, as it was last measured."),
-    /** Absent where the workspace has no limit. */
+    /** Absent if the workspace has no limit. */
     diskMaxBytes: z.number().exactOptional(),
   })
   .meta({ id: "ResourceUsage" });
 
-/** What the sandbox's cgroup has used; `null` where the kernel does not show it. */
+/** The usage of the sandbox's cgroup; `null` where the kernel does not show it. */
 export type ResourceUsage = Immutable<z.infer<typeof usageSchema>>;

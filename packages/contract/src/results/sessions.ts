@@ -1,4 +1,4 @@
-/** What persistent shells answer with. */
+/** Results of persistent shells. */
 
 import { z } from "zod";
 import type { Immutable } from "../open-enum.ts";
@@ -10,9 +10,9 @@ export const sessionInfoSchema = z
 
 export type SessionInfo = Immutable<z.infer<typeof sessionInfoSchema>>;
 
-/** What the result of a session's command says beside the rest. */
+/** The extra fields in the result of a session's command. */
 export const sessionStateSchema = z.object({
-  /** Where the session is after the command. */
+  /** The session's directory after the command. */
   cwd: z.string(),
   /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
   shellEnded: z.boolean(),
@@ -22,5 +22,5 @@ export const sessionExecResultSchema = execResultSchema
   .extend(sessionStateSchema.shape)
   .meta({ id: "SessionExecResult" });
 
-/** Also says where the session is after the command (`cwd`), and whether its shell ended: the next command gets a fresh one. */
+/** Adds the session's directory after the command, and whether its shell ended: the next command gets a fresh one. */
 export type SessionExecResult = Immutable<z.infer<typeof sessionExecResultSchema>>;

@@ -1,4 +1,4 @@
-/** What terminals answer with. */
+/** Results of terminals. */
 
 import { z } from "zod";
 import type { Immutable } from "../open-enum.ts";
