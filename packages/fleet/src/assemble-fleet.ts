@@ -142,7 +142,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
-  const destroyer = new Destroyer({ ...base, membership, retirement, endDeadSessions: () => peers.buryTheDead() });
+  const destroyer = new Destroyer({ ...base, membership, retirement, endDeadSessions: () => peers.endDeadSessions() });
   const desk = new RemoteLeaseTable({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>

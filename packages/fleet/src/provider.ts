@@ -182,7 +182,7 @@ export class Provider implements LeaseController {
     const key = keyOf(params);
     while (true) {
       this.#refuseIfClosed("acquire");
-      const open = (flight: AbortSignal) => this.#open(params, key, flight);
+      const open = (opening: AbortSignal) => this.#open(params, key, opening);
       const taken = await this.#opens
         .join(key, patience, open, (slot) => (slot.isOpen() ? { value: take(slot) } : null))
         .catch((error: unknown) => lookAgainUnless(params.existing, error));

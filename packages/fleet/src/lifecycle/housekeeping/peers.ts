@@ -47,12 +47,12 @@ export class Peers {
 
   async tend(): Promise<void> {
     await this.#endRecovery();
-    await this.buryTheDead();
+    await this.endDeadSessions();
     await this.#takeOver();
   }
 
   /** Ends the sessions of dead peers. True if there were any: their holds are then gone. */
-  async buryTheDead(): Promise<boolean> {
+  async endDeadSessions(): Promise<boolean> {
     const { world, store, membership, bus, lifetimeMs } = this.#parts;
     if (!membership.mayJudge()) return false;
     const sessions = await store.sessions();
@@ -60,7 +60,7 @@ export class Peers {
     const beats = sessions.map(({ instance, beat }) => [instance, beat] as const);
     const since = membership.sightSince();
     const silentFor = this.#beats.observe(beats, world.monotonicMs(), since);
-    let buried = false;
+    let ended = false;
     for (const { instance, beat, identity } of sessions) {
       if (instance === membership.instance) continue;
       const liveness = world.processLiveness(identity);
@@ -70,10 +70,10 @@ export class Peers {
       // The store may have failed while the previous session was being ended.
       if (!membership.mayJudge() || membership.sightSince() !== since) break;
       if (!(await store.endDeadSession(instance, beat))) continue;
-      buried = true;
+      ended = true;
       bus.emit({ type: "instance-buried", peer: instance });
     }
-    return buried;
+    return ended;
   }
 
   /** Continues what a dead instance or a lost response left in `creating` or `stopping`. */

@@ -135,15 +135,14 @@ export class Reconciler {
       const { markers } = claim;
       const threads = markers.map(({ user, thread }) => threadKeyOf(user, thread));
       const mustWait = threads.some((thread) => waiting.has(thread));
-      if (mustWait || !(await this.#adoptOrCondemn(claim, judgement)))
-        for (const thread of threads) waiting.add(thread);
+      if (mustWait || !(await this.#adoptOrClaim(claim, judgement))) for (const thread of threads) waiting.add(thread);
       if (!judgement.stands()) return false;
     }
     return waiting.size === 0;
   }
 
   /** False when the sandbox's owner could not be asked, or the judgement no longer stands. */
-  async #adoptOrCondemn({ object, markers, owner }: Claim, judgement: Judgement): Promise<boolean> {
+  async #adoptOrClaim({ object, markers, owner }: Claim, judgement: Judgement): Promise<boolean> {
     if (owner === "unknown" || !judgement.stands()) return false;
     if (owner !== null && (await this.#adopt(object, owner, judgement))) return true;
     const tenant = await this.#tenantAmong(markers, object);

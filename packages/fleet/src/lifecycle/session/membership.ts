@@ -57,7 +57,7 @@ export class Membership {
   readonly #lifetimeMs: number;
   readonly #isCurrent: (slot: Slot) => Promise<boolean>;
   /** Pending holds by counter, in the order of the counters. */
-  readonly #asking = new Map<number, PendingHold>();
+  readonly #pendingHolds = new Map<number, PendingHold>();
   #seq = 0;
   #beat = 0;
   #epoch: Epoch | null = null;
@@ -134,7 +134,7 @@ export class Membership {
       hold: null,
       ended: new Set(),
     };
-    this.#asking.set(ask.seq, ask);
+    this.#pendingHolds.set(ask.seq, ask);
     return ask;
   }
 
@@ -145,7 +145,7 @@ export class Membership {
   }
 
   endHold({ seq }: PendingHold): void {
-    this.#asking.delete(seq);
+    this.#pendingHolds.delete(seq);
   }
 
   /** Whether a hold is reliable without a request. Perhaps no beat has confirmed it, so it must be young itself. */
@@ -224,7 +224,7 @@ export class Membership {
   }
 
   #send(register: boolean): Promise<BeatAnswer> {
-    const [oldestAsking] = this.#asking.keys();
+    const [oldestAsking] = this.#pendingHolds.keys();
     this.#beat += 1;
     return this.#store.beat({
       instance: this.instance,
@@ -239,7 +239,7 @@ export class Membership {
   }
 
   #held(): readonly Hold[] {
-    const connecting = [...this.#asking.values()].flatMap(({ hold }) => hold ?? []);
+    const connecting = [...this.#pendingHolds.values()].flatMap(({ hold }) => hold ?? []);
     return [...this.#slots.held(), ...connecting].map(({ sandboxId, generation }) => ({ sandboxId, generation }));
   }
 
@@ -335,7 +335,7 @@ export class Membership {
   }
 
   #forget({ sandboxId }: Hold): void {
-    for (const ask of this.#asking.values()) ask.ended.add(sandboxId);
+    for (const ask of this.#pendingHolds.values()) ask.ended.add(sandboxId);
   }
 
   #slotOf({ sandboxId, generation }: Hold): Slot | undefined {
@@ -350,7 +350,7 @@ export class Membership {
     this.#clockOffset = clockOffset;
     this.#readClock(answer, sentAt);
     // Only holds that were confirmed before the beat was sent: at the same instant the beat may have gone without them.
-    for (const ask of this.#asking.values())
+    for (const ask of this.#pendingHolds.values())
       if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);
     if (this.#sightSince === Number.POSITIVE_INFINITY) this.#sightSince = this.#world.monotonicMs();
     if (this.#storeLost) this.#bus.emit({ type: "store-recovered" });

@@ -53,7 +53,7 @@ const REREAD_MAX = 5;
 
 export class Retirement {
   readonly #parts: RetirementParts;
-  readonly #driving = new Map<SandboxId, Promise<boolean>>();
+  readonly #stopping = new Map<SandboxId, Promise<boolean>>();
   /** The last failure of each stop, and the number of attempts. */
   readonly #failures = new Map<SandboxId, { readonly attempt: number; readonly error: unknown }>();
   readonly #leftovers = new Map<SandboxId, Leftover>();
@@ -64,7 +64,7 @@ export class Retirement {
   }
 
   isFinishingStop(sandboxId: SandboxId): boolean {
-    return this.#driving.has(sandboxId);
+    return this.#stopping.has(sandboxId);
   }
 
   /** `acting` are all records that any instance is making or stopping. Failures of other sandboxes are forgotten. */
@@ -79,8 +79,8 @@ export class Retirement {
 
   /** Resolves when no stop or cleanup is pending, for a closing fleet. */
   async idle(): Promise<void> {
-    while (this.#driving.size + this.#unmaking.size > 0)
-      await Promise.allSettled([...this.#driving.values(), ...this.#unmaking.values()]);
+    while (this.#stopping.size + this.#unmaking.size > 0)
+      await Promise.allSettled([...this.#stopping.values(), ...this.#unmaking.values()]);
   }
 
   /** Moves a record to `stopping` and, if this instance did, starts `finishStop`. */
@@ -121,10 +121,10 @@ export class Retirement {
   /** Finishes a stop of this instance. True when the record is gone, false when to try again. Never rejects. */
   finishStop(record: StoppingRecord): Promise<boolean> {
     const { sandboxId } = record;
-    const driving = this.#driving.get(sandboxId);
+    const driving = this.#stopping.get(sandboxId);
     if (driving !== undefined) return driving;
-    const drive = this.#drive(record).finally(() => this.#driving.delete(sandboxId));
-    this.#driving.set(sandboxId, drive);
+    const drive = this.#drive(record).finally(() => this.#stopping.delete(sandboxId));
+    this.#stopping.set(sandboxId, drive);
     return drive;
   }
 
