@@ -1,5 +1,5 @@
 /**
- * The calls of a backend: how one is abandoned, and what happens to them when the backend closes.
+ * How a backend abandons a call, and what happens to its calls when it closes.
  *
  * Invariants
  * - After `end` no call begins; each is `fleet_closed`.
@@ -18,7 +18,7 @@ export class BackendCalls {
     return this.#ending.signal;
   }
 
-  /** Asks, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
+  /** Runs a call, and stops waiting when the signal fires. A signal that has fired already starts no call. */
   async ask<T>(operation: string, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
     if (this.ending.aborted) throw closedError(operation);
     signal.throwIfAborted();
@@ -40,7 +40,7 @@ export class BackendCalls {
     this.#ending.abort(closedError("create"));
   }
 
-  /** Resolves when every create is over, whatever came of it. */
+  /** Resolves when every create has settled, also by a failure. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#creating);
   }

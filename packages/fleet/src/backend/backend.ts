@@ -1,8 +1,8 @@
 /**
- * The backend contract: what an engine must be able to do so that sandboxes can live on it.
+ * The backend contract: what an engine must do to run sandboxes.
  *
- * A backend is mechanism. It makes, finds, watches and destroys; it decides nothing. Which sandbox a thread gets, when
- * one is reaped and who may destroy it is policy, and policy is the provider's.
+ * A backend is mechanism. It makes, finds, watches and destroys; it decides nothing. The provider decides the policy:
+ * which sandbox a thread gets, when one is reaped and who may destroy it.
  *
  * The walk of a sandbox through a backend:
  *
@@ -11,16 +11,16 @@
  *      └── blank: create ──▶ markers.write ──▶ moveIn ──▶ rebind ──▶ attach ────┘
  *
  * Rules for every implementation (each is a test of `testing/backend-suite.ts`)
- * - What is made carries its labels from the first moment, so that it can be found again when everything else was lost.
+ * - Every object carries its labels from the first moment, so that a fleet can find it after a loss of all other state.
  * - Objects are addressed by the engine's own reference, never by a name.
- * - `destroy` resolves only when nothing runs any more. An absent object is success. A workspace in the slot is never
+ * - `destroy` resolves only when no process is left. An absent object is success. A workspace in the slot is never
  *   destroyed with it: slot and markers then stay, and are listed as a dead object, until the workspace has left.
- * - `probe` answers `unknown` when it could not ask. Unknown never means dead.
- * - `list({ consistent: true })` sees every object whose `create` has taken effect. Without `consistent` the answer may
- *   be old, but everything in it did exist.
+ * - `probe` returns `unknown` when the engine did not respond. Unknown never means dead.
+ * - `list({ consistent: true })` sees every object whose `create` has taken effect. Without `consistent` the list may
+ *   be stale, but every object in it did exist.
  * - `attach` reaches a sandbox only with its present generation and token. Another one is `stale_generation`.
- * - `rebind` is idempotent: told twice, it answers as it did the first time.
- * - Every call takes a signal. After an abort the call rejects soon; what it was doing may still take effect.
+ * - `rebind` is idempotent: a second call returns the result of the first.
+ * - Every call takes a signal. After an abort the call rejects soon; its work may still take effect.
  */
 
 import type { Duplex } from "node:stream";
@@ -31,7 +31,7 @@ import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
 
-/** What a backend may declare. Asking for what is not declared is `capability_missing`. */
+/** What a backend may declare. Use of an undeclared capability fails with `capability_missing`. */
 export type Capability =
   | "late-binding"
   | "closed-daemon"
@@ -40,7 +40,7 @@ export type Capability =
   | "limits"
   | "mounts"
   | "network"
-  /** Every sandbox has an account of the host to itself, and what the kernel gives one account. */
+  /** Every sandbox has its own account on the host, with its own share of the kernel's resources per account. */
   | "own-account"
   | "pause"
   | "sessions"
@@ -51,34 +51,34 @@ export type Capability =
 export interface Backend {
   readonly name: string;
   /**
-   * Names the engine: the same for every process and after every restart, and never the same for two engines. A sandbox can be
-   * reached only through the engine that has it.
+   * Names the engine: the same for every process and after every restart, and never the same for two engines. Only the
+   * engine that has a sandbox can reach it.
    */
   readonly engineId: string;
   readonly capabilities: ReadonlySet<Capability>;
-  /** Makes a sandbox and resolves when its daemon has answered with this token and generation. */
+  /** Makes a sandbox and resolves when its daemon has responded with this token and generation. */
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created>;
   /** Opens the one connection a holder keeps. Rejects with `sandbox_lost` (dead), `sandbox_unreachable` (unknown) or `stale_generation`. */
   attach(target: Target, signal: AbortSignal): Promise<Attachment>;
-  /** Tells a blank's daemon its new generation and token. `from` is what it was made with. */
+  /** Gives a blank's daemon its new generation and token. `from` holds those it was made with. */
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void>;
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness>;
   destroy(ref: EngineRef, signal: AbortSignal): Promise<void>;
   /** Everything of this fleet that the engine has, running or dead. */
   list(options: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]>;
-  /** Liveness is pushed. Returns how to stop listening. A missed event is found by the reconciler. */
+  /** Pushes liveness. Returns a function that stops it. The reconciler finds missed events. */
   watch(listener: (event: EngineEvent) => void): () => void;
-  /** What is going on inside; must not itself count as activity. */
+  /** Activity inside. Reading it does not count as activity. */
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity>;
   readonly workspaces: Workspaces;
   readonly markers: Markers;
-  /** The workspaces as files of this host, for uploads and artifacts. Absent where they are out of the host's reach. */
+  /** The workspaces as files of this host, for uploads and artifacts. Absent where the host cannot reach them. */
   hostWorkspaces?(): Promise<HostWorkspaces>;
   /** A sandbox ends by itself when no process of the fleet has renewed it for `orphanTimeoutMs`. */
   readonly endsUnrenewed?: boolean;
-  /** Where the programs of every sandbox lie on this host. Absent: they are known when a sandbox runs. */
+  /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */
   readonly programFolders?: readonly string[];
-  /** Lets go of the engine. Sandboxes stay. */
+  /** Disconnects from the engine. Sandboxes stay. */
   close(): Promise<void>;
 }
 
@@ -119,7 +119,7 @@ export interface Attachment {
   readonly sandbox: Sandbox;
   /** Resolves when the connection ended. By itself this says nothing about life or death: probe. */
   readonly closed: Promise<void>;
-  /** A connection to what listens on a port inside. Only with the capability `preview`. */
+  /** A connection to a listener on a port inside. Only with the capability `preview`. */
   connect?(port: number, signal?: AbortSignal): Promise<Duplex>;
   close(): Promise<void>;
 }
@@ -133,10 +133,10 @@ export interface EngineObject {
   readonly place: Place;
 }
 
-/** What an engine tells. Events that a fleet tells as well have its names (`FleetEvent`), and are forwarded. */
+/** Events of an engine. Those that a fleet emits as well have the names of `FleetEvent`, and are forwarded. */
 export type EngineEvent =
   | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId }
-  /** A sandbox wanted to reach something that its network policy refuses. */
+  /** The network policy refused a connection of a sandbox. */
   | {
       readonly type: "egress-refused";
       readonly sandboxId: SandboxId;
@@ -145,7 +145,7 @@ export type EngineEvent =
       readonly rule: string;
       readonly because: string;
     }
-  /** A sandbox has run into a limit: told once for what happened within a second. */
+  /** A sandbox has reached a limit: one event for all hits within a second. */
   | {
       readonly type: "limit-hit";
       readonly sandboxId: SandboxId;
@@ -153,7 +153,7 @@ export type EngineEvent =
       /** One sentence for a person, the same as the command's own last line. */
       readonly because: string;
     }
-  /** An image is fetched before a sandbox can be made from it. Bytes are what the engine has told so far. */
+  /** The engine pulls an image before it can make a sandbox from it. Bytes are the engine's latest report. */
   | {
       readonly type: "image-pulling";
       readonly image: string;
@@ -162,12 +162,12 @@ export type EngineEvent =
       readonly totalBytes: number;
       readonly problem: string | null;
     }
-  /** Something went wrong that no call can tell of. */
+  /** A failure that no call can report. */
   | { readonly type: "housekeeping-failed"; readonly task: string; readonly problem: string }
-  /** Events may have been missed: whoever listens looks for himself. */
+  /** Events may have been missed: listeners must list again. */
   | { readonly type: "resync" };
 
-/** What idleness looks at. A probe, a list or a metric never changes any of these. */
+/** What decides whether a sandbox is idle. A probe, a list or a metric never changes any of these. */
 export interface Activity {
   readonly runningExecs: number;
   readonly openTerminals: number;
@@ -195,16 +195,16 @@ export interface WorkspaceSight {
 }
 
 /**
- * A thread's directories, which outlive its sandboxes. These are single steps; `backend/workspace-binding.ts` puts them
- * together so that a crash between any two is mended by running them again.
+ * A thread's directories, which outlive its sandboxes. These are single steps; `backend/workspace-binding.ts` combines
+ * them so that running them again repairs a crash between any two.
  */
 export interface Workspaces {
   /**
-   * Every thread that has a workspace, wherever it lies, for a list. Threads without a name are left out. Absent: this
-   * backend cannot tell, and only threads with a sandbox are known.
+   * Every thread that has a workspace, in any place, for a list. Threads without a name are left out. Absent: this
+   * backend cannot list them, and only threads with a sandbox are known.
    */
   owners?(): Promise<readonly { readonly user: UserId; readonly thread: ThreadId }[]>;
-  /** The latest generation that has used any workspace; 0: none has. A store that begins anew counts on from there. */
+  /** The latest generation that has used any workspace; 0: none has. A new store counts on from there. */
   latestGeneration(): Promise<number>;
   look(spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
@@ -213,7 +213,7 @@ export interface Workspaces {
   makeIn(spot: WorkspaceSpot): Promise<void>;
   /** Renames the slot's workspace home, fenced. Only in `stopping`, when no process is left. Never over an existing home. */
   moveHome(spot: WorkspaceSpot): Promise<void>;
-  /** Puts what is in the slot aside, out of every mount, for a person to look at. */
+  /** Moves the content of the slot aside, out of every mount, for a person to look at. */
   quarantine(spot: WorkspaceSpot): Promise<void>;
   /** Removes the workspace wherever it is, unless a later generation has used it. */
   purge(spot: WorkspaceSpot): Promise<void>;

@@ -1,6 +1,6 @@
 /**
  * A blueprint: what a sandbox is made from. Two sandboxes of equal blueprints are interchangeable while blank, so the
- * hash covers everything that a sandbox could tell apart.
+ * hash covers every difference that a sandbox could observe.
  */
 
 import { createHash } from "node:crypto";
@@ -8,9 +8,9 @@ import type { BlueprintHash } from "@sandlot/contract";
 import type { AllowRule, BoundSecret } from "./network/policy.ts";
 
 export interface Blueprint {
-  /** What an engine that has images starts from. */
+  /** The image, for an engine that has images. */
   readonly image?: string | undefined;
-  /** What an engine that has several isolates with, by the engine's name for it. */
+  /** The engine's name of the runtime that isolates the sandbox, for an engine that has several. */
   readonly runtime?: string | undefined;
   readonly environment: Readonly<Record<string, string>>;
   readonly limits: {
@@ -26,7 +26,7 @@ export interface Blueprint {
   readonly network: {
     readonly mode: "none" | "allowlist" | "open";
     readonly allow: readonly AllowRule[];
-    /** Headers that the way out adds, so that the sandbox never has their values. */
+    /** Headers that the egress adds, so that the sandbox never has their values. */
     readonly secrets?: readonly BoundSecret[] | undefined;
   };
 }
@@ -39,8 +39,8 @@ export interface NamedBlueprint {
 }
 
 /**
- * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. A secret's value is
- * not in it: the sandbox cannot tell one value from another, and a hash of it would be somewhere to guess it from.
+ * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. It leaves out the
+ * values of secrets: a sandbox cannot tell one value from another, and the hash would let an attacker guess the value.
  */
 export function hashBlueprint(
   backend: string,

@@ -1,11 +1,11 @@
 /**
- * An entry of the registry of backends (`backends/registry.ts`): all that the fleet, the configuration and the command line know
- * of a backend. A new backend is its folder, its entry and its documents.
+ * An entry of the registry of backends (`backends/registry.ts`): all that the fleet, the configuration and the command
+ * line know about a backend. A new backend consists of its folder, its entry and its documents.
  *
  * Rules for every entry
- * - An entry is cheap to load: a command that only prints a version may load it. What is heavy is imported inside a method.
+ * - An entry is cheap to load: a command that only prints a version may load it. Methods import heavy modules.
  * - An entry holds no state. Two fleets of one process may use it at once.
- * - A section is what the backend's schema gave, after `settings`. Other backends never see it.
+ * - A section is the output of the backend's schema, after `settings`. Other backends never see it.
  */
 
 import type { EngineRef, FleetId, Sandbox } from "@sandlot/contract";
@@ -18,34 +18,34 @@ import type { Finding } from "./doctor/finding.ts";
 export interface BackendEntry<Completed = unknown, Section = unknown> {
   /** What the key `backend` is set to, and the key of the backend's section. */
   readonly name: string;
-  /** What it is, for the description of the key `backend`. */
+  /** A short text for the description of the key `backend`. */
   readonly about: string;
   /** The section with its defaults; every key is optional and described. `null`: there is nothing to configure. */
   readonly configSchema: z.ZodType<Completed> | null;
   /** Sandboxes end with the process that made them, so no other process may find a record of one. */
   readonly endsWithProcess: boolean;
-  /** From the completed section to what the backend works with. */
+  /** Turns the completed section into the backend's settings. */
   settings(completed: Completed): Section;
   /**
-   * The backend, and all of its settings that a sandbox could tell apart. It is a part of every blueprint's hash: another text
-   * makes all blanks of the fleet useless.
+   * The backend, and all of its settings whose effect a sandbox could observe. It is a part of every blueprint's hash:
+   * another text makes all blanks of the fleet useless.
    */
   blueprintKey(section: Section): string;
   /** Whether sandboxes can be limited. Then blueprints have default limits. */
   canLimit(section: Section): boolean;
-  /** What of these settings is experimental, in a sentence each. */
+  /** The experimental features in these settings, in a sentence each. */
   experimental(section: Section): readonly string[];
   /** Rejects with `engine_unavailable` when the engine cannot be reached, and leaves nothing half-made. */
   open(context: OpenContext<Section>): Promise<Backend>;
-  /** What `sandlot doctor` says of this machine and the engine. Changes nothing that stays. */
+  /** The checks of `sandlot doctor` for this machine and the engine. They leave no change behind. */
   doctor(context: DoctorContext<Section>): Promise<readonly Finding[]>;
-  /** Whether a reference is one of this backend's, by its form. Absent: other backends cannot end its sandboxes. */
+  /** Whether a reference has this backend's form. Absent: other backends cannot end its sandboxes. */
   owns?(ref: EngineRef): boolean;
-  /** The sandboxes as any process can see them without opening a backend. `null`: not with these settings. */
+  /** The sandboxes as any process can list them without opening a backend. `null`: not with these settings. */
   look?(context: LookContext<Section>): Promise<Pick<Backend, "list" | "capabilities"> | null>;
 }
 
-/** What every backend is told of the fleet. */
+/** What every backend knows about the fleet. */
 export interface FleetFacts {
   /** All state of this fleet on this machine. */
   readonly home: string;
@@ -79,10 +79,15 @@ export interface DoctorContext<Section> {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Makes one sandbox of the default blueprint in a fleet of its own, hands it to `use`, and leaves nothing of it. */
+/**
+ * Makes one sandbox of the default blueprint in a fleet of its own, passes it to `use`, and removes everything
+ * afterwards.
+ */
 export type Trial = (use: (sandbox: Sandbox) => Promise<void>) => Promise<void>;
 
-/** The other backends of the registry, for sandboxes that this fleet made before it was configured for another one. */
+/**
+ * The other backends of the registry, for sandboxes that this fleet made before its configuration named this backend.
+ */
 export interface OtherBackends {
   /** The name of the backend that made it; `null`: none of the others. */
   madeBy(ref: EngineRef): string | null;

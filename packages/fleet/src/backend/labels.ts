@@ -1,6 +1,6 @@
 /**
- * Labels: what everything a backend makes carries, so that it can be found again when all else was lost.
- * They hold hashes and random ids only, never what a user typed.
+ * Labels: every object of a backend carries them, so that a fleet can find it after a loss of all other state. They
+ * hold hashes and random ids only, never a user's input.
  */
 
 import { hash } from "node:crypto";
@@ -17,7 +17,7 @@ import type {
 } from "@sandlot/contract";
 import { z } from "zod";
 
-/** As they are written beside what was made, and read again. */
+/** The labels as a backend writes them beside an object, and reads them again. */
 export const labelsSchema = z.object({
   fleet: branded<FleetId>(z.string()),
   sandboxId: branded<SandboxId>(z.string()),
@@ -35,9 +35,9 @@ function branded<Id>(schema: z.ZodType): z.ZodType<Id> {
 }
 
 /**
- * Written beside a sandbox, outside every mount, before a thread's sandbox is made or a blank is bound. After the
- * store was lost, this is the only proof of which thread a sandbox belongs to. It holds the token, so it is readable
- * by the fleet's own account only.
+ * A backend writes it beside a sandbox, outside every mount, before it makes a thread's sandbox or binds a blank. After
+ * a loss of the store it is the only proof of which thread a sandbox belongs to. It holds the token, so only the
+ * fleet's own account can read it.
  */
 export interface Marker {
   readonly sandboxId: SandboxId;

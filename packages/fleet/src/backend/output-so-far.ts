@@ -1,9 +1,9 @@
 /**
- * What a command has printed until now, read by following it as far as it had come when it was asked for. So every backend that
- * can follow has it.
+ * The output of a command until now. It is read by following the command up to its output at the time of the call, so
+ * every backend that can follow supports it.
  *
- * Invariant: a part is whole characters and ends within `maxBytes`; a reader that goes on at `nextOffset` gets every byte that is held
- * exactly once.
+ * Invariant: a part is whole characters and ends within `maxBytes`; a reader that goes on at `nextOffset` gets every
+ * byte that is held exactly once.
  */
 
 import {
@@ -21,12 +21,12 @@ import {
 } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
 
-/** What is asked for is held already; a sandbox that does not send it in this time never will. */
+/** The output is held already; a sandbox that does not send it within this time never will. */
 const READING_MAX_MS = 30_000;
 
 type Stream = "stdout" | "stderr";
 
-/** How much of each stream is asked for. */
+/** How much of each stream the caller requests. */
 export function outputMaxBytes({ maxBytes = SANDBOX_LIMITS.execResultMaxBytes }: OutputOptions): number {
   const max = SANDBOX_LIMITS.execOutputMaxBytes;
   if (Number.isInteger(maxBytes) && maxBytes >= OUTPUT_MIN_BYTES && maxBytes <= max) return maxBytes;
@@ -34,7 +34,7 @@ export function outputMaxBytes({ maxBytes = SANDBOX_LIMITS.execResultMaxBytes }:
   throw new SandlotError("invalid_request", { field: "maxBytes", problem });
 }
 
-/** From where each stream is asked for. */
+/** The offset of each stream from which the caller reads. */
 export function outputFrom({ from }: OutputOptions): Readonly<Record<Stream, number>> {
   const { stdout = 0, stderr = 0 } = from ?? {};
   for (const [stream, offset] of Object.entries({ stdout, stderr }))
@@ -53,11 +53,11 @@ export async function outputSoFar(
   options.signal?.throwIfAborted();
   const known = (await execs.list()).find((one) => one.execId === execId);
   if (known === undefined) throw new SandlotError("exec_not_found", { execId });
-  // One of a later version may mean either; what is there is read, and nothing is waited for.
+  // A status of a later version may mean either: read what is there, and wait for nothing.
   const isOver = EXEC_STATUSES.some((status) => status === known.status);
   const totals = { stdout: known.stdoutBytes, stderr: known.stderrBytes };
   const parts = { stdout: new Part(from.stdout, maxBytes), stderr: new Part(from.stderr, maxBytes) };
-  /** Of a command that has ended, the end says how much there is: a backend may add a line of its own. */
+  /** For an ended command, the end states the total: a backend may add a line of its own. */
   const isEnough = () =>
     (["stdout", "stderr"] as const).every((name) => parts[name].isFull || (!isOver && parts[name].end >= totals[name]));
   const late = new SandlotError("wait_timeout", { waitedFor: `output of ${execId}`, timeoutMs: READING_MAX_MS });
@@ -128,7 +128,7 @@ export function outputPart(
   at: { readonly asked: number; readonly offset: number; readonly totalBytes: number; readonly isOver: boolean },
 ): OutputPart {
   const { asked, offset, totalBytes, isOver } = at;
-  // What is no longer held may have ended within a character.
+  // The bytes before this offset are dropped, so it may lie within a character.
   const torn = offset > asked ? tornBytes(bytes) : 0;
   const isLast = isOver && offset + bytes.length >= totalBytes;
   const whole = isLast ? bytes.length : bytes.length - unfinishedBytes(bytes);

@@ -1,12 +1,13 @@
 /**
- * The shape of `Sandbox`: what each of its methods answers with. Every wrapper of a sandbox is built from this one table.
+ * The shape of `Sandbox`: what each of its methods returns. Every wrapper of a sandbox is built from this one table.
  *
- * A new method of `Sandbox`, or of one of its parts, does not compile until its kind stands here. The compiler also checks the kind.
+ * A new method of `Sandbox`, or of one of its parts, does not compile until its kind stands here. The compiler also
+ * checks the kind.
  *
  *   value      a property that never changes
- *   promise    one answer
- *   terminal   one answer that is a connection and is used on
- *   stream     many answers; begins when it is iterated
+ *   promise    one response
+ *   terminal   one response: a connection that stays in use
+ *   stream     many responses; begins when it is iterated
  *   an object  a part, with methods of its own
  */
 
@@ -90,7 +91,7 @@ export function overridden<T extends object>(shape: ShapeOf<T>, target: T, overr
   );
 }
 
-/** A part that a backend lacks: every use of it fails with `missing`, but for what `overrides` answers. */
+/** A part that a backend lacks: every use fails with `missing`, except for the members in `overrides`. */
 export function unsupported<T extends object>(
   shape: ShapeOf<T>,
   missing: () => SandlotError,

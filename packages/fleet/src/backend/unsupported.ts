@@ -1,5 +1,5 @@
 /**
- * The parts of a sandbox that a backend may lack, each use of which says so.
+ * Parts of a sandbox that a backend may lack: every use fails with `capability_missing`.
  */
 
 import { type SandboxPorts, type SandboxSessions, type SandboxTerminals, SandlotError } from "@sandlot/contract";
@@ -29,7 +29,7 @@ export function noPorts(backend: string): SandboxPorts {
   return unsupported<SandboxPorts>(SANDBOX_SHAPE.ports, refusal, { list: async () => [] });
 }
 
-/** A stream that says, when it is read, that there is nothing like it here. */
+/** A stream that fails with `capability_missing` when it is read. */
 export function noStream(backend: string, capability: Capability, neededBy: string): AsyncIterable<never> {
   return failedStream(missing(backend, capability, neededBy));
 }

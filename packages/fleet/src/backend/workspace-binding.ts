@@ -10,19 +10,19 @@
  *   stale    –     yes    stale_generation       quarantine            quarantine
  *   stale    –     no     stale_generation       nothing to do         nothing to do
  *
- * Stale: a later generation has used the workspace. What is still in this one's slot is then a second, older version
- * that nobody can put back, so it is set aside for a person; and home is the later one's, also when purging.
+ * Stale: a later generation has used the workspace. The workspace in this generation's slot is then an older copy that
+ * cannot go home, so it is set aside for a person. Home belongs to the later generation, also when purging.
  *
- * Both functions only look and then take one step that is atomic by itself, so a crash between any two is mended by
- * running them again, and several instances may run them for the same spot at the same time: whoever loses a race
- * finds that its step no longer fits, and looks again. Who was paused after looking is not told by the disk that the
- * sandbox has been given up since, so whoever binds is asked once more before its step.
+ * Both functions look and then take one atomic step. So running them again repairs a crash between two steps, and
+ * several instances may run them for the same spot: the loser of a race finds that its step no longer fits, and looks
+ * again. An instance that was paused after its look cannot see on disk that the sandbox was given up since, so a binder
+ * is asked once more before its step.
  */
 
 import { type Generation, isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "./backend.ts";
 
-/** A lost race changes what is to be seen, and it can change only a few times: more rounds than this is no race. */
+/** A lost race changes the state on disk, and it can change only a few times: more rounds than this is not a race. */
 const LOOKS_MAX = 5;
 
 /** The sandbox may no longer be the caller's to bind. Nothing was moved. */
@@ -77,14 +77,14 @@ async function lookAndStep<T>(
     try {
       return await step(seen);
     } catch (error) {
-      // What was seen to be impossible is impossible; only what looked possible and was not may be a lost race.
+      // A state that looked impossible stays so; only a step that looked possible and failed may be a lost race.
       const mayBeLost = !seen.stale && !(seen.home && seen.slot) && isLostRace(error);
       if (!mayBeLost || looks >= LOOKS_MAX) throw error;
     }
   }
 }
 
-/** What a step answers when what it was to move, the room for it, or whose it is, is no longer as it was seen. */
+/** The errors of a step whose source, target or owner has changed since the look. */
 function isLostRace(error: unknown): boolean {
   return (
     isSandlotError(error, "file_not_found") ||

@@ -1,4 +1,4 @@
-/** Accounts of the host in a configuration: which sandboxes run as, and which workspaces belong to. */
+/** Accounts of the host in a configuration: the accounts that sandboxes run as, and that own workspaces. */
 
 import { z } from "zod";
 
@@ -8,10 +8,10 @@ export const accountId = z
   .min(1, "must not be 0: a sandbox never runs as the host's root")
   .max(4_294_967_294, "must be the number of an account");
 
-/** Not `nobody`, which other software shares. No account of this number needs to exist. */
+/** Not the account `nobody`, which other software shares. No account of this number needs to exist. */
 export const DEFAULT_ACCOUNT_ID = 59_999;
 
-/** Small enough that nothing takes an id for a negative number. */
+/** Small enough that no program reads an id as a negative number. */
 const ID_MAX = 2_147_483_646;
 
 export const accountIdsSchema = z

@@ -13,7 +13,7 @@ export function closedDaemonFinding(problem: string | null): Finding {
   return { name, status: "warn", detail, fix };
 }
 
-/** Command lines are in `/proc`, which every account of a machine can read unless it is told otherwise. */
+/** Command lines are in `/proc`, which every account of a machine can read by default. */
 export function processListFinding(mounts: string = readFileSync("/proc/self/mounts", "utf8")): Finding {
   const name = "process list";
   const options = mounts.match(/^\S+ \/proc proc (\S+)/m)?.[1]?.split(",") ?? [];
@@ -26,7 +26,7 @@ export function processListFinding(mounts: string = readFileSync("/proc/self/mou
   return { name, status: "warn", detail, fix: "mount -o remount,hidepid=2 /proc, and the same in /etc/fstab" };
 }
 
-/** The daemon's files and the workspace belong to accounts of the host, so containers keep those. */
+/** The daemon's files and the workspace belong to accounts of the host, so containers keep those ids. */
 export function remapFinding(remapsUsers: boolean): readonly Finding[] {
   if (!remapsUsers) return [];
   const detail =

@@ -1,10 +1,10 @@
 /**
  * Which internet addresses are public.
  *
- * Everything a sandbox wants to reach ends here, as an address: names, spellings and redirects are gone by then. What is
- * not known to be public is refused, so for IPv6 only the part that is handed out (2000::/3) can pass. An address that
- * carries an IPv4 address inside (mapped, NAT64) is judged by what it carries; tunnels that end on the host (6to4,
- * Teredo) are refused whole.
+ * Every destination of a sandbox is checked here as an address, after names, spellings and redirects are resolved. Only
+ * addresses known to be public pass, so for IPv6 only the allocated part (2000::/3) can. An address that carries an
+ * IPv4 address inside (mapped, NAT64) is judged by what it carries; tunnels that end on the host (6to4, Teredo) are
+ * refused whole.
  */
 
 import { isIPv4, isIPv6 } from "node:net";
@@ -61,15 +61,15 @@ const IPV6_HANDED_OUT = range("2000::/3");
 const IPV4_MAPPED = range("::ffff:0:0/96");
 const NAT64 = range("64:ff9b::/96");
 
-/** Where nothing can be listening for one receiver, and the host itself: no exception names any of these. */
+/** Addresses without a single receiver, and the host itself: no exception may name any of these. */
 const NEVER = [
   ...["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"],
   ...["::/128", "::1/128", "fe80::/10", "ff00::/8"],
 ].map(range);
-/** Single addresses inside ranges that an exception may well name. Naming such a range does not open them. */
+/** Single addresses inside ranges that an exception may name. Naming such a range does not open them. */
 const METADATA = ["100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"].map(range);
 
-/** `null` for a public address. What is no address at all is not public either. */
+/** `null` for a public address. A text that is not an address is not public either. */
 export function whyNotPublic(address: string): NotPublic | null {
   const bytes = parseAddress(address);
   if (bytes === null) return { range: address, meaning: "not an address" };
@@ -91,7 +91,7 @@ export function canBeException(candidate: AddressRange): boolean {
   );
 }
 
-/** The host's loopback, link-local addresses and cloud metadata: not even an exception leads there. */
+/** The host's loopback, link-local addresses and cloud metadata: not even an exception opens these. */
 export function isNeverReached(address: string): boolean {
   const bytes = parseAddress(address);
   if (bytes === null) return true;
@@ -99,7 +99,7 @@ export function isNeverReached(address: string): boolean {
   return [...NEVER, ...METADATA].some((never) => contains(never, judged));
 }
 
-/** What a range within `::ffff:0:0/96` or NAT64's prefix carries; `null` for any other. */
+/** The IPv4 range that a range within `::ffff:0:0/96` or NAT64's prefix carries; `null` for any other. */
 function carriedRange({ text, bytes, prefixBits }: AddressRange): AddressRange | null {
   const inner = bytes.length === 16 && prefixBits >= 96 ? carriedIPv4(bytes) : null;
   return inner === null ? null : { text, bytes: inner, prefixBits: prefixBits - 96 };

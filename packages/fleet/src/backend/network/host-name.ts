@@ -1,10 +1,10 @@
 /**
  * One spelling for every host.
  *
- * Rules are compared with what a client asked for, and clients spell freely: upper case, a dot at the end, Unicode,
+ * Rules are compared with the host in a request, and clients spell hosts freely: upper case, a dot at the end, Unicode,
  * IP addresses as one decimal number, in hexadecimal or in octal. All of them go through the one parser that every
- * browser and `fetch` use, and come out in one form, or not at all. What comes out is also what is resolved, so nothing
- * else can be reached than what was compared.
+ * browser and `fetch` use, and come out in one form, or not at all. The proxy resolves the same form that it compares,
+ * so a client cannot reach a host that was not compared.
  */
 
 import { canonicalAddress } from "./addresses.ts";
@@ -21,11 +21,11 @@ export interface Authority {
 
 const NAME_MAX_LENGTH = 253;
 const NAME = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
-/** What would let a text be read as more than a host: user information, a path, an escape, a zone, white space. */
+/** Characters that would make a text more than a host: user information, a path, an escape, a zone, white space. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for.
 const NOT_IN_A_HOST = /[\u0000-\u0020\u007f@/\\?#%<>^|"`{}]/;
 
-/** A host as a client or a rule wrote it, IPv6 in brackets. `null` for what is no host. */
+/** A host as a client or a rule wrote it, IPv6 in brackets. `null` when the text is not a host. */
 export function parseHost(text: string): Host | null {
   if (text === "" || text.length > 4 * NAME_MAX_LENGTH || NOT_IN_A_HOST.test(text)) return null;
   const bracketed = text.startsWith("[");
@@ -48,7 +48,7 @@ export function parseAuthority(text: string, defaultPort?: number): Authority | 
   return { host, port };
 }
 
-/** As it is written before a port. */
+/** The form before a port. */
 export function writtenHost(host: Host): string {
   return host.kind === "address" && host.text.includes(":") ? `[${host.text}]` : host.text;
 }

@@ -1,10 +1,10 @@
 /**
- * What a sandbox may reach, as configuration says it, checked and made ready for asking.
+ * The configured network policy of a sandbox, checked and compiled.
  *
  * - `none`: nothing. `allowlist`: what `allow` names. `open`: every public address.
- * - A rule reaches public addresses only. A rule with `addresses` reaches exactly those, whatever they are: that is the
- *   one way to something private, and it is visible in the configuration. Several rules for one host add up.
- * - A secret is bound to one host, by its exact name. Its value is known to the proxy and to nobody inside.
+ * - A rule reaches public addresses only. A rule with `addresses` reaches exactly those: that is the only way to a
+ *   private address, and the configuration shows it. Several rules for one host add up.
+ * - A secret is bound to one host, by its exact name. Only the proxy knows its value; the sandbox never has it.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -26,11 +26,11 @@ export interface AllowRule {
 }
 
 export interface BoundSecret {
-  /** What events, errors and documents call it. Never the value. */
+  /** Its name in events, errors and documents. Never the value. */
   readonly name: string;
   /** The exact name of the one host that is sent the value. */
   readonly host: string;
-  /** The header that carries it. One that the sandbox sends is replaced. */
+  /** The header that carries it. The proxy replaces this header when the sandbox sends it. */
   readonly header: string;
   readonly value: string;
   /** Put before the value, such as `Bearer `. */
@@ -65,10 +65,10 @@ export interface CompiledPolicy {
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 const HEADER_VALUE = /^[\u0020-\u007e\u0080-\u00ff]*$/;
-/** Shorter values occur by chance in what hosts answer, and would be blacked out there. */
+/** Shorter values occur by chance in responses, and would be redacted there. */
 const VALUE_MIN_LENGTH = 8;
 const VALUE_MAX_LENGTH = 8_192;
-/** They decide how a message is read or where it goes; a secret in them would be a hole, not a credential. */
+/** These headers decide how a message is read or where it goes, so a secret must not be in them. */
 const HEADERS_NOT_FOR_SECRETS = new Set(
   "connection content-length host keep-alive proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split(
     " ",
@@ -145,7 +145,10 @@ function compileSecret(secret: BoundSecret, path: string): CompiledSecret {
   return { ...secret, header, hostName: host.text, portSet, headerValue };
 }
 
-/** A secret for what cannot be reached would be sent never, and somebody would look for the reason for long. */
+/**
+ * Refuses a secret for a host that the policy never allows: it would never be sent, and the cause would be hard to
+ * find.
+ */
 function checkUsable(policy: CompiledPolicy, secret: CompiledSecret, path: string): void {
   if (policy.mode === "open") return;
   const host: Host = { kind: "name", text: secret.hostName };
