@@ -1,16 +1,17 @@
 /**
- * The `docker` backend: sandboxes as containers of an engine that speaks Docker's API, driven through the daemon inside.
+ * The `docker` backend: sandboxes as containers of an engine that speaks Docker's API, driven through the daemon
+ * inside.
  *
- *   create   maker.ts      an intent on disk, the workspace, a socket directory, then a container with the daemon as its work
- *   attach   reaching.ts   a connection to the daemon's socket; the engine is not asked
- *   probe    liveness.ts   the engine's own answer for the container's id
- *   watch    watcher.ts    one subscription to the engine's events
- *   pause    pausing.ts    what nobody uses stands still, where that is configured
- *   aio/                   all of it for images that have a server of their own instead of the daemon
- *   destroy  remover.ts    the container goes, confirmed, then everything that was made for it
+ *   create   maker.ts               an intent on disk, the workspace, a socket directory, then a container that runs the daemon
+ *   attach   container-attacher.ts  a connection to the daemon's socket, without a request to the engine
+ *   probe    liveness.ts            the engine's own response for the container's id
+ *   watch    watcher.ts             one subscription to the engine's events
+ *   pause    container-pauses.ts    pauses unused containers, where that is configured
+ *   aio/                            all of it for images that have a server of their own instead of the daemon
+ *   destroy  remover.ts             removes the container, confirmed, then everything that was made for it
  *
- * Containers belong to no process: they outlive the fleet that made them, and any process of the fleet finds them by their
- * labels. What is decided here: how a call is abandoned.
+ * Containers belong to no process: they outlive the fleet that made them, and any process of the fleet finds them by
+ * their labels. This file decides how a call is abandoned.
  */
 
 import { tmpdir } from "node:os";
@@ -66,17 +67,17 @@ export interface DockerBackendOptions {
   readonly settings: ConfiguredSettings;
   readonly world: World;
   readonly others?: OtherBackends;
-  /** What the installation would otherwise decide, for tests. */
+  /** Replaces settings that follow from the installation, for tests. */
   readonly installation?: Partial<DockerSettings>;
 }
 
 const NAME = "docker";
-/** One that takes longer to tell whether it is idle is not. */
+/** A container that takes longer to respond is treated as busy. */
 const IDLE_ANSWER_MS = 2_000;
 const RETRY_AFTER_MS = 5_000;
 const NO_ACTIVITY: Activity = { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
 
-/** Finds the engine. Rejects with `engine_unavailable` and what was tried. */
+/** Finds the engine. Rejects with `engine_unavailable` and the places that were tried. */
 export async function openDockerBackend(options: DockerBackendOptions): Promise<Backend> {
   const settings = { ...dockerSettings(options.settings), ...options.installation };
   const engine = await findEngine(settings, options.world);
@@ -169,7 +170,7 @@ class DockerBackend implements Backend {
     const onHit: GuardsListener["onHit"] = ({ record }, limit, because) =>
       this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because });
     this.#guards = new ContainerGuards({ world, engine, layout, blueprints, listener: { onHit, onProblem } });
-    // What stands still needs no renewal: it takes the time for nothing, and could not answer.
+    // A paused container needs no renewal: its clock for orphans stands still, and it could not respond.
     const isStill = (containerId: string) => this.#pauses.isPaused(containerId);
     const renewed = {
       names: () => this.#objects.names(),
@@ -179,16 +180,16 @@ class DockerBackend implements Backend {
       },
     };
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
-    // A server of the image's own does not listen for it.
+    // A server of the image's own does not take renewals.
     if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
-    // What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start.
+    // Half-written files of a crash do no harm, so a failure to remove them can wait for the next start.
     const sweepAccounts = async () => accounts.sweep();
     this.#sweeping = Promise.allSettled([
       this.#objects.sweep(world.wallMs()),
       this.workspaces.sweep(),
       sweepAccounts(),
     ]);
-    // Elsewhere a directory that was renamed here may be seen late, or under its old name.
+    // On another host a renamed directory may appear late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = canHaveNetwork(engine, settings);
     this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
@@ -231,10 +232,10 @@ class DockerBackend implements Backend {
     });
   }
 
-  /** Always consistent: what was made is on disk before it is made, and the engine knows what it has. */
+  /** Always consistent: the intent is on disk before the container is made, and the engine lists what it has. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
     return this.#calls.ask("list", signal, async () => {
-      // One sandbox alone is looked for by whoever ends it after its maker has died.
+      // A list of one sandbox comes from a process that ends it after its maker has died.
       if (sandboxId !== undefined) await this.#objects.clear(sandboxId);
       else this.#accounts.sweepClaims();
       const containers = await this.#containers(sandboxId);
@@ -252,14 +253,14 @@ class DockerBackend implements Backend {
     return this.#engine.facts.id;
   }
 
-  /** A server of the image's own does not end itself, and what is paused cannot. */
+  /** A server of the image's own does not end itself, and a paused container cannot. */
   get endsUnrenewed(): boolean {
     return this.#aio === null && !this.#settings.docker.pauseParked;
   }
 
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
-    // Only the sandbox holds writes to its budget.
+    // Only the sandbox limits writes to its budget.
     return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null);
   }
 
@@ -307,7 +308,7 @@ class DockerBackend implements Backend {
     return created;
   }
 
-  /** What fails is told there. */
+  /** The guards report failures themselves. */
   async #guard(name: string): Promise<void> {
     const object = await this.#objects.get(name);
     if (object !== null) await this.#guards.watch(object);
@@ -327,14 +328,14 @@ class DockerBackend implements Backend {
     return found.heldCount === 0 && found.runningExecs === 0 && found.openTerminals === 0;
   }
 
-  /** Its daemon could not hear of us while it stood still. */
+  /** A paused daemon could not take renewals. */
   async #renewed(name: string): Promise<void> {
     const object = await this.#living(name);
     if (object === null || this.#aio !== null) return;
     await this.#credentials.ask(object, (target) => renewDaemon(target, this.#calls.ending));
   }
 
-  /** What the engine has of this fleet, by name. Should there be two of one name, the one that is written down. */
+  /** The engine's containers of this fleet, by name. Of two with one name, the recorded one. */
   async #containers(sandboxId: SandboxId | undefined): Promise<Map<string, ListedContainer>> {
     const found = new Map<string, ListedContainer>();
     for (const container of await this.#engine.list(fleetFilter(this.#settings.fleetId, sandboxId))) {
@@ -356,7 +357,7 @@ class DockerBackend implements Backend {
     return { ref, labels, liveness, place };
   }
 
-  /** Written down, and not in the engine: not made yet, removed by somebody, or only its slot is left. */
+  /** Recorded, but not in the engine: not made yet, removed by another process, or only its slot is left. */
   async #withoutContainer(object: ContainerObject): Promise<EngineObject | null> {
     const { name, record, ref } = object;
     if (object.isRemains && (await this.#remover.settle(name, record.place))) return null;
@@ -372,8 +373,9 @@ class DockerBackend implements Backend {
   }
 
   /**
-   * A sandbox that another backend made, before the fleet was configured for an engine, can be probed and ended but not used: its
-   * limits and its way out would be missing. The next acquire after its end makes one here, with the thread's workspace.
+   * A sandbox that another backend made, before the configuration named an engine, can be probed and ended but not
+   * used: its limits and its egress would be missing. The next acquire after its end makes one here, with the thread's
+   * workspace.
    */
   #parseOwn({ ref, sandboxId }: Target): ParsedRef {
     const maker = this.#others.madeBy(ref);

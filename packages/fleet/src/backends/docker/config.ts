@@ -5,26 +5,26 @@ import { accountId, DEFAULT_ACCOUNT_ID } from "../../backend/config/account-ids.
 import { durationOverZero, size } from "../../backend/config/amounts.ts";
 
 export const DOCKER_DEFAULTS = {
-  /** Docker's API is what most engines speak. */
+  /** Most engines speak Docker's API. */
   engine: "docker",
   /** Made from `images/sandbox`; small, with what agents commonly use. */
   image: "sandlot/sandbox:1",
-  /** A shared socket needs no network at all; a port is what is left where none can be shared. */
+  /** A shared socket needs no network at all; a port is for engines that cannot share one. */
   transport: "auto",
-  /** Only this machine reaches a daemon's port, which a token guards as well. Wider is a decision. */
+  /** Only this machine reaches a daemon's port, which a token guards as well. A wider bind must be configured. */
   publishBind: "127.0.0.1",
   publishHost: "127.0.0.1",
   uid: DEFAULT_ACCOUNT_ID,
   gid: DEFAULT_ACCOUNT_ID,
   tmpBytes: 1_073_741_824,
   homeBytes: 1_073_741_824,
-  /** What an image needs written outside /tmp, home and the workspace says so. */
+  /** An image that must write outside /tmp, home and the workspace needs `false`. */
   readOnlyRoot: true,
-  /** An idle daemon costs next to nothing, and the engine takes many times as long to let one go on as a lease takes. */
+  /** An idle daemon costs almost nothing, and an unpause takes many times as long as a lease. */
   pauseParked: false,
   /** Asking a registry is the engine's usual behaviour, and only for what it does not have. */
   pull: "missing",
-  /** Some gigabytes over a slow line. It does not count against `acquireTimeoutMs` of those who come later. */
+  /** Some gigabytes over a slow network. It does not count against `acquireTimeoutMs` of later acquires. */
   pullTimeoutMs: 600_000,
 } as const;
 
@@ -135,10 +135,10 @@ export const dockerSchema = z
 
 type Completed = z.output<typeof dockerSchema>;
 
-/** The section after it was checked: `null` stands for what is found out or left to the engine. */
+/** The section after validation: `null` stands for a value that is detected or left to the engine. */
 export type DockerConfig = Readonly<Omit<Completed, "host" | "runtime" | "network" | "hostPaths" | "capabilities">> & {
   readonly host: string | null;
-  /** A runtime of the engine's by name. */
+  /** A runtime of the engine, by name. */
   readonly runtime: string | null;
   /** The engine's network that sandboxes with a published port join; `null`: nothing is published. */
   readonly network: string | null;

@@ -1,12 +1,12 @@
 /**
- * Accounts of their own for the containers of root's fleet, and how a container sees files as its own.
+ * Separate accounts for the containers of root's fleet, and how a container sees files as its own.
  *
- *   mapped   files keep their owner on disk; id-mapped mounts show them as the container's (`host-accounts/`)
+ *   mapped   files keep their owner on disk; id-mapped mounts show them as the container's (`host/accounts/`)
  *   given    workspaces are given to the account when they are bound: where the kernel, the file system or the engine's
  *            runtime cannot map owners, or the engine does not see mounts of this process
  *
- * Invariant: an engine whose containers are another machine's or another user's, and an image that runs as its own user,
- * have none: their containers share the fleet's one account.
+ * Invariant: an engine whose containers are another machine's or another user's, and an image that runs as its own
+ * user, have none: their containers share the fleet's one account.
  */
 
 import { readFileSync } from "node:fs";
@@ -35,7 +35,10 @@ export interface ContainerAccountsParts {
   readonly facts: EngineFacts;
   readonly layout: Layout;
   readonly world: World;
-  /** Tells why a configured mount is not as configured (`mounts`), or why claims could not be given back (`accounts`). */
+  /**
+   * Reports why a configured mount differs from its configuration (`mounts`), or why claims could not be given back
+   * (`accounts`).
+   */
   readonly onTrouble: (what: "mounts" | "accounts", problem: string) => void;
 }
 
@@ -50,10 +53,13 @@ export function sharedAccountReason(
   return sharingProblem(accountIds ?? null);
 }
 
-/** The engine mounted something else than what this process has mounted for it. */
+/** The engine mounted something other than the mount that this process made for it. */
 export class MountsUnseen extends Error {}
 
-/** Engines that do not see what this process mounts. Each is found out with its first container, once for every fleet of the process. */
+/**
+ * Engines that do not see this process's mounts. The first container on each shows it, once for all fleets of the
+ * process.
+ */
 const unseeingEngines = new Set<string>();
 
 export class ContainerAccounts {
@@ -74,7 +80,7 @@ export class ContainerAccounts {
     return this.#accounts !== null;
   }
 
-  /** `null` where containers share one. `path` is there as long as the object is. */
+  /** `null` where containers share one. `path` exists as long as the object does. */
   claim(name: ObjectName, path: string): Account | null {
     return this.#accounts?.claim({ name, path }) ?? null;
   }
@@ -85,7 +91,7 @@ export class ContainerAccounts {
     if (account !== null) this.#accounts?.release(name, account);
   }
 
-  /** Whose a workspace is to be on disk, and whose it is shown as: one of the two. */
+  /** The owner of a workspace on disk, and the owner that the container sees: one of the two. */
   async ownerOf(account: Account | null, runtime: string | null) {
     if (account === null) return { given: {}, shown: {} };
     const isMapped = (await this.#problem(this.#parts.layout.root, runtime, "top")) === null;
@@ -102,13 +108,13 @@ export class ContainerAccounts {
   ): Promise<readonly Binding[]> {
     if (account === null) return mounts;
     const problem = (path: string) => this.#problem(path, runtime);
-    // The engine's own filter lets files become setuid.
+    // The engine's own filter allows setuid files.
     const owned = await ownedMounts(mounts, { problem }, { refusesSetId: false });
     for (const problem of owned.problems) this.#parts.onTrouble("mounts", problem);
     return owned.mounts;
   }
 
-  /** What the engine is to mount. Undone by `settle`, or by `release`. */
+  /** The bindings for the engine to mount. Undone by `settle`, or by `release`. */
   async show(name: ObjectName, bindings: readonly Binding[], account: Account | null): Promise<readonly Binding[]> {
     const paths = ownedPaths(bindings);
     if (account === null || paths.length === 0) return bindings;
@@ -116,13 +122,13 @@ export class ContainerAccounts {
     return bindings.map((binding) => ({ ...binding, from: shown.get(binding.from) ?? binding.from }));
   }
 
-  /** The container runs, with this process as its first: it has mounts of its own. */
+  /** The container runs, with this process as its first: it has its own mounts. */
   settle(name: ObjectName, bindings: readonly Binding[], pid: number): void {
     const wanted = bindings.filter(({ owner }) => owner !== undefined);
     if (wanted.length === 0) return;
     this.#mounts.hide(name);
     const mapped = mappedPlaces(pid);
-    // One that has ended says why where its readiness is waited for.
+    // A container that has ended reports why where its readiness is awaited.
     if (mapped === null) return;
     if (wanted.every(({ to }) => mapped.has(to))) return;
     unseeingEngines.add(this.#parts.facts.id);
@@ -137,7 +143,10 @@ export class ContainerAccounts {
     }
   }
 
-  /** Gives back the accounts that killed processes have claimed for containers they did not make. What fails can be done later. */
+  /**
+   * Gives back the accounts that killed processes have claimed for containers they did not make. A failure can wait for
+   * the next sweep.
+   */
   sweepClaims(): void {
     try {
       this.#accounts?.sweep();
@@ -152,7 +161,7 @@ export class ContainerAccounts {
 
   async #problem(path: string, runtime: string | null, scope: MappedScope = "whole"): Promise<string | null> {
     const { facts, settings } = this.#parts;
-    // Where processes of containers can be seen from here, so can their mounts.
+    // Where this process sees a container's processes, it also sees their mounts.
     if (!supportsEgress(facts, { ...settings.docker, runtime }))
       return "containers of this engine cannot be shown mapped owners";
     return unseeingEngines.has(facts.id)
@@ -161,7 +170,9 @@ export class ContainerAccounts {
   }
 }
 
-/** Where a process sees mapped mounts; `null` when it has ended, also when its parent has not heard of it yet. */
+/**
+ * The places of a process's mapped mounts; `null` when it has ended, also when its parent has not waited for it yet.
+ */
 function mappedPlaces(pid: number): ReadonlySet<string> | null {
   const lines = mountinfoOf(pid)
     ?.split("\n")
@@ -174,7 +185,7 @@ function mappedPlaces(pid: number): ReadonlySet<string> | null {
   );
 }
 
-/** What the kernel answers for a process that has ended: it is not there, or it has no mounts any more. */
+/** The kernel's errors for a process that has ended: it does not exist, or it has no mounts any more. */
 const ENDED: ReadonlySet<string | undefined> = new Set(["ENOENT", "ESRCH", "EINVAL"]);
 
 function mountinfoOf(pid: number): string | null {

@@ -1,9 +1,11 @@
 /**
- * Reaching the daemon of a container, which may be paused, or be a server of the image's own.
+ * Attaches to the daemon of a container. The container may be paused, and its image may have a server instead of the
+ * daemon.
  *
- *   attach   known to be paused? unpaused ─▶ connected (`sandboxd/attacher.ts`) ─▶ way out and disk budget in place
+ *   attach   known to be paused? unpaused ─▶ connected (`sandboxd/attacher.ts`) ─▶ egress and disk budget in place
  *
- * Invariant: a daemon that was killed inside is started again by its supervisor, on a new socket, so one that lives is asked again.
+ * Invariant: a supervisor starts a killed daemon again, on a new socket, so the attacher retries while the container
+ * lives.
  */
 
 import { existsSync } from "node:fs";
@@ -33,7 +35,7 @@ export interface ReachingParts {
   readonly egresses: Egresses;
   /** `null` where sandboxes have the daemon inside. */
   readonly aio: AioRuntime | null;
-  /** Whether containers may have a way out. */
+  /** Whether containers may have an egress. */
   readonly network: boolean;
 }
 
@@ -93,7 +95,7 @@ export class ContainerAttacher {
     }
   }
 
-  /** A blank that was just made will be bound soon. */
+  /** Prewarms connections to a blank, which will be bound soon. */
   async connectAhead(name: ObjectName, spec: CreateSpec): Promise<void> {
     const { credentials, aio } = this.#parts;
     if (aio !== null) return;
@@ -120,7 +122,7 @@ export class ContainerAttacher {
     return true;
   }
 
-  /** An attachment as it is given out. Without a way out, and with limits that are known, nothing has to be read for it. */
+  /** The attachment for the caller. Without an egress, and with known limits, it reads nothing. */
   async #withLimitsAndEgress(name: ObjectName, inner: Attachment): Promise<Attachment> {
     const { network, layout, guards, objects, egresses } = this.#parts;
     const hasWayOut = network && existsSync(egressPath(layout, name));
@@ -129,7 +131,7 @@ export class ContainerAttacher {
     try {
       const object = await objects.get(name);
       if (object === null) return inner;
-      // One that lost its way out, because the process that carried it was killed, gets another one.
+      // A container whose egress process was killed gets a new one.
       if (hasWayOut) await egresses.join(object);
       return withSandbox(inner, await guards.limited(object, inner.sandbox));
     } catch (error) {

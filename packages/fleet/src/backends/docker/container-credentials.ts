@@ -1,8 +1,8 @@
 /**
- * What the daemon of a container answers to, and where: at its socket, or at the port that the engine has published.
+ * The credentials and the address of a container's daemon: its socket, or the port that the engine has published.
  *
- * Invariant: that nobody answers there does not mean death. A daemon that was killed inside comes back, on a new socket; what
- * forwards a port may end by itself. So the engine is asked, and one that cannot be asked has not said that anybody is dead.
+ * Invariant: silence does not mean death. A killed daemon comes back, on a new socket; a port forwarder may end by
+ * itself. So the engine decides, and without its response no container counts as dead.
  */
 
 import type { Credentials } from "../../backend/backend.ts";
@@ -18,9 +18,9 @@ import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
 import { formatRef } from "./objects/labels.ts";
 
-/** After that one that is not known to be dead is alive. */
+/** A container that is not known to be dead after this time counts as alive. */
 const DEATH_KNOWN_MS = 1_000;
-/** Where every question is a program that is started. */
+/** For an engine where every request starts a program. */
 const DEATH_KNOWN_BY_PROGRAM_MS = 5_000;
 const DEATH_LOOK_MS = 50;
 
@@ -31,9 +31,9 @@ export interface CredentialParts {
   readonly workspaces: DiskWorkspaces;
   readonly objects: ContainerObjects;
   readonly engine: Engine;
-  /** Where published ports are reached. */
+  /** The host on which published ports are reached. */
   readonly publishHost: string;
-  /** Whether there are any. */
+  /** Whether ports are published. */
   readonly publishes: boolean;
 }
 
@@ -50,7 +50,7 @@ export class ContainerCredentials extends KnownCredentials {
     this.#parts = parts;
   }
 
-  /** Finds out where the daemon listens; the engine is asked only when nobody has written it down. */
+  /** Finds the daemon's address; it asks the engine only when the address is not recorded. */
   async locate(name: ObjectName): Promise<void> {
     const { objects, engine, publishes } = this.#parts;
     if (!publishes || this.#ports.has(name)) return;
@@ -72,7 +72,9 @@ export class ContainerCredentials extends KnownCredentials {
     return port === undefined ? target : { ...target, address: { host: this.#parts.publishHost, port } };
   }
 
-  /** It is being destroyed here: whoever loses a connection need not ask, and an engine that is at it may not answer. */
+  /**
+   * This process is destroying it: a lost connection needs no request to the engine, which may not respond meanwhile.
+   */
   async whileEnding<T>(name: ObjectName, end: () => Promise<T>): Promise<T> {
     this.#ending.add(name);
     try {
@@ -82,7 +84,7 @@ export class ContainerCredentials extends KnownCredentials {
     }
   }
 
-  /** An engine knows of a death a moment after the connection has broken. */
+  /** An engine learns of a death a moment after the connection has broken. */
   async #isDead(name: ObjectName): Promise<boolean> {
     if (this.#ending.has(name)) return true;
     const { world, liveness, engine } = this.#parts;

@@ -1,13 +1,13 @@
 /**
- * Limits of sandboxes whose blueprint has some, from when this process first makes, reaches or sees a container until it is
- * destroyed, also while it is parked.
+ * Limits of sandboxes whose blueprint has some, from when this process first makes, reaches or sees a container until
+ * it is destroyed, also while it is parked.
  *
- *   memory, processes   the engine has the kernel hold them; the kernel counts, and of what it counted is told
- *   disk                the engine limits no directory of the host, so the workspace is watched there, as the local backend does it:
+ *   memory, processes   the kernel enforces them for the engine; this process reports what the kernel counted
+ *   disk                the engine limits no directory of the host, so this process watches the workspace, as the local backend does:
  *                       writes through the API are refused beyond the budget, and commands that write past it are stopped
  *
- * Invariant: where the kernel's counters are not to be seen, as on another machine, the engine's own word for memory is told, and
- * nothing for processes: no engine has one.
+ * Invariant: where the kernel's counters are out of reach, as on another machine, the engine's events report memory,
+ * and nothing reports processes: no engine has such an event.
  */
 
 import type { Sandbox } from "@sandlot/contract";
@@ -38,7 +38,7 @@ interface Guarded {
 export class ContainerGuards extends HostGuards {
   readonly #parts: ContainerGuardsParts;
   readonly #guarded = new Map<ObjectName, Promise<Guarded | null>>();
-  /** Of these, what is known already; `null` for one without limits. */
+  /** The known guards; `null` for a container without limits. */
   readonly #known = new Map<ObjectName, Guarded | null>();
 
   constructor(parts: ContainerGuardsParts) {
@@ -46,7 +46,7 @@ export class ContainerGuards extends HostGuards {
     this.#parts = parts;
   }
 
-  /** Begins to watch, where there is something to watch. */
+  /** Starts to watch, where there is something to watch. */
   watch(object: ContainerObject): Promise<Guarded | null> {
     const { name, container } = object;
     const under = this.#guarded.get(name);
@@ -60,7 +60,7 @@ export class ContainerGuards extends HostGuards {
         return made;
       },
       (error: unknown) => {
-        // Asked again by whoever comes next.
+        // The next caller tries again.
         this.#guarded.delete(name);
         this.problem(error);
         return null;
@@ -70,20 +70,23 @@ export class ContainerGuards extends HostGuards {
     return guarded;
   }
 
-  /** The sandbox as it is given out, if what guards it is known already. */
+  /** The sandbox for the caller, if its guards are known already. */
   limitedNow(name: ObjectName, sandbox: Sandbox): Sandbox | null {
     const known = this.#known.get(name);
     if (known === undefined) return null;
     return known === null ? sandbox : this.limit(name, sandbox, known.group, known.guard);
   }
 
-  /** The sandbox as it is given out. */
+  /** The sandbox for the caller. */
   async limited(object: ContainerObject, sandbox: Sandbox): Promise<Sandbox> {
     const guarded = await this.watch(object);
     return guarded === null ? sandbox : this.limit(object.name, sandbox, guarded.group, guarded.guard);
   }
 
-  /** The engine says that something of a container was ended for want of memory. Without a limit it was the host's want. */
+  /**
+   * The engine reports that the kernel killed a process of a container for lack of memory. Without a limit the host was
+   * out of memory.
+   */
   async outOfMemory(name: ObjectName): Promise<void> {
     const guarded = await this.#guarded.get(name);
     if (guarded?.group.isCounted === true) this.watching.look(name);
@@ -102,7 +105,7 @@ export class ContainerGuards extends HostGuards {
     super.close();
   }
 
-  /** Those that it was made with, whatever is configured meanwhile. */
+  /** The limits that it was made with, also after a change of the configuration. */
   #limitsOf({ limits, labels }: ContainerObject["record"]): Blueprint["limits"] | null {
     if (limits !== null) return watchedOf(limits);
     const { blueprints } = this.#parts;
@@ -127,7 +130,7 @@ function watchedOf({ memoryBytes, pidsMax, diskBytes, filesMax }: Blueprint["lim
   return isLimited ? { memoryBytes, pidsMax, diskBytes, filesMax } : null;
 }
 
-/** Of a group that cannot be looked into only its limits are known. */
+/** A group without readable counters has only its limits. */
 function uncounted(group: LimitGroup, { memoryBytes, pidsMax }: Blueprint["limits"]): LimitGroup {
   const limits = { memoryMaxBytes: memoryBytes ?? null, processMax: pidsMax ?? null };
   return { ...group, usage: () => ({ ...group.usage(), ...limits }) };

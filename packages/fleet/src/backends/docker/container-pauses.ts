@@ -1,17 +1,17 @@
 /**
- * Containers that stand still: parked ones are paused where that is configured, since a paused one keeps its memory and costs
- * no processor; and whoever wants one sees it running, whoever paused it.
+ * Pauses parked containers where that is configured, since a paused one keeps its memory and costs no processor time;
+ * and unpauses every container that a caller wants, also when another process paused it.
  *
- *   last attachment here closed ─▶ nobody comes back soon ─▶ its daemon says: not held, nothing runs ─▶ paused
+ *   last attachment here closed ─▶ no attach soon after ─▶ its daemon reports: not held, nothing runs ─▶ paused
  *   attach ─▶ known to be paused? unpaused first ─▶ connected
  *
- * Which ones are paused is known from the engine's events, and from its list where events may have been missed. The engine is
- * asked about one container only when its daemon has not answered for `SILENCE_MS`.
+ * The engine's events show which ones are paused, and its list does where events may have been missed. A single
+ * container is inspected only when its daemon has not responded for `SILENCE_MS`.
  *
  * Invariants
- * - A container that somebody here wants (attaching or attached) is unpaused as soon as its pause is heard of.
- * - A pause of ours that crosses somebody's attach is taken back: here at once, elsewhere by whoever attaches there.
- * - Nothing is paused that a daemon has not called idle, and nothing where it is not configured.
+ * - A container that this process wants (attaching or attached) is unpaused as soon as an event reports its pause.
+ * - A pause that crosses an attach is undone: in this process at once, in another process by its attach.
+ * - Only containers whose daemon reported idle are paused, and only where that is configured.
  */
 
 import type { FleetId } from "@sandlot/contract";
@@ -28,20 +28,20 @@ export interface PausingParts {
   readonly fleetId: FleetId;
   /** Whether parked ones are paused. */
   readonly pausesParked: boolean;
-  /** `null` when there is nobody to ask any more. */
+  /** `null` when there is no daemon to ask any more. */
   readonly isIdle: (name: ObjectName) => Promise<boolean | null>;
-  /** It runs again after it stood still. */
+  /** It runs again after a pause. */
   readonly onResumed: (name: ObjectName) => void;
   readonly onTrouble: (problem: string) => void;
 }
 
 export type Motion = "paused" | "running" | "gone";
 
-/** Between two turns of a conversation that goes on nobody should wait for the engine. */
+/** A pause must not delay the next turn of a conversation. */
 const PAUSE_AFTER_MS = 2_000;
-/** What is at work is looked at again. */
+/** When a busy container is checked again. */
 const LOOK_AGAIN_MS = 10_000;
-/** A daemon that runs answers far sooner, and one that is only slow loses nothing by the question. */
+/** A running daemon responds far sooner; an extra check does no harm to a slow one. */
 const SILENCE_MS = 300;
 const RETRY_MS = 200;
 
@@ -49,7 +49,7 @@ export class ContainerPauses {
   readonly #parts: PausingParts;
   readonly #wanted = new Map<string, number>();
   readonly #paused = new Set<string>();
-  /** A pause or unpause of ours that is under way. */
+  /** Pauses and unpauses of this process that are under way. */
   readonly #acting = new Map<string, Promise<unknown>>();
   readonly #timers = new Map<string, Timer>();
   readonly #names = new Map<string, ObjectName>();
@@ -63,7 +63,7 @@ export class ContainerPauses {
     return containerId !== null && this.#paused.has(containerId);
   }
 
-  /** Somebody attaches, or is attached, until the answer is called. */
+  /** The caller attaches, or is attached, until it calls the returned function. */
   want(containerId: string | null, name: ObjectName): () => void {
     if (containerId === null) return () => {};
     this.#names.set(containerId, name);
@@ -91,7 +91,7 @@ export class ContainerPauses {
     if (this.#paused.has(containerId)) await this.#unpause(containerId);
   }
 
-  /** A question to its daemon. One that is silent may be paused without our having heard of it. */
+  /** A request to its daemon. A silent one may be paused by an event that was missed. */
   async unlessSilent<T>(containerId: string | null, call: () => Promise<T>): Promise<T> {
     if (containerId === null) return call();
     const timer = this.#parts.world.timer(SILENCE_MS, () => void this.#find(containerId));
@@ -118,7 +118,7 @@ export class ContainerPauses {
     }
   }
 
-  /** Events may have been missed. Should the engine not answer, the next break of its events leads here again. */
+  /** Events may have been missed. If the engine does not respond, the next break of its events leads here again. */
   async look(): Promise<void> {
     const { engine, fleetId } = this.#parts;
     const listed = await engine.list(fleetFilter(fleetId)).catch(() => []);
@@ -166,7 +166,7 @@ export class ContainerPauses {
     if (this.#wanted.has(containerId)) this.#resume(containerId);
   }
 
-  /** In nobody's call: tried again until it runs or nobody wants it any more. */
+  /** Outside of any call: retries until it runs or is no longer wanted. */
   #resume(containerId: string): void {
     const again = () => {
       if (!this.#stopped && this.#wanted.has(containerId) && this.#paused.has(containerId)) this.#resume(containerId);
@@ -198,7 +198,7 @@ export class ContainerPauses {
   }
 }
 
-/** It is gone, has ended, or is already as it should be, by somebody else whom we shall hear of. */
+/** It is gone, has ended, or is already in the wanted state; an event of the other change follows. */
 function isSettled(error: unknown): boolean {
   if (isRefusal(error, 404) || isRefusal(error, 409)) return true;
   return isRefusal(error, 500) && /(not|already) paused|not running/i.test(error.message);

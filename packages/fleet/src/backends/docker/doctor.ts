@@ -1,6 +1,6 @@
 /**
- * What the docker backend needs: an engine that answers, an image, and what keeps its sandboxes apart. With
- * `docker.runtime: aio` everything hangs on the server in the image, so one sandbox is tried; nothing is left of it.
+ * Checks what the docker backend needs: an engine that responds, an image, and isolation. With `docker.runtime: aio`
+ * everything depends on the server in the image, so the doctor makes one sandbox and removes it.
  */
 
 import { homedir } from "node:os";
@@ -23,7 +23,7 @@ const TRIAL_TIMEOUT_MS = 30_000;
 export interface DoctorParts {
   readonly environment: Environment;
   readonly trial: Trial;
-  /** Apple's `container`, as it is run. */
+  /** The command of Apple's `container`. */
   readonly containerProgram?: string;
 }
 
@@ -62,14 +62,14 @@ const ENGINE_FIX =
   "start the engine, or name it with docker.host or DOCKER_HOST; this account must be allowed to ask it";
 const APPLE_FIX =
   "install Apple's container, 1.1 or newer, on macOS 26, and run `container system start`; or set docker.engine to docker";
-/** There is no filter of system calls to look for. */
+/** A virtual machine needs no filter of system calls. */
 const MACHINES: Finding = {
   name: "isolation",
   status: "ok",
   detail: "every sandbox is a virtual machine with a kernel of its own",
 };
 
-/** The key of the image's server is in its environment, and its account is the commands'. */
+/** The key of the image's server is in its environment, and the server runs as the commands' account. */
 const IMAGES_SERVER: Finding = {
   name: "closed daemon",
   status: "warn",

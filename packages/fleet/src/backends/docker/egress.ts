@@ -1,9 +1,9 @@
 /**
- * The way out of containers that have one. A container is made without a network; once it runs, the process that carries its
- * way out enters its network namespace and listens there (`network/`). It takes rights over that namespace: those of root on the
- * machine that the engine runs on.
+ * The egress of containers that have one. A container is made without a network; once it runs, its egress process
+ * enters its network namespace and listens there (`host/egress/`). This needs rights over that namespace: those of root
+ * on the engine's machine.
  *
- * Invariant: nothing inside can use a network before its way out is there, because there is none.
+ * Invariant: a container has no network until its egress listens.
  */
 
 import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../../host/egress/held-egresses.ts";
@@ -20,7 +20,7 @@ import { createFailed } from "./engine/trouble.ts";
 import type { ContainerObject } from "./objects/container-objects.ts";
 import type { DockerSettings } from "./settings.ts";
 
-/** What a container with a way out needs from its start. */
+/** What a container with an egress needs from its start. */
 export interface PreparedEgress {
   readonly environment: Readonly<Record<string, string>>;
   readonly bindings: readonly Binding[];
@@ -29,8 +29,9 @@ export interface PreparedEgress {
 const NOTHING: PreparedEgress = { environment: {}, bindings: [] };
 
 /**
- * Whether containers of this engine can be given a way out at all. Not when their processes are not in our process table, because
- * we are in a container ourselves; nor when their network is not the kernel's, as with gVisor and with virtual machines.
+ * Whether containers of this engine support an egress. Not when their processes are missing from our process table,
+ * because the fleet runs in a container itself; nor when their network is not the kernel's, as with gVisor and with
+ * virtual machines.
  */
 export function supportsEgress(
   facts: Pick<EngineFacts, "isOnThisHost" | "isRootless" | "defaultRuntime">,
@@ -52,7 +53,7 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
     return { environment, bindings };
   }
 
-  /** Once the container runs, and before anybody uses it. */
+  /** Once the container runs, and before any caller uses it. */
   async start(name: ObjectName, record: EgressRecord, network: Network, containerId: string): Promise<void> {
     if (network.mode === "none") return;
     const pid = (await this.parts.engine.inspect(containerId))?.State.Pid ?? 0;
@@ -63,7 +64,7 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
     egress.watch({ ...this.parts.world.identity, ...init });
   }
 
-  /** Makes sure that a container which runs has its way out, whoever made it. */
+  /** Makes sure that a running container has its egress, also one that another process made. */
   async join({ name, record, container }: ContainerObject): Promise<void> {
     const network = this.joinable(name, record.labels.blueprintHash);
     if (container === null || network === null) return;

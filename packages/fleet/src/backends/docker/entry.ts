@@ -11,7 +11,7 @@ export const DOCKER = {
   endsWithProcess: false,
   settings: dockerConfig,
   blueprintKey({ engine, image, runtime, transport, network, uid, gid, readOnlyRoot, capabilities }) {
-    // The first kind of engine has no word of its own here, so that hashes of earlier releases stay good.
+    // The first kind of engine adds no word here, so that hashes of earlier releases stay valid.
     const kind = engine === "docker" ? [] : [engine];
     return JSON.stringify([
       "docker",

@@ -1,5 +1,5 @@
 /**
- * Whether a container lives, as its engine says. Not being able to ask is `unknown`, and so is an answer of another engine.
+ * The liveness of a container, from its engine. Without a response, or with one from another engine, it is `unknown`.
  */
 
 import { type EngineRef, isSandlotError } from "@sandlot/contract";
@@ -8,7 +8,7 @@ import type { Engine } from "./engine/engine.ts";
 import type { ContainerObject, ContainerObjects } from "./objects/container-objects.ts";
 import { parseRef } from "./objects/labels.ts";
 
-/** `created` is neither: whoever makes it may be about to start it. */
+/** `created` is neither: its maker may be about to start it. */
 const ALIVE: ReadonlySet<string> = new Set(["running", "paused", "restarting"]);
 
 export class ContainerLiveness {
@@ -44,12 +44,12 @@ export class ContainerLiveness {
     return status === "created" && object !== null ? this.ofMaking(object) : "dead";
   }
 
-  /** Nothing runs yet. Whoever makes it may be about to, or is dead. */
+  /** Nothing runs yet. Its maker may be about to start it, or is dead. */
   ofMaking({ record }: ContainerObject): Liveness {
     return this.#world.processLiveness(record.maker) === "dead" ? "dead" : "unknown";
   }
 
-  /** Whether the engine that answers is the one that has it. */
+  /** Whether the responding engine is the one that has it. */
   isOurEngine(object: ContainerObject | null): boolean {
     return object?.container == null || object.container.engineId === this.#engine.facts.id;
   }

@@ -3,7 +3,7 @@
  *
  *   image ─▶ intent on disk ─▶ workspace, socket directory ─▶ container made, written down ─▶ started ─▶ ready
  *
- * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
+ * The intent comes first, so that a later process finds every part from it. A failed step undoes all steps here.
  */
 
 import { join } from "node:path";
@@ -69,15 +69,15 @@ export interface MakerParts {
   readonly remover: Remover;
   readonly egresses: Egresses;
   readonly accounts: ContainerAccounts;
-  /** `null` where the daemon is brought along. */
+  /** `null` where sandboxes have the daemon inside. */
   readonly aio: AioRuntime | null;
-  /** Hears why a runtime directory that no sandbox uses could not be removed. */
+  /** Gets the reason when an unused runtime directory could not be removed. */
   readonly onRuntimeProblem: (error: unknown) => void;
 }
 
 /** A relayed socket appears a moment after the daemon has made its own. */
 const RELAY_LOOK_MS = 20;
-/** Of a container that has a network of the engine's. */
+/** For a container that has a network of the engine. */
 const NO_WAY_OUT: Blueprint["network"] = { mode: "none", allow: [] };
 
 export class Maker {
@@ -99,7 +99,7 @@ export class Maker {
     try {
       return await this.#makeOnce(spec, made, signal);
     } catch (error) {
-      // Found out with the first container of an engine: from now on it is done without.
+      // The first container shows that the engine does not see our mounts: from now on owners are not mapped.
       if (!(error instanceof MountsUnseen)) throw error;
       const again = await this.#makeOnce(spec, { containerId: null, workspace: null }, signal);
       return { ...again, workspace: made.workspace ?? again.workspace };
@@ -122,7 +122,7 @@ export class Maker {
     const image = imageEnvironment(await images.ready(imageName, signal));
     const running = aio === null ? await this.#running(name, spec, signal) : null;
     if (running !== null) return running;
-    // Unused ones go now: a sandbox that is written down and has no link yet would keep them all.
+    // Removes unused ones now: a recorded sandbox without its link yet would keep them all.
     if (aio === null) await this.#runtime.get();
     signal.throwIfAborted();
     const account = accounts.claim(name, objects.path(name));
@@ -145,7 +145,7 @@ export class Maker {
     }
   }
 
-  /** What an earlier call has made, whose answer was lost. */
+  /** The container of an earlier call whose response was lost. */
   async #running(name: ObjectName, spec: CreateSpec, signal: AbortSignal): Promise<Created | null> {
     const { publishHost } = this.#parts.settings.docker;
     const ref = await findRunning({ ...this.#parts, publishHost }, name, spec, signal);
@@ -186,13 +186,13 @@ export class Maker {
     }
   }
 
-  /** What was mounted for the engine goes, now that the container has it. */
+  /** Unmounts the mounts for the engine: the container has its own now. */
   async #settle({ name, mounts }: Plan, bindings: readonly Binding[], containerId: string): Promise<void> {
     const { engine, accounts } = this.#parts;
     const all = [...bindings, ...mounts];
     if (all.every(({ owner }) => owner === undefined)) return;
     const pid = (await engine.inspect(containerId))?.State.Pid ?? 0;
-    // One that has ended says why where its readiness is waited for.
+    // A container that has ended reports why where its readiness is awaited.
     if (pid !== 0) accounts.settle(name, all, pid);
   }
 
@@ -200,7 +200,7 @@ export class Maker {
     return account ?? this.#parts.settings.account;
   }
 
-  /** Before anybody can use it, where its mounts can be seen. */
+  /** Runs before any caller can use the container, where its mounts are visible. */
   async #checkPlaces({ seen, spec }: Plan, around: readonly Binding[], containerId: string): Promise<void> {
     const { engine, settings } = this.#parts;
     const runtime = runtimeOf(spec.blueprint, settings.docker);
@@ -211,7 +211,7 @@ export class Maker {
     if (wrong !== undefined) throw misplaced(wrong);
   }
 
-  /** The image's own server instead of the daemon. Nothing announces it, so it is asked until it answers. */
+  /** The image's own server replaces the daemon. It announces nothing, so this polls until it responds. */
   async #makeAio(
     aio: AioRuntime,
     plan: Plan,
@@ -337,7 +337,7 @@ export class Maker {
     return { bindings, workspace: existing ? "existing" : "new" } as const;
   }
 
-  /** Where the container's sockets may not be seen, it says in its output that it is ready. */
+  /** Whether the container announces readiness in its output: where its sockets may not be visible. */
   #saysReady(transport: Transport, blueprint: Blueprint): boolean {
     const { settings, engine } = this.#parts;
     return transport === "port" || mayHideSockets(runtimeOf(blueprint, settings.docker), engine.facts);
@@ -383,7 +383,7 @@ interface Plan {
   readonly spec: CreateSpec;
   readonly record: ObjectRecord;
   readonly mounts: readonly Binding[];
-  /** The mounts, as they were when they were checked. */
+  /** The mounts, with their identities when they were checked. */
   readonly seen: readonly SeenMount[];
   readonly imageName: string;
   /** What the image sets in its environment. */
@@ -391,7 +391,7 @@ interface Plan {
   readonly made: MadeSoFar;
 }
 
-/** How far making came: what there is to unmake, and what the workspace was before. */
+/** The progress of a create: what to undo, and the workspace's state before. */
 interface MadeSoFar {
   containerId: string | null;
   workspace: Created["workspace"] | null;

@@ -1,12 +1,12 @@
 /**
- * Making a container under its name, and what to do when the name is taken. A name is never used for two objects, so whoever has
- * it is the same object, made by a call whose answer was lost; or it belongs to somebody who happens to use such names.
+ * Makes a container under its name, and handles a taken name. A name is never used for two objects. So a container with
+ * it is the same object, from a call whose response was lost; or it belongs to other software that uses such names.
  *
- *   ours, runs and answers to what was asked for   it is the answer: nothing is made
- *   ours, runs and does not                        refused, and left as it is
- *   ours, never started                            used
- *   ours, dead                                     replaced
- *   anybody else's                                 refused, and left as it is
+ *   ours, runs and takes the credentials   returned: nothing is made
+ *   ours, runs and does not                refused, and left alone
+ *   ours, never started                    used
+ *   ours, dead                             replaced
+ *   not ours                               refused, and left alone
  */
 
 import type { EngineRef } from "@sandlot/contract";
@@ -28,11 +28,11 @@ export interface RunningParts {
   readonly engine: Engine;
   readonly objects: ContainerObjects;
   readonly layout: Layout;
-  /** Where published ports are reached. */
+  /** The host on which published ports are reached. */
   readonly publishHost: string;
 }
 
-/** The object that runs already, proved by its labels and by its daemon; `null` when there is none. Nothing is touched. */
+/** The object that runs already, proved by its labels and by its daemon; `null` when there is none. Changes nothing. */
 export async function findRunning(
   { engine, objects, layout, publishHost }: RunningParts,
   name: ObjectName,
@@ -54,7 +54,7 @@ export async function findRunning(
   return object.ref;
 }
 
-/** Resolves with a container that is not started. Dead or half-made ones of ours are replaced; others' are left alone. */
+/** Resolves with a container that is not started. Replaces dead or half-made ones of ours; leaves others alone. */
 export async function claimName(
   engine: Engine,
   options: Docker.ContainerCreateOptions,
@@ -68,7 +68,7 @@ export async function claimName(
     if (taken === null) return { containerId: await engine.create(options) };
     if (!isTheSame(parseLabels(taken.Config.Labels)?.labels, labels))
       throw createFailed(`a container that is not this fleet's has the name ${options.name}`, error);
-    // Ours and not started: the answer to an earlier call was lost. Nobody else makes this generation.
+    // Ours and not started: the response to an earlier call was lost. No other process makes this generation.
     if (taken.State.Status === "created") return { containerId: taken.Id };
     if (taken.State.Status === "running") throw createFailed(`${options.name} runs already`, error);
     await engine.remove(taken.Id);

@@ -1,6 +1,7 @@
 /**
- * Unmaking a sandbox: the container first, until the engine confirms that it is gone, then everything that was made for it.
- * Every step is idempotent, so several may be at it at once, and whoever finds half of it goes on.
+ * Removes a sandbox: the container first, until the engine confirms that it is gone, then everything that was made for
+ * it. Every step is idempotent, so several processes may run them at once, and any process can finish a half-done
+ * removal.
  */
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
@@ -44,7 +45,7 @@ export class Remover {
     this.#parts = parts;
   }
 
-  /** Resolves when the engine has confirmed that nothing of it is left, but for a workspace in its slot. */
+  /** Resolves when the engine has confirmed that all is removed, except for a workspace in its slot. */
   async destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
     const parsed = parseRef(ref);
     if (parsed === null)
@@ -58,13 +59,13 @@ export class Remover {
     await this.#removeRest(parsed.name, object?.record.place ?? place, object?.record.account ?? null);
   }
 
-  /** Unmakes what this process has half made, also when somebody else has already forgotten it. */
+  /** Undoes a half-finished create of this process, also when another process has already forgotten the object. */
   async unmake(name: ObjectName, record: ObjectRecord, containerId: string | null): Promise<void> {
     await this.#removeContainers(name, containerId, NEVER);
     await this.#removeRest(name, record.place, record.account);
   }
 
-  /** Forgets what was kept only for the workspace in its slot, when that has left. Answers whether it did. */
+  /** Forgets an object that is kept only for the workspace in its slot, once that has left. Returns whether it did. */
   async settle(name: ObjectName, place: Place): Promise<boolean> {
     const { workspaces, objects } = this.#parts;
     if (place === "home") await workspaces.dropMarkers(partsOf(name).sandboxId as never);
@@ -83,7 +84,7 @@ export class Remover {
     if (!(await this.settle(name, place))) await objects.markRemains(name);
   }
 
-  /** By its id, and by its labels: a create that nobody heard the answer of has made one, too. */
+  /** By its id and by its labels: a create whose response was lost may have made another. */
   async #removeContainers(name: ObjectName, known: string | null, signal: AbortSignal): Promise<Place | null> {
     const { engine, fleetId } = this.#parts;
     const { sandboxId, generation } = partsOf(name);

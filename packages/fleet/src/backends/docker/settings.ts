@@ -1,5 +1,5 @@
 /**
- * What the Docker backend works with: the configured part, and what follows from this installation.
+ * The Docker backend's settings: the configured part, and the part that follows from this installation.
  */
 
 import { homedir } from "node:os";
@@ -9,16 +9,16 @@ import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.
 import { AIO_RUNTIME, type DockerConfig } from "./config.ts";
 import type { Environment } from "./engine/discovery.ts";
 
-/** The part of a fleet's settings that this backend looks at. */
+/** The part of a fleet's settings that this backend uses. */
 export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
   Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly docker: DockerConfig };
 
 export interface DockerSettings extends ConfiguredSettings {
   /** Images have servers of their own that speak AIO (`docker.runtime: aio`); the engine's runtime is then its usual one. */
   readonly speaksAio: boolean;
-  /** Whom workspaces belong to on disk, and what containers without an account of their own run as; never the host's root. */
+  /** The owner of workspaces on disk, and the account of containers without their own; never the host's root. */
   readonly account: Account;
-  /** Where homes of this machine reserve their ids; only tests have another than all. */
+  /** The registry where homes of this machine reserve their ids; only tests use another. */
   readonly idRegistry: string;
   /** Shows sandboxes the files of other owners as theirs. */
   readonly mapping: IdMapping;
@@ -28,18 +28,18 @@ export interface DockerSettings extends ConfiguredSettings {
   readonly containerProgram: string;
   /** The Node that runs the daemon inside. */
   readonly nodePath: string;
-  /** What of the daemon goes inside. */
+  /** The daemon's files that go inside. */
   readonly daemon: SandboxdFiles;
   /** Where the directory that every container mounts is made; `null` for the fleet's own. */
   readonly runtimeDirectory: string | null;
-  /** How long a container may take to be ready, once its image is there. */
+  /** The deadline for a container's readiness, once its image is there. */
   readonly readyTimeoutMs: number;
   readonly blueprints: FleetFacts["blueprints"];
   readonly environment: Environment;
   readonly userHome: string;
 }
 
-/** Many times what a start takes on a busy engine; longer hides that something is wrong. */
+/** Many times what a start takes on a busy engine; a longer deadline would hide a fault. */
 const READY_TIMEOUT_MS = 60_000;
 
 export function dockerSettings(configured: ConfiguredSettings): DockerSettings {

@@ -1,14 +1,13 @@
 /**
- * Hearing of deaths, pauses and want of memory: one subscription to the engine's events for everybody who listens. Nothing is asked again and
- * again.
+ * Reports deaths, pauses and out-of-memory kills: one subscription to the engine's events for all listeners, without
+ * polling.
  *
- *   subscribed ── breaks ──▶ told: resync ──▶ subscribed again, from where it was
+ *   subscribed ── breaks ──▶ event: resync ──▶ subscribed again, from where it was
  *
  * Invariants
- * - A death is told once to each listener that was there when it happened.
- * - After a break whoever listens looks for himself: the engine remembers only its last events, and those of a restarted
- *   engine are gone.
- * - An engine that does not answer tells of no death.
+ * - Each listener that was registered at a death gets it once.
+ * - After a break listeners must list again: the engine keeps only its last events, and a restarted engine keeps none.
+ * - An engine that does not respond reports no death.
  */
 
 import type { FleetId, SandboxId } from "@sandlot/contract";
@@ -23,16 +22,16 @@ import { fleetFilter, formatRef, type Labelled, parseLabels } from "./objects/la
 
 type Listener = (event: EngineEvent) => void;
 
-/** Who hears of what moves and what stands still. */
+/** Gets the pauses and unpauses of containers. */
 export interface MotionListener {
   heard(containerId: string, motion: Motion): void;
-  /** Subscribed, for the first time or again: what was before was not heard. */
+  /** Subscribed, for the first time or again: earlier events were missed. */
   look(): Promise<void>;
 }
 
 export interface WatcherParts {
   readonly motions: MotionListener;
-  /** Something of a container was ended for want of memory. Told more than once for one command. */
+  /** The kernel killed a process of a container for lack of memory. May come more than once for one command. */
   readonly onOutOfMemory: (labelled: Labelled) => void;
 }
 
@@ -43,12 +42,12 @@ const MOTIONS: Readonly<Record<string, Motion>> = {
   destroy: "gone",
 };
 
-/** What ends a container. `destroy` alone comes for one that never ran, or whose death was missed. */
+/** The events that end a container. `destroy` alone comes for one that never ran, or whose death was missed. */
 const ENDS: ReadonlySet<string> = new Set(["die", "destroy"]);
 const OUT_OF_MEMORY = "oom";
 const RETRY_MS = 200;
 const RETRY_MAX_MS = 5_000;
-/** Containers whose death was told. A `destroy` comes soon after its `die`. */
+/** Containers whose death was reported. A `destroy` comes soon after its `die`. */
 const REMEMBERED_MAX = 4_096;
 const NANO = 1_000_000_000;
 
@@ -60,7 +59,7 @@ export class Watcher {
   readonly #listeners = new Set<Listener>();
   readonly #told = new Set<string>();
   #subscription: AbortController | null = null;
-  /** Seconds since 1970, by the engine's clock once it has told one. */
+  /** Seconds since 1970, by the engine's clock after its first event. */
   #since = 0;
 
   constructor(engine: Engine, fleetId: FleetId, world: World, parts: WatcherParts) {
@@ -71,7 +70,7 @@ export class Watcher {
   }
 
   add(listener: Listener): () => void {
-    // One function may be given twice, and then hears everything twice.
+    // A function that is registered twice gets every event twice.
     const own: Listener = (event) => listener(event);
     this.#listeners.add(own);
     if (this.#subscription === null) this.#begin();
@@ -103,14 +102,14 @@ export class Watcher {
         void this.#parts.motions.look();
         for await (const event of jsonLines(stream, signal)) this.#hear(event);
       } catch {
-        // Whatever it was, whoever listens looks for himself, and we subscribe again.
+        // After any failure listeners list again, and the watcher subscribes again.
       }
       if (signal.aborted) return;
       this.tell({ type: "resync" });
       await sleep(this.#world, waitMs, signal, { background: true }).catch(() => {});
       waitMs = Math.min(waitMs * 2, RETRY_MAX_MS);
       await this.#engine.identify().catch(() => {});
-      // An engine that is there again may have lost what it knew: told once more when it can answer.
+      // A restarted engine may have lost its events: `resync` comes once more when it responds.
       if (!signal.aborted) this.tell({ type: "resync" });
     }
   }
@@ -141,7 +140,7 @@ export class Watcher {
     if (this.#told.size > REMEMBERED_MAX && oldest !== undefined) this.#told.delete(oldest);
   }
 
-  /** Also for what was heard elsewhere. */
+  /** Also for events from other sources. */
   tell(event: EngineEvent): void {
     for (const listener of [...this.#listeners]) listener(event);
   }

@@ -1,12 +1,12 @@
 /**
- * The child of `namespace-connector.ts`: runs in a container's network namespace, connects there when it is told to, and hands the
- * connections to its parent. It ends with its parent.
+ * The child of `namespace-connector.ts`: runs in a container's network namespace, connects there on request, and passes
+ * the connections to its parent. It ends with its parent.
  */
 
 import { connect } from "node:net";
 
 const [port, uid, gid] = process.argv.slice(2).map(Number);
-// What was needed to come here is needed no more.
+// Drops the rights that entering the namespace needed.
 if (process.getuid?.() === 0) {
   process.setgroups?.([]);
   process.setgid?.(gid ?? 65_534);

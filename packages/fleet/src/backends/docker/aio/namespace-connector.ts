@@ -1,9 +1,9 @@
 /**
- * A way into a container that has no network of the engine's: connections to a port of its own loopback.
+ * Connects to a container that has no network of the engine: to a port of its own loopback.
  *
- * A socket belongs to the network namespace in which it was made, whoever holds it later. So a child enters the container's
- * namespace, connects there, and hands the connections over: nothing is published, nothing runs inside, and what is said
- * does not pass through the child.
+ * A socket stays in the network namespace in which it was made, also in another process. So a child enters the
+ * container's namespace, connects there, and passes the connections to this process. Nothing is published, nothing runs
+ * inside, and no data passes through the child.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -19,7 +19,7 @@ export interface DoorOptions {
   /** A process in the container's network namespace. */
   readonly pid: number;
   readonly port: number;
-  /** What the child works as, once it is there. */
+  /** The account of the child once it is inside. */
   readonly account: Account;
   readonly world: World;
 }
@@ -48,7 +48,7 @@ export class NamespaceConnector {
     child.channel?.unref();
   }
 
-  /** Rejects with `NoAnswer` when there is no way in. */
+  /** Rejects with `NoAnswer` when it cannot enter. */
   static async open({ pid, port, account, world }: DoorOptions): Promise<NamespaceConnector> {
     const file = programFile("backends/docker/aio/namespace-connector-child");
     const told = [port, account.uid, account.gid].map(String);
@@ -57,7 +57,7 @@ export class NamespaceConnector {
     const connector = new NamespaceConnector(child);
     const timer = world.timer(OPEN_MS, () => connector.close());
     try {
-      // The first word comes unasked: it is there.
+      // The child's first message comes without a request: it is inside.
       await connector.#wait(0);
       return connector;
     } finally {
@@ -74,7 +74,7 @@ export class NamespaceConnector {
     return socket;
   }
 
-  /** Idempotent. Connections that were handed over are their holders' to close. */
+  /** Idempotent. Holders close the connections that they received. */
   close(): void {
     if (this.#ended) return;
     this.#end();

@@ -1,11 +1,10 @@
 /**
- * What is different about a container whose image has its own server: what it runs is the image's, and so may be whom it runs as.
- * Pure.
+ * Options of a container whose image has its own server: the image chooses the program, and may choose the user. Pure.
  *
  * Invariants
- * - Everything that `container/options.ts` takes away stays taken away, but for the capabilities that the configuration names.
- * - Capabilities mean nothing to an account that is not root, so an image that names some starts as its own user. Every other
- *   starts as the sandboxes' account, as all containers do.
+ * - All restrictions of `container/options.ts` stay, except for the capabilities that the configuration names.
+ * - Capabilities have no effect for an account that is not root, so with some the image starts as its own user.
+ *   Otherwise it starts as the sandboxes' account, as all containers do.
  */
 
 import type Docker from "dockerode";
@@ -13,13 +12,13 @@ import { INSIDE } from "../container/inside.ts";
 
 /** Where servers of the AIO API listen. */
 export const AIO_PORT = 8_080;
-/** What the server is told: the key that it asks for, and where its work is. */
+/** Variables of the server: the key that clients must send, and its working directory. */
 const NAMES = { key: "SANDBOX_API_KEY", workspace: "WORKSPACE" } as const;
 
 export interface AioShape {
   readonly apiKey: string;
   readonly workspace: string;
-  /** Nothing secret: whoever may ask the engine can read it. */
+  /** Holds no secret: every client of the engine can read it. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -28,7 +27,7 @@ export function startsAsItself({ capabilities }: { readonly capabilities: readon
   return capabilities.length > 0;
 }
 
-/** `base` is what any container of the backend is asked for with. */
+/** `base` holds the options of any container of the backend. */
 export function aioOptions(base: Docker.ContainerCreateOptions, shape: AioShape): Docker.ContainerCreateOptions {
   const { Entrypoint: _entrypoint, Cmd: _command, WorkingDir: _directory, User, HostConfig = {}, ...rest } = base;
   const isItself = startsAsItself({ capabilities: (HostConfig.CapAdd ?? []) as readonly string[] });

@@ -1,14 +1,14 @@
 /**
- * What is known of a container whose image has its own server, and what that server cannot be told: the key it was started
- * with, the variables of commands, and which generation and token are the sandbox's now.
+ * Records of a container whose image has its own server, with what that server cannot store: the key it was started
+ * with, the variables of commands, and the present generation and token of the sandbox.
  *
  *   aio/<sandboxId>-<generation>.json    the key and the variables; there before the container is
  *   aio/<sandboxId>-<generation>.bound   the credentials that a blank was bound to
  *
  * Invariants
- * - A server of the AIO API knows no generation. So the present one is what is written here: the credentials that the
- *   object was made with, until it is bound, and from then on those in `.bound`.
- * - A blank is bound once. Of two that try, the one whose file appears first has bound it; the file appears complete.
+ * - A server of the AIO API knows no generation. So these files hold the present one: the credentials that the object
+ *   was made with until it is bound, then those in `.bound`.
+ * - A blank is bound once. Of two that try, the first file wins; the file appears complete.
  */
 
 import { mkdirSync } from "node:fs";
@@ -21,9 +21,9 @@ import type { Layout, ObjectName } from "../../../host/layout.ts";
 import type { World } from "../../../world/world.ts";
 
 export interface AioRecord {
-  /** What the server asks every client for. */
+  /** The key that the server requires of every client. */
   readonly apiKey: string;
-  /** Of every command. */
+  /** The variables of every command. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -40,7 +40,7 @@ export class AioRecords {
     this.#world = world;
   }
 
-  /** Makes up a key, and writes it down with the rest. */
+  /** Generates a key, and writes it with the rest. */
   async make(name: ObjectName, environment: AioRecord["environment"]): Promise<AioRecord> {
     const record = { apiKey: this.#world.randomHex(KEY_BYTES), environment };
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
@@ -53,7 +53,7 @@ export class AioRecords {
     return text === null ? null : recordSchema.parse(JSON.parse(text));
   }
 
-  /** What a blank was bound to; `null` while it is one. */
+  /** The credentials that a blank was bound to; `null` while it is unbound. */
   async bound(name: ObjectName): Promise<Credentials | null> {
     const text = await this.#read(name, "bound");
     if (text === null) return null;
@@ -61,7 +61,7 @@ export class AioRecords {
     return { generation: generation as Generation, token: token as Token };
   }
 
-  /** Answers with what it is bound to now, by whomever. */
+  /** Returns the credentials that it is bound to now, also when another process has bound it. */
   async bind(name: ObjectName, { generation, token }: Credentials): Promise<Credentials> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const coming = this.#path(name, `${this.#world.randomHex(6)}~`);

@@ -1,13 +1,13 @@
 /**
- * Containers whose image has its own server: how it is reached, when it is ready, who may use it, and what goes on in it.
+ * Containers whose image has its own server: connections, readiness, access and activity.
  *
- *   transport `socket`   through the container's own loopback (`namespace-connector.ts`): no network of the engine's, nothing published
+ *   transport `socket`   through the container's own loopback (`namespace-connector.ts`): no network of the engine, nothing published
  *   transport `port`     at the port that the engine has published
  *
  * Invariants
  * - Only the present generation and token reach a sandbox (`records.ts`): on attach, and before every call.
- * - Connections end when their attachment is closed, when its container is heard to be dead, and with the backend; whichever
- *   comes first, and whatever else fails.
+ * - Connections end with their attachment, with their container or with the backend, whichever comes first, also when
+ *   another step fails.
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
@@ -43,9 +43,9 @@ export interface AioParts {
   readonly records: AioRecords;
   readonly liveness: ContainerLiveness;
   readonly account: Account;
-  /** Where published ports are reached. */
+  /** The host on which published ports are reached. */
   readonly publishHost: string;
-  /** Listens to the engine's events, until the answer is called. */
+  /** Listens to the engine's events, until the returned function is called. */
   readonly watch: (listener: (event: EngineEvent) => void) => () => void;
 }
 
@@ -71,7 +71,7 @@ export class AioRuntime {
     return this.#parts.records;
   }
 
-  /** Resolves when the server of a container that was just started has answered. */
+  /** Resolves when the server of a container that was just started has responded. */
   async ready(name: ObjectName, image: string, signal: AbortSignal): Promise<void> {
     const object = await this.#parts.objects.get(name);
     const record = await this.#parts.records.get(name);
@@ -90,7 +90,10 @@ export class AioRuntime {
     }
   }
 
-  /** Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says. */
+  /**
+   * Rejects with `stale_generation`, or with `sandbox_unreachable` when there is no response: a probe decides whether
+   * it is dead.
+   */
   async attach(target: Target, name: ObjectName, signal: AbortSignal): Promise<Attachment> {
     const { world, liveness } = this.#parts;
     const { object, record } = await this.#known(target, name);
@@ -108,7 +111,7 @@ export class AioRuntime {
       world,
       { ...target, environment: record.environment },
       {
-        // One that was made for a thread is never bound to another.
+        // A sandbox that was made for a thread is never bound to another.
         checkCurrent: async () => (object.record.place === "home" ? undefined : this.#checkCurrent(target, object)),
         liveness: () => liveness.probe(target.ref),
       },
@@ -139,7 +142,7 @@ export class AioRuntime {
     }
   }
 
-  /** What was destroyed here is dead, whether the engine's events tell of it or not. */
+  /** A container that this process destroyed is dead, also when the engine emits no event. */
   forget(name: ObjectName, ref: Target["ref"]): void {
     this.#activity.forget(name);
     this.#lose(ref);
@@ -165,7 +168,9 @@ export class AioRuntime {
     else if (event.type === "resync") for (const held of this.#held) void this.#look(held);
   }
 
-  /** A death may have been missed. Not being able to ask is no death, and the next break of the events leads here again. */
+  /**
+   * A death may have been missed. A failed request is not a death, and the next break of the events leads here again.
+   */
   async #look({ attachment, ref }: Held): Promise<void> {
     if ((await this.#parts.liveness.probe(ref).catch(() => "unknown")) === "dead") attachment.lose();
   }
@@ -206,10 +211,10 @@ export class AioRuntime {
     };
     const before = await firstProcess();
     if (before === null) throw new NoAnswer("the container does not run");
-    // Not as what the sandbox is.
+    // Another account than the sandbox's.
     const apart = egressAccountOf(own ?? account);
     const connector = await NamespaceConnector.open({ pid: before.pid, port: AIO_PORT, account: apart, world });
-    // Had it ended meanwhile, its number could be another process's.
+    // Had it ended meanwhile, its pid could belong to another process.
     const now = identify(before.pid);
     if (now?.startTime === before.startTime)
       return { connect: () => connector.connect(), close: () => connector.close() };

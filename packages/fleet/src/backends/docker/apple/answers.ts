@@ -1,5 +1,5 @@
 /**
- * What `container` prints as JSON, as far as it is looked at, and the same in Docker's words.
+ * The JSON output of `container`, as far as it is used, and the same in Docker's form.
  */
 
 import { z } from "zod";
@@ -31,8 +31,8 @@ const imagesSchema = z.array(
 );
 
 /**
- * What a container's state is called elsewhere. One that is on its way up or down is not dead, and neither is one of which nothing is
- * known.
+ * Docker's names for a container's states. One that is starting or stopping is not dead, and neither is one whose state
+ * is unknown.
  */
 const STATES: Readonly<Record<string, string>> = {
   running: "running",
@@ -41,7 +41,7 @@ const STATES: Readonly<Record<string, string>> = {
   unknown: "restarting",
 };
 
-/** `isNew` is whether it was made and not started yet: it is called stopped, too. */
+/** `isNew`: it was made and not started yet. `container` calls this stopped, too. */
 export function listed(
   { configuration: { id, labels }, status }: z.infer<typeof containerSchema>,
   isNew: (id: string) => boolean,
@@ -49,7 +49,7 @@ export function listed(
   return { Id: id, State: STATES[status] ?? (isNew(id) ? "created" : "exited"), Labels: labels ?? {} };
 }
 
-/** `null` when there is nothing in it for this kind of machine. */
+/** `null` when it has no variant for this architecture. */
 export function inspectedImage(answer: unknown, architecture: string): ImageInspection | null {
   const [image] = imagesSchema.parse(answer);
   const fits = ({ platform }: { platform: { os: string; architecture: string } }) =>

@@ -1,20 +1,20 @@
 /**
  * Apple's `container` on macOS as an engine: a program and no API, every container in a virtual machine of its own.
  *
- *   asked for             asked with
+ *   call                  command
  *   which engine          container system status --format json
  *   list, inspect         container list --all --format json
  *   create, start         container create … ; container start <id>
  *   remove                container delete --force <id>
- *   what it says          container logs <id>
+ *   output                container logs <id>
  *   images                container image inspect | pull
  *
- * What it does not have: pausing, events, ports that the engine picks, networks whose members cannot reach each other. What the
- * backend makes of that is in docs/backends/docker.md.
+ * It lacks pausing, events, ports that the engine picks, and networks whose members cannot reach each other.
+ * docs/backends/docker.md says what the backend does instead.
  *
  * Invariants
- * - A container's id is its name, and no name is used twice: an id means what it means to other engines.
- * - Whether a container is there is told by the whole list. That a question about one fails says nothing about it.
+ * - A container's id is its name, and no name is used twice: an id is as unique as with other engines.
+ * - Only the whole list shows whether a container exists. A failed request about one container proves nothing.
  */
 
 import { hostname } from "node:os";
@@ -105,7 +105,7 @@ class AppleEngine implements Engine {
     throw new SandlotError("capability_missing", { backend: "docker", capability: "pause", neededBy: "a pause" });
   }
 
-  /** Nothing stands still here. */
+  /** There is no pausing here. */
   async unpause(): Promise<void> {}
 
   async remove(containerId: string): Promise<void> {
@@ -126,7 +126,7 @@ class AppleEngine implements Engine {
     return polledOutput(read, this.#world, signal);
   }
 
-  /** None that a sandbox may join. */
+  /** There is no network that a sandbox may join. */
   async network(): Promise<NetworkInspection | null> {
     return null;
   }
@@ -141,7 +141,7 @@ class AppleEngine implements Engine {
     }
   }
 
-  /** Without lines in between: its progress is drawn for a person at a terminal. */
+  /** Yields no progress: the program draws it for a terminal. */
   async pull(name: string, signal: AbortSignal): Promise<NodeJS.ReadableStream> {
     const args = ["image", "pull", "--progress", "none", "--platform", `linux/${ARCHITECTURE}`, name];
     const command = this.#command;

@@ -1,9 +1,8 @@
 /**
- * What Apple's `container` does not tell by itself, found by looking again and again, and told as Docker would: events, and what a
- * container says.
+ * Polls what Apple's `container` does not push, and delivers it as Docker would: events, and the output of a container.
  *
- * Invariant: a death is told when a look has shown it, a second after it at the latest. A look that fails ends the stream, and whoever
- * listens looks for himself.
+ * Invariant: a death is reported when a poll has shown it, at most a second later. A failed poll ends the stream, and
+ * listeners must list again.
  */
 
 import { Readable } from "node:stream";
@@ -11,7 +10,7 @@ import { sleep } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { ListedContainer } from "../engine/engine.ts";
 
-/** A look is a process of its own, some tens of milliseconds: more often costs a processor, less often is heard late. */
+/** A poll is a process of some tens of milliseconds: more often costs processor time, less often delays events. */
 const EVENT_LOOK_MS = 1_000;
 const OUTPUT_LOOK_MS = 150;
 
@@ -29,7 +28,7 @@ export function polledEvents(
       await sleep(world, EVENT_LOOK_MS, signal, { background: true });
       const now = byId(await list());
       for (const [id, was] of before) if (!now.has(id)) yield event("destroy", was, world);
-      // Also one that was made and has died between two looks.
+      // Also one that was made and has died between two polls.
       for (const [id, is] of now)
         if (DEAD.has(is.State) && !DEAD.has(before.get(id)?.State ?? "")) yield event("die", is, world);
       before = now;
@@ -38,12 +37,12 @@ export function polledEvents(
   return Readable.from(events());
 }
 
-/** What it has said so far, and then what comes. The program that follows a log ends at once when the log is still empty. */
+/** The output so far, then new output. The program that follows a log ends at once while the log is empty. */
 export function polledOutput(read: () => Promise<string>, world: World, signal: AbortSignal): NodeJS.ReadableStream {
   async function* output(): AsyncGenerator<string> {
     let seen = 0;
     for (;;) {
-      // The program ends with a newline of its own, also when nothing was said yet.
+      // The program adds a newline at the end, also to an empty log.
       const said = (await read()).replace(/\n$/, "");
       if (said.length > seen) yield said.slice(seen);
       seen = Math.max(seen, said.length);

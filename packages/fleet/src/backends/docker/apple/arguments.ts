@@ -1,13 +1,13 @@
 /**
- * A container as `container create` is asked for it. Pure.
+ * The arguments of `container create` for a container. Pure.
  *
- * Every container is a virtual machine of its own, with a kernel, a disk and nothing else of the host. What Docker does with
- * namespaces, seccomp and control groups is the machine's border here; what there are flags for is asked for all the same.
+ * Every container is a virtual machine of its own, with a kernel, a disk and nothing else of the host. The machine
+ * replaces Docker's namespaces, seccomp and control groups; flags that exist are set all the same.
  *
  * Invariants
- * - Never more than was asked for: what cannot be said exactly is refused.
+ * - The container never gets more than requested: what the flags cannot express exactly is refused.
  * - There is no network.
- * - Nothing stands in for a colon in a path, so a path that has one is refused.
+ * - A colon in a path cannot be escaped, so a path that has one is refused.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -18,7 +18,7 @@ import type { ContainerRequest, SocketRelay } from "../engine/engine.ts";
 const MIB = 1024 * 1024;
 const NANO = 1_000_000_000;
 
-/** Everything after the name of the program. Throws `capability_missing` or `mount_refused`. */
+/** All arguments after the program's name. Throws `capability_missing` or `mount_refused`. */
 export function createArguments(request: ContainerRequest): readonly string[] {
   const {
     name,
@@ -57,8 +57,8 @@ function networkArguments({ NetworkMode }: Docker.HostConfig): readonly string[]
 }
 
 /**
- * A socket that is relayed must lie on the machine's own disk (https://github.com/apple/container/issues/2101), so with one the root
- * can be written. It is a copy that ends with the machine.
+ * A relayed socket must lie on the machine's own disk (https://github.com/apple/container/issues/2101), so with a relay
+ * the root is writable. It is a copy that ends with the machine.
  */
 function hardening(host: Docker.HostConfig, relay: SocketRelay | undefined): readonly string[] {
   const isReadOnly = host.ReadonlyRootfs === true && relay === undefined;
@@ -76,7 +76,7 @@ function limitArguments({ Memory, NanoCpus, PidsLimit, ShmSize, Ulimits = [] }: 
     throw missing("limits", `limits.cpuCount ${cpus}: a virtual machine has whole processors`);
   if (Memory !== undefined && Memory < MIB)
     throw missing("limits", `limits.memoryBytes ${Memory}: less than a mebibyte`);
-  // There is one account in the machine, so what it may run is what may run.
+  // The machine has one account, so a limit per account limits the machine.
   const processes = PidsLimit == null ? [] : [{ Name: "nproc", Soft: PidsLimit, Hard: PidsLimit }];
   return [
     ...(Memory === undefined ? [] : ["--memory", mebibytes(Memory)]),
@@ -86,12 +86,12 @@ function limitArguments({ Memory, NanoCpus, PidsLimit, ShmSize, Ulimits = [] }: 
   ];
 }
 
-/** The one form that takes files as well as directories. */
+/** The only form that takes both files and directories. */
 function mountArguments({ Source, Target, ReadOnly }: Docker.MountSettings): readonly string[] {
   return ["--volume", `${plain(Source, Target)}:${plain(Target, Target)}${ReadOnly === true ? ":ro" : ""}`];
 }
 
-/** Its owner cannot be named, and there is only one account inside. */
+/** Its owner cannot be set, and there is only one account inside. */
 function memoryFileSystems(
   fileSystems: Readonly<Record<string, string>> | undefined,
   relay: SocketRelay | undefined,
@@ -104,7 +104,7 @@ function memoryFileSystems(
     });
 }
 
-/** Rounded down: a limit is not exceeded by rounding. */
+/** Rounded down, so that rounding never raises a limit. */
 function mebibytes(bytes: number): string {
   return `${Math.max(1, Math.floor(bytes / MIB))}M`;
 }

@@ -1,8 +1,8 @@
 /**
- * Running Apple's `container` program: one process per question, its own words when it says no.
+ * Running Apple's `container` program: one process per request, with the program's own message when it refuses.
  *
- * Invariant: a program that is missing, that does not end in time, or whose services do not run has not answered
- * (`engine_unavailable`). Everything else that is not success is a refusal.
+ * Invariant: a program that is missing, that does not end in time, or whose services do not run has not responded
+ * (`engine_unavailable`). Every other failure is a refusal.
  */
 
 import { type ChildProcess, execFile } from "node:child_process";
@@ -15,9 +15,9 @@ export interface Said {
   readonly stderr: string;
 }
 
-/** What it prints for hundreds of containers with all their settings. */
+/** The output for hundreds of containers with all their settings. */
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
-/** The service that every command asks is not there. */
+/** The service behind every command does not run. */
 const NO_SERVICE = /XPC connection error|container system start|apiserver is not running/i;
 const STATUSES: readonly (readonly [RegExp, number])[] = [
   [/not\s?found/i, 404],
@@ -37,13 +37,13 @@ export class ContainerCommand {
     return this.#program;
   }
 
-  /** Rejects with `engine_unavailable` or an `EngineRefusal`. What is under way when the time is over is ended. */
+  /** Rejects with `engine_unavailable` or an `EngineRefusal`. The deadline ends the process. */
   async run(args: readonly string[], ms: number): Promise<Said> {
     const late = () => unavailable(`container ${args[0] ?? ""}: no answer within ${ms} ms`, [this.#program]);
     return within(this.#world, ms, undefined, late, (signal) => this.#spawn(args, signal));
   }
 
-  /** For what takes as long as it takes. The signal ends it. */
+  /** Without a deadline; the signal ends it. */
   async runUntil(args: readonly string[], signal: AbortSignal): Promise<Said> {
     return this.#spawn(args, signal);
   }

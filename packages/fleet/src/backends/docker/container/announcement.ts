@@ -1,19 +1,22 @@
 /**
- * Hearing that a daemon listens from what its container says: for containers whose sockets may not be seen outside. The first process
- * gives the daemon its own output to announce on, and the engine passes that on as it comes.
+ * Reads a daemon's ready line from its container's output, for containers whose sockets may not be visible outside. The
+ * first process gives the daemon its own output to announce on, and the engine streams that output.
  */
 
 import { type DaemonConfig, type ReadyLine, readyLineSchema } from "@sandlot/contract";
 import { readShortJson } from "../../../untrusted/json.ts";
 
-/** The descriptor that the first process makes a copy of its output under. */
+/** The descriptor on which the first process duplicates its output. */
 export const ANNOUNCE_FD = 4;
 
 const HEADER_BYTES = 8;
-/** More than a daemon and a shell say before they are ready. */
+/** More than a daemon and a shell print before they are ready. */
 const SAID_MAX_BYTES = 64 * 1024;
 
-/** Resolves with the daemon's line. Never resolves when the output ends without one: whoever waits looks for the end too. */
+/**
+ * Resolves with the daemon's line. Never resolves when the output ends without one: the caller waits for the end as
+ * well.
+ */
 export async function hearReady(
   output: NodeJS.ReadableStream,
   { sandboxId, generation }: Pick<DaemonConfig, "sandboxId" | "generation">,
@@ -30,7 +33,7 @@ export async function hearReady(
       if (said.length > SAID_MAX_BYTES) break;
     }
   } catch {
-    // The engine went away, or nobody waits any more: both are told elsewhere.
+    // The engine went away, or the caller stopped waiting: both are reported elsewhere.
   } finally {
     signal.removeEventListener("abort", destroy);
     destroy();

@@ -1,8 +1,8 @@
 /**
- * What every sandbox of a kind sees beside its own files: the frame of `/mnt`, and who is who.
+ * The files that all sandboxes of a kind share: the frame of `/mnt`, and the account files.
  *
- * A thread's sandbox mounts the frame read-only at `/mnt` and its workspace over a directory in it; a blank mounts its slot
- * instead. Either way `/mnt/acp-workspace` is a link into the workspace.
+ * A thread's sandbox mounts the frame read-only at `/mnt` and its workspace over a directory in it; a blank mounts its
+ * slot instead. Either way `/mnt/acp-workspace` is a link into the workspace.
  */
 
 import { createHash } from "node:crypto";
@@ -30,7 +30,10 @@ export function makeFrame(parent: string, points: readonly MountPoint[]): string
   });
 }
 
-/** The accounts that programs look up by number. Nobody inside can become another, so no other has to be there. */
+/**
+ * The accounts that programs look up by number. A process inside cannot change its account, so no other entry is
+ * needed.
+ */
 export function makeAccounts(parent: string, { uid, gid }: Account): readonly Binding[] {
   const { name, home } = INNER_ACCOUNT;
   const root = uid === 0 ? "" : "root:x:0:0:root:/root:/usr/sbin/nologin\n";
@@ -43,7 +46,7 @@ export function makeAccounts(parent: string, { uid, gid }: Account): readonly Bi
   return ["passwd", "group"].map((file) => ({ from: join(directory, file), to: `/etc/${file}`, readOnly: true }));
 }
 
-/** A directory named by what is in it, which appears complete. */
+/** A directory named by its content, which appears complete. */
 function once(parent: string, kind: string, text: string, fill: (directory: string) => void): string {
   const path = join(parent, `${kind}-${createHash("sha256").update(text).digest("hex").slice(0, 16)}`);
   if (existsSync(path)) return path;
@@ -57,7 +60,7 @@ function once(parent: string, kind: string, text: string, fill: (directory: stri
     renameSync(coming, path);
   } catch (error) {
     rmSync(coming, { recursive: true, force: true });
-    // Somebody else was faster, with the same.
+    // Another process was faster, with the same content.
     if (!existsSync(path)) throw error;
   }
   return path;

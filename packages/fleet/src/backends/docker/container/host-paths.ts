@@ -1,20 +1,20 @@
 /**
- * What the engine calls a directory of ours. A fleet that runs in a container of the engine, or on another machine that shares
- * its disks, sees the same files by other paths.
+ * Translates paths of this process to paths of the engine. A fleet in a container of the engine, or on another machine
+ * that shares its disks, sees the same files by other paths.
  *
  * Invariants
- * - Without configured paths both see the same, and nothing is changed.
- * - With some, a path that none of them covers is refused: at the engine that name may be something else entirely.
+ * - Without configured paths both see the same paths.
+ * - With some, a path that none of them covers is refused: on the engine's host it may be another directory.
  */
 
 import { SandlotError } from "@sandlot/contract";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 import { isWithin } from "../../../world/paths.ts";
 
-/** From a directory as this process sees it to the same as the engine does. */
+/** From a directory of this process to the same directory on the engine's host. */
 export type HostPaths = Readonly<Record<string, string>>;
 
-/** The mounts in the engine's words. Throws `mount_refused`. */
+/** The mounts with the engine's paths. Throws `mount_refused`. */
 export function outsideBindings(bindings: readonly Binding[], hostPaths: HostPaths): readonly Binding[] {
   return bindings.map((binding) => {
     const from = outsidePath(binding.from, hostPaths);
@@ -24,7 +24,7 @@ export function outsideBindings(bindings: readonly Binding[], hostPaths: HostPat
   });
 }
 
-/** `null` for what the engine does not see. */
+/** `null` for a path that the engine does not see. */
 export function outsidePath(path: string, hostPaths: HostPaths): string | null {
   const entries = Object.entries(hostPaths).map(([inside, outside]) => [plain(inside), plain(outside)] as const);
   if (entries.length === 0) return path;

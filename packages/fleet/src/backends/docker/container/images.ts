@@ -1,8 +1,8 @@
 /**
- * Images: whether the engine has one, and getting it when it does not.
+ * Images: checks whether the engine has one, and pulls it when it does not.
  *
- * A pull is a stage of its own with a deadline of its own. One image is pulled once at a time: whoever else wants it waits for
- * the same pull, and a pull that nobody waits for any more is given up.
+ * A pull is a separate stage with its own deadline. One image is pulled once at a time: other callers wait for the same
+ * pull, and a pull without waiting callers is aborted.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -13,11 +13,11 @@ import { jsonLines } from "../engine/json-lines.ts";
 import { EngineRefusal } from "../engine/trouble.ts";
 import { PullTally } from "./pull-tally.ts";
 
-/** How a pull goes, told when it begins, while bytes come, and once when it is over. */
+/** The progress of a pull: at its start, while bytes arrive, and once at its end. */
 export interface PullProgress {
   readonly image: string;
   readonly state: "started" | "progress" | "pulled" | "failed";
-  /** Of all layers that the engine has told of: what has come, and what there is. */
+  /** Of all layers that the engine has reported: bytes received, and bytes in total. */
   readonly currentBytes: number;
   readonly totalBytes: number;
   readonly problem: string | null;
@@ -48,7 +48,7 @@ export class Images {
     this.#onProgress = onProgress;
   }
 
-  /** The image as the engine has it, pulled where that is allowed. Rejects with `image_unavailable`. */
+  /** The engine's image, pulled where that is allowed. Rejects with `image_unavailable`. */
   async ready(name: string, signal: AbortSignal): Promise<ImageInspection> {
     const present = await abortable(this.#engine.image(name), signal);
     if (present !== null) return usable(name, present);

@@ -1,12 +1,12 @@
 /**
- * Where things of ours are inside a container, and how its first process is started.
+ * Our paths inside a container, and the command of its first process.
  *
  * Invariants
  * - The first process is the supervisor: it reaps, and starts the daemon again.
- * - Its shell and the daemon's Node come with their own loader and libraries, so that they run in any image that has a shell,
- *   whatever C library the image has, and are closed to commands (`runtime-directory.ts`).
- * - No path that it is run by has `node` in it: `pkill -f node` inside means the agent's own programs.
- * - What the image sets in its environment reaches commands, and neither the shell nor the daemon.
+ * - Its shell and the daemon's Node come with their own loader and libraries, so that they run in any image that has a
+ *   shell, whatever C library the image has, and are closed to commands (`runtime-directory.ts`).
+ * - Neither path of its command line contains `node`: `pkill -f node` inside then ends only the agent's own programs.
+ * - The image's variables reach commands, but neither the shell nor the daemon.
  */
 
 import { ENV_NAME_PATTERN } from "@sandlot/contract";
@@ -19,26 +19,26 @@ const OURS = "/run/sandlot";
 export const INSIDE = {
   /** Read-only: the daemon, its Node, loader and libraries. */
   runtime: `${OURS}/d`,
-  /** The socket, the configuration, and where readiness is announced. */
+  /** The socket, the configuration, and the place where readiness is announced. */
   socketDirectory: `${OURS}/s`,
   socket: `${OURS}/s/d`,
   ready: `${OURS}/s/r`,
-  /** Instead of the socket, where the engine relays it: on the container's own disk, where every account may make it. */
+  /** Replaces the socket where the engine relays it: on the container's own disk, where every account may make it. */
   relayed: "/tmp/.sandlot-daemon",
   config: `${OURS}/s/c`,
-  /** The daemon's own, apart from what commands use: a full `/tmp` must not stop it. */
+  /** For the daemon alone: commands that fill `/tmp` must not stop it. */
   temporary: `${OURS}/tmp`,
 } as const;
 
 const at = (name: string) => `${INSIDE.runtime}/${name}`;
 
-/** Said when the image has nothing that could run the daemon. */
+/** Printed when the image has no Node that can run the daemon. */
 export const NO_RUNTIME = "sandlot: no Node that runs here";
 
 /**
- * `brought` is whether the runtime directory holds a Node with its loader; otherwise the image must have one.
- * `imageNames` are the variables that the image sets. `says` is whether the daemon announces itself in the container's output,
- * `readsPrograms` whether the runtime may have to read a program to run it: then nothing is closed.
+ * `brought`: the runtime directory holds a Node with its loader; otherwise the image must have one. `imageNames` are
+ * the variables that the image sets. `says`: the daemon announces itself in the container's output. `readsPrograms`:
+ * the runtime may have to read a program to run it; then nothing is closed.
  */
 export function firstCommand(
   brought: boolean,
@@ -62,7 +62,7 @@ export function firstCommand(
 const PLAIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const KEPT: ReadonlySet<string> = new Set(["PATH", "TMPDIR"]);
 
-/** A link under another name, because a process is found by the name it was run by. */
+/** A link under another name, because `pkill` finds a process by the name of its command. */
 const FIND_NODE = [
   "found=$(command -v node)",
   `[ -n "$found" ] || { echo "${NO_RUNTIME}" >&2; exit 97; }`,

@@ -1,6 +1,7 @@
 /**
- * Whether the engine has what a sandbox is isolated with, asked before anything is made. A runtime that it does not know is refused, because
- * whoever asks for another kernel must not get this one; and so is this kernel without a filter of system calls.
+ * Checks, before anything is made, that the engine can isolate a sandbox as configured. An unknown runtime is refused,
+ * because a sandbox that was configured for another kernel must not run on this one. This kernel without a filter of
+ * system calls is refused, too.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -9,19 +10,19 @@ import type { DockerConfig } from "../config.ts";
 import type { Engine, EngineFacts } from "../engine/engine.ts";
 import { mayHideSockets, mayReadPrograms } from "./transport.ts";
 
-/** Names of shims, which an engine finds without having been told of them. It refuses by itself what is not there. */
+/** Names of shims, which an engine finds without configuration. It refuses a missing one by itself. */
 const SHIM = /^(io\.containerd\.|\/)/;
 
 /** Throws `isolation_unavailable`. */
 export async function checkRuntime(engine: Engine, runtime: string | null): Promise<void> {
   if (runtime === null || SHIM.test(runtime) || engine.facts.runtimes.includes(runtime)) return;
-  // It may have been told of it since we asked.
+  // The engine's configuration may have changed since the last request.
   await engine.identify();
   const { runtimes } = engine.facts;
   if (!runtimes.includes(runtime)) throw runtimeUnknown(runtime, runtimes);
 }
 
-/** Throws `isolation_unavailable` where containers would share the kernel, and may ask it for anything. */
+/** Throws `isolation_unavailable` where containers would share the kernel without a filter of system calls. */
 export function checkFilter(facts: Pick<EngineFacts, "hasSeccomp" | "defaultRuntime">, runtime: string | null): void {
   if (facts.hasSeccomp || mayHideSockets(runtime, facts)) return;
   const problem = "the engine filters no system calls, and its containers share its kernel";

@@ -1,10 +1,10 @@
 /**
- * Whether configured mounts show what was checked. Between the check and the engine's mount somebody on the host may have put something
- * else under a path; what came of it is what counts, so it is looked at once the container runs and before anybody uses it.
+ * Checks that configured mounts show the files that were checked. A process on the host may replace a path between the
+ * check and the engine's mount. So the mounts are checked again once the container runs, before any caller uses it.
  *
  * Invariants
- * - What is at a mount's place in the container is the very directory or file that was checked.
- * - Where places lie in one another, each is mounted at its own path, once.
+ * - Each mount in the container shows the same directory or file that was checked.
+ * - Nested mounts are each mounted at their own path, once.
  */
 
 import { readFileSync, statSync } from "node:fs";
@@ -12,7 +12,7 @@ import { plainPath } from "../../../host/limits/hierarchy.ts";
 import { findMisplaced } from "../../../host/mounts/mount-points.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 
-/** A mount, and what its host path was when it was checked. */
+/** A mount, and the identity of its host path when it was checked. */
 export interface SeenMount extends Binding {
   readonly device: bigint;
   readonly inode: bigint;
@@ -26,8 +26,8 @@ export function seenMounts(mounts: readonly Binding[]): readonly SeenMount[] {
 }
 
 /**
- * A mount that is not what, or not where, it was meant to be, in the namespace of a process. `around` are the container's other
- * mounts. One whose place the image leads elsewhere by a link of its own is the image's affair.
+ * A mount that shows another file, or another place, than intended, in the namespace of a process. `around` are the
+ * container's other mounts. A place that the image redirects by its own link is allowed.
  */
 export function findMisplacedIn(
   seen: readonly SeenMount[],

@@ -1,12 +1,12 @@
 /**
- * What the engine is asked for when a container is made. Pure: everything that decides about it comes in.
+ * The options of a container. Pure: all inputs are arguments.
  *
  * Invariants
- * - No capability, no way to gain one, never the host's root, the engine's own system call filter, nothing of the engine's
- *   inside, and a root that cannot be written.
- * - What can be written is the workspace, configured mounts that say so, and file systems in memory that have a size.
- * - Neither a command line nor a label holds anything secret: whoever may ask the engine can read both.
- * - Nothing is written to the engine's log without end.
+ * - No capability and no way to gain one, never the host's root, the engine's system call filter, no file of the engine
+ *   inside, and a read-only root.
+ * - Only the workspace, mounts configured as writable, and file systems in memory with a size can be written.
+ * - Command lines and labels hold no secret: every client of the engine can read them.
+ * - The engine's log has a limit.
  */
 
 import type Docker from "dockerode";
@@ -34,7 +34,7 @@ export interface ContainerShape {
   /** Whether the daemon announces itself in the container's output. */
   readonly says: boolean;
   readonly transport: Transport;
-  /** Where the engine carries the daemon's socket; `null` where it does not. */
+  /** The relay of the daemon's socket; `null` for an engine without relays. */
   readonly relay: SocketRelay | null;
   readonly settings: Pick<DockerSettings, "account" | "docker">;
   readonly facts: Pick<EngineFacts, "isRootless" | "remapsUsers" | "isPodman" | "ceilings" | "defaultRuntime">;
@@ -43,10 +43,10 @@ export interface ContainerShape {
 const MIB = 1024 * 1024;
 const DAEMON_TEMPORARY_BYTES = 64 * MIB;
 const SHARED_MEMORY_BYTES = 64 * MIB;
-/** What is ended when memory is short: commands first, then the daemon, then everything of the host. */
+/** The kernel's order when memory is short: commands first, then the daemon, then processes of the host. */
 const OOM_SCORE_ADJUSTMENT = 200;
 const NANO = 1_000_000_000;
-/** What an engine covers by itself, and what tells of the host beyond that. */
+/** The paths that an engine masks by default, and others that reveal the host. */
 const MASKED_PATHS = [
   ...PROC_MASKED.map((name) => `/proc/${name}`),
   ...["/sys/devices/virtual/powercap", "/sys/firmware"],
@@ -102,7 +102,9 @@ export function containerOptions(shape: ContainerShape): ContainerRequest {
   };
 }
 
-/** The engine picks the port of its host. Without a port nothing is published, and there is no network of the engine's. */
+/**
+ * The engine picks the port of its host. Without a port nothing is published, and there is no network of the engine.
+ */
 function publishingOf({ transport, settings }: ContainerShape) {
   const { network, publishBind } = settings.docker;
   if (transport === "socket" || network === null) return { container: {}, host: {} };
@@ -113,7 +115,7 @@ function publishingOf({ transport, settings }: ContainerShape) {
   };
 }
 
-/** In an engine that an ordinary user runs, its root is that user, and everybody else is somebody without a home. */
+/** In an engine that an ordinary user runs, its root is that user, and every other id is an unused id of the host. */
 function userOf({ settings, facts }: ContainerShape): string {
   return facts.isRootless ? "0:0" : `${settings.account.uid}:${settings.account.gid}`;
 }
@@ -142,7 +144,7 @@ function memoryFileSystems({ settings, blueprint, facts }: ContainerShape): Reco
   const { uid, gid } = facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
   const { memoryBytes } = blueprint.limits;
   const size = (bytes: number) => `size=${memoryFileSystemBytes(bytes, memoryBytes)}`;
-  // Podman would copy what the image has there, and knows no owner: there is only one account inside anyway.
+  // Podman would copy the image's files there, and takes no owner: there is only one account inside anyway.
   const flags = facts.isPodman ? "rw,exec,nosuid,nodev,notmpcopyup" : "rw,exec,nosuid,nodev";
   const own = facts.isPodman ? "mode=1777" : `uid=${uid},gid=${gid},mode=0700`;
   const { tmpBytes, homeBytes } = settings.docker;
@@ -160,7 +162,7 @@ function mountOf({ from, to, readOnly }: Binding): Docker.MountSettings {
     Source: from,
     Target: to,
     ReadOnly: readOnly,
-    // What is mounted below a read-only mount would be writable.
+    // Mounts below a read-only mount would be writable.
     BindOptions: {
       Propagation: "rprivate",
       ...(readOnly ? { NonRecursive: true } : {}),

@@ -10,11 +10,11 @@ import type { Engine } from "../engine/engine.ts";
 import { createFailed } from "../engine/trouble.ts";
 import { DAEMON_PORT } from "./transport.ts";
 
-/** The engine's forwarding is there a moment after the container is. */
+/** The engine's forwarding starts a moment after the container. */
 const LOOKS = 40;
 const LOOK_MS = 50;
 
-/** Read back from the engine, which alone knows it. `null` while the container does not run. */
+/** Read from the engine, which alone knows it. `null` while the container does not run. */
 export async function publishedPort(
   engine: Engine,
   containerId: string,
@@ -25,7 +25,7 @@ export async function publishedPort(
   return Number.isInteger(port) && port > 0 ? port : null;
 }
 
-/** Resolves when the daemon has answered there, with its own credentials. */
+/** Resolves when the daemon has responded there, with its own credentials. */
 export async function reachPort(target: DaemonTarget, world: World, signal: AbortSignal): Promise<void> {
   for (let looks = 0; ; looks++) {
     try {
@@ -38,7 +38,7 @@ export async function reachPort(target: DaemonTarget, world: World, signal: Abor
   }
 }
 
-/** An answer, if not the right one: it will not change. */
+/** A wrong response: it will not change. */
 function isRefused(error: unknown): boolean {
   return error instanceof SandlotError && error.code !== "sandbox_unreachable";
 }
@@ -47,7 +47,7 @@ function said(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Sandboxes that can reach each other are not alone: such a network is refused where the engine tells. */
+/** Refuses a network whose members can reach each other, where the engine reports that. */
 export async function checkNetwork(engine: Engine, name: string): Promise<void> {
   const found = await engine.network(name);
   if (found === null) throw isolation(`the engine has no network ${name}`, `docker network create … ${name}`);

@@ -1,6 +1,6 @@
 /**
- * What has come of an image, summed up from what the engine tells of each layer, many times a second. Whoever listens hears of it a
- * few times a second at most.
+ * The received bytes of an image, summed up from the engine's reports for each layer, many times a second. Listeners
+ * get a few reports a second at most.
  */
 
 import { z } from "zod";
@@ -30,7 +30,7 @@ export class PullTally {
     this.#onProgress = onProgress;
   }
 
-  /** A line of the engine's. Unpacking counts bytes of its own, which are not bytes that come. */
+  /** A line of the engine. Unpacking counts its own bytes, which are not received bytes. */
   add(line: unknown): void {
     const { status, id, progressDetail } = lineSchema.safeParse(line).data ?? {};
     const { current, total } = progressDetail ?? {};

@@ -1,5 +1,5 @@
 /**
- * Waiting for a container that was just started: until it is ready, or has ended and says why.
+ * Waits for a container that was just started: until it is ready, or has ended with a reason.
  */
 
 import type { DaemonConfig } from "@sandlot/contract";
@@ -15,10 +15,10 @@ interface Parts {
   readonly world: World;
 }
 
-/** How often a container that is not ready yet is looked at, to hear of its end. Readiness itself is announced. */
+/** The interval of checks for the end of a container that is not ready yet. Readiness itself is announced. */
 const LOOK_MS = 200;
 
-/** Announced by the daemon; or the container ends before, and says why. */
+/** Resolves when the daemon announces itself; rejects with the reason when the container ends before. */
 export async function becomesReady(
   parts: Parts,
   containerId: string,
@@ -52,7 +52,7 @@ async function end({ engine, world }: Parts, containerId: string, signal: AbortS
     const state = (await engine.inspect(containerId))?.State;
     if (state?.Status === "running" || state?.Status === "created") continue;
     if (state?.Status === "paused") {
-      // By somebody else's hand: what is waited for goes on. What it cannot be told any more shows at the next look.
+      // Another client paused it: the wait goes on. A failed unpause shows at the next check.
       await engine.unpause(containerId).catch(() => {});
       continue;
     }

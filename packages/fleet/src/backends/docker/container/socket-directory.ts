@@ -8,8 +8,8 @@
  *                                                    d  the daemon's socket, until it is taken out
  *
  * Invariants
- * - The fleet never connects to anything inside the mounted directory: a sandbox could plant a link there to a socket of the host.
- *   What is connected to was taken out by a rename first, and then seen to be a socket.
+ * - The fleet never connects to anything inside the mounted directory: a sandbox could plant a link there to a socket
+ *   of the host. It moves the socket out by a rename first, then checks that it is a socket.
  */
 
 import { chmodSync, chownSync, lstatSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ export function socketDirectory(layout: Layout, name: ObjectName): string {
   return `${socketPath(layout, name)}.d`;
 }
 
-/** Waits for the first line of a daemon that says it listens. */
+/** Waits for the ready line of a daemon. */
 export interface ReadyListener {
   /** Resolves when it is ready. */
   wait(signal: AbortSignal): Promise<void>;
@@ -33,8 +33,8 @@ export interface ReadyListener {
 }
 
 /**
- * Makes the directory, with everything a container needs to start. `account` is whom it belongs to, or `null` for us. Listens
- * where the configuration says that readiness is announced here.
+ * Makes the directory, with everything a container needs to start. `account` becomes its owner; `null` for this
+ * process. Listens where the configuration says that readiness is announced here.
  */
 export async function makeSocketDirectory(
   layout: Layout,
@@ -70,7 +70,7 @@ export async function makeSocketDirectory(
   }
 }
 
-/** Takes the daemon's socket out of the container's reach. Answers whether there was one. */
+/** Moves the daemon's socket out of the container's reach. Returns whether there was one. */
 export function publishSocket(layout: Layout, name: ObjectName): boolean {
   const published = socketPath(layout, name);
   const taken = unfinishedSocketPath(layout, name);
@@ -93,7 +93,7 @@ export function isRelayed(layout: Layout, name: ObjectName): boolean {
   return lstatSync(socketPath(layout, name), { throwIfNoEntry: false })?.isSocket() === true;
 }
 
-/** What only the start needed. */
+/** Removes the files that only the start needed. */
 export function clearStart(layout: Layout, name: ObjectName): void {
   for (const file of ["c", "r"]) rmSync(join(socketDirectory(layout, name), file), { force: true });
 }

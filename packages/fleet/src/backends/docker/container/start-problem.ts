@@ -1,5 +1,5 @@
 /**
- * Why a container did not come up: what the engine or its first process said, and what a person can do about it.
+ * Why a container did not start: the message of the engine or of its first process, and a fix.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -21,7 +21,7 @@ interface EndState {
 }
 
 const SAID_MAX_CHARACTERS = 2_000;
-/** In the words of engines before 23, of later ones, and of containerd when there is no program behind a name. */
+/** The messages of engines before 23, of later ones, and of containerd when a runtime's program is missing. */
 const UNKNOWN_RUNTIME =
   /(?:unknown runtime specified |unknown or invalid runtime name: |runtime "(?=[^"]+" binary not installed))([^\s"]+)/i;
 
@@ -32,7 +32,7 @@ export function explainExit(state: EndState | null, said: string): Error {
   return new EarlyEnd(words.join(": ").slice(-SAID_MAX_CHARACTERS) || `it ended with ${state.ExitCode ?? "no status"}`);
 }
 
-/** In words of the contract, whoever said it. */
+/** Turns a failed create into an error of the contract. */
 export function explainCreate(error: unknown, image: string, mounts: readonly Binding[]): unknown {
   if (!(error instanceof EngineRefusal) && !(error instanceof EarlyEnd)) return error;
   const { message } = error;

@@ -1,15 +1,15 @@
 /**
- * How a container's daemon is reached: by a socket in a directory that container and fleet share, or by a port that the engine
- * publishes.
+ * The transport to a container's daemon: a socket in a directory that container and fleet share, or a port that the
+ * engine publishes.
  *
  * Invariants
- * - A socket is always better: it takes no network. A port is for engines that cannot share one.
- * - Publishing takes a network of the engine's, which is not ours to guard. So it is done only for a blueprint whose network is open,
- *   and only in a network that the configuration names; anything else is refused, never weakened.
- * - A runtime that may hide sockets has no way out of ours either. So with it an open network is published from the start, and what has
- *   no network is refused when it is seen that its socket is hidden.
- * - The engine picks the port. Nobody looks for a free one.
- * - An engine that relays sockets has no other way, and no network that its sandboxes would be alone in.
+ * - A socket is preferred: it needs no network. A port is for engines that cannot share one.
+ * - Publishing needs a network of the engine, which the fleet cannot guard. So it is done only for a blueprint whose
+ *   network is open, and only in a network that the configuration names; anything else is refused.
+ * - A runtime that may hide sockets does not support our egress either. So with it an open network is published from
+ *   the start, and a container without a network is refused when its socket turns out to be hidden.
+ * - The engine picks the port. The fleet searches for none.
+ * - An engine that relays sockets supports no other transport, and no network that keeps its sandboxes apart.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -19,17 +19,17 @@ import type { EngineFacts } from "../engine/engine.ts";
 
 export type Transport = "socket" | "port";
 
-/** Where daemons listen whose port is published. Nothing that an agent starts usually wants it. */
+/** The port of daemons whose port is published. Agents' programs rarely use it. */
 export const DAEMON_PORT = 7_411;
 
-/** Runtimes whose containers are ordinary processes of the engine's kernel: their sockets are everybody's. */
+/** Runtimes whose containers are ordinary processes of the engine's kernel: their sockets are visible outside. */
 const PLAIN_RUNTIMES: ReadonlySet<string> = new Set(["runc", "crun", "youki", "io.containerd.runc.v2", "oci"]);
 
 type Wanted = Pick<ConfiguredDocker, "transport" | "network">;
 
 /**
- * What is tried first. Throws `capability_missing` when that cannot be had. `givesWayOut` is whether a container without a network
- * of the engine's can be given a way out.
+ * The transport to try first. Throws `capability_missing` when it is unsupported. `givesWayOut`: a container without a
+ * network of the engine can have an egress.
  */
 export function chooseTransport(
   { transport, network }: Wanted,
@@ -46,7 +46,7 @@ export function chooseTransport(
   return "port";
 }
 
-/** The engine's name for what a sandbox is isolated with; `null` for whatever the engine itself uses. */
+/** The engine's name of the runtime that isolates a sandbox; `null` for the engine's default. */
 export function runtimeOf(
   { runtime }: Pick<Blueprint, "runtime">,
   docker: Pick<ConfiguredDocker, "runtime">,
@@ -59,7 +59,7 @@ export function publishes({ transport, network }: Wanted): boolean {
   return transport !== "socket" && network !== null;
 }
 
-/** Whether a container's sockets may be invisible outside of it, so that it takes a look. */
+/** Whether a container's sockets may be invisible outside, so that the maker must check. */
 export function mayHideSockets(
   runtime: string | null,
   { defaultRuntime }: Pick<EngineFacts, "defaultRuntime">,
@@ -87,7 +87,7 @@ function notWithoutSocket(neededBy: string): SandlotError {
   return new SandlotError("capability_missing", { backend: "docker", capability: "network", neededBy });
 }
 
-/** The daemon runs, and nothing of its socket is to be seen; and without a network there is no other way. */
+/** The daemon runs, but its socket is not visible; without a network there is no other transport. */
 export function socketsHidden(runtime: string): SandlotError {
   const problem = `the runtime ${runtime} does not show sockets that containers make in shared directories`;
   const fix =

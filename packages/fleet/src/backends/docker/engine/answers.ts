@@ -1,5 +1,5 @@
 /**
- * What the engine answers, as far as it is looked at. Anything else in an answer may be there or not.
+ * The engine's responses, as far as they are used. Other fields may be present or absent.
  */
 
 import { z } from "zod";

@@ -2,8 +2,8 @@
  * Where an engine may be: what was configured, then what Docker's own tools would use, then the usual sockets.
  *
  * Invariants
- * - Whoever names an engine gets that one or an error, never another.
- * - Nothing is asked here: these are places, in the order in which they are tried.
+ * - A configured engine is used or fails; no other engine replaces it.
+ * - This file sends no request: it lists places, in the order in which they are tried.
  */
 
 import { createHash } from "node:crypto";
@@ -13,7 +13,7 @@ import { join } from "node:path";
 export interface EnginePlace {
   /** `unix:///path`, `tcp://host:port`, `ssh://user@host` or `npipe:////./pipe/name`. */
   readonly address: string;
-  /** Who says so, for a person. */
+  /** The source of the address, for a person. */
   readonly from: string;
   /** A directory with `ca.pem`, `cert.pem` and `key.pem`, where it is reached by TLS. */
   readonly certificates?: string;
@@ -66,7 +66,7 @@ function contextPlace(chosen: string | undefined, environment: Environment, home
   const key = createHash("sha256").update(name).digest("hex");
   const meta = readJson(join(directory, "contexts/meta", key, "meta.json"));
   const address = stringAt(meta, "Endpoints", "docker", "Host");
-  // An address that cannot be used says so when it is tried.
+  // A bad address fails when it is tried.
   const certificates = join(directory, "contexts/tls", key, "docker");
   return {
     address: address ?? `context:${name}`,

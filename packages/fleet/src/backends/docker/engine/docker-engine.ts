@@ -1,9 +1,9 @@
 /**
  * The connection to one engine that speaks Docker's API.
  *
- *   connectEngine ─▶ the first place that answers ─▶ API version agreed on ─▶ facts about the engine
+ *   connectEngine ─▶ the first place that responds ─▶ API version agreed on ─▶ facts about the engine
  *
- * A connection that breaks half-way through an answer is noticed by the deadline of the question at the latest.
+ * A connection that breaks half-way through a response fails by the deadline of its request at the latest.
  */
 
 import { readFileSync } from "node:fs";
@@ -41,15 +41,15 @@ import { ownLimits } from "./own-limits.ts";
 import { engineError, isRefusal, unavailable } from "./trouble.ts";
 
 const API_VERSION_MIN = "1.41";
-/** The newest that this was tried with. A newer engine speaks it, too. */
+/** The newest version that was tested. Newer engines speak it, too. */
 const API_VERSION_MAX = "1.51";
 
 const ASK_MS = 15_000;
-/** Making and starting: many times what a loaded engine takes. */
+/** For create and start: many times what a loaded engine takes. */
 const CHANGE_MS = 60_000;
 const FIRST_ANSWER_MS = 5_000;
 
-/** The first of the places that answers. Rejects with `engine_unavailable` and what was tried. */
+/** The first of the places that responds. Rejects with `engine_unavailable` and the places that were tried. */
 export async function connectEngine(places: readonly EnginePlace[], world: World): Promise<Engine> {
   const library = await loadLibrary();
   const tried: string[] = [];
@@ -70,8 +70,8 @@ async function loadLibrary(): Promise<typeof Docker> {
 }
 
 /**
- * The library describes every request for its log, with all connections that there are, also when nobody reads the log. That would
- * stop this process for longer than the engine takes to answer.
+ * The library formats every request for its log, with all open connections, even when logging is off. That would block
+ * this process for longer than the engine takes to respond.
  */
 function quiet(agent: Agent): Agent {
   return Object.defineProperty(agent, inspect.custom, { value: () => "Agent" });
@@ -99,7 +99,8 @@ class DockerEngine implements Engine {
     try {
       const where: Docker.DockerOptions & { agent: Agent } = { ...options, agent };
       const first = new library(where);
-      // Whether anybody is there shows soon. What it is may take it longer: Podman asks the system's packages about itself.
+      // A ping shows soon whether the engine is there. Its details may take longer: Podman queries the system's
+      // packages.
       await answered(world, address, FIRST_ANSWER_MS, () => first.ping());
       const ask = <T>(call: (signal: AbortSignal) => Promise<T>) => answered(world, address, ASK_MS, call);
       const version = versionSchema.parse(await ask(() => first.version()));
@@ -118,7 +119,7 @@ class DockerEngine implements Engine {
     return this.#facts;
   }
 
-  /** Asks which engine it is now: another may have taken its place. */
+  /** Asks for the engine's present identity: another may have taken its place. */
   async identify(): Promise<string> {
     const info = infoSchema.parse(await this.#ask(ASK_MS, () => this.#docker.info()));
     const { isPodman, address, apiVersion } = this.#facts;
@@ -145,7 +146,7 @@ class DockerEngine implements Engine {
     await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).start());
   }
 
-  /** Its processes stand still, and keep their memory. */
+  /** Stops its processes, which keep their memory. */
   async pause(containerId: string): Promise<void> {
     await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).pause());
   }
@@ -154,7 +155,7 @@ class DockerEngine implements Engine {
     await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).unpause());
   }
 
-  /** Ends and removes it, with what it left unnamed. What is gone, or is being removed, is fine. */
+  /** Ends and removes it, with its anonymous volumes. A container that is gone, or is being removed, is fine. */
   async remove(containerId: string): Promise<void> {
     try {
       await this.#ask(CHANGE_MS, () => this.#docker.getContainer(containerId).remove({ force: true, v: true }));
@@ -163,14 +164,14 @@ class DockerEngine implements Engine {
     }
   }
 
-  /** The end of what its first process said. */
+  /** The last lines of its first process's output. */
   async logTail(containerId: string, lines: number): Promise<string> {
     const options = { stdout: true, stderr: true, tail: lines, follow: false } as const;
     const raw = await this.#ask(ASK_MS, () => this.#docker.getContainer(containerId).logs(options));
     return Buffer.isBuffer(raw) ? plainOutput(raw) : typeof raw === "string" ? raw : "";
   }
 
-  /** What it says, from its start on and as it comes, until the signal fires or it ends. */
+  /** Its output from the start on, as it arrives, until the signal fires or the output ends. */
   async output(containerId: string, signal: AbortSignal): Promise<NodeJS.ReadableStream> {
     const options = { stdout: true, stderr: false, follow: true, abortSignal: signal } as const;
     return this.#raw(() => this.#docker.getContainer(containerId).logs(options), signal);
@@ -186,7 +187,8 @@ class DockerEngine implements Engine {
 
   /** A stream of lines, one JSON document each, while the engine pulls. */
   async pull(name: string, signal: AbortSignal): Promise<NodeJS.ReadableStream> {
-    // A name without a tag would mean all of them. With a body, which nobody reads, an engine does not see us go away.
+    // A name without a tag would mean all of them. With a request body, an engine does not notice that the client
+    // disconnects.
     const fromImage = /[:@][^/]*$/.test(name) ? name : `${name}:latest`;
     const options = { _query: { fromImage }, _body: {}, abortSignal: signal };
     return this.#raw(() => this.#docker.createImage(options), signal);
@@ -243,7 +245,7 @@ async function answered<T>(
 }
 
 function connectionOptions({ address, certificates }: EnginePlace): Docker.DockerOptions {
-  // Said outright, each: what is left out the library takes from the environment.
+  // Each is set explicitly: the library reads missing ones from the environment.
   const nothing = { host: undefined, port: undefined, socketPath: undefined } as unknown as Docker.DockerOptions;
   const [, scheme = "", rest = ""] = /^([a-z]+):\/\/(.*)$/.exec(address) ?? [];
   if (scheme === "unix" || scheme === "npipe") return { ...nothing, socketPath: rest, protocol: "http" };
@@ -256,7 +258,7 @@ function connectionOptions({ address, certificates }: EnginePlace): Docker.Docke
   throw unavailable("such an address cannot be used; unix:// and tcp:// can", [address]);
 }
 
-/** What the engine is recognized by, and we by it. */
+/** The keys for mutual TLS with the engine. */
 function keysIn(directory: string | undefined, address: string): Pick<Docker.DockerOptions, "ca" | "cert" | "key"> {
   if (directory === undefined) return {};
   const read = (name: string) => readFileSync(join(directory, name));
@@ -283,7 +285,7 @@ function compareVersions(a: string, b: string): number {
   return majorA - majorB || minorA - minorB;
 }
 
-/** Podman makes up another id for every answer; which machine it is on and where it keeps its containers is what stays. */
+/** Podman returns another id in every response; its host name and storage directory stay the same. */
 function identityOf({ ID, Name = "", DockerRootDir = "" }: z.infer<typeof infoSchema>, isPodman: boolean): string {
   return isPodman ? `podman:${Name}:${DockerRootDir}` : ID;
 }

@@ -1,17 +1,18 @@
 /**
- * What the backend asks of an engine, whichever it is: each question with a deadline, each answer parsed.
+ * The backend's requests to an engine of any kind: each request has a deadline, each response is parsed.
  *
  *   docker-engine.ts   Docker's API, also Podman's
  *   ../apple/          Apple's `container` on macOS, which has no API: its commands
  *
- * The words are Docker's, because most engines speak them: options of a container, answers and events. An engine that has others
- * translates.
+ * Options of a container, responses and events have Docker's form, because most engines speak it. Other engines
+ * translate.
  *
  * Invariants
- * - No question waits for ever.
- * - What changes the engine is not abandoned half-way: an aborted create could still take effect after somebody looked.
- * - `null` means that the engine has answered that there is no such thing. Not answering is `engine_unavailable`; having answered no
- *   is an `EngineRefusal`.
+ * - Every request has a deadline.
+ * - A request that changes the engine is not abandoned half-way: an aborted create could still take effect after a
+ *   list.
+ * - `null` means that the engine has no such object. No response is `engine_unavailable`; a refusal is an
+ *   `EngineRefusal`.
  */
 
 import type Docker from "dockerode";
@@ -20,7 +21,7 @@ import type { imageSchema, inspectSchema, listSchema, networkSchema } from "./an
 import type { OwnLimits } from "./own-limits.ts";
 
 export interface EngineFacts {
-  /** Another engine at the same address has another. */
+  /** Another engine at the same address has another id. */
   readonly id: string;
   readonly address: string;
   readonly apiVersion: string;
@@ -34,11 +35,11 @@ export interface EngineFacts {
   readonly defaultRuntime: string;
   /** Whether its containers can see directories, and sockets, of this machine. */
   readonly isOnThisHost: boolean;
-  /** Whether it carries a socket that a container makes to a path of this machine, where they share none. */
+  /** Whether it relays a container's socket to a path of this machine, where they share none. */
   readonly relaysSockets: boolean;
-  /** Whether containers can be made to stand still. */
+  /** Whether containers can be paused. */
   readonly canPause: boolean;
-  /** What must be named in every container, so that the engine does not ask the kernel for more than it gets. */
+  /** Limits that every container must name, so that the engine does not request more from the kernel than it gets. */
   readonly ceilings: OwnLimits | null;
 }
 
@@ -47,7 +48,7 @@ export type ListedContainer = z.infer<typeof listSchema>[number];
 export type ImageInspection = z.infer<typeof imageSchema>;
 export type NetworkInspection = z.infer<typeof networkSchema>;
 
-/** A socket of a container that the engine carries to a path of this machine. */
+/** A socket of a container that the engine relays to a path of this machine. */
 export interface SocketRelay {
   readonly inside: string;
   readonly outside: string;
@@ -57,23 +58,25 @@ export interface SocketRelay {
 export type ContainerRequest = Docker.ContainerCreateOptions & { readonly relay?: SocketRelay };
 
 export interface Engine {
-  /** As they were when somebody asked last. */
+  /** As of the last `identify`. */
   readonly facts: EngineFacts;
-  /** Asks which engine it is now: another may have taken its place, or it may have been set up differently. */
+  /**
+   * Asks for the engine's present identity: another may have taken its place, or its configuration may have changed.
+   */
   identify(): Promise<string>;
   inspect(containerId: string): Promise<ContainerInspection | null>;
   /** Everything with these labels, running or not. */
   list(labels: readonly string[]): Promise<readonly ListedContainer[]>;
   create(options: ContainerRequest): Promise<string>;
   start(containerId: string): Promise<void>;
-  /** Its processes stand still, and keep their memory. */
+  /** Stops its processes, which keep their memory. */
   pause(containerId: string): Promise<void>;
   unpause(containerId: string): Promise<void>;
-  /** Ends and removes it, with what it left unnamed. What is gone, or is being removed, is fine. */
+  /** Ends and removes it, with its anonymous volumes. A container that is gone, or is being removed, is fine. */
   remove(containerId: string): Promise<void>;
-  /** The end of what its first process said. */
+  /** The last lines of its first process's output. */
   logTail(containerId: string, lines: number): Promise<string>;
-  /** What it says, from its start on and as it comes, until the signal fires or it ends. */
+  /** Its output from the start on, as it arrives, until the signal fires or the output ends. */
   output(containerId: string, signal: AbortSignal): Promise<NodeJS.ReadableStream>;
   network(name: string): Promise<NetworkInspection | null>;
   image(name: string): Promise<ImageInspection | null>;

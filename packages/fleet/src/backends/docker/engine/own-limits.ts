@@ -1,6 +1,7 @@
 /**
- * How many files and processes this process may have. Podman, when it is given any limit at all, raises these two to a million, which a
- * machine or a container that has confined the engine refuses; so they are named, and are no more than ours.
+ * How many files and processes this process may have. Podman, when it gets any limit at all, raises these two to a
+ * million, which fails on a machine or in a container that confines the engine. So every container names them, with our
+ * own limits at most.
  */
 
 import { readFileSync } from "node:fs";
@@ -11,10 +12,10 @@ export interface OwnLimits {
 }
 
 const FILES_MAX = 1_048_576;
-/** What Podman takes for itself. */
+/** Podman's own default. */
 const PROCESSES_MAX = 32_768;
 
-/** `null` where the kernel does not tell. */
+/** `null` where the kernel does not report them. */
 export function ownLimits(): OwnLimits | null {
   try {
     const text = readFileSync("/proc/self/limits", "utf8");

@@ -1,10 +1,10 @@
 /**
- * What goes wrong with an engine, told apart: it does not answer, it refuses, or it has no such thing.
+ * Kinds of engine failures: no response, a refusal, or no such object.
  */
 
 import { SandlotError } from "@sandlot/contract";
 
-/** The engine has answered, and said no. The message is its own. */
+/** The engine has refused. The message is its own. */
 export class EngineRefusal extends Error {
   override readonly name = "EngineRefusal";
   readonly status: number;
@@ -21,7 +21,7 @@ export function isRefusal(error: unknown, status: number): error is EngineRefusa
   return error instanceof EngineRefusal && error.status === status;
 }
 
-/** From what the library throws: a refusal has a status, everything else means that nobody answered. */
+/** Classifies what the library throws: a refusal has a status, anything else means no response. */
 export function engineError(error: unknown, address: string): unknown {
   if (error instanceof SandlotError || error instanceof EngineRefusal) return error;
   const { statusCode, json, message, code } = error as {
@@ -42,7 +42,7 @@ export function unavailable(problem: string, tried: readonly string[], cause?: u
   return new SandlotError("engine_unavailable", details, { cause });
 }
 
-/** The engine itself could not do it, for whatever reason of its own. */
+/** The engine failed to make it, for a reason of its own. */
 export function createFailed(problem: string, cause?: unknown): SandlotError {
   return new SandlotError("create_failed", { backend: "docker", problem }, { cause });
 }

@@ -1,14 +1,14 @@
 /**
- * What is known of each container on this machine: what was asked for, before anything was made, and then which container
- * came of it.
+ * The records of containers on this machine: first the intent, before anything is made, then the container's id.
  *
  *   containers/<sandboxId>-<generation>.json
  *   containers/<sandboxId>-<generation>.json.<process>~     about to become the file above, by this process
  *
  * Invariants
- * - Everything that is made for a container follows from its name, so whoever finds the file can remove all of it.
- * - A file is replaced as a whole, by a rename. It is there before anything else of the container is, names the container
- *   before that is started, and goes after everything else is gone.
+ * - Everything that is made for a container follows from its name, so any process that finds the file can remove all of
+ *   it.
+ * - A file is replaced as a whole, by a rename. It is there before anything else of the container is, names the
+ *   container before that is started, and goes after everything else is gone.
  */
 
 import { mkdirSync } from "node:fs";
@@ -25,27 +25,27 @@ import type { ProcessIdentity, World } from "../../../world/world.ts";
 import type { Transport } from "../container/transport.ts";
 import { formatRef } from "./labels.ts";
 
-/** What was asked for. Never changes. */
+/** The intent. Never changes. */
 export interface ObjectRecord {
   readonly labels: Labels;
   readonly place: Place;
-  /** What the daemon was started with. A blank that was bound has others, which its markers know. */
+  /** The daemon's first credentials. A bound blank has others, which its markers hold. */
   readonly credentials: Credentials;
-  /** How its daemon is reached. */
+  /** The transport to its daemon. */
   readonly transport: Transport;
-  /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
+  /** Its own account; `null` when all sandboxes of the fleet share one. */
   readonly account: Account | null;
-  /** What it was made with; `null` where an earlier release has not kept them. */
+  /** The limits that it was made with; `null` in records of an earlier release. */
   readonly limits: KeptLimits | null;
   /** The process that makes it. */
   readonly maker: ProcessIdentity;
 }
 
-/** What came of it. */
+/** The container that was made. */
 export interface ContainerRecord {
   readonly containerId: string;
   readonly engineId: string;
-  /** The port that the engine has published its daemon's as; `null` with a socket, and until it is known. */
+  /** The published port of its daemon; `null` with a socket, and until it is known. */
   readonly hostPort: number | null;
 }
 
@@ -54,7 +54,7 @@ export interface ContainerObject {
   readonly ref: EngineRef;
   readonly record: ObjectRecord;
   readonly container: ContainerRecord | null;
-  /** There is no container any more; it is kept only because a workspace is still in its slot. */
+  /** The container is gone; the record stays only because a workspace is still in its slot. */
   readonly isRemains: boolean;
 }
 
@@ -64,7 +64,7 @@ const fileSchema = z.object({
     place: z.string().regex(/^(home$|slot:)/),
     credentials: z.object({ generation: z.int(), token: z.string() }),
     transport: z.enum(["socket", "port"]).default("socket"),
-    // What an earlier release has made has none.
+    // Records of an earlier release have none.
     account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
     limits: keptLimitsSchema.nullable().default(null),
     maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
@@ -76,7 +76,7 @@ const fileSchema = z.object({
 });
 
 const SUFFIX = ".json";
-/** Whoever writes a file renames it at once. */
+/** A writer renames its file at once. */
 const UNFINISHED_MAX_MS = 60_000;
 
 export function dockerLayout(home: string, fleetId: FleetId, runtimeDirectory: string): Layout {
@@ -86,12 +86,12 @@ export function dockerLayout(home: string, fleetId: FleetId, runtimeDirectory: s
   return { ...layout, objects };
 }
 
-/** By the whole identity: another process may have the same pid, later or in another namespace. */
+/** The whole identity: another process may have the same pid, later or in another namespace. */
 function draftEnding({ pid, startTime, pidNamespace, bootId }: ProcessIdentity): string {
   return `.${[pid, startTime, pidNamespace, bootId].join(".")}~`;
 }
 
-/** `null` for what an earlier release was about to write. */
+/** `null` for a draft of an earlier release. */
 function writerOf(file: string): ProcessIdentity | null {
   const [, pid, startTime = "", pidNamespace = "", bootId = ""] =
     /\.json\.(\d+)\.(\d*)\.([^.]*)\.([^.]*)~$/.exec(file) ?? [];
@@ -103,7 +103,7 @@ export class ContainerObjects {
   readonly root: string;
   readonly #directory: string;
   readonly #world: Pick<World, "identity" | "processLiveness">;
-  /** How what this process is about to write ends. */
+  /** The ending of this process's drafts. */
   readonly #ending: string;
 
   constructor(layout: Layout, world: Pick<World, "identity" | "processLiveness">) {
@@ -113,18 +113,18 @@ export class ContainerObjects {
     this.#ending = draftEnding(world.identity);
   }
 
-  /** Writes down what is about to be made. */
+  /** Records the intent to make a container. */
   intend(name: ObjectName, record: ObjectRecord): Promise<void> {
     return this.#write(name, { record, container: null, isRemains: false });
   }
 
-  /** Writes down which container it is. Rejects with ENOENT when somebody has forgotten the object meanwhile. */
+  /** Records the container's id. Rejects with ENOENT when another process has forgotten the object meanwhile. */
   async made(name: ObjectName, record: ObjectRecord, container: ContainerRecord): Promise<void> {
     await access(this.path(name));
     await this.#write(name, { record, container, isRemains: false });
   }
 
-  /** There is no container any more, but its slot is not free yet. */
+  /** The container is gone, but its slot is still in use. */
   async markRemains(name: ObjectName): Promise<void> {
     const object = await this.get(name);
     if (object !== null) await this.#write(name, { ...object, isRemains: true });
@@ -143,7 +143,7 @@ export class ContainerObjects {
     return { name, ref, record: record as unknown as ObjectRecord, container, isRemains };
   }
 
-  /** There as long as the object is. */
+  /** The file exists as long as the object does. */
   path(name: ObjectName): string {
     return join(this.#directory, name + SUFFIX);
   }
@@ -153,18 +153,18 @@ export class ContainerObjects {
     return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length));
   }
 
-  /** Forgets the object. Only when nothing of it is left. */
+  /** Forgets the object. Only when all of its parts are removed. */
   async forget(name: ObjectName): Promise<void> {
     await rm(this.path(name), { force: true });
     await this.#removeUnfinished((file) => file.startsWith(name + SUFFIX));
   }
 
-  /** Removes what another process was about to write for a sandbox: whoever made it is dead. */
+  /** Removes other processes' drafts for a sandbox, whose maker is dead. */
   async clear(sandboxId: string): Promise<void> {
     await this.#removeUnfinished((file) => file.startsWith(`${sandboxId}-`) && !file.endsWith(this.#ending));
   }
 
-  /** Removes what a process was about to write that is dead, or has not written it for long. */
+  /** Removes drafts of dead processes, and drafts that are too old. */
   async sweep(nowMs: number): Promise<void> {
     for (const file of await readdir(this.#directory)) {
       if (file.endsWith(SUFFIX)) continue;

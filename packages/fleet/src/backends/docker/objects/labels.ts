@@ -41,7 +41,7 @@ export function containerLabels(labels: Labels, place: Place): Readonly<Record<s
   };
 }
 
-/** `null` for a container that somebody else has labelled, or half of whose labels are missing. */
+/** `null` for a container with labels of other software, or with some labels missing. */
 export function parseLabels(found: Readonly<Record<string, string>> | null | undefined): Labelled | null {
   const parsed = labelsSchema.safeParse(found ?? {});
   if (!parsed.success) return null;
@@ -56,7 +56,7 @@ export function parseLabels(found: Readonly<Record<string, string>> | null | und
   return { name: `${labels.sandboxId}-${labels.generation}`, labels, place: data[PLACE] as Place };
 }
 
-/** Filters for everything of a fleet, or of one sandbox of it, or of one object. */
+/** Filters for all containers of a fleet, of one sandbox, or of one object. */
 export function fleetFilter(fleet: FleetId, sandboxId?: string, generation?: number): readonly string[] {
   return [
     `${FLEET}=${fleet}`,
@@ -80,21 +80,21 @@ export interface ParsedRef {
 }
 
 const NONE = "-";
-/** Apple's container has no ids but names. */
+/** Apple's container has names instead of ids. */
 const REF_PATTERN = /^([0-9a-f]{12,64}|sandlot-[A-Za-z0-9_-]+|-)\/([A-Za-z0-9_-]+)$/;
 
 export function formatRef({ containerId, name }: ParsedRef): EngineRef {
   return `${containerId ?? NONE}/${name}` as EngineRef;
 }
 
-/** `null` for what no engine has. */
+/** `null` for a reference of another form. */
 export function parseRef(ref: EngineRef): ParsedRef | null {
   const [, id, name] = REF_PATTERN.exec(ref) ?? [];
   if (id === undefined || name === undefined) return null;
   return { containerId: id === NONE ? null : id, name };
 }
 
-/** `<sandboxId>-<generation>`, taken apart. */
+/** Splits `<sandboxId>-<generation>`. */
 export function partsOf(name: ObjectName): { readonly sandboxId: string; readonly generation: number } {
   const at = name.lastIndexOf("-");
   return { sandboxId: name.slice(0, at), generation: Number(name.slice(at + 1)) };
