@@ -1,14 +1,15 @@
 /**
- * The `local` backend: sandboxes on this machine, isolated by bubblewrap and the kernel, with no engine that has to run.
+ * The `local` backend: sandboxes on this machine, isolated by bubblewrap and the kernel, with no engine that has to
+ * run.
  *
  *   create   maker.ts      an intent on disk, the workspace, limits, a socket, then bubblewrap with the daemon inside
- *   attach   daemon/       a connection to the daemon's socket
+ *   attach   sandboxd/     a connection to the daemon's socket
  *   probe    objects/      the init's pid and start time, and its pulse
  *   watch    watcher.ts    pulses: the kernel closes them when a sandbox ends
  *   destroy  remover.ts    the init is killed, its pid namespace with it, then everything that was made for it goes
  *
  * Sandboxes belong to no process: they outlive the fleet that made them, and any process of the fleet finds them by the
- * directory of objects. What is decided here: how a call is abandoned, and what a failure to reach a daemon means.
+ * directory of objects. This file decides how a call is abandoned, and what a failure to reach a daemon means.
  */
 
 import { tmpdir } from "node:os";
@@ -64,7 +65,7 @@ import { Watcher } from "./watcher.ts";
 export interface LocalBackendOptions {
   readonly settings: ConfiguredSettings;
   readonly world: World;
-  /** What the installation would otherwise decide, for tests. */
+  /** Replaces settings that follow from the installation, for tests. */
   readonly installation?: Partial<LocalSettings>;
 }
 
@@ -184,7 +185,7 @@ class LocalBackend implements Backend {
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
     return this.#calls.ask("rebind", signal, async () => {
       const { name } = this.#parse(target.ref);
-      // The last moment at which nobody can run anything in the workspace that has just arrived.
+      // The last moment before commands can run in the workspace that has just arrived.
       if (this.#quotas.isConceivable) await this.#hold(name);
       await this.#attacher.rebind(name, target, from, signal);
     });
@@ -205,7 +206,7 @@ class LocalBackend implements Backend {
     });
   }
 
-  /** Always consistent: what was made is on disk before it is made. */
+  /** Always consistent: the intent is on disk before the sandbox is made. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
     return this.#calls.ask("list", signal, async () => {
       if (sandboxId === undefined) await this.#sweepUnmade();
@@ -251,12 +252,15 @@ class LocalBackend implements Backend {
     this.#mapping.close();
   }
 
-  /** What a crash left half-written is in nobody's way, so a failure to remove it can wait for the next start. */
+  /** Half-written files of a crash do no harm, so a failure to remove them can wait for the next start. */
   async #sweep(): Promise<void> {
     await Promise.allSettled([this.#sweepUnmade(), this.workspaces.sweep(), this.#settleRemains()]);
   }
 
-  /** What killed processes had begun to write down or claimed for sandboxes that they did not make. What cannot be removed now can be later. */
+  /**
+   * Removes drafts and account claims of killed processes, for sandboxes that they did not make. A failure can wait for
+   * the next sweep.
+   */
   async #sweepUnmade(): Promise<void> {
     const accounts = async () => this.#accounts?.sweep();
     const swept = await Promise.allSettled([this.#objects.sweep(this.#world.wallMs()), accounts()]);
@@ -264,7 +268,7 @@ class LocalBackend implements Backend {
       this.#watcher.tell({ type: "housekeeping-failed", task: "accounts", problem: problemOf(reason) });
   }
 
-  /** What was kept for a workspace that has gone home since, and of which nobody may ask any more. */
+  /** Forgets objects that were kept for a workspace which has gone home since: no later call may name them. */
   async #settleRemains(): Promise<void> {
     for (const name of await this.#objects.names()) {
       const object = await this.#objects.get(name);
@@ -287,7 +291,7 @@ class LocalBackend implements Backend {
     if (object !== null) await this.#guards.hold(object);
   }
 
-  /** An attachment as it is given out: under the sandbox's limits, with its way out in place. */
+  /** The attachment for the caller: under the sandbox's limits, with its egress in place. */
   async #withLimitsAndEgress(name: string, inner: Attachment): Promise<Attachment> {
     try {
       const object = await this.#objects.get(name);
@@ -345,7 +349,7 @@ class LocalBackend implements Backend {
 
 function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: boolean): ReadonlySet<Capability> {
   const always: Capability[] = ["mounts", "sessions", "terminal", "watch", "preview"];
-  // Without namespaces nothing keeps a network policy or a slot.
+  // Without namespaces nothing enforces a network policy or a slot.
   if (isUnsafe) return new Set(always);
   const some: Capability[] = [
     ...(closingProblem() === null ? ["closed-daemon" as const] : []),

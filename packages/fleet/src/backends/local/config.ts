@@ -5,11 +5,11 @@ import { accountId, DEFAULT_ACCOUNT_ID } from "../../backend/config/account-ids.
 import { size } from "../../backend/config/amounts.ts";
 
 const LOCAL_DEFAULTS = {
-  /** Real commands, really isolated, with nothing but bubblewrap. */
+  /** Real commands with real isolation, and bubblewrap as the only requirement. */
   isolation: "bubblewrap",
   uid: DEFAULT_ACCOUNT_ID,
   gid: DEFAULT_ACCOUNT_ID,
-  /** Both are memory that only what is written uses. Larger lets one sandbox take more of the host's. */
+  /** Both are memory, used only for written bytes. A larger value lets one sandbox take more of the host's. */
   tmpBytes: 1_073_741_824,
   homeBytes: 1_073_741_824,
 } as const;

@@ -1,11 +1,12 @@
 /**
- * The daemon inside: which files of the host it needs, where they are seen, and how it is started.
+ * The daemon inside: its files on the host, their paths inside, and its command.
  *
  * Invariants
- * - No path that it is run by has `node` in it: `pkill -f node` inside means the agent's own programs.
- * - The first process inside is the supervisor. It ends when the process outside that waits for it does, so killing that
- *   one alone leaves nothing running.
- * - Supervisor and daemon are closed to commands where the machine has a loader that makes them so (`runtime-directory.ts`).
+ * - No path of its command line contains `node`: `pkill -f node` inside then ends only the agent's own programs.
+ * - The first process inside is the supervisor. It ends with the process outside that waits for it, so killing that one
+ *   ends everything.
+ * - Supervisor and daemon are closed to commands where the machine has a loader that supports it
+ *   (`runtime-directory.ts`).
  */
 
 import { existsSync } from "node:fs";
@@ -27,8 +28,8 @@ export function daemonBindings(runtime: RuntimeDirectory, nodePath: string): rea
 }
 
 /**
- * What is said inside goes to a file of the daemon's own file system, which is small, so nothing outside can be filled
- * with it. Should everything end, it is said outside too, where somebody may still be waiting for the start.
+ * The log inside goes to a file on the daemon's own file system, which is small, so it cannot fill a disk outside. When
+ * everything ends, the log is also printed outside, where a caller may still wait for the start.
  */
 const LOG = `${DAEMON_TEMPORARY}/log`;
 const SCRIPT = `exec 9>&2 2>>${LOG}; trap 'cat ${LOG} >&9' EXIT; . "$0"`;
@@ -36,7 +37,7 @@ const SCRIPT = `exec 9>&2 2>>${LOG}; trap 'cat ${LOG} >&9' EXIT; . "$0"`;
 const SETPRIV = "/usr/bin/setpriv";
 
 export function daemonCommand({ bringsNode }: RuntimeDirectory): readonly string[] {
-  // Where there is no setpriv, a sandbox whose waiting process was killed is found by its own process, as ever.
+  // Without setpriv, killing the waiting process leaves the sandbox running; its own process still identifies it.
   const endWithParent = existsSync(SETPRIV) ? [SETPRIV, "--pdeathsig", "KILL", "--"] : [];
   return [...endWithParent, ...(bringsNode ? closedSupervisor(DIRECTORY, SCRIPT) : plainSupervisor())];
 }

@@ -1,6 +1,6 @@
 /**
- * What `sandlot doctor` says of the local backend: whether sandboxes can be made here, how they are isolated, and what is
- * enforced how. A trial sandbox is started and ended; nothing is left of it.
+ * The checks of `sandlot doctor` for the local backend: whether sandboxes can be made here, how they are isolated, and
+ * how each limit is enforced. The doctor makes a trial sandbox and removes it.
  */
 
 import { execFile } from "node:child_process";
@@ -24,7 +24,7 @@ import { type ConfiguredSettings, type LocalSettings, localSettings } from "./se
 
 const run = promisify(execFile);
 const TRIAL_TIMEOUT_MS = 10_000;
-/** Small programs of every distribution that a start goes through. */
+/** Small programs of every distribution that a start uses. */
 const TOOLS = ["/usr/bin/mkfifo", "/usr/bin/setpriv", "/usr/bin/unshare", "/usr/bin/mount", "/bin/sh"];
 
 export async function localFindings(configured: ConfiguredSettings): Promise<readonly Finding[]> {
@@ -132,7 +132,7 @@ function toolsFinding(): Finding {
   return { name: "tools", status: "fail", detail: `missing: ${missing.join(", ")}`, fix };
 }
 
-/** Of the files that a sandbox needs. */
+/** Checks the files that a sandbox needs. */
 export function daemonFinding({ daemon, nodePath }: Pick<LocalSettings, "daemon" | "nodePath">): Finding {
   const missing = [daemon.bundle, daemon.supervisor].filter((path) => !existsSync(path));
   if (missing.length > 0) {
@@ -168,7 +168,7 @@ function limitFindings({ fleetId }: LocalSettings): readonly Finding[] {
   return [finding("memory limit", memory), finding("cpu limit", cpu), finding("process limit", pids)];
 }
 
-/** Quotas are tried out where the fleet has its workspaces; a home that is not there yet has them on its parent's disk. */
+/** Tries quotas on the disk of the fleet's workspaces; for a home that does not exist yet, on its parent's disk. */
 async function diskFinding({ home, fleetId }: LocalSettings): Promise<Finding> {
   const name = "disk limit";
   const root = join(home, fleetId);

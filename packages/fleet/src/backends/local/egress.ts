@@ -1,6 +1,6 @@
 /**
- * The way out of local sandboxes that have one. It is started before the sandbox, in whose network namespace it listens.
- * Whoever attaches makes sure that it is there.
+ * The egress of local sandboxes that have one. It starts before the sandbox, and listens in the sandbox's network
+ * namespace. Every attach makes sure that it runs.
  */
 
 import { type EgressParts, type EgressRecord, HeldEgresses, type Network } from "../../host/egress/held-egresses.ts";
@@ -9,7 +9,7 @@ import type { ObjectName } from "../../host/layout.ts";
 import type { LocalObject, ProcessRecord } from "./objects/object-store.ts";
 
 export class Egresses extends HeldEgresses<EgressParts> {
-  /** For a sandbox that is about to be made; `null` when it has no way out. */
+  /** For a sandbox that is about to be made; `null` when it has no egress. */
   async start(name: ObjectName, record: EgressRecord, network: Network): Promise<Egress | null> {
     if (network.mode === "none") return null;
     await this.makeRoom(record.labels.blueprintHash, network);
@@ -23,11 +23,11 @@ export class Egresses extends HeldEgresses<EgressParts> {
     this.held(name)?.watch({ ...this.parts.world.identity, ...init });
   }
 
-  /** Makes sure that a sandbox which runs has its way out. */
+  /** Makes sure that a running sandbox has its egress. */
   async join({ name, record, process }: LocalObject): Promise<void> {
     const network = this.joinable(name, record.labels.blueprintHash);
     if (process === null || network === null) return;
-    // An ordinary user has rights over the namespace only from the user namespace that the process outside is in.
+    // An ordinary user has rights over the network namespace only from the user namespace of the process outside.
     const { pid } = this.parts.account === null ? (process.monitor ?? process.init) : process.init;
     const egress = await startEgress({ ...this.options(name, record, network), namespace: { pid } });
     this.hold(name, egress);

@@ -1,6 +1,6 @@
 /**
- * Limits of sandboxes whose blueprint has some: watched from when this process first knows of them until they are destroyed,
- * also while they are parked. Disk budgets are held here; of the others it is told when they were hit.
+ * Limits of sandboxes whose blueprint has some: watched from when this process first knows a sandbox until its end,
+ * also while it is parked. Disk budgets are enforced here; hits of the other limits are reported.
  */
 
 import type { Sandbox, ThreadKey } from "@sandlot/contract";
@@ -31,20 +31,20 @@ export class Guards extends HostGuards {
     this.#limits = limits;
   }
 
-  /** Begins to watch, where there is something to watch. */
+  /** Starts to watch, where there is something to watch. */
   watch(object: LocalObject): DiskKeeper | null {
     const { process, record } = object;
     if (process !== null && Object.values(record.limits).some((limit) => limit !== undefined)) this.#heed(object);
     return this.watchDisk(object);
   }
 
-  /** Only what takes somebody to hold it: the kernel needs nobody for the rest. */
+  /** Only limits that a process must enforce: the kernel enforces the rest. */
   watchDisk(object: LocalObject): DiskKeeper | null {
     const { name, record, process } = object;
     const known = this.#guards.get(name);
     if (known !== undefined) return known;
     if (process === null || !holdsDisk(record.limits)) return null;
-    // What the kernel may hold is asked about when there is something to hold.
+    // Whether the kernel enforces it is checked once there is a workspace.
     if (this.#quotas.isConceivable && this.placeOf(object) === null) return null;
     const guard = this.#isHeld(object) ? this.#heard(object) : this.#guarded(object, process);
     this.#guards.set(name, guard);
@@ -52,23 +52,23 @@ export class Guards extends HostGuards {
   }
 
   /**
-   * Has the kernel hold the workspace to its budget, where it can. Before anybody can run anything in it; nobody who
-   * finds it otherwise does it later.
+   * Lets the kernel enforce the workspace's budget, where it can. Only before commands can run in it; a process that
+   * finds the workspace without it does not add it later.
    */
   async hold(object: LocalObject): Promise<void> {
     const [thread, place] = [this.#threadOf(object), this.placeOf(object)];
     if (thread !== null && place !== null) await this.#quotas.hold(thread, place, object.record.limits);
   }
 
-  /** The sandbox as it is given out. */
+  /** The sandbox for the caller. */
   limited(object: LocalObject, sandbox: Sandbox): Sandbox {
     const { name } = object;
     return this.limit(name, sandbox, this.#limits.open(name), this.watch(object));
   }
 
   /**
-   * What writes into a thread's workspace are held to, if this process knows its sandbox; `null` where it does not, or where
-   * the kernel holds them.
+   * The budget of writes into a thread's workspace, if this process knows its sandbox; `null` where it does not, or
+   * where the kernel enforces it.
    */
   budgetOf(thread: ThreadKey): DiskBudget | null {
     const last = FENCE.read(this.disk.home(thread));
@@ -113,7 +113,7 @@ export class Guards extends HostGuards {
     return this.heed(object, this.#limits.open(object.name));
   }
 
-  /** Whose workspace the object has; `null` for a blank. */
+  /** The thread whose workspace the object has; `null` for a blank. */
   #threadOf({ record }: LocalObject): ThreadKey | null {
     const slot = slotNameOf(record.place);
     return slot === null ? record.labels.threadKey : (TENANT.read(this.disk.slot(slot))?.thread ?? null);

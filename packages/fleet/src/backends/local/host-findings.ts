@@ -1,4 +1,4 @@
-/** What the local backend uses of this machine beside what a start needs: ways out, control groups. */
+/** Features of this machine that the local backend uses beyond the start: egress, control groups. */
 
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";

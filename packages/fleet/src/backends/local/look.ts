@@ -1,6 +1,6 @@
 /**
- * The sandboxes of this machine as any process can see them from the directory of objects, without a backend. Nothing is
- * changed, and nothing that was left behind is cleared up.
+ * The sandboxes of this machine, listed by any process from the directory of objects, without a backend. It changes and
+ * cleans up nothing.
  */
 
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import type { World } from "../../world/world.ts";
 import { ObjectLiveness } from "./objects/object-liveness.ts";
 import { ObjectStore } from "./objects/object-store.ts";
 
-/** What bubblewrap's sandboxes have on every machine. */
+/** Capabilities of bubblewrap's sandboxes on every machine. */
 const ALWAYS: Backend["capabilities"] = new Set(["limits", "mounts", "network"]);
 
 export function lookAtObjects(

@@ -1,9 +1,9 @@
 /**
- * Making a sandbox.
+ * Makes a sandbox.
  *
  *   intent and pipes on disk ─▶ workspace ─▶ limits ─▶ socket ─▶ processes ─▶ ready
  *
- * The intent comes first, so that whatever was made is found from it; whoever fails on the way unmakes it all, here.
+ * The intent comes first, so that a later process finds every part from it. A failed step undoes all steps here.
  */
 
 import { closeSync } from "node:fs";
@@ -54,10 +54,10 @@ export interface MakerParts {
   readonly engine: Engine;
   readonly machineId: string;
   readonly strays: readonly number[];
-  /** Accounts of their own for sandboxes; `null` where all have the fleet's one. */
+  /** Separate accounts for sandboxes; `null` where all have the fleet's one. */
   readonly accounts: SandboxAccounts | null;
   readonly mapping: IdMapping;
-  /** Tells why a configured mount is not as configured. */
+  /** Gets the reason when a configured mount differs from its configuration. */
   readonly onMountProblem: (problem: string) => void;
 }
 
@@ -106,7 +106,7 @@ export class Maker {
     }
   }
 
-  /** As a sandbox with an account of its own gets them. */
+  /** The mounts of a sandbox with its own account. */
   async #owned(mounts: readonly Binding[]): Promise<readonly Binding[]> {
     const { accounts, mapping, onMountProblem } = this.#parts;
     if (accounts === null) return mounts;
@@ -137,7 +137,7 @@ export class Maker {
     return { ref: formatRef(name, { bootId, process: process.init }), place: placeOf(spec), workspace };
   }
 
-  /** Before anybody can use it. Without namespaces nothing is mounted. */
+  /** Runs before any caller can use the sandbox. Without namespaces nothing is mounted. */
   #checkPlaces(bindings: readonly Binding[], { init }: ProcessRecord): void {
     if (this.#parts.settings.local.isolation !== "bubblewrap") return;
     const wrong = findMisplaced(bindings, init.pid);
@@ -172,7 +172,7 @@ export class Maker {
     const { workspaces, quotas, settings, mapping, layout } = this.#parts;
     const { sandboxId, generation } = spec.labels;
     const isMapped = account !== null && (await mapping.problem(layout.root, "top")) === null;
-    // Where owners cannot be mapped, the files are given to the account itself.
+    // Where owners cannot be mapped, the account becomes the owner of the files.
     const given = account === null || isMapped ? {} : { owner: account };
     const shown = isMapped && settings.account !== null ? { owner: settings.account } : {};
     if (spec.marker === null) {

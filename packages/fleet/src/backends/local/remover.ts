@@ -1,6 +1,6 @@
 /**
- * Unmaking a sandbox: everything that runs, then everything that was made for it, and what is known of it last.
- * Every step is idempotent, so several may be at it at once, and whoever finds half of it goes on.
+ * Removes a sandbox: its processes, then everything that was made for it, and its record last. Every step is
+ * idempotent, so several processes may run them at once, and any process can finish a half-done removal.
  */
 
 import { rm } from "node:fs/promises";
@@ -38,7 +38,7 @@ export interface RemoverParts {
 }
 
 const LOOK_MS = 5;
-/** A start that has lost its fleet takes about as long as a Node does. */
+/** A start that lost its fleet ends within about the time that Node takes to start. */
 const PATIENCE_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
 
@@ -49,7 +49,9 @@ export class Remover {
     this.#parts = parts;
   }
 
-  /** Resolves when nothing of it runs and nothing is left, but for a workspace in its slot. What is gone is fine. */
+  /**
+   * Resolves when all processes and files are removed, except for a workspace in its slot. An absent object is fine.
+   */
   async destroy(ref: EngineRef, signal: AbortSignal): Promise<void> {
     const parsed = parseRef(ref);
     if (parsed === null) throw new SandlotError("internal", { problem: `${ref} is no reference of the local backend` });
@@ -57,18 +59,18 @@ export class Remover {
     const object = await objects.get(parsed.name);
     if (object !== null) return this.#remove(object, signal);
     if (parsed.process === null || liveness.ofReference(parsed) === "dead") return;
-    // Whatever was written down about it is lost; the process itself is not.
+    // Its record is lost, but its process may still run.
     killProcess(parsed.process);
     await processEnd(parsed.process, world, signal);
   }
 
-  /** Unmakes what this process has half made, also when somebody else has already forgotten it. */
+  /** Undoes a half-finished create of this process, also when another process has already forgotten the object. */
   async unmake(name: ObjectName, record: ObjectRecord): Promise<void> {
     const known = await this.#parts.objects.get(name);
     await this.#remove(known ?? { name, ref: formatRef(name, null), record, process: null, isRemains: false });
   }
 
-  /** Forgets what was kept only for the workspace in its slot, when that has left. Answers whether it did. */
+  /** Forgets an object that is kept only for the workspace in its slot, once that has left. Returns whether it did. */
   async settle({ name, record }: LocalObject): Promise<boolean> {
     const { workspaces, objects } = this.#parts;
     if (record.place === "home") await workspaces.dropMarkers(record.labels.sandboxId);
@@ -87,7 +89,7 @@ export class Remover {
     }
     await this.#end(object, signal);
     await this.#parts.egresses.stop(name);
-    // Nothing that has the account runs any more.
+    // No process of the account runs any more.
     if (record.account !== null) this.#parts.accounts?.release(name, record.account);
     await limits.open(name).release();
     await rm(privatePath(layout, name), { recursive: true, force: true });
@@ -100,7 +102,7 @@ export class Remover {
     const { world, layout, objects } = this.#parts;
     const { name, record } = object;
     if (object.isRemains || record.maker.bootId !== world.identity.bootId) return;
-    // Read again: whoever makes it may have come this far meanwhile.
+    // Read again: its maker may have recorded the process meanwhile.
     const process = object.process ?? (await objects.get(name))?.process ?? null;
     if (process !== null && record.isolation === "unsafe-process") await endUnsafe(name, process.init, world, signal);
     else if (process !== null) {
@@ -111,7 +113,7 @@ export class Remover {
     await this.#pulseEnd(pulsePath(layout, name), signal);
   }
 
-  /** Without its configuration, which only a recorded process gets, what was started ends by itself; or is helped. */
+  /** An unrecorded process gets no configuration, so it ends by itself; after a while it is killed. */
   async #pulseEnd(pulse: string, signal?: AbortSignal): Promise<void> {
     const { world } = this.#parts;
     const patientUntil = world.monotonicMs() + PATIENCE_MS;

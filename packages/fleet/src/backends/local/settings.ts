@@ -1,5 +1,5 @@
 /**
- * What the local backend works with: the configured part, and what follows from this installation.
+ * The local backend's settings: the configured part, and the part that follows from this installation.
  */
 
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
@@ -7,31 +7,31 @@ import type { FleetFacts } from "../../backend/entry.ts";
 import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
 import type { LocalConfig } from "./config.ts";
 
-/** The part of a fleet's settings that this backend looks at. */
+/** The part of a fleet's settings that this backend uses. */
 export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
   Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly local: LocalConfig };
 
 export interface LocalSettings extends Required<ConfiguredSettings> {
   /**
-   * Whom workspaces belong to on disk; `null` for a fleet that is not root's, which runs sandboxes as itself. Without
-   * namespaces it is also what sandboxes run as.
+   * The owner of workspaces on disk; `null` for a fleet that does not run as root, whose sandboxes run as the fleet's
+   * account. Without namespaces sandboxes run as this account, too.
    */
   readonly account: Account | null;
-  /** Where homes of this machine reserve their ids; only tests have another than all. */
+  /** The registry where homes of this machine reserve their ids; only tests use another. */
   readonly idRegistry: string;
   /** Shows sandboxes the files of other owners as theirs. */
   readonly mapping: IdMapping;
-  /** Where `bwrap` is; a name is looked for in `PATH`. */
+  /** The path of `bwrap`; a name is searched in `PATH`. */
   readonly bubblewrapPath: string;
   /** The Node that runs the daemon inside. */
   readonly nodePath: string;
-  /** What of the daemon goes inside. */
+  /** The daemon's files that go inside. */
   readonly daemon: SandboxdFiles;
-  /** How long a sandbox may take to be ready. */
+  /** The deadline for a sandbox's readiness. */
   readonly readyTimeoutMs: number;
 }
 
-/** Many times what a start takes on a busy machine; longer hides that something is wrong. */
+/** Many times what a start takes on a busy machine; a longer deadline would hide a fault. */
 const READY_TIMEOUT_MS = 30_000;
 
 export function localSettings(configured: ConfiguredSettings): LocalSettings {

@@ -1,10 +1,10 @@
 /**
- * Hearing of deaths. Every object that lives is listened to by its pulse, and the directory of objects is watched, so
- * that those which other processes make are listened to as well. Nothing is asked again and again.
+ * Reports deaths. It listens to the pulse of every living object, and watches the directory of objects to find those of
+ * other processes. It does not poll.
  *
  * Invariants
- * - A death is told once to each listener that was there when it happened, and only after the object is seen to be dead.
- * - What cannot be watched is told as `resync`: whoever listens looks for himself.
+ * - Each listener that was registered at a death gets it once, and only after the object is seen to be dead.
+ * - A failed watch is reported as `resync`: listeners must list again.
  */
 
 import { type FSWatcher, watch } from "node:fs";
@@ -28,7 +28,7 @@ export class Watcher {
   readonly #liveness: ObjectLiveness;
   readonly #world: World;
   readonly #listeners = new Set<Listener>();
-  /** How to stop listening to each object that is listened to. */
+  /** For each object, the function that stops listening. */
   readonly #pulses = new Map<ObjectName, () => void>();
   readonly #dead = new Set<ObjectName>();
   #directory: FSWatcher | null = null;
@@ -41,7 +41,7 @@ export class Watcher {
   }
 
   add(listener: Listener): () => void {
-    // One function may be given twice, and then hears everything twice.
+    // A function that is registered twice gets every event twice.
     const own: Listener = (event) => listener(event);
     this.#listeners.add(own);
     if (this.#listeners.size === 1) this.#begin();
@@ -68,7 +68,7 @@ export class Watcher {
       directory.on("error", () => this.#resync());
       this.#directory = directory;
     } catch {
-      // Too many watches on this machine: what others make is then found by whoever looks.
+      // Too many watches on this machine: only lists then find objects of other processes.
       this.#resync();
     }
     void this.#lookAtAll();
@@ -86,7 +86,7 @@ export class Watcher {
     this.tell({ type: "resync" });
   }
 
-  /** Listens to an object that lives; tells of one that has died since it appeared. */
+  /** Listens to a living object; reports one that has died since it appeared. */
   async #look(name: ObjectName, isNews: boolean): Promise<void> {
     const object = await this.#objects.get(name).catch(() => null);
     if (object === null) {
@@ -132,7 +132,7 @@ export class Watcher {
     this.#dead.delete(name);
   }
 
-  /** Also for what was heard elsewhere. */
+  /** Also for events from other sources. */
   tell(event: EngineEvent): void {
     for (const listener of [...this.#listeners]) listener(event);
   }

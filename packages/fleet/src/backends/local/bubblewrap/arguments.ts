@@ -2,10 +2,10 @@
  * The command line of bubblewrap for one sandbox.
  *
  * Invariants
- * - Nothing inside has a capability, may gain one, or may make a user namespace; inside, everybody is `sandbox`.
- * - The root is read-only. What can be written is the workspace, configured mounts that say so, and file systems in
- *   memory that have a size.
- * - The argument list holds nothing secret: every process of the host can read it.
+ * - No process inside has a capability, may gain one, or may make a user namespace; all run as `sandbox`.
+ * - The root is read-only. Only the workspace, mounts configured as writable, and file systems in memory with a size
+ *   can be written.
+ * - The argument list holds no secret: every process of the host can read it.
  */
 
 import type { Binding } from "../../../host/mounts/mounts.ts";
@@ -18,22 +18,22 @@ export interface SandboxShape {
   /** From `system-files.ts`. */
   readonly system: readonly string[];
   readonly proc: readonly string[];
-  /** Contents by path, each with the descriptor it is read from. */
+  /** File contents by path, each with the descriptor that supplies it. */
   readonly files: readonly { readonly path: string; readonly fd: number }[];
-  /** The workspace, or a blank's whole `/mnt`, the daemon's files, and what is configured. */
+  /** The workspace, or a blank's whole `/mnt`, the daemon's files, and configured mounts. */
   readonly bindings: readonly Binding[];
-  /** How large a file system in memory may be, of a wanted size. */
+  /** The allowed size of a file system in memory, for a wanted size. */
   readonly memoryBytes: (wanted: number) => number;
   readonly temporaryBytes: number;
   readonly homeBytes: number;
-  /** Keeps the network namespace that it is started in, instead of one with nothing in it. */
+  /** Keeps the network namespace that it is started in, instead of a new empty one. */
   readonly keepsNetwork: boolean;
   readonly statusFd: number;
   readonly seccompFd: number | null;
   readonly command: readonly string[];
 }
 
-/** The daemon's own place, apart from what commands use: a full `/tmp` must not stop it. */
+/** For the daemon alone: commands that fill `/tmp` must not stop it. */
 export const DAEMON_DIRECTORY = "/run/sandlot";
 export const DAEMON_TEMPORARY = `${DAEMON_DIRECTORY}/tmp`;
 const DAEMON_TEMPORARY_BYTES = 64 * 1024 * 1024;

@@ -29,7 +29,7 @@ export class BubblewrapEngine implements Engine {
   readonly #mapping: IdMapping;
   #runtime: RuntimeDirectory | null = null;
 
-  /** `directory`, below the fleet's, keeps files that every sandbox gets a copy of. */
+  /** `directory`, below the fleet's, keeps the files that every sandbox gets a copy of. */
   constructor(
     settings: LocalSettings,
     layout: Layout,
@@ -91,8 +91,8 @@ export class BubblewrapEngine implements Engine {
   }
 
   /**
-   * Where bubblewrap is started: in a mount namespace that shows the sandbox's files as its own. The namespace is entered by
-   * its descriptor in this process, so that no process inside ever has it.
+   * The mount namespace that bubblewrap starts in, which shows the sandbox's files as its own. This process enters it
+   * by its descriptor, so that no process inside ever has that descriptor.
    */
   async #namespace(
     paths: readonly OwnedPath[],

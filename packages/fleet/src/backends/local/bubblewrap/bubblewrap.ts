@@ -1,6 +1,6 @@
 /**
- * The engine: which bubblewrap this is, and what all of its sandboxes have in common. Found out once, when the first
- * sandbox is made.
+ * The engine: the version of bubblewrap, and what all of its sandboxes have in common. Detected once, with the first
+ * sandbox.
  */
 
 import { mkdirSync, openSync, renameSync, writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ export class Bubblewrap {
   readonly #hostFiles = systemFiles();
   readonly #proc = procArguments();
 
-  /** `directory` is where the files are kept that every sandbox gets a copy of. */
+  /** `directory` keeps the files that every sandbox gets a copy of. */
   constructor(path: string, directory: string) {
     this.#path = path;
     this.#directory = directory;
@@ -30,7 +30,7 @@ export class Bubblewrap {
     this.#files = writeFiles(directory);
   }
 
-  /** Rejects with `isolation_unavailable`; then asks again the next time. */
+  /** Rejects with `isolation_unavailable`; the next call tries again. */
   async ready(): Promise<BubblewrapFeatures> {
     if (this.#features !== null) return this.#features;
     this.#asking ??= bubblewrapFeatures(this.#path).finally(() => {
@@ -40,7 +40,7 @@ export class Bubblewrap {
     return this.#features;
   }
 
-  /** What every sandbox is made from. */
+  /** The parts that every sandbox shares. */
   shape(): Pick<SandboxShape, "features" | "system" | "proc"> {
     if (this.#features === null) throw new SandlotError("internal", { problem: "bubblewrap was not asked yet" });
     return { features: this.#features, system: this.#system, proc: this.#proc };
@@ -67,7 +67,7 @@ function writeFiles(directory: string): readonly string[] {
   return Object.keys(files);
 }
 
-/** Without a filter the namespaces still stand; which is why its absence is told, not fatal. */
+/** Without a filter the namespaces still isolate, so its absence is reported and not fatal. */
 function filterOf(architecture: string): Uint8Array | null {
   return FILTER_ARCHITECTURES.includes(architecture) ? buildSeccompFilter(architecture as FilterArchitecture) : null;
 }

@@ -1,6 +1,6 @@
 /**
- * Which bubblewrap this machine has, and what it can do. Distributions add options to old versions, so the options
- * themselves are looked for and not the number.
+ * The version and the features of this machine's bubblewrap. Distributions add options to old versions, so the options
+ * count and not the number.
  */
 
 import { execFile } from "node:child_process";
@@ -9,13 +9,13 @@ import { SandlotError } from "@sandlot/contract";
 
 export interface BubblewrapFeatures {
   readonly version: string;
-  /** Nothing inside can make a user namespace of its own. The seccomp filter says the same once more. */
+  /** No process inside can make a user namespace. The seccomp filter refuses it as well. */
   readonly disableUserNamespaces: boolean;
   /** File systems in memory can have a size. */
   readonly size: boolean;
 }
 
-/** Without these there is no sandbox as it is meant to be. */
+/** Bubblewrap without these cannot isolate a sandbox as designed. */
 const REQUIRED = ["--json-status-fd", "--perms", "--as-pid-1", "--unshare-user", "--cap-drop", "--seccomp"];
 const INSTALL = "install bubblewrap 0.8 or newer (Debian, Ubuntu, Fedora, Arch and Alpine call the package bubblewrap)";
 

@@ -1,9 +1,9 @@
 /**
- * Making host paths reachable for the account that sandboxes run as.
+ * Makes host paths reachable for the account that sandboxes run as.
  *
  * Bubblewrap looks its sources up as that account, which may not pass a root fleet's directories: root's home, for
- * example, is closed to others. What cannot be reached is shown, for the one process that becomes bubblewrap, at a place
- * that can: in a mount namespace of its own, which ends with it. Nothing is mounted on the host.
+ * example, is closed to others. A path out of its reach is mounted at a reachable place, for the one process that
+ * becomes bubblewrap: in its own mount namespace, which ends with it. Nothing is mounted on the host.
  */
 
 import { statSync } from "node:fs";
@@ -14,15 +14,15 @@ import type { Binding } from "../../../host/mounts/mounts.ts";
 import { isWithin } from "../../../world/paths.ts";
 
 export interface Staged {
-  /** What is to be mounted in the namespace that bubblewrap is started in. Empty when everything can be reached. */
+  /** The mounts of the namespace that bubblewrap is started in. Empty when everything can be reached. */
   readonly steps: readonly MountStep[];
   readonly bindings: readonly Binding[];
 }
 
-/** Directories that every system has, mostly empty. One that no source lies in is covered. */
+/** Directories that every system has, mostly empty. The stage covers one that contains no source. */
 const STAGES = ["/mnt", "/media", "/srv", "/opt"];
 
-/** `root` is the fleet's directory, which is closed: each directory in it that is needed is shown by one mount. */
+/** `root` is the fleet's directory, which is closed: one mount shows each of its directories that is needed. */
 export function stage(bindings: readonly Binding[], root: string, account: Account | null): Staged {
   if (account === null) return { steps: [], bindings };
   const hidden = [...new Set(bindings.map(({ from }) => from).filter((path) => !isReachable(path, account)))];
@@ -45,13 +45,13 @@ export function stage(bindings: readonly Binding[], root: string, account: Accou
   };
 }
 
-/** The directory right below the fleet's that a path lies in; the path itself where it lies elsewhere. */
+/** The directory right below the fleet's that contains the path; the path itself where it lies elsewhere. */
 function topOf(path: string, root: string): string {
   const [name = ""] = relative(root, path).split("/");
   return path !== root && isWithin(path, root) ? join(root, name) : path;
 }
 
-/** Every program that is run here delays every start, so a file system of its own is made only where it is needed. */
+/** Every program here delays every start, so a separate file system is made only where it is needed. */
 const SCRIPT = [
   "set -e",
   '[ -z "$1" ] || mount -n -t tmpfs -o mode=0711,size=64k,nosuid,nodev sandlot "$1"',
@@ -61,7 +61,10 @@ const SCRIPT = [
   'exec "$@"',
 ].join("\n");
 
-/** Put before what runs bubblewrap, does the steps with programs of the host: where this process cannot do them itself. */
+/**
+ * A prefix for bubblewrap's command that takes the steps with programs of the host: where this process cannot take them
+ * itself.
+ */
 export function stagePrefix(steps: readonly MountStep[]): readonly string[] {
   if (steps.length === 0) return [];
   const covered = steps.find((step) => step.do === "cover")?.path ?? "";
@@ -72,7 +75,7 @@ export function stagePrefix(steps: readonly MountStep[]): readonly string[] {
   ];
 }
 
-/** Whether the account may pass every directory on the way. */
+/** Whether the account may pass every directory of the path. */
 function isReachable(path: string, account: Account): boolean {
   for (let directory = dirname(path); ; directory = dirname(directory)) {
     const { uid, gid, mode } = statSync(directory);

@@ -1,6 +1,6 @@
 /**
- * What of the host's system a sandbox sees: programs and libraries, read-only, and of `/etc` what programs need to run
- * and nothing that tells about this machine, its people or its secrets.
+ * The part of the host's system that a sandbox sees: programs and libraries, read-only, and the files of `/etc` that
+ * programs need, without those that reveal this machine, its users or its secrets.
  */
 
 import { lstatSync, readlinkSync } from "node:fs";
@@ -10,7 +10,10 @@ import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 /** Directories of programs at the top. On most systems they are links into `/usr`. */
 const PROGRAM_DIRECTORIES = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/** As they are on the host, where they exist. Certificates yes, keys no. Files are copied, which is cheaper than a mount. */
+/**
+ * The same as on the host, where they exist. Certificates yes, keys no. Files are copied, which is cheaper than a
+ * mount.
+ */
 const ETC_ALLOWED = [
   "alternatives",
   "crypto-policies",
@@ -33,18 +36,21 @@ const ETC_ALLOWED = [
   "timezone",
 ] as const;
 
-/** Arguments of bubblewrap for programs, libraries and the host's part of `/etc`, as far as it is no plain file. */
+/** Bubblewrap's arguments for programs, libraries and the entries of the host's `/etc` that are not regular files. */
 export function systemArguments(): readonly string[] {
   const places = [...PROGRAM_DIRECTORIES, ...ETC_ALLOWED.map((name) => `/etc/${name}`)];
   return ["--ro-bind", "/usr", "/usr", ...places.filter((path) => kindOf(path) !== "file").flatMap(shown)];
 }
 
-/** The plain files of the host's part of `/etc`. */
+/** The regular files of the host's part of `/etc`. */
 export function systemFiles(): readonly string[] {
   return ETC_ALLOWED.map((name) => `/etc/${name}`).filter((path) => kindOf(path) === "file");
 }
 
-/** Arguments that put a fresh `/proc` there and cover what it would tell about the host, where that can be read without being root. */
+/**
+ * Arguments that mount a fresh `/proc` and cover the files that would reveal the host, where they are readable without
+ * root.
+ */
 export function procArguments(): readonly string[] {
   const masked = PROC_MASKED.map((name) => `/proc/${name}`).flatMap((path) => {
     const kind = isPublic(path) ? kindOf(path) : "absent";

@@ -1,5 +1,5 @@
 /**
- * What starts a sandbox's processes: bubblewrap, or for machines without namespaces nothing but the daemon itself.
+ * Starts a sandbox's processes: with bubblewrap, or on machines without namespaces only the daemon itself.
  */
 
 import type { DaemonConfig } from "@sandlot/contract";
@@ -10,29 +10,29 @@ import type { ObjectName } from "../../../host/layout.ts";
 import type { LimitGroup } from "../../../host/limits/index.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 
-/** What a sandbox is started with, all of it made. */
+/** Everything that a sandbox is started with, already made. */
 export interface Prepared {
   readonly name: ObjectName;
   readonly spec: CreateSpec;
   readonly group: LimitGroup;
   readonly egress: Egress | null;
-  /** What it runs as; `null` when that is the fleet's own account. */
+  /** The account that it runs as; `null` for the fleet's own account. */
   readonly account: Account | null;
-  /** The workspace, or a blank's whole `/mnt`, then what is configured. */
+  /** The workspace, or a blank's whole `/mnt`, then configured mounts. */
   readonly bindings: readonly Binding[];
 }
 
 export interface StartPlan {
   readonly command: readonly string[];
-  /** Of the process itself; the commands' own is in `config`. */
+  /** Of the process itself; the commands' environment is in `config`. */
   readonly environment: Readonly<Record<string, string>>;
   readonly config: Pick<DaemonConfig, "environment" | "defaultCwd" | "ownsPidNamespace" | "commandPrefix">;
-  /** Who the init is: what bubblewrap tells, or the started process itself. */
+  /** Which process is the init: the one that bubblewrap reports (`told`), or the started process itself. */
   readonly init: "told" | "child";
   readonly seccomp: Uint8Array | null;
-  /** Opened for reading, from `FD.firstFile` on. Whoever starts it closes them. */
+  /** Opened for reading, from `FD.firstFile` on. The starter closes them. */
   readonly files: readonly number[];
-  /** Not inherited, but open until it runs. Whoever starts it closes them. */
+  /** Not inherited, but open until it runs. The starter closes them. */
   readonly held: readonly number[];
 }
 
@@ -42,7 +42,7 @@ export interface Engine {
   plan(prepared: Prepared, signal: AbortSignal): Promise<StartPlan>;
 }
 
-/** From here on a process of root's fleet has nothing of root any more. */
+/** A prefix that drops all of root's rights, for a process of root's fleet. */
 export function dropTo(account: Account | null): readonly string[] {
   if (account === null) return [];
   return ["setpriv", `--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups", "--no-new-privs", "--"];

@@ -1,9 +1,9 @@
 /**
- * The socket a daemon listens on, made outside its sandbox and handed in: the sandbox has the socket and never its path,
- * so it can neither remove it nor put a link in its place that leads the fleet elsewhere.
+ * The socket a daemon listens on, made outside its sandbox and passed in: the sandbox has the socket and never its
+ * path. So it cannot remove the path or replace it by a link that leads the fleet elsewhere.
  *
- * The socket is made under a name that nobody asks for, because until it is closed here this process would accept what
- * comes. Closing removes that first name; the second one stays.
+ * The socket first has an unused name, because this process would accept connections until it closes the socket.
+ * Closing removes that first name; the second one stays.
  */
 
 import { linkSync } from "node:fs";
@@ -13,9 +13,9 @@ import { SandlotError } from "@sandlot/contract";
 export interface ListeningSocket {
   /** For the `stdio` of the process that takes it over. */
   readonly fd: number;
-  /** Gives it the name by which it is reached. */
+  /** Gives it the name that clients connect to. */
   publish(path: string): void;
-  /** Lets go of it here. */
+  /** Closes it in this process. */
   close(): Promise<void>;
 }
 
@@ -37,7 +37,7 @@ export function makeListeningSocket(path: string): Promise<ListeningSocket> {
   });
 }
 
-/** Node hands a listening descriptor to its own kind only, so its number is read from where Node itself keeps it. */
+/** Node passes a listening descriptor only to other Node processes, so its number is read from Node's internals. */
 function descriptorOf(server: Server): number {
   const { _handle: handle } = server as Server & { readonly _handle?: { readonly fd?: unknown } };
   if (typeof handle?.fd === "number" && handle.fd >= 0) return handle.fd;

@@ -1,5 +1,5 @@
 /**
- * Named pipes: Node has no call that makes them, so koffi or a small program does. Read like any stream.
+ * Named pipes: Node has no call that makes them, so koffi or a small program does.
  */
 
 import { execFile } from "node:child_process";
@@ -10,14 +10,14 @@ import { systemCalls } from "../../../host/accounts/index.ts";
 
 const run = promisify(execFile);
 
-/** A program would cost a copy of this process's page tables, and every create waits for it. */
+/** Starting a program would copy this process's page tables, and every create would wait for that. */
 export async function makePipes(paths: readonly string[]): Promise<void> {
   const calls = systemCalls();
   if (calls === null) await run("mkfifo", ["-m", "600", ...paths]);
   else for (const path of paths) calls.makePipe(path, 0o600);
 }
 
-/** Ends when nobody holds it for writing any more. Does not keep this process alive. */
+/** Ends when no process has it open for writing. Does not keep this process alive. */
 export function listenToPipe(path: string): Socket {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const socket = new Socket({ fd, readable: true, writable: false });
@@ -26,7 +26,7 @@ export function listenToPipe(path: string): Socket {
   return socket;
 }
 
-/** Whoever is given this one never writes into the void: it holds the reading end as well. */
+/** Holds the reading end as well, so its holder's writes never fail for lack of a reader. */
 export function openBothEnds(path: string): number {
   return openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
 }

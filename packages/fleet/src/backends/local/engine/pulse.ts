@@ -1,15 +1,15 @@
 /**
- * The pulse of a sandbox: a named pipe that its init, and nobody else, holds open for writing. The kernel closes it when
- * the init ends, however that happens, so whoever reads it hears of the death at once; in this process or in another, and
- * whether it made the sandbox or found it.
+ * The pulse of a sandbox: a named pipe that only its init holds open for writing. The kernel closes it when the init
+ * ends for any reason, so every reader learns of the death at once; in any process, also one that did not make the
+ * sandbox.
  *
- * What comes out of it means nothing and is thrown away: a sandbox may write whatever it likes.
+ * Its content is discarded: a sandbox may write any bytes.
  */
 
 import { closeSync, constants, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { listenToPipe } from "./named-pipe.ts";
 
-/** The writing end, to be handed to the sandbox and closed here. */
+/** The writing end, to pass to the sandbox and close here. */
 export function openPulse(path: string): number {
   // Opening for writing alone would wait for a reader.
   const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -20,7 +20,7 @@ export function openPulse(path: string): number {
   }
 }
 
-/** Whether somebody holds it. `false` too where there is none. */
+/** Whether a process holds it. `false` too when the pipe does not exist. */
 export function hasPulse(path: string): boolean {
   let fd: number;
   try {
@@ -39,7 +39,10 @@ export function hasPulse(path: string): boolean {
   }
 }
 
-/** Calls `stopped` once, when nobody holds it any more. Does not keep this process alive. Returns how to stop listening. */
+/**
+ * Calls `stopped` once, when no process holds it any more. Does not keep this process alive. Returns a function that
+ * stops listening.
+ */
 export function listenToPulse(path: string, stopped: () => void): () => void {
   const pipe = listenToPipe(path);
   pipe.resume();
@@ -50,7 +53,7 @@ export function listenToPulse(path: string, stopped: () => void): () => void {
   };
 }
 
-/** Who holds it, as far as this account may look: for what was started and never got as far as being written down. */
+/** The processes that hold it, as far as this account can see: for a sandbox that was started but not recorded. */
 export function pulseHolders(path: string): readonly number[] {
   const pulse = statSync(path, { throwIfNoEntry: false });
   if (pulse === undefined) return [];

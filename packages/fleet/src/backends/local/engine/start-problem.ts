@@ -1,15 +1,15 @@
 /**
- * Why a sandbox did not come up: what its processes, or bubblewrap, said, and what a person can do about it.
+ * Why a sandbox did not start: the message of its processes or of bubblewrap, and a fix.
  */
 
 import { SandlotError } from "@sandlot/contract";
 
-/** A sandbox's processes did not come up. The message is what they said. */
+/** A sandbox's processes did not start. The message is theirs. */
 export class StartProblem extends Error {
   override readonly name = "StartProblem";
 }
 
-/** What the machine refuses to everybody, by what bubblewrap says of it. */
+/** What the machine refuses to all sandboxes, by bubblewrap's messages. */
 const REFUSALS: readonly (readonly [RegExp, string])[] = [
   [
     /Creating new namespace failed|No permissions to create.* namespace|setting up uid map|userns/i,

@@ -1,15 +1,15 @@
 /**
- * Starting a sandbox's processes.
+ * Starts a sandbox's processes.
  *
  *   spawn ─▶ status line (the init's pid) ─▶ recorded on disk ─▶ configuration goes in ─▶ ready line
  *
  * Invariants
- * - The configuration goes in only after the init's process is on disk. Without it the daemon ends at once, and the init
- *   with it: whoever dies in between leaves nothing that cannot be found.
- * - Nothing that is written during the start can fail because we are gone: bubblewrap would die of it half-way, and what
- *   it had begun would wait for it forever.
- * - The processes belong to nobody: a session of their own, no terminal, no descriptor but the ones listed here.
- * - What was started is ended in this function when a later step fails.
+ * - The configuration goes in only after the init's process is on disk. Without it the daemon ends at once, and the
+ *   init with it. So a fleet that dies in between leaves nothing unrecorded running.
+ * - No write during the start fails when this process dies: bubblewrap would end half-way, and its init would wait for
+ *   it forever.
+ * - The processes are detached: their own session, no terminal, no descriptor but the ones listed here.
+ * - This function ends the processes when a later step fails.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -26,7 +26,7 @@ import type { StartPlan } from "./engine.ts";
 import { listenToPipe, openBothEnds } from "./named-pipe.ts";
 import { StartProblem } from "./start-problem.ts";
 
-/** The descriptors of what is started. The supervisor makes number 6 itself. */
+/** The descriptors of the started process. The supervisor makes number 6 itself. */
 export const FD = { ...SUPERVISED_DESCRIPTORS, pulse: 7, status: 8, seccomp: 9, firstFile: 10 } as const;
 
 export interface Start {
@@ -34,11 +34,11 @@ export interface Start {
   readonly config: DaemonConfig;
   readonly listen: number;
   readonly pulse: number;
-  /** A named pipe for what bubblewrap tells. */
+  /** A named pipe for bubblewrap's status. */
   readonly statusPath: string;
-  /** Descriptors that would be inherited by accident. */
+  /** Descriptors that the process would inherit by accident. */
   readonly strays: readonly number[];
-  /** Writes down which process it is. */
+  /** Records the process. */
   readonly started: (process: ProcessRecord) => void;
   readonly world: World;
 }
@@ -75,7 +75,8 @@ export async function start(wanted: Start, signal: AbortSignal): Promise<Process
 function spawnDetached({ plan, listen, pulse, strays }: Start, status: number): ChildProcess {
   const [program = "", ...args] = plan.command;
   const nothing = openSync("/dev/null", "r+");
-  // The daemon itself closes what it was not told of; as its output, which it does not use, the pulse stays.
+  // The daemon itself closes descriptors that it does not know; the pulse stays open as its output, which it does not
+  // use.
   const output = plan.init === "child" ? pulse : "ignore";
   const stdio: Stdio[] = ["ignore", output, "pipe", "pipe", "pipe", listen];
   for (let fd = stdio.length; fd < FD.firstFile + plan.files.length; fd++) stdio[fd] = "ignore";
@@ -102,7 +103,7 @@ function spawnDetached({ plan, listen, pulse, strays }: Start, status: number): 
   }
 }
 
-/** When there is no ready line, whoever should have written it has ended, and what was said about that is worth more. */
+/** A missing ready line means that its writer has ended; the message of that end is more useful. */
 async function ready(child: ChildProcess, exit: Promise<never>, signal: AbortSignal): Promise<void> {
   try {
     await readReadyLine(pipeOf(child, FD.ready) as Readable, signal);
@@ -122,7 +123,7 @@ async function existing(pid: number | undefined): Promise<ProcessId> {
   return process;
 }
 
-/** The init's process, as bubblewrap tells it. Never settles when it tells nothing; then the exit says why. */
+/** The init's process, from bubblewrap's status. Never settles without one; then the exit states the reason. */
 function initOf(told: Readable): Promise<ProcessId> {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -137,7 +138,7 @@ function initOf(told: Readable): Promise<ProcessId> {
   });
 }
 
-/** Rejects when the process outside has ended, with what it said. */
+/** Rejects when the process outside has ended, with its output. */
 function exitOf(child: ChildProcess): Promise<never> {
   let said = "";
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -147,7 +148,7 @@ function exitOf(child: ChildProcess): Promise<never> {
     child.once("error", (error) => reject(new StartProblem(error.message, { cause: error })));
     child.once("exit", (code, name) => {
       const how = code === null ? `was ended by ${name}` : `ended with ${code}`;
-      // What it said last may still be on its way.
+      // Its last output may still be on its way.
       setImmediate(() => reject(new StartProblem(said.trim() === "" ? `it ${how} before it was ready` : said.trim())));
     });
   });
@@ -163,8 +164,8 @@ function letGo(child: ChildProcess): void {
 }
 
 /**
- * Ends what was started. Before its init is known it is left alone: bubblewrap killed half-way leaves an init that waits
- * for it forever, but one that gets to its end finds no configuration, and stops.
+ * Ends the started processes. Before its init is known it is left alone: a bubblewrap that is killed half-way leaves an
+ * init that waits for it forever, but an init that starts finds no configuration, and stops.
  */
 async function end(child: ChildProcess, init: ProcessId | null, world: World): Promise<void> {
   if (init === null) {

@@ -1,8 +1,8 @@
 /**
- * Descriptors that this process was given and that every child would inherit. A sandbox's init could be made to lead into
- * them, so they are covered with `/dev/null` when one is started.
+ * Descriptors that this process inherited and that every child would inherit. A sandbox could use them through its
+ * init, so a start covers them with `/dev/null`.
  *
- * Node opens its own descriptors so that children do not get them. What is not marked like that was there before Node.
+ * Node marks its own descriptors as close-on-exec. Descriptors without the mark were there before Node.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -29,7 +29,7 @@ function isInherited(fd: number): boolean {
     const flags = /^flags:\s+([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "latin1"))?.[1];
     return flags !== undefined && (Number.parseInt(flags, 8) & CLOSE_ON_EXEC) === 0;
   } catch {
-    // Closed already: it was the one that listed the others.
+    // Closed already: it was the descriptor that listed the others.
     return false;
   }
 }

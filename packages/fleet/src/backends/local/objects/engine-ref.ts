@@ -1,9 +1,9 @@
 /**
  * References of local objects: the init's process where there is one, and the object's name, which is never used twice.
  *
- *   <bootId>/<pid>/<startTime>/<sandboxId>-<generation>       "-" stands for what is not known
+ *   <bootId>/<pid>/<startTime>/<sandboxId>-<generation>       "-" stands for an unknown part
  *
- * An object that was found before it had a process keeps being found by its name alone.
+ * An object that was found before it had a process stays addressable by its name alone.
  */
 
 import { type EngineRef, type SandboxId, SandlotError } from "@sandlot/contract";
@@ -18,7 +18,7 @@ export interface ParsedRef {
 
 const NONE = "-";
 const NAME_PATTERN = /^[A-Za-z0-9_-]+$/;
-/** How engines are referred to: an id of theirs, and the same name of an object. */
+/** References of engines: an id of theirs, and the same name of an object. */
 const ENGINE_PATTERN = /^[^/]+\/([A-Za-z0-9_-]+)-\d+$/;
 const RETRY_AFTER_MS = 5_000;
 
@@ -40,7 +40,7 @@ export function parseRef(ref: EngineRef): ParsedRef | null {
   return { name, bootId, process: { pid: Number(pid), startTime } };
 }
 
-/** What to say of a reference that is none of this backend's: a fleet may have been configured for an engine before. */
+/** The error for a reference of another backend: the fleet may have been configured for an engine before. */
 export function notOurs(ref: EngineRef): SandlotError {
   const sandboxId = ENGINE_PATTERN.exec(ref)?.[1];
   if (sandboxId === undefined) return new SandlotError("sandbox_not_found", { id: ref });

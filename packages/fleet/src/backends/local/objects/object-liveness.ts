@@ -1,6 +1,6 @@
 /**
- * Whether an object lives. Its init's process says so, and its pulse, which the kernel keeps: it is the same seen from
- * every process of this machine, in whatever pid namespace. What cannot be told from here is `unknown`.
+ * Whether an object lives. Its init's process shows it, and its pulse, which the kernel keeps: every process of this
+ * machine sees the same pulse, in any pid namespace. Anything else is `unknown`.
  */
 
 import { type Layout, pulsePath } from "../../../host/layout.ts";
@@ -27,17 +27,19 @@ export class ObjectLiveness {
     if (process !== null && livenessOf(process.init) === "alive") return "alive";
     if (hasPulse(pulsePath(this.#layout, name))) return "alive";
     if (process !== null) return livenessOf(process.init);
-    // Nothing was started yet. Whoever makes it may be about to.
+    // Nothing was started yet. Its maker may be about to start it.
     return this.#world.processLiveness(record.maker) === "dead" ? "dead" : "unknown";
   }
 
-  /** Of what is written down nowhere: only its reference is left to ask. */
+  /** For an object without a record: only its reference is left. */
   ofReference({ bootId, process }: ParsedRef): Liveness {
     if (process === null) return "dead";
     return bootId === this.#world.identity.bootId ? livenessOf(process) : "dead";
   }
 
-  /** A process does not outlive its boot; but another boot may also be another machine that shares the directory. */
+  /**
+   * A process does not outlive its boot; but another boot id may also mean another machine that shares the directory.
+   */
   #afterReboot(machineId: string): Liveness {
     return machineId !== "" && machineId === this.#machineId ? "dead" : "unknown";
   }

@@ -1,9 +1,9 @@
 /**
- * What is known of each object, on disk, so that any process of the fleet finds it and a crash loses nothing.
+ * The records of objects, on disk, so that any process of the fleet finds them and a crash loses none.
  *
  * Invariants
- * - A directory below `objects/` with its final name holds a complete `object.json` and the object's pipes; it appears and
- *   goes by a rename.
+ * - A directory below `objects/` with its final name holds a complete `object.json` and the object's pipes; it appears
+ *   and goes by a rename.
  * - `object.json` is there before anything else of the object is, and goes after everything else is gone.
  * - `process.json` is there before the sandbox gets its configuration, and a sandbox without one ends by itself.
  */
@@ -24,25 +24,25 @@ import type { ProcessIdentity } from "../../../world/world.ts";
 import { makePipes } from "../engine/named-pipe.ts";
 import { formatRef } from "./engine-ref.ts";
 
-/** What was asked for. Never changes. */
+/** The intent. Never changes. */
 export interface ObjectRecord {
   readonly labels: Labels;
   readonly place: Place;
-  /** What the daemon was started with. A blank that was bound has others, which its markers know. */
+  /** The daemon's first credentials. A bound blank has others, which its markers hold. */
   readonly credentials: Credentials;
-  /** The disk budget, which others who attach have to keep as well, and what they have to tell of. */
+  /** The limits that every attached process must enforce or report. */
   readonly limits: KeptLimits;
   readonly isolation: "bubblewrap" | "unsafe-process";
-  /** What is configured to be seen inside. Where nothing isolates, whoever attaches maps these paths. */
+  /** Configured mounts. Without isolation, each attach maps these paths. */
   readonly mounts: readonly Binding[];
-  /** What it runs as, where that is its own; `null` when all sandboxes of the fleet share one. */
+  /** Its own account; `null` when all sandboxes of the fleet share one. */
   readonly account: Account | null;
   /** The machine it lives on, and the process that makes it. */
   readonly machineId: string;
   readonly maker: ProcessIdentity;
 }
 
-/** What came of it. */
+/** The processes that were started. */
 export interface ProcessRecord {
   readonly init: ProcessId;
   /** The process outside that waits for the init. */
@@ -54,7 +54,7 @@ export interface LocalObject {
   readonly ref: EngineRef;
   readonly record: ObjectRecord;
   readonly process: ProcessRecord | null;
-  /** Nothing of it runs any more; it is kept only because a workspace is still in its slot. */
+  /** Nothing of the sandbox runs; the record stays only because a workspace is still in its slot. */
   readonly isRemains: boolean;
 }
 
@@ -67,7 +67,7 @@ const objectSchema = z.object({
   limits: keptLimitsSchema,
   isolation: z.enum(["bubblewrap", "unsafe-process"]),
   mounts: z.array(z.object({ from: z.string(), to: z.string(), readOnly: z.boolean() })),
-  // What an earlier release has made has none.
+  // Records of an earlier release have none.
   account: z.object({ uid: z.int(), gid: z.int() }).nullable().default(null),
   machineId: z.string(),
   maker: z.object({ bootId: z.string(), pidNamespace: z.string(), pid: z.int(), startTime: z.string() }),
@@ -76,13 +76,15 @@ const objectSchema = z.object({
 const REMAINS = "remains";
 const COMING = ".coming-";
 const GOING = ".going-";
-/** Whoever makes a directory renames it at once. Of one that another pid namespace has made, only its age tells. */
+/** A maker renames its directory at once. The directory of another pid namespace is judged by its age alone. */
 const COMING_MAX_MS = 60_000;
 
 export class ObjectStore {
   readonly #layout: Layout;
   readonly #self: ProcessIdentity;
-  /** What was read once. It does not change, and a name is not used twice: it is true while the directory is there. */
+  /**
+   * Records that were read before. They never change, and a name is not used twice: valid while the directory exists.
+   */
   readonly #known = new Map<ObjectName, Pick<LocalObject, "ref" | "record" | "process">>();
 
   constructor(layout: Layout, self: ProcessIdentity) {
@@ -90,7 +92,7 @@ export class ObjectStore {
     this.#self = self;
   }
 
-  /** Writes down what is about to be made, and makes the pipes that go with it. */
+  /** Records the intent to make a sandbox, and makes its pipes. */
   async intend(name: ObjectName, record: ObjectRecord): Promise<void> {
     const coming = join(this.#layout.objects, `${this.#coming(this.#self)}-${name}`);
     mkdirSync(coming, { mode: 0o700 });
@@ -108,13 +110,13 @@ export class ObjectStore {
     }
   }
 
-  /** Writes down what process it is. Whoever watches the objects hears of it. */
+  /** Records the process. Watchers of the directory get a change. */
   started(name: ObjectName, process: ProcessRecord): void {
     const directory = objectDirectory(this.#layout, name);
     const path = join(directory, "process.json");
     writeFileSync(`${path}~`, JSON.stringify(process), { mode: 0o600 });
     renameSync(`${path}~`, path);
-    // A change inside the directory is not seen from above; this one is.
+    // A change inside the directory is invisible to a watch of its parent; this one is visible.
     const now = statSync(directory).mtime;
     utimesSync(directory, now, now);
   }
@@ -122,7 +124,7 @@ export class ObjectStore {
   async get(name: ObjectName): Promise<LocalObject | null> {
     const directory = objectDirectory(this.#layout, name);
     const known = this.#known.get(name) ?? this.#read(name, directory);
-    // Before the directory: of one that goes meanwhile, only that it has gone is true.
+    // Read before the directory: if the directory is removed meanwhile, only its absence counts.
     const isRemains = existsSync(join(directory, REMAINS));
     if (known === null || !existsSync(directory)) {
       this.#known.delete(name);
@@ -132,31 +134,31 @@ export class ObjectStore {
     return { name, ...known, isRemains };
   }
 
-  /** Nothing of it runs any more, but its slot is not free yet. */
+  /** Nothing of the sandbox runs, but its slot is still in use. */
   async markRemains(name: ObjectName): Promise<void> {
     try {
       await writeFile(join(objectDirectory(this.#layout, name), REMAINS), "", { mode: 0o600 });
     } catch (error) {
-      // Forgotten by somebody else, so nothing remains.
+      // Another process has forgotten it, so nothing remains.
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     }
   }
 
   async names(): Promise<readonly ObjectName[]> {
     const entries = await readdir(this.#layout.objects);
-    // Whoever was removing these may have been killed over it, and removing them twice does no harm.
+    // A process may have been killed while it removed these, and removing them twice does no harm.
     for (const name of entries) if (name.startsWith(GOING)) await this.#removeGoing(name);
     const names = entries.filter((name) => !name.startsWith("."));
     if (this.#known.size > names.length) this.#forgetOthers(new Set(names));
     return names;
   }
 
-  /** Forgets the object. Only when nothing of it is left. */
+  /** Forgets the object. Only when all of its parts are removed. */
   async forget(name: ObjectName): Promise<void> {
     try {
       await rename(objectDirectory(this.#layout, name), join(this.#layout.objects, GOING + name));
     } catch (error) {
-      // Gone, or somebody else is at it.
+      // Gone, or another process is removing it.
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "ENOENT" && code !== "ENOTEMPTY" && code !== "EEXIST") throw error;
     }
@@ -164,7 +166,7 @@ export class ObjectStore {
     await this.#removeGoing(GOING + name);
   }
 
-  /** Removes what somebody who died was about to write or to remove. */
+  /** Removes what dead processes had begun to write or to remove. */
   async sweep(nowMs: number): Promise<void> {
     for (const name of await readdir(this.#layout.objects)) {
       const path = join(this.#layout.objects, name);
@@ -185,12 +187,12 @@ export class ObjectStore {
     return { ref: formatRef(name, process === null ? null : { bootId, process: process.init }), record, process };
   }
 
-  /** What other processes have ended. */
+  /** Forgets objects that other processes have ended. */
   #forgetOthers(names: ReadonlySet<ObjectName>): void {
     for (const name of [...this.#known.keys()]) if (!names.has(name)) this.#known.delete(name);
   }
 
-  /** Says who is at it, so that nobody has to wait to know that it was given up. */
+  /** Names the maker, so that other processes know at once when it is dead. */
   #coming({ pidNamespace, pid, startTime }: ProcessIdentity): string {
     return `${COMING}${pidNamespace.replace(/\D/g, "")}.${pid}.${startTime}`;
   }

@@ -1,7 +1,7 @@
 /**
- * Puts the rules together into a program. It runs at every system call, so the order is: is the number one of ours at
- * all, then the calls whose arguments matter, then the long list. Calls that are allowed whatever their arguments are
- * cost nothing on kernels since 5.11, which remember them.
+ * Puts the rules together into a program. It runs at every system call, so it checks first whether the number is known,
+ * then the calls whose arguments matter, then the long list. Calls that are allowed with any arguments cost nothing on
+ * kernels since 5.11, which cache them.
  */
 
 import { Assembler } from "./assembler.ts";
@@ -41,7 +41,7 @@ const ACTION = {
   errno: (number: number) => 0x0005_0000 + number,
 } as const;
 
-/** No such call: what a tracer leaves in place of one it skipped. The kernel answers it with ENOSYS. */
+/** No such call: a tracer writes it in place of a call that it skipped. The kernel returns ENOSYS. */
 const NO_SYSCALL = 0xffff_ffff;
 
 export function buildSeccompFilter(architecture: FilterArchitecture): Uint8Array {
@@ -66,7 +66,7 @@ export function buildSeccompFilter(architecture: FilterArchitecture): Uint8Array
   return program.assemble();
 }
 
-/** Calls by another architecture's numbers would mean other calls. Numbers nobody has looked at do not exist. */
+/** Another architecture's numbers would mean other calls. Unknown numbers are treated as missing calls. */
 function foreignCalls(program: Assembler, architecture: FilterArchitecture): void {
   program
     .load(ARCHITECTURE_AT)
@@ -99,7 +99,7 @@ function argumentChecks(program: Assembler): void {
   modes(program);
 }
 
-/** No file gets setuid or setgid, neither when it is made nor later. */
+/** Refuses setuid and setgid for new and for existing files. */
 function modes(program: Assembler): void {
   const check = (at: number) =>
     program.load(argumentAt(at)).jump("jumpIfAnyBit", SET_ID_BITS, { yes: "refused" }).return(ACTION.allow);
@@ -124,7 +124,7 @@ function ioctl(program: Assembler): void {
   program.return(ACTION.allow);
 }
 
-/** Local and internet sockets, and questions to the kernel about routes; no raw ones. */
+/** Allows local and internet sockets, and route queries to the kernel; no raw sockets. */
 function sockets(program: Assembler): void {
   program
     .label("socketpair")

@@ -2,11 +2,11 @@
  * The seccomp filter of the local backend.
  *
  *   buildSeccompFilter("x64" | "arm64")  the bytes that `bwrap --seccomp FD` reads
- *   FILTER_ARCHITECTURES                 where there is one; `process.arch` has the same names
+ *   FILTER_ARCHITECTURES                 the supported ones; `process.arch` has the same names
  *
- * It refuses what a sandbox never needs (rules.ts) with EPERM, setuid and setgid files among it, answers `clone3`, `openat2`
- * and calls newer than the rules with ENOSYS, and kills a process that calls by the numbers of another architecture, x32 among them. Everything else is
- * allowed: bash, Node, Python, git, npm, gcc and ripgrep run as outside.
+ * It refuses calls that a sandbox never needs (rules.ts), and setuid and setgid files, with EPERM. It returns ENOSYS
+ * for `clone3`, `openat2` and calls newer than the rules, and kills a process that uses the numbers of another
+ * architecture, such as x32. Everything else is allowed: bash, Node, Python, git, npm, gcc and ripgrep run as outside.
  */
 
 export { buildSeccompFilter } from "./filter.ts";

@@ -1,16 +1,16 @@
 /**
- * What the filter refuses, as data: calls that a sandbox never needs and that reach out of it, into its neighbours'
- * processes, or into parts of the kernel where escapes are found. Most of them already fail for want of capabilities;
- * the filter makes that independent of the capability checks' being right.
+ * The filter's rules, as data. It refuses calls that a sandbox never needs and that reach out of it, into its
+ * neighbours' processes, or into parts of the kernel where escapes are found. Most of them already fail for want of
+ * capabilities; the filter holds even when a capability check is wrong.
  */
 
 import type { SyscallName } from "./syscalls.ts";
 
 export const ERRNO = { EPERM: 1, ENOSYS: 38, EPROTONOSUPPORT: 93, EAFNOSUPPORT: 97 } as const;
 
-/** Answered with EPERM whatever the arguments are. */
+/** Refused with EPERM for any arguments. */
 export const REFUSED: readonly SyscallName[] = [
-  // What is mounted where is the backend's to say. The newer calls do the same as `mount` in steps.
+  // Only the backend decides about mounts. The newer calls do the same as `mount` in steps.
   "mount",
   "umount2",
   "pivot_root",
@@ -23,7 +23,7 @@ export const REFUSED: readonly SyscallName[] = [
   "fsmount",
   "fspick",
   "mount_setattr",
-  // A namespace of one's own brings capabilities, and with them most of the kernel's attack surface.
+  // A new namespace brings capabilities, and with them most of the kernel's attack surface.
   "unshare",
   "setns",
   // Other processes' memory and descriptors: the daemon has the same uid.
@@ -33,21 +33,21 @@ export const REFUSED: readonly SyscallName[] = [
   "process_madvise",
   "pidfd_getfd",
   "kcmp",
-  // Programs and rings that run inside the kernel, and the aid of most exploits of races in it.
+  // Programs and rings that run inside the kernel, and calls that most exploits of kernel races use.
   "bpf",
   "perf_event_open",
   "userfaultfd",
   "io_uring_setup",
   "io_uring_enter",
   "io_uring_register",
-  // Keyrings know nothing of namespaces.
+  // Keyrings ignore namespaces.
   "add_key",
   "request_key",
   "keyctl",
-  // File handles open files without walking the path that mounts restrict.
+  // File handles open files without the path that mounts restrict.
   "name_to_handle_at",
   "open_by_handle_at",
-  // The machine as a whole.
+  // Calls that affect the whole machine.
   "init_module",
   "finit_module",
   "delete_module",
@@ -70,7 +70,7 @@ export const REFUSED: readonly SyscallName[] = [
   "clock_settime",
   "sethostname",
   "setdomainname",
-  // Little used, and each was a way in once.
+  // Rarely used, and each has been used in an exploit.
   "modify_ldt",
   "move_pages",
   "migrate_pages",
@@ -81,7 +81,7 @@ export const REFUSED: readonly SyscallName[] = [
 ];
 
 /**
- * Answered as by a kernel that lacks them: a filter cannot read flags that are behind a pointer. Programs then take `clone` and
+ * Refused as by a kernel that lacks them: a filter cannot read flags behind a pointer. Programs then use `clone` and
  * `openat`.
  */
 export const ABSENT: readonly SyscallName[] = ["clone3", "openat2"];
@@ -110,14 +110,17 @@ export const CREATING_FLAGS = 0o20000100;
 /** CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}. CLONE_NEWTIME shares its bit with the exit signal and is not for `clone`. */
 export const NAMESPACE_FLAGS = 0x7e02_0000;
 
-/** PER_LINUX, PER_LINUX32, the same with UNAME26, ADDR_NO_RANDOMIZE of a process for itself, and the question which it is. */
+/**
+ * PER_LINUX, PER_LINUX32, the same with UNAME26, ADDR_NO_RANDOMIZE of a process for itself, and the query of the
+ * present one.
+ */
 export const HARMLESS_PERSONALITIES: readonly number[] = [0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
 
 /** TIOCSTI types into a terminal, TIOCLINUX into a console, TIOCSETD loads line disciplines. The kernel reads 32 bits. */
 export const REFUSED_IOCTLS: readonly number[] = [0x5412, 0x541c, 0x5423];
 
 export const FAMILY = { UNIX: 1, INET: 2, INET6: 10, NETLINK: 16 } as const;
-/** The only netlink protocol that ordinary programs need: the C library asks it for addresses. */
+/** The only netlink protocol that ordinary programs need: the C library reads addresses with it. */
 export const NETLINK_ROUTE = 0;
 export const SOCKET_TYPE_MASK = 0xf;
 export const SOCKET_TYPE = { RAW: 3, PACKET: 10 } as const;

@@ -1,6 +1,6 @@
 /**
- * Numbers of the system calls that the filter speaks of, for the two architectures it is built for.
- * A call that an architecture does not have is `null` there. Everything from 424 on is numbered alike everywhere.
+ * Numbers of the system calls in the rules, for the two architectures of the filter. A call that an architecture does
+ * not have is `null` there. Everything from 424 on is numbered alike everywhere.
  */
 
 export type FilterArchitecture = "x64" | "arm64";
@@ -14,7 +14,7 @@ export const AUDIT_ARCHITECTURE: Readonly<Record<FilterArchitecture, number>> = 
 /** Set in the number of a call that an x32 program makes; the architecture is then still x64. */
 export const X32_BIT = 0x4000_0000;
 
-/** `file_setattr`, the newest call that was looked at when the rules were written. */
+/** `file_setattr`, the newest call that the rules consider. */
 export const NEWEST_KNOWN_SYSCALL = 469;
 
 const NUMBERS = {

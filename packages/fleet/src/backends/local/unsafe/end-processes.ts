@@ -1,6 +1,6 @@
 /**
- * Ending what runs without a namespace: the daemon, then whatever carries the sandbox's name in its environment. Where the
- * system does not show environments, the daemon is asked to end its commands first.
+ * Ends processes without a namespace: the daemon, then every process with the sandbox's name in its environment. Where
+ * the system does not show environments, the daemon ends its commands first.
  */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";

@@ -1,7 +1,6 @@
 /**
- * A sandbox whose paths are mapped at the edge: commands and file calls are given the host's, results and errors come back
- * with the ones that were asked for. Output that is followed as it comes is handed on as it is, because its offsets count
- * the bytes that were written.
+ * A sandbox whose paths are mapped at the edge: commands and file calls get the host's paths, results and errors get
+ * the caller's paths back. Followed output is passed on unchanged, because its offsets count the written bytes.
  */
 
 import {
@@ -38,10 +37,10 @@ export function mappedSandbox(inner: Sandbox, map: PathMap): Sandbox {
   });
 }
 
-/** Every method is listed here: one that was passed on as it is would use the host's paths. */
+/** Lists every method: an unlisted one would use the host's paths. */
 function mappedFiles(inner: SandboxFiles, map: PathMap): SandboxFiles {
   const back = backwards(map);
-  /** The call with its path on the host, and its answer and error with the path that was given. */
+  /** Makes the call with the host's path; its result and error have the caller's path. */
   const at = <T>(path: string, access: Access, call: (host: string) => Promise<T>): Promise<T> =>
     back(async () => call(map.toHost(path, access)));
   const stream = <T>(path: string, call: (host: string) => AsyncIterable<T>, each: (item: T) => T = (item) => item) =>

@@ -1,9 +1,10 @@
 /**
- * The daemon and its Node where the account of sandboxes can run them. Where they are installed may be closed to it, such as a
- * checkout in root's home; then the fleet keeps a copy in its own directory, which that account may pass and not list.
+ * Puts the daemon and its Node where the account of sandboxes can run them. Their installation may be closed to it,
+ * such as a checkout in root's home; then the fleet keeps a copy in its own directory, which that account may pass but
+ * not list.
  *
  * Invariants
- * - A copy is named by what is in it and appears by a rename: it is complete or not there, and never changes.
+ * - A copy is named by its content and appears by a rename: it is complete or absent, and never changes.
  */
 
 import { createHash } from "node:crypto";
@@ -14,7 +15,7 @@ import type { Account } from "../../../host/accounts/index.ts";
 import type { LocalSettings } from "../settings.ts";
 import { closedDirectory } from "./open-way.ts";
 
-/** What is run: Node, and the daemon's file. Native parts lie beside that. */
+/** The programs to run: Node, and the daemon's file. Native parts lie beside it. */
 export interface OpenDaemon {
   readonly nodePath: string;
   readonly bundle: string;
@@ -55,12 +56,12 @@ function fill(place: string, parts: readonly Part[]): void {
     renameSync(coming, place);
   } catch (error) {
     rmSync(coming, { recursive: true, force: true });
-    // Another process was faster, with the same.
+    // Another process was faster, with the same content.
     if (!existsSync(place)) throw error;
   }
 }
 
-/** Node is large: where it can be the same file under another name, it is. */
+/** Node is large, so it is linked where possible. */
 function put(from: string, to: string, mode: number): void {
   const mayLink = mode === 0o555 && (statSync(from).mode & EVERYBODY_RUNS_IT) === EVERYBODY_RUNS_IT;
   if (mayLink && linked(from, to)) return;

@@ -1,7 +1,6 @@
 /**
- * A root fleet's sandboxes run as another account, which without namespaces goes the same way to its files as everybody.
- * The fleet's home is the fleet's own, so others are let pass it, and no more than that; any other closed directory is for a
- * person to decide about.
+ * A root fleet's sandboxes run as another account, which without namespaces needs access to the host's paths. The fleet
+ * opens its own home to others for passing only; any other closed directory is left for a person to change.
  */
 
 import { chmodSync, realpathSync, statSync } from "node:fs";

@@ -1,12 +1,12 @@
 /**
- * Paths as tool code writes them, and where they are on the host. This is what takes the place of mounts where there are
- * no namespaces: at the edge of the API, and nowhere else. A command that looks further sees the host.
+ * Maps tool code's paths to paths of the host. It replaces mounts where there are no namespaces: at the edge of the
+ * API, and nowhere else. A command still sees all of the host.
  *
  * Invariants
  * - The longest mapping wins, and a mapping ends at a slash: `/mnt/user-data-2` is not in `/mnt/user-data`.
- * - What is asked for through the API stays inside its mapping, with links resolved, and read-only means read-only by the
- *   most specific mapping of where it really is.
- * - What comes back names the path that was asked for, never the host's.
+ * - Paths in API calls stay inside their mapping, with links resolved. The most specific mapping of the real path
+ *   decides whether it is read-only.
+ * - Results name the caller's path, never the host's.
  */
 
 import { realpathSync } from "node:fs";
@@ -23,11 +23,11 @@ export interface Mapping {
 
 export interface Access {
   readonly writes?: boolean;
-  /** The call is about the link itself and not about what it leads to. */
+  /** The call concerns the link itself and not its target. */
   readonly keepsLink?: boolean;
 }
 
-/** What may stand before and after a path in a text for it to be one. */
+/** The characters that may stand before and after a path in a text. */
 const BEFORE = "(?<![\\w./-])";
 const AFTER = "(?![\\w.-])";
 
@@ -42,18 +42,18 @@ export class PathMap {
     this.#outward = pattern(mappings.map(({ host }) => host));
   }
 
-  /** Where a path is. What no mapping holds is the host's own. */
+  /** The host's path. A path without a mapping is the host's own. */
   toHost(path: string, access: Access = {}): string {
     const plain = posix.normalize(path);
     const mapping = longest(this.#mappings, ({ seen }) => isWithin(plain, seen));
     if (mapping === undefined || !posix.isAbsolute(path)) return path;
-    // A slash at the end stays: that it must be a directory is for whoever opens it to find out.
+    // Keeps a slash at the end: opening it checks that it is a directory.
     const host = join(mapping.host, plain.slice(mapping.seen.length));
     this.#check(path, host.replace(/(?<=.)\/$/, ""), mapping, access);
     return host;
   }
 
-  /** The path that tool code knows it by. */
+  /** Tool code's name of the path. */
   toSeen(host: string): string {
     const mapping = longest(
       this.#mappings,
@@ -63,12 +63,12 @@ export class PathMap {
     return mapping === undefined ? host : mapping.seen + host.slice(mapping.host.length);
   }
 
-  /** A text with every path in it as the host has it. */
+  /** A text with all of its paths mapped to the host's. */
   textToHost(text: string): string {
     return text.replace(this.#inward, (seen) => this.#mappings.find((one) => one.seen === seen)?.host ?? seen);
   }
 
-  /** A text with every path in it as tool code knows it. */
+  /** A text with all of its paths mapped to tool code's. */
   textToSeen(text: string): string {
     return text.replace(this.#outward, (host) => this.#mappings.find((one) => one.host === host)?.seen ?? host);
   }
@@ -96,7 +96,7 @@ export class PathMap {
   }
 }
 
-/** With links resolved, as far as it exists. */
+/** With links resolved, as far as the path exists. */
 function realOf(path: string): string {
   try {
     return realpathSync(path);

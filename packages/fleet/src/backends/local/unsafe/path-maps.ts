@@ -1,6 +1,6 @@
 /**
- * The path maps of threads' sandboxes, kept for whoever attaches next. At most `PATH_MAPS_MAX`; the one that was used
- * longest ago goes first, and is made again from what is on disk when its sandbox is next used.
+ * Path maps of threads' sandboxes, cached for the next attach. At most `PATH_MAPS_MAX`; the least recently used goes
+ * first, and is rebuilt from disk when its sandbox is next used.
  */
 
 import { type ThreadKey, WORKSPACE_ROOT } from "@sandlot/contract";
@@ -10,12 +10,12 @@ import type { LocalObject } from "../objects/object-store.ts";
 import { PathMap } from "./path-map.ts";
 import { mappingsOf } from "./unsafe-engine.ts";
 
-/** More than a machine without namespaces is asked for; each is a few kilobytes. */
+/** More than a machine without namespaces needs; each takes a few kilobytes. */
 export const PATH_MAPS_MAX = 256;
 
 export class PathMaps {
   readonly #layout: Layout;
-  /** The one that was used longest ago comes first. */
+  /** The least recently used comes first. */
   readonly #maps = new Map<ObjectName, PathMap>();
 
   constructor(layout: Layout) {

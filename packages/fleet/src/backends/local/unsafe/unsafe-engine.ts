@@ -1,8 +1,8 @@
 /**
- * Starting the daemon as a plain process, for machines without namespaces. **This is no security boundary**: commands see
- * the host as the account that they run as does.
+ * Starts the daemon as a plain process, for machines without namespaces. **This is no security boundary**: commands see
+ * the host with the rights of their account.
  *
- * What a sandbox has of its own lies in one directory: `/tmp` and the home, which are mapped like the rest.
+ * One directory holds a sandbox's own files: `/tmp` and the home, which are mapped like the rest.
  */
 
 import { chmodSync, chownSync, mkdirSync, symlinkSync } from "node:fs";
@@ -19,7 +19,7 @@ import { openDaemon } from "./open-daemon.ts";
 import { openWay } from "./open-way.ts";
 import { type Mapping, PathMap } from "./path-map.ts";
 
-/** In the environment of everything that a sandbox starts, so that it is found when there is no namespace to end. */
+/** In the environment of every process of a sandbox, to find them when there is no namespace to end. */
 export const OBJECT_VARIABLE = "SANDLOT_OBJECT";
 
 export class UnsafeEngine implements Engine {
@@ -32,7 +32,7 @@ export class UnsafeEngine implements Engine {
   }
 
   async ready(): Promise<void> {
-    // Paths become part of command lines, where quoting is the command's own business.
+    // Paths become part of command lines, where the command decides about quoting.
     if (/^[\w./-]+$/.test(this.#layout.root)) return;
     const problem = `${this.#layout.root} has characters that mean something to a shell`;
     const fix = "set SANDLOT_HOME to a path of letters, digits, dots, hyphens and underscores";
@@ -86,7 +86,7 @@ export class UnsafeEngine implements Engine {
   }
 }
 
-/** What takes the place of mounts. */
+/** The mappings that replace mounts. */
 export function mappingsOf(layout: Layout, name: ObjectName, bindings: readonly Binding[]): readonly Mapping[] {
   const place = privatePath(layout, name);
   const mounts = bindings.flatMap(({ from, to, readOnly }) =>
