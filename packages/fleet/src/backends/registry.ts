@@ -1,6 +1,6 @@
 /**
- * Every backend, by name. The first is named first in messages and documents. `config/` makes the schema of a configuration from
- * this table, `open-fleet.ts` opens backends by it, and `sandlot doctor` asks it.
+ * Every backend, by name. Messages and documents keep this order. `config/` builds the configuration's schema from this
+ * table; `open-fleet.ts` and `sandlot doctor` use it, too.
  */
 
 import { DOCKER } from "./docker/entry.ts";

@@ -1,5 +1,5 @@
 /**
- * The commands of a sandbox in memory, as its holder asks for them.
+ * The commands of a sandbox in memory, for its holder.
  */
 
 import {
@@ -37,7 +37,7 @@ export async function memoryExec(
   } catch (error) {
     if (!signal.aborted) throw error;
     running.catch(() => {});
-    // Waits until the tree has ended. An engine that cannot be asked must not hide why the caller gave up.
+    // Waits until the tree has ended. A failed request to the engine must not hide why the caller gave up.
     await engine.killExec(target, request.execId).catch(() => {});
     throw signal.reason;
   }
@@ -84,7 +84,7 @@ export function memoryExecs(attached: Attached): SandboxExecs {
   };
 }
 
-/** Commands in here handle no signals, so these end them; the others would have no effect to be true to. */
+/** Commands here handle no signals, so these end them; other signals would have no effect. */
 const ENDING_SIGNALS: ReadonlySet<string> = new Set(["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL"]);
 
 async function* follow(attached: Attached, execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
@@ -105,7 +105,7 @@ async function* follow(attached: Attached, execId: string, options: FollowOption
       }
     }
   } finally {
-    // An engine that cannot be asked holds nothing for anybody.
+    // An unreachable engine holds no output for followers.
     if (follower.follower !== undefined)
       await attached.engine.leave(attached.target, execId, follower.follower).catch(() => {});
   }
@@ -143,13 +143,13 @@ async function waitForOutput(
 
 class LineSplitter {
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  /** What has come of a line that has not ended. */
+  /** The unfinished last line. */
   last = "";
 
   take(bytes: Uint8Array): readonly string[] {
     const lines = (this.last + this.#decoder.decode(bytes, { stream: true })).split("\n");
     this.last = lines.pop() ?? "";
-    // A prompt has no newline: what has come of the last line is looked at, too.
+    // A prompt has no newline, so the unfinished last line counts, too.
     return this.last === "" ? lines : [...lines, this.last];
   }
 }

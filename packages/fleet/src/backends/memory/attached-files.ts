@@ -1,5 +1,5 @@
 /**
- * The files of a sandbox in memory, as its holder asks for them.
+ * The files of a sandbox in memory, for its holder.
  */
 
 import { SANDBOX_LIMITS, type SandboxFiles, SandlotError } from "@sandlot/contract";

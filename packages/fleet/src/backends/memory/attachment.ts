@@ -1,5 +1,5 @@
 /**
- * A holder's connection to a sandbox in memory, and the view of it that tool code gets.
+ * A holder's connection to a sandbox in memory, and tool code's view of that sandbox.
  */
 
 import { type Sandbox, SandlotError } from "@sandlot/contract";
@@ -12,7 +12,7 @@ import type { EngineApi } from "./engine-api.ts";
 
 const NAME = "memory";
 
-/** What the parts of an attached sandbox are made from. */
+/** The parts of an attached sandbox share these. */
 export interface Attached {
   readonly engine: EngineApi;
   readonly target: Target;
@@ -43,7 +43,7 @@ export class MemoryAttachment implements Attachment {
       sessions: noSessions(NAME),
       terminals: noTerminals(NAME),
       ports: noPorts(NAME),
-      // There are no processes of the host's kind in here, and nothing measures them.
+      // There are no processes of the host's kind here, and nothing measures them.
       processes: async () => [],
       usage: async () => ({
         memoryBytes: null,

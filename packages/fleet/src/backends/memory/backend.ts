@@ -1,10 +1,10 @@
 /**
  * The `memory` backend: sandboxes inside this process, with a file tree and a shell of their own. It is a real
  * implementation of the contract, for agents' tests and for trying things out; it isolates nothing from the host's
- * processor and memory, so it is no place for code that nobody trusts.
+ * processor and memory, so it must not run untrusted code.
  *
- * Everything it does is a call to its engine (`engine-api.ts`). What is decided here: how a call is abandoned, and that
- * a blueprint asking for what this backend lacks is refused.
+ * Every operation is a call to its engine (`engine-api.ts`). This file decides how a call is abandoned, and refuses
+ * blueprints that need a missing capability.
  */
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
@@ -44,7 +44,7 @@ export function createMemoryBackend(options: MemoryBackendOptions): Backend {
 
 class MemoryBackend implements Backend {
   readonly name = NAME;
-  /** An engine lives in one process, and its name with it. */
+  /** An engine and its name live in one process. */
   readonly engineId: string;
   readonly programFolders = [];
   readonly capabilities: ReadonlySet<Capability> = new Set(["late-binding"]);
@@ -91,7 +91,7 @@ class MemoryBackend implements Backend {
     return this.#ask("destroy", signal, () => this.#engine.remove(ref));
   }
 
-  /** Always consistent: there is nothing between the engine and what it has. */
+  /** Always consistent: the list comes from the engine itself. */
   list({ sandboxId }: ListOptions, signal: AbortSignal): Promise<readonly EngineObject[]> {
     return this.#ask("list", signal, () => this.#engine.list(this.#fleetId, sandboxId));
   }
@@ -119,7 +119,7 @@ class MemoryBackend implements Backend {
     await Promise.all([...this.#attachments].map((attachment) => attachment.close()));
   }
 
-  /** Asks the engine, and stops waiting when the signal fires. A signal that has fired already asks nothing. */
+  /** Calls the engine, and stops waiting when the signal fires. A signal that has fired already starts no call. */
   async #ask<T>(operation: string, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
     if (this.#closed) throw new SandlotError("fleet_closed", { operation });
     signal.throwIfAborted();
@@ -163,7 +163,7 @@ function markersOf(engine: EngineApi, fleetId: FleetId): Markers {
   };
 }
 
-/** Network policies are kept by having no network at all; what remains is what somebody would miss. */
+/** A sandbox without a network satisfies every network policy; this checks the other settings. */
 function checkBlueprint({ image, runtime, mounts, limits }: Blueprint): void {
   const missing = (capability: Capability, neededBy: string) =>
     new SandlotError("capability_missing", { backend: NAME, capability, neededBy });

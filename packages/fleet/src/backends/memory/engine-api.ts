@@ -1,7 +1,7 @@
 /**
- * What the `memory` backend asks of its engine. The engine is the outside software: it outlives fleets, several
- * backends share one, and for crash tests it runs in another process. So every argument and result here is plain data
- * (JSON, and bytes), and every failure is a `SandlotError`, which travels as its code and details.
+ * The `memory` backend's interface to its engine. The engine plays the part of external software: it outlives fleets,
+ * several backends share one, and for crash tests it runs in another process. So every argument and result here is
+ * plain data (JSON, and bytes), and every failure is a `SandlotError`, which travels as its code and details.
  */
 
 import type {
@@ -36,12 +36,12 @@ export interface EngineApi {
   /** Marker, workspace or slot, and object: in one step, so what exists is never half-made. */
   create(spec: CreateSpec): Promise<Created>;
   rebind(target: Target, from: Credentials): Promise<void>;
-  /** Whether the daemon takes these credentials: `sandbox_lost` or `stale_generation` if not. */
+  /** Checks that the daemon accepts these credentials: `sandbox_lost` or `stale_generation` if not. */
   greet(target: Target): Promise<void>;
   /** Resolves when the object has died or was removed. May take forever. */
   ended(ref: EngineRef): Promise<void>;
   probe(ref: EngineRef): Promise<Liveness>;
-  /** Ends it. What is left of it stays listed, dead, as long as a workspace is in its slot. */
+  /** Ends it. The dead object stays listed as long as a workspace is in its slot. */
   remove(ref: EngineRef): Promise<void>;
   list(fleet: FleetId, sandboxId?: SandboxId): Promise<readonly EngineObject[]>;
   activity(ref: EngineRef): Promise<Activity>;
@@ -49,7 +49,7 @@ export interface EngineApi {
   exec(target: Target, request: ExecRequest): Promise<ExecResult>;
   spawn(target: Target, request: ExecRequest): Promise<SpawnedExec>;
   execs(target: Target): Promise<readonly ExecInfo[]>;
-  /** What a command has printed from these offsets on, as soon as there is something; the end comes last. */
+  /** The output of a command from these offsets on, as soon as there is some; the end comes last. */
   follow(
     target: Target,
     execId: string,
@@ -59,7 +59,7 @@ export interface EngineApi {
   /** A held command waits no longer for this follower. */
   leave(target: Target, execId: string, follower: string): Promise<void>;
   writeStdin(target: Target, execId: string, content: Uint8Array, end: boolean): Promise<void>;
-  /** Ends a command and all it started. `false`: nothing of that id runs. */
+  /** Ends a command and all its processes. `false`: no command of that id runs. */
   killExec(target: Target, execId: string, signal?: string): Promise<boolean>;
   file<Name extends FileCall>(
     target: Target,
@@ -75,15 +75,15 @@ export interface EngineApi {
   markers(fleet: FleetId, sandboxId: SandboxId): Promise<readonly Marker[]>;
   dropMarker(fleet: FleetId, sandboxId: SandboxId, generation: Generation): Promise<void>;
 
-  /** Returns how to stop listening. */
+  /** Returns a function that stops listening. */
   subscribe(listener: (event: EngineNotice) => void): () => void;
 }
 
-/** What a stream is made of here: `download` reads pieces, `upload` writes the whole. */
+/** The calls that streams are built from: `download` reads pieces, `upload` writes the whole. */
 export type FileCall = Exclude<keyof SandboxFiles, "download" | "upload" | "watch">;
 export type FileAnswer<Name extends FileCall> = Awaited<ReturnType<SandboxFiles[Name]>>;
 
-/** Each answers what is there afterwards; `look` changes nothing. */
+/** Each returns the state afterwards; `look` changes nothing. */
 export type WorkspaceStep = "look" | "moveIn" | "makeIn" | "moveHome" | "quarantine" | "purge";
 
 export type EngineNotice =

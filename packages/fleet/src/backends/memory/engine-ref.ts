@@ -13,7 +13,7 @@ export function newRef(world: World): EngineRef {
   return [bootId, pidNamespace, pid, startTime, world.randomHex(16)].join(SEPARATOR) as EngineRef;
 }
 
-/** What can be said of an object that is not in this memory: dead with its process, otherwise unknown. */
+/** The liveness of an object outside this memory: dead with its process, otherwise unknown. */
 export function livenessElsewhere(ref: EngineRef, world: World): Liveness {
   const identity = identityOf(ref);
   if (identity === null || isSame(identity, world.identity)) return "dead";

@@ -1,12 +1,12 @@
 /**
- * Homes, slots and markers of the engine in memory: what outlives its sandboxes.
+ * Homes, slots and markers of the engine in memory, which outlive its sandboxes.
  *
  * Invariants
  * - A workspace is one directory node, moved as a whole between its home and a slot; it is never copied.
  * - `stamps` holds the highest generation that has used a workspace. It outlives the workspace: an older generation
  *   changes nothing, not even after a purge.
  * - A slot is never used again. It goes when it holds no workspace and its sandbox is gone.
- * - What was put into quarantine stays there until a person has looked at it; nothing here reads it again.
+ * - A quarantined workspace stays there until a person has looked at it; no code here reads it again.
  */
 
 import {
@@ -21,7 +21,7 @@ import type { Place, WorkspaceSight, WorkspaceSpot } from "../../backend/backend
 import type { Marker } from "../../backend/labels.ts";
 import { type DirectoryNode, makeDirectory, makeWorkspace } from "./files/node.ts";
 
-/** Where the workspace hangs below a slot, and so below `/mnt`. */
+/** The name of the workspace below a slot, and so below `/mnt`. */
 const USER_DATA = "user-data";
 
 type SlotPlace = Exclude<Place, "home">;
@@ -30,7 +30,7 @@ interface Slot {
   readonly directory: DirectoryNode;
   /** Its sandbox still exists, so the slot is its `/mnt`. */
   mounted: boolean;
-  /** Whose workspace is in it. */
+  /** The thread whose workspace is in the slot. */
   tenant: string | null;
 }
 
@@ -42,7 +42,7 @@ export interface Leftovers {
   readonly quarantined: number;
 }
 
-/** Who has used a workspace. Generations may repeat after a store was lost, so the sandbox belongs to it. */
+/** The last user of a workspace. Generations may repeat after a loss of the store, so the sandbox id is a part. */
 interface Use {
   readonly sandboxId: SandboxId;
   readonly generation: Generation;
@@ -65,8 +65,9 @@ export class EngineWorkspaces {
   }
 
   /**
-   * A new `/mnt` for a thread's sandbox, with the thread's home in it. One of an older generation, whose create landed
-   * late, gets an empty workspace that is nobody's: it will be unmade, and until then it reaches nothing of the thread.
+   * A new `/mnt` for a thread's sandbox, with the thread's home. A sandbox of an older generation, whose create landed
+   * late, gets an empty workspace without a thread: it will be unmade, and until then it reaches none of the thread's
+   * files.
    */
   mountHome(fleet: FleetId, marker: Marker): { mnt: DirectoryNode; workspace: "existing" | "new" } {
     const key = workspaceKey(fleet, marker);
@@ -199,7 +200,7 @@ export class EngineWorkspaces {
     this.#markers.delete(markerKey(fleet, sandboxId));
   }
 
-  /** For whoever checks that nothing is left. */
+  /** For tests that check for leftovers. */
   counts(): Leftovers {
     const { size: homes } = this.#homes;
     return { homes, slots: this.#slots.size, markers: this.#markers.size, quarantined: this.#quarantine.size };
@@ -226,7 +227,7 @@ export class EngineWorkspaces {
     return slot;
   }
 
-  /** The workspace in a slot: anybody's, or only this tenant's. */
+  /** The workspace in a slot: of any thread, or only of this tenant. */
   #inSlot(fleet: FleetId, place: Place, tenant?: string): DirectoryNode | undefined {
     const slot = place === "home" ? undefined : this.#slots.get(slotKey(fleet, place));
     if (tenant !== undefined && slot?.tenant !== tenant) return undefined;
@@ -234,7 +235,7 @@ export class EngineWorkspaces {
     return node?.kind === "directory" ? node : undefined;
   }
 
-  /** Takes the workspace out of a slot. Never from under processes that use it. */
+  /** Takes the workspace out of a slot. Never while processes use it. */
   #vacate(fleet: FleetId, sandboxId: SandboxId, place: SlotPlace): void {
     const slot = this.#slots.get(slotKey(fleet, place));
     if (slot === undefined) return;
@@ -269,7 +270,7 @@ function markerKey(fleet: FleetId, sandboxId: SandboxId): string {
   return `${fleet}\n${sandboxId}`;
 }
 
-/** How an error names a home. */
+/** The name of a home in errors. */
 function homePath({ user, thread }: WorkspaceSpot): string {
   return `home:${user}/${thread}`;
 }

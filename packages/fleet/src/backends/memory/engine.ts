@@ -1,12 +1,12 @@
 /**
- * The engine of the `memory` backend: a place where sandboxes live, inside this process. It knows nothing of fleets'
- * records; it holds what a real engine and a real disk would hold, and it outlives the fleets that use it.
+ * The engine of the `memory` backend: a place where sandboxes live, inside this process. It has no access to fleets'
+ * records; it holds the state of a real engine and a real disk, and it outlives the fleets that use it.
  *
  * Invariants
  * - A reference is random and never given twice.
  * - Every step is synchronous, so it has happened or it has not.
- * - A dead object stays listed until it is removed, and then as long as a workspace is in its slot: with its markers it
- *   is how that workspace is found. A dead object's daemon answers nobody.
+ * - A dead object stays listed until it is removed, and then as long as a workspace is in its slot: the object and its
+ *   markers lead to that workspace. A dead object's daemon does not respond.
  */
 
 import {
@@ -45,7 +45,7 @@ export interface MemoryEngineOptions {
   readonly world: World;
 }
 
-/** What `objects()` shows to a test. */
+/** A test's view of an object. */
 export interface MemoryObjectView extends EngineObject {
   readonly generation: Generation;
 }
@@ -54,7 +54,7 @@ export class MemoryEngine implements EngineApi {
   static readonly #shared = new Map<string, MemoryEngine>();
   readonly #world: World;
   readonly #objects = new Map<EngineRef, MemoryObject>();
-  /** Those of the objects that only wait for the workspace in their slot to leave. */
+  /** Removed objects that stay only until the workspace in their slot has left. */
   readonly #removed = new Set<EngineRef>();
   readonly #workspaces: EngineWorkspaces;
   readonly #listeners = new Set<(event: EngineNotice) => void>();
@@ -65,7 +65,7 @@ export class MemoryEngine implements EngineApi {
     this.#workspaces = new EngineWorkspaces(() => world.wallMs());
   }
 
-  /** The engine of a home in this process: who opens the same home again finds its sandboxes. */
+  /** The engine of a home in this process: a second open of the same home finds its sandboxes. */
   static shared(home: string, options?: MemoryEngineOptions): MemoryEngine {
     const engine = MemoryEngine.#shared.get(home) ?? new MemoryEngine(options ?? { world: systemWorld() });
     MemoryEngine.#shared.set(home, engine);
@@ -123,7 +123,7 @@ export class MemoryEngine implements EngineApi {
 
   async activity(ref: EngineRef): Promise<Activity> {
     const object = this.#objects.get(ref);
-    // Terminals, previews and processors do not exist in here, so their zeros are measured ones.
+    // Terminals, previews and processors do not exist here, so these zeros are exact.
     return { runningExecs: object?.execs.runningCount ?? 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
   }
 
@@ -180,7 +180,7 @@ export class MemoryEngine implements EngineApi {
   }
 
   async writeMarker(fleet: FleetId, marker: Marker): Promise<void> {
-    // It lies beside the sandbox. Where that is gone there is no place for it, and nobody who would remove it.
+    // A marker lies beside its sandbox. Without the sandbox there is no place for it, and nothing would remove it.
     if (this.#objectsOf(fleet, marker.sandboxId).length === 0) {
       throw new SandlotError("file_not_found", { path: `markers:${marker.sandboxId}` });
     }
@@ -213,12 +213,12 @@ export class MemoryEngine implements EngineApi {
     return [...this.#objects.values()].map((object) => object.view());
   }
 
-  /** What is kept beside the objects, for whoever checks that nothing is left. */
+  /** The state beside the objects, for tests that check for leftovers. */
   leftovers(): Leftovers {
     return this.#workspaces.counts();
   }
 
-  /** Drops events until the returned function is called, which tells listeners to look for themselves. */
+  /** Drops events until the returned function is called, which emits `resync`. */
   suspendEvents(): () => void {
     this.#suspended++;
     let done = false;
@@ -229,7 +229,7 @@ export class MemoryEngine implements EngineApi {
     };
   }
 
-  /** What becomes the sandbox's `/mnt`: with the thread's home in it, or empty for a blank. */
+  /** The sandbox's `/mnt`: with the thread's home in it, or empty for a blank. */
   #mount({ labels, generation, marker }: CreateSpec): Omit<Created, "ref"> & { mnt: DirectoryNode } {
     const { fleet, sandboxId } = labels;
     if (marker === null) return { workspace: "none", ...this.#workspaces.makeSlot(fleet, sandboxId, generation) };
@@ -238,7 +238,7 @@ export class MemoryEngine implements EngineApi {
     return { place: "home", ...home };
   }
 
-  /** Forgets what was removed and has no workspace in its slot; markers go with the last object they are beside. */
+  /** Forgets removed objects without a workspace in their slot; markers go with the sandbox's last object. */
   #tidy(fleet: FleetId, sandboxId: SandboxId): void {
     for (const { ref, place } of this.#objectsOf(fleet, sandboxId)) {
       if (!this.#removed.has(ref) || this.#workspaces.isOccupied(fleet, place)) continue;
@@ -252,7 +252,7 @@ export class MemoryEngine implements EngineApi {
     return [...this.#objects.values()].filter(({ labels }) => labels.fleet === fleet && labels.sandboxId === sandboxId);
   }
 
-  /** The object, if it lives and its daemon takes these credentials. */
+  /** The object, if it lives and its daemon accepts these credentials. */
   #reach(target: Target, options: { anyGeneration?: boolean } = {}): MemoryObject {
     const { sandboxId, generation } = target;
     const object = this.#objects.get(target.ref);
@@ -266,7 +266,7 @@ export class MemoryEngine implements EngineApi {
     return object;
   }
 
-  /** Never inside the step that caused it: whoever listens must see the step completed. */
+  /** Never inside the step that caused it: listeners must see the step completed. */
   #notify(event: EngineNotice): void {
     if (this.#suspended > 0) return;
     for (const listener of this.#listeners) queueMicrotask(() => listener(event));

@@ -62,7 +62,7 @@ export class MemoryObject {
     return generation === this.#credentials.generation && token === this.#credentials.token;
   }
 
-  /** Told twice, it answers as the first time. */
+  /** A second call returns the result of the first. */
   rebind(target: Target, from: Credentials): void {
     if (this.accepts(target)) return;
     if (!this.accepts(from)) {

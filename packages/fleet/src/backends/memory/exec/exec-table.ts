@@ -2,11 +2,10 @@
  * The commands of one sandbox: started, followed, ended.
  *
  * Invariants
- * - One exec id is one run. The same call again, also after it has ended, gets that run's result; another command
- *   under the same id is `exec_conflict`.
- * - A result is given when the command itself has ended. What it left in the background goes on and still counts as
- *   running.
- * - A timeout, a kill and the sandbox's death end everything that the command has started.
+ * - One exec id is one run. The same call again, also after it has ended, gets that run's result; another command under
+ *   the same id is `exec_conflict`.
+ * - A result is ready when the command itself has ended. Its background processes go on and still count as running.
+ * - A timeout, a kill and the sandbox's death end all processes of the command.
  */
 
 import { createHash } from "node:crypto";
@@ -24,7 +23,7 @@ import { Exec, type Output } from "./exec.ts";
 import type { Machine, Process } from "./machine.ts";
 import { Pipe, Source, type Streams } from "./streams.ts";
 
-/** What an exec is asked with, as plain data. */
+/** An exec request, as plain data. */
 export interface ExecRequest {
   readonly execId: string;
   readonly command: string | readonly string[];
@@ -32,17 +31,17 @@ export interface ExecRequest {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: Uint8Array;
   readonly timeoutMs?: number;
-  /** Of each stream, how much of its end the result holds. */
+  /** How much of the end of each stream the result holds. */
   readonly outputMaxBytes?: number;
-  /** The caller chose the id and may come again with it. */
+  /** The caller chose the id and may repeat the call with it. */
   readonly repeatable: boolean;
-  /** Takes more input later. Only for what is spawned. */
+  /** Takes more input later. Only for spawned commands. */
   readonly keepStdinOpen?: boolean;
-  /** Waits for its followers. Only for what is spawned. */
+  /** Waits for its followers. Only for spawned commands. */
   readonly held?: boolean;
 }
 
-/** Runs a checked command in a process. Which shell does it is not this file's concern. */
+/** Runs a checked command in a process, with any shell. */
 export type RunCommand = (
   process: Process,
   command: string | readonly string[],
@@ -55,7 +54,7 @@ export interface RunOptions {
   readonly streams: Streams;
 }
 
-/** How many ended execs, and how much of their output, are remembered for callers who come again. */
+/** How many ended execs, and how much of their output, are kept for repeated calls. */
 const REMEMBERED_MAX = 64;
 const REMEMBERED_MAX_BYTES = 64 * 1024 * 1024;
 const EXEC_ID_MAX_CHARS = 256;
@@ -63,9 +62,9 @@ const EXEC_ID_MAX_CHARS = 256;
 export class ExecTable {
   readonly #machine: Machine;
   readonly #run: RunCommand;
-  /** By id: what runs, in front or in the background. */
+  /** By id: running execs, in front or in the background. */
   readonly #running = new Map<string, Exec>();
-  /** By id: what callers may ask for again, the oldest first. */
+  /** By id: execs that callers may request again, the oldest first. */
   readonly #remembered = new Map<string, Exec>();
 
   constructor(machine: Machine, run: RunCommand) {
@@ -79,7 +78,7 @@ export class ExecTable {
 
   exec(request: ExecRequest): Promise<ExecResult> {
     const exec = this.#begin(request, { kept: request.repeatable, timeoutMs: SANDBOX_LIMITS.execTimeoutMs });
-    // Its caller may come for what the result leaves out.
+    // Its caller may read what the result leaves out.
     const keep = ({ omitted }: ExecResult) => omitted !== undefined && this.#remembered.set(exec.id, exec);
     exec.result.then(keep, () => {});
     return exec.result;
@@ -100,7 +99,7 @@ export class ExecTable {
     return exec;
   }
 
-  /** Ends an exec and all it started. `false`: nothing of that id runs. */
+  /** Ends an exec and all its processes. `false`: no exec of that id runs. */
   kill(execId: string, signal = "SIGKILL"): boolean {
     const exec = this.#running.get(execId);
     exec?.end("killed", signal);
@@ -113,13 +112,13 @@ export class ExecTable {
     try {
       if (content.length > 0) await stdin.write(content);
     } catch {
-      // Nobody reads it any more, whichever way that came about.
+      // Its stdin has no reader any more.
       throw new SandlotError("stdin_closed", { execId });
     }
     if (end) stdin.closeWrite();
   }
 
-  /** The sandbox is gone: whoever waits is told. */
+  /** The sandbox is gone: waiting callers get the error. */
   lose(error: SandlotError): void {
     for (const exec of [...this.#running.values()]) exec.lose(error);
     this.#machine.killAll();
@@ -139,7 +138,7 @@ export class ExecTable {
     this.#machine.tree.directory(cwd);
   }
 
-  /** Starts a command, or finds the one that this very call has started before. */
+  /** Starts a command, or finds the one that the same call has started before. */
   #begin(request: ExecRequest, defaults: { readonly kept: boolean; readonly timeoutMs: number }): Exec {
     const { execId: id, command, timeoutMs = defaults.timeoutMs } = request;
     const fingerprint = fingerprintOf(request);
@@ -171,7 +170,7 @@ export class ExecTable {
     });
   }
 
-  /** One that still runs is not forgotten: its caller would start it a second time. */
+  /** A running exec is not forgotten: its caller would start it a second time. */
   #forgetSurplus(): void {
     let bytes = 0;
     for (const exec of this.#remembered.values()) bytes += exec.heldBytes;
@@ -198,7 +197,7 @@ const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
   USER: "sandbox",
 };
 
-/** What makes two calls the same call. How long a caller is willing to wait does not. */
+/** The fields that make two calls the same call. The caller's timeout is not one. */
 function fingerprintOf({ command, cwd = DEFAULT_CWD, env = {}, stdin }: ExecRequest): string {
   const sorted = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1));
   const hash = createHash("sha256").update(JSON.stringify([command, cwd, sorted, stdin === undefined]));

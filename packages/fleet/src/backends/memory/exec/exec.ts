@@ -1,5 +1,5 @@
 /**
- * One run of one command, from its start to the moment when nothing of it runs any more.
+ * One run of one command, from its start to the end of its last process.
  */
 
 import {
@@ -28,25 +28,25 @@ export interface ExecParts {
   readonly fingerprint: string;
   /** 0 means no limit. */
   readonly timeoutMs: number;
-  /** Somebody may come again for its output. */
+  /** A caller may read its output again. */
   readonly kept: boolean;
   /** It waits for its followers. */
   readonly held: boolean;
-  /** Of each stream, how much of its end the result holds. */
+  /** How much of the end of each stream the result holds. */
   readonly outputMaxBytes: number;
   run(process: Process, output: Output): Promise<number>;
-  /** Takes what is written to a stdin that was kept open. */
+  /** Receives writes to a stdin that was kept open. */
   readonly stdin: Pipe | null;
 }
 
 export interface FollowOffsets {
   readonly stdout: number;
   readonly stderr: number;
-  /** For whom a held command waits, from this question until `leave`. Absent: it does not wait. */
+  /** The follower that a held command waits for, from this request until `leave`. Absent: it does not wait. */
   readonly follower?: string;
 }
 
-/** As long as one timer can wait. */
+/** The longest delay of one timer. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export class Exec {
@@ -54,7 +54,7 @@ export class Exec {
   readonly fingerprint: string;
   /** When the command itself has ended. Rejects when the sandbox was lost. */
   readonly result: Promise<ExecResult>;
-  /** Everything it has started and that still runs, also in the background. */
+  /** All its processes that still run, also in the background. */
   readonly #processes = new Set<Process>();
   readonly #machine: Machine;
   readonly #startedAt: number;
@@ -88,7 +88,7 @@ export class Exec {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // Who asked may have gone; a loss that nobody waits for is no accident.
+    // The caller may have gone, so an unread rejection is no fault.
     this.result.catch(() => {});
     const main = machine.start(this.#processes, false, (process) => parts.run(process, this.#output));
     this.#pid = main.pid;
@@ -126,13 +126,13 @@ export class Exec {
     };
   }
 
-  /** This follower takes no more. */
+  /** This follower reads no more. */
   leave(follower: string): void {
     this.#holds?.stdout.left(follower);
     this.#holds?.stderr.left(follower);
   }
 
-  /** What there is from these offsets on, as soon as there is something; the end comes last, after all output. */
+  /** The output from these offsets on, as soon as there is some; the end comes last, after all output. */
   async follow(offsets: FollowOffsets, until: "exit" | "closed"): Promise<readonly FollowEvent[]> {
     const { follower } = offsets;
     if (follower !== undefined) {
@@ -149,12 +149,12 @@ export class Exec {
     }
   }
 
-  /** What its result keeps in memory. */
+  /** The memory that its result takes. */
   get heldBytes(): number {
     return this.#output.stdout.heldBytes + this.#output.stderr.heldBytes;
   }
 
-  /** Ends the whole tree. The result is settled first: nothing that ends changes it any more. */
+  /** Ends the whole tree. The result is settled first, so a later end does not change it. */
   end(status: "timed_out" | "killed", signal: string): void {
     this.#settle(status, null, signal);
     this.#killAll(signal);
@@ -168,7 +168,7 @@ export class Exec {
     this.#stir();
   }
 
-  /** When nothing of it runs any more. */
+  /** Resolves when its last process has ended. */
   async gone(): Promise<void> {
     while (this.#processes.size > 0) await Promise.all([...this.#processes].map((process) => process.ended));
   }

@@ -1,16 +1,16 @@
 /**
  * The inside of one sandbox: its file tree, its environment and its processes.
  *
- * Nothing runs in parallel and nothing can be pre-empted, so a command takes part: it calls `breathe` at every step,
- * which throws `Killed` when its process was ended, and lets the rest of the host run when it has worked for a while.
- * That is what makes `while true; do :; done` end by its timeout.
+ * Commands run on one thread without pre-emption, so they cooperate: a command calls `breathe` at every step, which
+ * throws `Killed` when its process was ended, and yields to the host after some work. So `while true; do :; done` ends
+ * by its timeout.
  */
 
 import { abortable, sleep } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { FileTree } from "../files/tree.ts";
 
-/** Ends a process from outside. Only the one who started the process catches it. */
+/** Ends a process from outside. Only the code that started the process catches it. */
 export class Killed extends Error {
   override readonly name = "Killed";
   readonly signal: string;
@@ -31,7 +31,7 @@ export class TooManyProcesses extends Error {
 
 /** A fork bomb ends here, not at the host's memory. */
 const PROCESSES_MAX = 512;
-/** Work between two looks at the clock, and between two breaths of the host. */
+/** Steps between two looks at the clock, and the time between two yields to the host. */
 const STEPS_PER_LOOK = 64;
 const STEPS_PER_BREATH = 4_096;
 const BREATH_MS = 10;
@@ -53,7 +53,7 @@ export class Machine {
     this.environment = options.environment;
   }
 
-  /** Starts a process that runs `work` and is gone when it ends. `group` is what a timeout ends as a whole. */
+  /** Starts a process that runs `work` and ends with it. A timeout ends `group` as a whole. */
   start(group: Set<Process>, background: boolean, work: (process: Process) => Promise<number>): Process {
     if (this.#processes.size >= PROCESSES_MAX) throw new TooManyProcesses();
     const process = new Process(this, ++this.#lastPid, group, background);
@@ -98,7 +98,7 @@ export class Process {
     return this.#controller.signal;
   }
 
-  /** Ends at once for everybody who looks; the work itself stops at its next step and changes nothing more. */
+  /** Marks it ended for all observers at once; its work stops at the next step and changes nothing more. */
   kill(signal: string): void {
     this.#controller.abort(new Killed(signal));
   }
@@ -127,7 +127,7 @@ export class Process {
     this.#breathedAt = world.monotonicMs();
   }
 
-  /** A background job does not keep the host's process alive, as nobody waits for it. */
+  /** A background job does not keep the host's process alive, because no caller waits for it. */
   pause(ms: number): Promise<void> {
     return sleep(this.machine.world, ms, this.signal, { background: this.background });
   }

@@ -2,8 +2,8 @@
  * Makes a command of the `memory` backend wait for its followers (`output: "hold"`), as the daemon does for real ones.
  *
  * Invariants
- * - While the hold lasts, no byte is dropped that the slowest holding follower has not taken. A follower asks for what comes
- *   next, so what lies before its question was taken.
+ * - While the hold lasts, no byte is dropped that the slowest holding follower has not taken. A follower requests what
+ *   comes next, so it has all bytes before that offset.
  * - Without a follower a full ring waits `outputHoldMs`, then drops and counts until a follower comes.
  * - The hold ends with the command.
  */
@@ -15,7 +15,7 @@ import type { OutputRing, WriteGate } from "./output-ring.ts";
 export class OutputHold implements WriteGate {
   readonly #ring: OutputRing;
   readonly #world: World;
-  /** By the follower's name: up to where it has taken everything. */
+  /** By the follower's name: the offset before which it has everything. */
   readonly #followers = new Map<string, number>();
   #floor = 0;
   #isSuspended = false;

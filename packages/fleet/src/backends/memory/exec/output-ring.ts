@@ -1,23 +1,23 @@
 /**
- * What is kept of a command's output: the last `maxBytes`. Older bytes are dropped and counted, never silently.
+ * The kept output of a command: its last `maxBytes`. Older bytes are dropped and counted.
  */
 
 import { tornBytes } from "@sandlot/contract";
 import type { Sink } from "./streams.ts";
 
-/** Makes a command wait for those who follow it; see `output-hold.ts`. */
+/** Makes a command wait for its followers; see `output-hold.ts`. */
 export interface WriteGate {
-  /** Resolves when this many bytes more drop nothing that a follower still wants. */
+  /** Resolves when this many more bytes drop none that a follower still wants. */
   room(bytes: number): Promise<void>;
 }
 
 const BLOCK_BYTES = 64 * 1024;
-/** What a follower gets at once. */
+/** The largest piece for a follower. */
 const PIECE_MAX_BYTES = 256 * 1024;
 
 export class OutputRing implements Sink {
   readonly #maxBytes: number;
-  /** Full blocks and one that is being filled; a write of one byte costs one byte. */
+  /** Full blocks and a partly filled one; a write of one byte costs one byte. */
   #blocks: { readonly data: Uint8Array; start: number; end: number }[] = [];
   #held = 0;
   #dropped = 0;
@@ -29,7 +29,7 @@ export class OutputRing implements Sink {
     this.#maxBytes = maxBytes;
   }
 
-  /** How much was written in all. */
+  /** All bytes written so far. */
   get totalBytes(): number {
     return this.#dropped + this.#held;
   }
@@ -74,13 +74,16 @@ export class OutputRing implements Sink {
     for (const wake of this.#wake) wake();
   }
 
-  /** A piece of what is held from `offset` on, and where it begins: later than asked for when bytes were dropped. */
+  /** A piece of the held bytes from `offset` on, and its offset: later than requested when bytes were dropped. */
   from(offset: number): { readonly offset: number; readonly bytes: Uint8Array } {
     const skip = Math.max(0, Math.min(offset - this.#dropped, this.#held));
     return { offset: this.#dropped + skip, bytes: this.#bytes(skip, PIECE_MAX_BYTES) };
   }
 
-  /** The end of what is held, as text, and what is missing before it. A character that lost its first bytes is left out. */
+  /**
+   * The end of the held bytes, as text, and what is missing before it. A character that lost its first bytes is left
+   * out.
+   */
   tail(maxBytes: number): { readonly text: string; readonly droppedBytes: number; readonly omittedBytes: number } {
     const omitted = Math.max(0, this.#held - maxBytes);
     const bytes = this.#bytes(omitted);
@@ -92,7 +95,7 @@ export class OutputRing implements Sink {
       : { text, droppedBytes: this.#dropped + torn, omittedBytes: 0 };
   }
 
-  /** Keeps nothing from now on: what still writes belongs to nobody's result. */
+  /** Keeps nothing from now on: no result needs later writes. */
   release(): void {
     this.#blocks = [];
     this.#dropped += this.#held;
@@ -100,7 +103,7 @@ export class OutputRing implements Sink {
     this.#released = true;
   }
 
-  /** Calls back after each write. Returns how to stop. */
+  /** Calls back after each write. Returns a function that stops it. */
   listen(wake: () => void): () => void {
     this.#wake.add(wake);
     return () => this.#wake.delete(wake);

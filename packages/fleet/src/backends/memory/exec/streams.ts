@@ -2,10 +2,10 @@
  * Byte streams between commands.
  *
  * Invariants
- * - A pipe holds a bounded number of bytes; who writes more waits. Who writes to a pipe that nobody reads any more gets
- *   `BrokenPipe`, so `yes | head` comes to an end.
- * - Killing the process that made a pipe wakes everybody who waits at it.
- * - A source keeps what was read too far (`unread`), so several commands can read one input in turn.
+ * - A pipe holds a bounded number of bytes; a writer waits for room. A writer to a pipe without a reader gets
+ *   `BrokenPipe`, so `yes | head` ends.
+ * - Killing the process that made a pipe wakes all its readers and writers.
+ * - A source takes back bytes that were read too far (`unread`), so several commands can read one input in turn.
  */
 
 /** Ends a command that writes to a pipe without a reader, as SIGPIPE does. */
@@ -30,7 +30,7 @@ export interface Streams {
 
 /** As much as Linux keeps in a pipe. */
 const PIPE_MAX_BYTES = 64 * 1024;
-/** What a command that must see all of its input at once (sort, sed) may take. */
+/** The limit for a command that must read all of its input first (sort, sed). */
 const READ_ALL_MAX_BYTES = 256 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
@@ -66,7 +66,7 @@ export class Source {
     return held ?? (await this.#pull());
   }
 
-  /** Puts back what the last `read` gave too much. */
+  /** Puts back the bytes that the last `read` returned too many. */
   unread(chunk: Uint8Array): void {
     if (chunk.length > 0) this.#held = chunk;
   }

@@ -1,10 +1,11 @@
 /**
- * What a file tree in memory consists of.
+ * The nodes of a file tree in memory.
  *
  * Invariants
  * - A node does not know its name or parent: the same workspace node hangs at its home, in a slot, or in a sandbox.
- * - A file's bytes are `data[0, size)`; what lies behind is spare room, so that appending is cheap.
- * - A `pinned` directory is a mount point (or one of the directories that always exist): it is never removed or renamed.
+ * - A file's bytes are `data[0, size)`; the rest is spare room, so that appending is cheap.
+ * - A `pinned` directory is a mount point (or one of the directories that always exist): it is never removed or
+ *   renamed.
  * - The entries of a `sealed` directory change only from outside the sandbox, as those of `/mnt` do.
  */
 
@@ -16,7 +17,7 @@ export interface FileNode {
   size: number;
   mode: number;
   modifiedAt: number;
-  /** Another number after every change of the bytes. */
+  /** Changes with every change of the bytes. */
   version: number;
 }
 
@@ -48,7 +49,7 @@ export type TreeNode = FileNode | DirectoryNode | SymlinkNode | DeviceNode;
 /** One file never grows beyond this: a runaway `yes > file` must not take the host's memory. */
 export const FILE_MAX_BYTES = 256 * 1024 * 1024;
 
-/** One counter for all files, so that a file that takes another's place never has the other's version. */
+/** One counter for all files, so that a file never has the version of the file that it replaces. */
 let versions = 0;
 
 const FILE_MODE = 0o644;
@@ -67,7 +68,7 @@ export function makeSymlink(now: number, target: string): SymlinkNode {
   return { kind: "symlink", target, mode: 0o777, modifiedAt: now };
 }
 
-/** An empty workspace: what hangs at `/mnt/user-data`. */
+/** An empty workspace, for `/mnt/user-data`. */
 export function makeWorkspace(now: number): DirectoryNode {
   const workspace = makeDirectory(now, { pinned: true });
   for (const name of WORKSPACE_DIRECTORIES) workspace.entries.set(name, makeDirectory(now, { pinned: true }));
@@ -94,7 +95,7 @@ export function bytesOf(file: FileNode): Uint8Array {
   return file.data.subarray(0, file.size);
 }
 
-/** Replaces what a file holds. The array becomes the file's own. */
+/** Replaces the content of a file. The array becomes the file's own. */
 export function setBytes(file: FileNode, content: Uint8Array, now: number): void {
   file.data = content;
   file.size = content.length;

@@ -1,5 +1,5 @@
 /**
- * The `files` part of a sandbox over a tree in memory: checks what came in, applies the limits, says what was left out.
+ * The `files` part of a sandbox over a tree in memory: checks arguments, applies the limits, reports what was left out.
  * Searching is in `search.ts`.
  */
 
@@ -130,7 +130,7 @@ function versionOf(node: TreeNode): string {
   return node.kind === "file" ? String(node.version) : `${node.kind}-${node.modifiedAt}`;
 }
 
-/** Lines without the newline of the last one: what is asked for by number is joined, not cut out. */
+/** Lines without the newline of the last one: selected lines are joined. */
 function lineRange(bytes: Uint8Array, startLine: number, endLine: number): Uint8Array {
   const newline = 0x0a;
   let start = 0;
@@ -154,7 +154,7 @@ function checkSize(path: string, bytes: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** A caller may ask for up to the limit, never for more. */
+/** A caller may request up to the limit. */
 function limit(asked: number | undefined, standard: number, max = standard): number {
   return Math.min(positive("maxResults", asked ?? standard), max);
 }

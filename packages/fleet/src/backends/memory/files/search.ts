@@ -43,7 +43,7 @@ export function glob(
   return { paths: paths.slice(0, max), truncated: paths.length > max };
 }
 
-/** Looks for one match more than it reports: only then is `truncated` the truth. */
+/** Searches one match more than it reports, so that `truncated` is exact. */
 export function grep(tree: FileTree, root: string, pattern: string, options: GrepOptions, max: number): GrepResult {
   const source = options.literal === true ? pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : pattern;
   const expression = compileRegex(source, options.caseSensitive === true ? "" : "i");
@@ -64,7 +64,7 @@ export function grep(tree: FileTree, root: string, pattern: string, options: Gre
   return { matches: matches.slice(0, max), truncated: matches.length > max, skippedFiles, skippedLines };
 }
 
-/** The text files that a search is about, in the order of their paths. */
+/** The text files of a search, in the order of their paths. */
 function searched(tree: FileTree, root: string, pattern: string | undefined): { path: string; file: FileNode }[] {
   const matches = pattern === undefined ? () => true : pathPattern(pattern).matches;
   const node = tree.get(root);

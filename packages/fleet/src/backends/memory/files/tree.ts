@@ -1,8 +1,8 @@
 /**
- * A file tree in memory: the steps that both the shell's commands and the `files` calls of a sandbox are made of.
+ * A file tree in memory, with the steps that the shell's commands and the `files` calls of a sandbox use.
  *
- * Every method is synchronous, so each is atomic for everybody who looks at the tree. Errors are `SandlotError`s; the
- * shell turns their codes into the sentences people know (`No such file or directory`).
+ * Every method is synchronous, so each is atomic for all readers of the tree. Errors are `SandlotError`s; the shell
+ * turns their codes into the sentences people know (`No such file or directory`).
  */
 
 import { FILE_MODE_BITS, SandlotError } from "@sandlot/contract";
@@ -19,7 +19,7 @@ import {
   type TreeNode,
 } from "./node.ts";
 
-/** A name in a directory, whether or not something is there. `parent` is `null` for the root only. */
+/** A name in a directory, whether or not it exists. `parent` is `null` for the root only. */
 interface Spot {
   readonly parent: DirectoryNode | null;
   readonly name: string;
@@ -30,7 +30,7 @@ interface Spot {
 
 const PATH_MAX_CHARS = 4_096;
 const NAME_MAX_CHARS = 255;
-/** As many as Linux follows. */
+/** The same as Linux's limit. */
 const SYMLINK_HOPS_MAX = 40;
 
 export class FileTree {
@@ -81,7 +81,7 @@ export class FileTree {
     return bytesOf(this.file(path)).slice();
   }
 
-  /** Replaces a file in one step. One that exists keeps its mode unless `mode` is given. */
+  /** Replaces a file in one step. An existing file keeps its mode unless `mode` is given. */
   write(path: string, content: Uint8Array, mode?: number): void {
     if (content.length > FILE_MAX_BYTES) {
       throw new SandlotError("file_too_large", { path, sizeBytes: content.length, maxBytes: FILE_MAX_BYTES });
@@ -97,7 +97,7 @@ export class FileTree {
     if (file !== null) appendBytes(file, content, this.#now(), path);
   }
 
-  /** The file at `path`, made when it is missing. `null`: a device, which takes everything and keeps nothing. */
+  /** The file at `path`, made when it is missing. `null`: a device, which discards all writes. */
   open(path: string): FileNode | null {
     const { parent, name, node } = this.#walk(path, true);
     if (node?.kind === "directory") throw new SandlotError("is_a_directory", { path });
@@ -114,7 +114,7 @@ export class FileTree {
     this.#enter(parent, name, makeDirectory(this.#now()), path);
   }
 
-  /** Makes a directory and whatever is missing above it. */
+  /** Makes a directory and its missing parents. */
   mkdirs(path: string): void {
     const { node } = this.#tryWalk(path);
     if (node?.kind === "directory") return;
@@ -130,7 +130,7 @@ export class FileTree {
     this.#enter(parent, name, makeSymlink(this.#now(), target), path);
   }
 
-  /** As POSIX renames: over a file or an empty directory, never over anything else. */
+  /** POSIX rename: over a file or an empty directory, never over anything else. */
   rename(from: string, to: string): void {
     const source = this.#walk(from, false);
     if (source.node === undefined) throw new SandlotError("file_not_found", { path: from });
@@ -156,7 +156,7 @@ export class FileTree {
     if (spot.node.kind === "directory") {
       if (spot.node.entries.size > 0 && options.recursive !== true)
         throw new SandlotError("directory_not_empty", { path });
-      // Content first, as `rm -r` does: what is pinned stays, empty, and the error says so.
+      // Content first, as `rm -r` does: a pinned directory stays, empty, and the error names it.
       for (const name of [...spot.node.entries.keys()]) this.remove(join(path, name), options);
     }
     this.#leave(spot, path);
@@ -231,7 +231,7 @@ export class FileTree {
   }
 }
 
-/** Joins and tidies without looking at the tree; `path` may be absolute. */
+/** Joins and normalises without looking at the tree; `path` may be absolute. */
 export function resolvePath(base: string, path: string): string {
   const names: string[] = [];
   for (const name of segments(path.startsWith("/") ? path : `${base}/${path}`)) {

@@ -1,6 +1,6 @@
 /**
- * Expansion: from a word to the texts a command sees. In the order POSIX prescribes: tilde, parameters, substitutions
- * and arithmetic; then splitting into fields; then path names. What was quoted is neither split nor matched.
+ * Expansion: from a word to a command's arguments. In the order of POSIX: tilde, parameters, substitutions and
+ * arithmetic; then splitting into fields; then path names. Quoted text is neither split nor matched.
  */
 
 import { isPattern, nameMatcher } from "@sandlot/sandboxd/patterns";
@@ -82,7 +82,7 @@ export class Expander {
     return (this.#state.variables.get("HOME") ?? "~") + text.slice(1);
   }
 
-  /** What a field matches in the tree, in order; itself when it matches nothing. */
+  /** The paths that a field matches in the tree, in order; the field itself without a match. */
   #paths(field: Field): string[] {
     const literal = field.map(({ text }) => text).join("");
     if (!field.some(({ text, quoted }) => !quoted && isPattern(text))) return [literal];
@@ -114,7 +114,7 @@ export class Expander {
   }
 }
 
-/** Builds fields. Only the results of expansions are split, never what stands in the script. */
+/** Builds fields. Only the results of expansions are split, never the text of the script. */
 class Fields {
   readonly #done: Field[] = [];
   #field: Field | null = null;

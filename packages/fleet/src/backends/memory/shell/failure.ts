@@ -24,13 +24,13 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** What to print for an error of the tree, or `null` when it is not one. */
+/** The message for an error of the tree, or `null` for any other error. */
 export function sentenceOf(error: unknown): string | null {
   if (!isSandlotError(error)) return null;
   return (isErrorCode(error.code) ? SENTENCES[error.code] : undefined) ?? error.message;
 }
 
-/** Writes why a command failed and gives its status. What is no failure of a command goes on upwards. */
+/** Writes why a command failed and returns its status. Any other error is thrown on. */
 export async function describeFailure(error: unknown, name: string, stderr: Sink): Promise<number> {
   if (error instanceof Killed || error instanceof BrokenPipe) throw error;
   const print = (text: string) => stderr.write(new TextEncoder().encode(`${text}\n`));

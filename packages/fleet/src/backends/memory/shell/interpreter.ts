@@ -1,5 +1,5 @@
 /**
- * Runs what the parser made: lists, pipelines and compound commands. Simple commands are in `simple-command.ts`.
+ * Runs the parser's output: lists, pipelines and compound commands. Simple commands are in `simple-command.ts`.
  *
  * How things end
  * - A command ends with a status. `Flow` carries `exit`, `break` and `continue` to the shell or loop that they end.
@@ -17,10 +17,10 @@ import { runSimple } from "./simple-command.ts";
 import { Flow, ShellError, type ShellState } from "./state.ts";
 import { type AndOr, type Command, type List, type Pipeline, ShellSyntaxError, Unsupported } from "./syntax.ts";
 
-/** What 128 + SIGPIPE is. */
+/** 128 + SIGPIPE. */
 const BROKEN_PIPE_STATUS = 141;
 const SYNTAX_STATUS = 2;
-/** What a script can bring about; anything else is a fault of this shell, and says so. */
+/** Errors that a script can cause; any other is a bug of this shell, and is reported as one. */
 const OUR_ERRORS = [ShellError, ShellSyntaxError, Unsupported, InputTooLarge, TooManyProcesses];
 
 /** Runs a script to its end as a shell of its own: `exit` ends this shell and nothing else. */
@@ -62,7 +62,7 @@ async function runPipeline(state: ShellState, { commands, negated }: Pipeline, s
   state.status = negated ? Number(status === 0) : status;
 }
 
-/** Every element runs at the same time in a shell of its own, and lets go of its ends when it is done. */
+/** Every element runs at the same time in its own shell, and closes its ends when it is done. */
 async function runPiped(state: ShellState, commands: readonly Command[], streams: Streams): Promise<number> {
   const pipes = commands.slice(1).map(() => new Pipe(state.process.signal));
   const statuses = await Promise.all(
@@ -82,7 +82,7 @@ async function runPiped(state: ShellState, commands: readonly Command[], streams
   return statuses.at(-1) ?? 0;
 }
 
-/** Runs a shell to its end, and then what it has trapped on EXIT. */
+/** Runs a shell to its end, and then its EXIT trap. */
 export async function asShell(state: ShellState, streams: Streams, run: () => Promise<number>): Promise<number> {
   const status = await statusOf(state, streams, run);
   const { exitTrap } = state;
@@ -95,7 +95,7 @@ export async function asShell(state: ShellState, streams: Streams, run: () => Pr
   });
 }
 
-/** The end of a shell: what would leave it as an exception becomes its status. */
+/** The end of a shell: turns an exception into its status. */
 async function statusOf(state: ShellState, streams: Streams, run: () => Promise<number>): Promise<number> {
   try {
     return await run();

@@ -45,7 +45,7 @@ function parseNested(cursor: Cursor): List {
 
 /** What ends a list when it stands where a command could begin. */
 const CLOSERS = new Set(["then", "else", "elif", "fi", "do", "done", "}"]);
-/** What other shells have and this one leaves out, where a command could begin. */
+/** Keywords of other shells that this one does not support. */
 const LEFT_OUT = new Set(["case", "esac", "function", "select", "[[", "time", "coproc"]);
 const ASSIGNMENT = /^([A-Za-z_][A-Za-z0-9_]*)=/;
 
@@ -74,7 +74,8 @@ class Parser {
   expectOperator(text: "end" | ")"): void {
     const token = this.#peek();
     if (token.type === "operator" && token.text === text) {
-      // The closing token of a nested script is the last it reads: looking further would eat what follows.
+      // The closing token of a nested script is the last that it reads: reading further would consume the text behind
+      // it.
       this.#ahead = null;
       return;
     }

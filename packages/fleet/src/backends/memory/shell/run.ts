@@ -1,8 +1,8 @@
 /**
- * Starts a command the way `exec` asks for it: a string goes through the shell, an array is run as it is.
+ * Starts a command for `exec`: a string goes through the shell, an array runs without one.
  *
- * `just-bash` was considered. It prints when a command has ended, runs nothing in the background and applies its own limits
- * before a timeout; the backend suite checks all three. It also brings 49 packages.
+ * `just-bash` was considered. It prints when a command has ended, runs nothing in the background and applies its own
+ * limits before a timeout; the backend suite checks all three. It also brings 49 packages.
  */
 
 import type { RunCommand } from "../exec/exec-table.ts";

@@ -1,6 +1,6 @@
 /**
- * A simple command: assignments, words, redirections. Decides what a name stands for: a command of ours, or a script in
- * the tree.
+ * A simple command: assignments, words, redirections. Resolves a name to a built-in command, or to a script in the
+ * tree.
  */
 
 import type { Streams } from "../exec/streams.ts";
@@ -19,13 +19,13 @@ import { type Command, Unsupported } from "./syntax.ts";
 
 /** The commands that the tests, the examples and the demonstration of this repository use. */
 const COMMANDS: CommandTable = { ...SHELL_COMMANDS, ...FILE_COMMANDS, ...TEXT_COMMANDS };
-/** They change how the rest of a script runs, so a script that has one ends there. */
+/** They change how the rest of a script runs, so a script with one of them fails there. */
 const LEFT_OUT: ReadonlySet<string> = new Set(
   ". alias eval exec getopts local readonly return set shift source unset wait".split(" "),
 );
 const NOT_FOUND_STATUS = 127;
 const NOT_EXECUTABLE_STATUS = 126;
-/** Where our own commands pretend to be installed. */
+/** Directories in which the built-in commands appear to be installed. */
 const COMMAND_DIRECTORIES = new Set(["/bin", "/usr/bin", "/usr/local/bin"]);
 
 export async function runSimple(
@@ -53,7 +53,7 @@ export async function runSimple(
   return state.substituted;
 }
 
-/** Runs words as they are, without any parsing, as an `exec` with an array does. */
+/** Runs words without any parsing, as an `exec` with an array does. */
 export async function runArgv(state: ShellState, argv: readonly string[], streams: Streams): Promise<number> {
   const [name = "", ...args] = argv;
   await state.process.breathe();
@@ -75,7 +75,7 @@ function commandNamed(name: string): CommandFunction | undefined {
   return isInstalled && Object.hasOwn(COMMANDS, known) ? COMMANDS[known] : undefined;
 }
 
-/** A script in the tree that begins with `#!/bin/sh`, or with nothing of the kind. Only by its path, not by `PATH`. */
+/** A script in the tree that begins with `#!/bin/sh`, or without such a line. Only by its path, not by `PATH`. */
 async function runFile(state: ShellState, name: string, args: readonly string[], streams: Streams): Promise<number> {
   const complain = async (problem: string, status: number) => {
     await streams.stderr.write(new TextEncoder().encode(`${problem}\n`));

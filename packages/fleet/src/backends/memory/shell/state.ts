@@ -30,7 +30,7 @@ const DEPTH_MAX = 200;
 export class ShellState {
   readonly process: Process;
   readonly #depth: number;
-  /** What `trap … EXIT` asked for. */
+  /** The command of `trap … EXIT`. */
   exitTrap: string | null = null;
   cwd: string;
   variables: Map<string, string>;
@@ -79,7 +79,7 @@ export class ShellState {
     return resolvePath(this.cwd, path);
   }
 
-  /** What a command that is started sees. */
+  /** The variables of a started command. */
   environment(): Map<string, string> {
     return new Map([...this.variables].filter(([name]) => this.exported.has(name)));
   }

@@ -1,5 +1,5 @@
 /**
- * What the shell's parser makes of a script.
+ * The parser's output for a script.
  */
 
 export type WordPart =
@@ -52,7 +52,10 @@ export class ShellSyntaxError extends Error {
   override readonly name = "ShellSyntaxError";
 }
 
-/** A construct, a command or an option that this shell leaves out. It fails; it never does something else instead. */
+/**
+ * A construct, a command or an option that this shell does not support. It fails, and never does something else
+ * instead.
+ */
 export class Unsupported extends Error {
   override readonly name = "Unsupported";
 

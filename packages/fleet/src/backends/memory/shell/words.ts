@@ -5,7 +5,7 @@
 
 import { type List, ShellSyntaxError, Unsupported, type Word, type WordPart } from "./syntax.ts";
 
-/** A place in a script. Everything that reads it moves it. */
+/** A position in a script. Every reader moves it. */
 export interface Cursor {
   readonly text: string;
   at: number;

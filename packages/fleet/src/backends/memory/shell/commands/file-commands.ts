@@ -95,7 +95,7 @@ async function find(command: Invocation): Promise<number> {
     const visit = async (path: string, shown: string, node: TreeNode, depth: number): Promise<void> => {
       await command.process.breathe();
       if (!deletes && depth >= minDepth) await command.write(`${shown}\n`);
-      // A copy of the names: what is visited may be deleted meanwhile.
+      // A copy of the names: the visit may delete entries.
       for (const [name, child] of node.kind === "directory" ? [...node.entries] : [])
         await visit(join(path, name), join(shown, name), child, depth + 1);
       if (deletes && depth >= minDepth) command.tree.remove(path);

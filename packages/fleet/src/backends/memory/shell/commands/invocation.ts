@@ -1,5 +1,5 @@
 /**
- * One run of one command: its arguments, its streams and the few things every command does with them.
+ * One run of one command: its arguments, its streams and the operations that all commands share.
  */
 
 import type { Process } from "../../exec/machine.ts";
@@ -13,7 +13,7 @@ import { Unsupported } from "../syntax.ts";
 export type CommandFunction = (command: Invocation) => Promise<number>;
 export type CommandTable = Readonly<Record<string, CommandFunction>>;
 
-/** Ways back into the interpreter, for commands that run others. */
+/** Calls back into the interpreter, for commands that run others. */
 export interface Runner {
   childShell(
     state: ShellState,
@@ -54,7 +54,7 @@ export class Invocation {
     return this.streams.stdin;
   }
 
-  /** Writes in pieces and breathes between them: a large output must not keep the host from its work. */
+  /** Writes in pieces and yields between them, so that a large output does not block the host. */
   async write(content: string | Uint8Array, sink: Sink = this.streams.stdout): Promise<void> {
     const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
     for (let at = 0; at < bytes.length; at += WRITE_MAX_BYTES) {
@@ -72,7 +72,7 @@ export class Invocation {
     return this.state.resolve(path);
   }
 
-  /** Tries one operand after another. One that fails is reported and makes the status 1; the others go on. */
+  /** Tries one operand after another. A failure is reported and makes the status 1; the others go on. */
   async each(
     operands: readonly string[],
     act: (path: string, operand: string) => void | Promise<void>,
@@ -91,14 +91,14 @@ export class Invocation {
     return status;
   }
 
-  /** The files that are named, or standard input when none is, or where `-` is. */
+  /** The named files; standard input when none is named, or for `-`. */
   async eachInput(files: readonly string[], act: (source: Source, name: string) => Promise<void>): Promise<number> {
     return this.each(files.length === 0 ? ["-"] : files, async (_, operand) => {
       await act(operand === "-" ? this.stdin : openSource(this.state, operand, this.stdin), operand);
     });
   }
 
-  /** All input as one text in which each character is one byte, so that nothing is lost on the way. */
+  /** All input as one text with one character per byte, so that no byte is lost. */
   async allInput(files: readonly string[]): Promise<{ text: string; status: number }> {
     const parts: string[] = [];
     const status = await this.eachInput(files, async (source) => {

@@ -1,7 +1,7 @@
 /**
  * Commands that make text or pass it on: whole, in part, counted or translated.
  *
- * Text is handled with one character per byte, so that bytes which are no valid text come out as they went in.
+ * Text has one character per byte, so that invalid text passes through unchanged.
  */
 
 import { UsageError } from "../failure.ts";
@@ -164,7 +164,7 @@ async function head(command: Invocation): Promise<number> {
   });
 }
 
-/** With several files, `head` and `tail` print headings elsewhere. */
+/** Other shells print headings for several files of `head` and `tail`. */
 function atMostOne({ name }: Invocation, operands: Options["operands"]): Options["operands"] {
   if (operands.length > 1) throw new Unsupported(`${name} of several files`);
   return operands;
@@ -185,7 +185,7 @@ async function countText(command: Invocation): Promise<number> {
   });
 }
 
-/** Of plain text, in one file or the input: no regular expressions, and so nothing that takes long. */
+/** Searches plain text, in one file or the input: without regular expressions it is never slow. */
 async function grep(command: Invocation): Promise<number> {
   const { flags, operands } = command.options("cqx");
   const [pattern, ...files] = operands;
