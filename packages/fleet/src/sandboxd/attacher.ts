@@ -1,14 +1,14 @@
 /**
- * Attaching to daemons and binding blanks, for every backend whose sandboxes have one. It assumes only that a daemon can be
- * reached at the address that its credentials know.
+ * Attaching to daemons and binding blanks, for every backend whose sandboxes have one. It needs only the address of a
+ * daemon, which its credentials hold.
  *
- *   attach   held since it was bound, or connected ─▶ credentials noted ─▶ given out as the backend wants it
- *   rebind   connections made ahead ─▶ bound and held in one step ─▶ kept for the attach that follows
+ *   attach   held since it was bound, or connected ─▶ credentials noted ─▶ wrapped by the backend
+ *   rebind   prepared connections ─▶ bound and held in one step ─▶ kept for the attach that follows
  *
  * Invariants
- * - The engine is not asked on the way to a daemon that answers.
- * - A daemon that does not answer is asked for in the engine: only what is dead there is lost.
- * - What was given out and not closed is closed with the backend.
+ * - Reaching a daemon that responds takes no request to the engine.
+ * - When a daemon does not respond, the engine decides: only a sandbox that is dead there is lost.
+ * - The backend's close closes all open attachments.
  */
 
 import { type EngineRef, isSandlotError, type Sandbox, type SandboxId, SandlotError } from "@sandlot/contract";
@@ -22,20 +22,20 @@ export interface AttacherParts {
   readonly world: World;
   readonly credentials: KnownCredentials;
   probe(ref: EngineRef): Promise<Liveness>;
-  /** The attachment as it is given out. One that fails closes the attachment itself. */
+  /** Wraps the attachment for the caller. A failure closes the attachment. */
   dress(name: string, inner: Attachment): Promise<Attachment>;
-  /** Whether a daemon that lives and did not answer may by now. Absent: it is not asked again. */
+  /** Whether a living daemon that did not respond may do so by now. Absent: no retry. */
   mayAnswerNow?(name: string, looks: number): Promise<boolean>;
 }
 
-/** How a backend reaches the daemon around one call, and what stands in for the daemon. */
+/** How a backend reaches the daemon around one call, and what replaces the daemon. */
 export interface Way {
   around?<T>(call: () => Promise<T>): Promise<T>;
   open?(): Promise<Attachment>;
   bind?(): Promise<void>;
 }
 
-/** A sandbox as far as reaching it goes. */
+/** The parts of a sandbox that reaching it needs. */
 export interface Reached {
   readonly sandboxId: SandboxId;
   readonly generation: number;
@@ -90,7 +90,7 @@ export class Attacher {
     }
   }
 
-  /** Connects to a blank that was just made: it will be bound soon. */
+  /** Prewarms connections to a blank that was just made: it will be bound soon. */
   prepare(name: string, spec: CreateSpec): Promise<void> {
     return this.#standby.prepare(name, this.#parts.credentials.target(name, spec.labels.sandboxId, spec));
   }

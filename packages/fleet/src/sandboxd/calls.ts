@@ -1,14 +1,14 @@
 /**
- * Calls to a daemon that is held: what breaks becomes an error of the contract.
+ * Calls to a held daemon: a broken connection becomes an error of the contract.
  *
  * Invariants
- * - A broken connection is `sandbox_lost` when the held one broke too, nobody listens any more, and that is certain to be
- *   the end: the engine says so, or, where there is none to ask, the daemon's socket was on this machine. Otherwise it is
- *   `sandbox_unreachable`. A connection that breaks says nothing by itself: the next daemon may have been killed under it.
- * - When another run of the daemon answers, it was restarted: what ran before is gone, the sandbox is not. What had not
- *   been sent yet is sent to the new run.
- * - An attachment whose held connection has ended stays ended: there is a new one for whoever still wants the sandbox. The
- *   calls in between have connections of their own, so that they do not end with it.
+ * - A broken connection is `sandbox_lost` when the held one broke too, the daemon's socket has no listener, and that is
+ *   certain to be the end: the engine says so, or, without an engine, the socket was on this machine. Otherwise it is
+ *   `sandbox_unreachable`. A broken connection alone proves nothing: the daemon may have been killed and started again.
+ * - When another run of the daemon responds, it was restarted: its commands are gone, the sandbox is not. Unsent
+ *   requests go to the new run.
+ * - An attachment whose held connection has ended stays ended; a caller that still wants the sandbox attaches again.
+ *   Calls in between use their own connections, so that they do not end with it.
  */
 
 import { renewReplySchema, SandlotError } from "@sandlot/contract";
@@ -22,10 +22,10 @@ import { Wire } from "./wire.ts";
 
 /** After a broken request, how long the held connection may take to show that the daemon is gone. */
 const DEATH_SHOWS_MS = 200;
-/** A daemon that is being restarted answers when it is there again, or never. */
+/** A daemon that is being restarted responds within this time, or never. */
 const RESTART_SHOWS_MS = 5_000;
 const ASK_AGAIN_AFTER_MS = 20;
-/** What connecting answers where nobody listens, or nothing is. */
+/** The errors of connecting to a socket without a listener, or to a missing path. */
 const NOBODY: ReadonlySet<unknown> = new Set(["ECONNREFUSED", "ENOENT"]);
 const RETRY_AFTER_MS = 500;
 
@@ -64,7 +64,7 @@ export class Calls {
     }
   }
 
-  /** Fails with whatever happened; `explain` says what that was. */
+  /** Rejects with the original error; `explain` interprets it. */
   async raw<T>(work: (wire: Wire) => Promise<T>): Promise<T> {
     if (this.#hold.ended() === "no") return work(this.wire);
     const { error, restarted } = await this.#whyEnded();
@@ -85,7 +85,7 @@ export class Calls {
     return { error: this.#unreachable((error as Error).message), restarted: false };
   }
 
-  /** The held connection has ended: by us, by a rebind to another generation, by a death, or by the network. */
+  /** Why the held connection has ended: closed here, a rebind to another generation, a death, or the network. */
   async #whyEnded(): Promise<Failure> {
     if (this.#hold.ended() === "here")
       return { error: this.#unreachable("the attachment was closed"), restarted: false };
@@ -102,13 +102,13 @@ export class Calls {
     return { error: this.#unreachable(problem), restarted };
   }
 
-  /** Whether a socket on which nobody listens means that the sandbox has ended. */
+  /** Whether a socket without a listener means that the sandbox has ended. */
   async #isTheEnd(): Promise<boolean> {
     const { isDead, address } = this.wire.target;
     return isDead === undefined ? "path" in address : isDead();
   }
 
-  /** On connections of its own: a kept one may have belonged to a run that has ended. */
+  /** On new connections: a pooled one may belong to a run that has ended. */
   async #ask(): Promise<{ run: string } | SandlotError | "nobody" | "late"> {
     const wire = this.#unkept();
     const until = this.world.monotonicMs() + RESTART_SHOWS_MS;

@@ -1,4 +1,4 @@
-/** The lines of a watch, as a reader gets them: one JSON object each. */
+/** Parses the lines of a watch: one JSON object each. */
 
 import { type FileChange, fileChangeSchema } from "@sandlot/contract";
 import { STREAM_LIMITS } from "../untrusted/limits.ts";
@@ -8,7 +8,7 @@ import { badResponse, parseShort } from "./replies.ts";
 const NEWLINE = 0x0a;
 
 export async function* readChanges(chunks: AsyncIterable<Uint8Array>, guard: UnitGuard): AsyncGenerator<FileChange> {
-  /** A line that is not complete: as long as one may be, made when it is first needed. */
+  /** An incomplete line: a buffer of the maximum length, allocated when it is first needed. */
   const held = { bytes: Buffer.alloc(0), length: 0 };
   const hold = (part: Buffer): void => {
     if (held.length + part.length > STREAM_LIMITS.lineMaxBytes)

@@ -20,18 +20,18 @@ import { type OpenStream, type Parsed, type PoolResponse, ResponseParser } from 
 export type PoolAddress = { readonly path: string } | { readonly host: string; readonly port: number };
 
 export interface PoolRequest {
-  /** As it is sent: the lines of the head and the empty line behind them. */
+  /** The lines of the head and the empty line behind them, ready to send. */
   readonly head: string;
   readonly body: Uint8Array | undefined;
   readonly responseMaxBytes: number;
-  /** Of a response with another status than 200, where that is less. */
+  /** The limit of a response with another status than 200, where that is less. */
   readonly refusalMaxBytes?: number;
   /** Until the first byte of the response. Absent or `null`: no limit. */
   readonly firstByteMs?: number | null;
   /** From its first byte to its last. */
   readonly bodyMs?: number;
   readonly signal: AbortSignal | undefined;
-  /** On a connection without an earlier request. */
+  /** Uses a connection without earlier requests. */
   readonly onNewConnection?: boolean;
 }
 
@@ -52,7 +52,7 @@ export class ConnectionLost extends Error {
   override readonly name = "ConnectionLost";
   /** Earlier requests were answered on that connection. So the daemon may have closed it before it saw this request. */
   readonly wasKept: boolean;
-  /** Some of a response had come. */
+  /** A part of a response had arrived. */
   readonly hadBegun: boolean;
 
   constructor(message: string, { wasKept = false, hadBegun = false, ...options }: LossFacts = {}) {

@@ -39,7 +39,7 @@ export class Connections {
     this.#pool = new ConnectionPool({ idleMax: keep ? IDLE_MAX : 0, timer });
   }
 
-  /** Whether no kept connection is left. */
+  /** Whether the pool is empty. */
   get isEmpty(): boolean {
     const { freeSockets, sockets } = this.agent;
     return this.#pool.isEmpty && Object.keys(freeSockets).length === 0 && Object.keys(sockets).length === 0;
@@ -69,7 +69,7 @@ export class Connections {
   }
 }
 
-/** An unexpected response means that the peer is not our daemon, or has lost its way. */
+/** An unexpected response means that the peer is not our daemon. */
 function toContractError(error: unknown): unknown {
   if (!(error instanceof UnexpectedResponse)) return error;
   if (error.isTooLong) return new SandlotError("bad_sandbox_response", { problem: error.message });

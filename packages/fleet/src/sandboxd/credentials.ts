@@ -1,6 +1,6 @@
 /**
- * The generation and token that a daemon answers to, as far as this process knows. Binding a blank gives its daemon new ones, and
- * another process may have done that: the markers say which they may be, and the daemon says which they are.
+ * The generation and token that a daemon accepts, as far as this process knows. Binding a blank gives its daemon new
+ * ones, and another process may have done that: the markers hold the candidates, and the daemon accepts one of them.
  */
 
 import { isSandlotError, SandlotError } from "@sandlot/contract";
@@ -8,13 +8,13 @@ import type { Credentials } from "../backend/backend.ts";
 import type { Labels } from "../backend/labels.ts";
 import type { DaemonAddress, DaemonTarget } from "./index.ts";
 
-/** An object of an engine, as far as its daemon is concerned. */
+/** The parts of an engine's object that concern its daemon. */
 export interface AskedObject {
   readonly name: string;
   readonly record: { readonly labels: Labels; readonly credentials: Credentials };
 }
 
-/** Where a backend's daemons listen, and which credentials each may have been given since it started. */
+/** The addresses of a backend's daemons, and the credentials that each may have received since its start. */
 export interface CredentialSource {
   address(name: string): DaemonAddress;
   given(sandboxId: Labels["sandboxId"]): Promise<readonly Credentials[]>;

@@ -1,5 +1,5 @@
 /**
- * How a backend talks to the daemon of a sandbox: attach to it, rebind it, look inside without holding it.
+ * A backend's client of a sandbox's daemon: attaches to it, rebinds it, reads activity without a hold.
  */
 
 import type { Duplex } from "node:stream";
@@ -20,7 +20,7 @@ import { type DaemonTarget, Wire } from "./wire.ts";
 
 const RETRY_AFTER_MS = 500;
 
-/** Whose timers end a call that is not answered; without one the machine's. */
+/** The timers that end a call without a response; by default the machine's. */
 export type Deadlines = Pick<World, "timer">;
 
 /** An open hold on a sandbox, with the view that tool code gets. */
@@ -38,8 +38,8 @@ export class DaemonAttachment {
   }
 
   /**
-   * Rejects with `stale_generation`, or with `sandbox_unreachable` when nobody answers: whether that is death, a probe says.
-   * `connections` that are there already become the attachment's own.
+   * Rejects with `stale_generation`, or with `sandbox_unreachable` when there is no response: a probe decides whether
+   * it is dead. The attachment owns `connections` that are passed in.
    */
   static async open(
     target: DaemonTarget,
@@ -56,7 +56,7 @@ export class DaemonAttachment {
     }
   }
 
-  /** Tells a daemon its new generation and token, and holds it under these, in one step. Idempotent. */
+  /** Gives a daemon its new generation and token, and holds it under these, in one step. Idempotent. */
   static async rebind(
     from: DaemonTarget,
     to: DaemonTarget,
@@ -96,7 +96,7 @@ export class DaemonAttachment {
     return this.#hold.daemonPid;
   }
 
-  /** A connection to what listens on a port inside. Nobody there is `sandbox_unreachable`, and says so. */
+  /** A connection to a listener on a port inside. Without a listener it is `sandbox_unreachable`, with that reason. */
   connect(port: number, signal?: AbortSignal): Promise<Duplex> {
     return this.#calls.attempt((wire) => wire.tunnel(port, signal), signal);
   }
@@ -107,7 +107,7 @@ export class DaemonAttachment {
   }
 }
 
-/** Tells a daemon its new generation and token. Idempotent. */
+/** Gives a daemon its new generation and token. Idempotent. */
 export async function rebindDaemon(
   from: DaemonTarget,
   to: { readonly generation: number; readonly token: string },
@@ -120,10 +120,10 @@ export async function rebindDaemon(
   );
 }
 
-/** Until the daemon's way from a connection to an answer is compiled: whoever comes first does not wait for that. */
+/** Requests until the daemon's request path is compiled, so that the first caller does not wait for that. */
 const AHEAD_ROUNDS = 12;
 
-/** Connects ahead to a daemon that somebody will use soon: one connection to hold it, and one for what is asked first. */
+/** Connects to a daemon that a caller will use soon: one connection for the hold, and one for the first request. */
 export async function prewarm(target: DaemonTarget, deadlines?: Deadlines): Promise<Connections> {
   const connections = new Connections(deadlines);
   const wire = new Wire(target, connections);
@@ -137,7 +137,7 @@ export async function prewarm(target: DaemonTarget, deadlines?: Deadlines): Prom
   }
 }
 
-/** What is going on inside, without a hold. */
+/** The activity inside, without a hold. */
 export function readActivity(
   target: DaemonTarget,
   signal?: AbortSignal,
@@ -147,7 +147,7 @@ export function readActivity(
   return once(target, signal, deadlines, (wire) => wire.ask(daemonActivitySchema, call));
 }
 
-/** Tells a daemon that somebody still wants its sandbox. */
+/** Renews a sandbox: its daemon learns that the fleet still wants it. */
 export async function renewDaemon(target: DaemonTarget, signal?: AbortSignal, deadlines?: Deadlines): Promise<void> {
   await once(target, signal, deadlines, (wire) => wire.post(renewReplySchema, "/sandlot/renew", {}, signal));
 }

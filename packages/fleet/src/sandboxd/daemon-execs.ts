@@ -24,7 +24,7 @@ import { type Offsets, readFrames } from "./frames.ts";
 import { lostEnd } from "./lost.ts";
 import * as replies from "./replies.ts";
 
-/** A follower connects again this often in a row without getting anything. */
+/** How often in a row a follower connects again without receiving anything. */
 const FOLLOW_RETRIES_MAX = 3;
 
 export class DaemonExecs implements SandboxExecs {
@@ -68,7 +68,7 @@ export class DaemonExecs implements SandboxExecs {
     return this.#calls.post(waitForOutputReplySchema, "/sandlot/wait/output", fields, signal, timeoutMs);
   }
 
-  /** Connects again where a connection breaks, and repeats nothing. */
+  /** Connects again where a connection breaks, and repeats no output. */
   async *follow(execId: string, options: FollowOptions = {}): AsyncGenerator<FollowEvent> {
     const startedAt = this.#calls.world.monotonicMs();
     const offsets: Offsets = { stdout: options.from?.stdout ?? 0, stderr: options.from?.stderr ?? 0 };

@@ -66,7 +66,7 @@ export class DaemonFiles implements SandboxFiles {
     try {
       await this.#calls.attempt((wire) => upload(wire, "/sandlot/files/upload", query, source));
     } catch (error) {
-      // The caller's own failure is the caller's own error, and says nothing about the sandbox.
+      // A failure of the caller's content is the caller's own error, and says nothing about the sandbox.
       throw source.failure === null ? error : source.failure.error;
     }
   }
@@ -153,7 +153,7 @@ export class DaemonFiles implements SandboxFiles {
   }
 }
 
-/** Text that is not well-formed cannot travel; the daemon checks everything else. */
+/** Text that is not well-formed cannot be encoded; the daemon checks everything else. */
 function checked(path: string): string {
   if (typeof path === "string" && path.isWellFormed()) return path;
   throw new SandlotError("invalid_path", { path: String(path), problem: "it is not well-formed text" });

@@ -1,11 +1,11 @@
 /**
- * A sandbox through its daemon: the narrow view that tool code gets, and beside it what the fleet needs.
+ * A sandbox through its daemon: the narrow view for tool code, and the fleet's own calls.
  *
  * Invariants
  * - Every failure is an error of the contract (see `calls.ts`).
- * - A command whose daemon was restarted under it has a result: `lost`. Whatever else was under way is
- *   `sandbox_unreachable`, and may be tried again with the next attachment.
- * - Aborting an exec ends it inside, and the caller hears of it at once.
+ * - A command whose daemon was restarted has the result `lost`. Other calls under way are `sandbox_unreachable`, and
+ *   may be retried with the next attachment.
+ * - Aborting an exec ends it inside, and its call rejects at once.
  */
 
 import {
@@ -67,7 +67,7 @@ export class DaemonSandbox implements Sandbox {
     const startedAt = this.#calls.world.monotonicMs();
     const outputMaxBytes = outputLimit(options);
     try {
-      // The daemon keeps the time. One that has not answered long after is not going to: something inside has stopped it.
+      // The daemon enforces the timeout. When it has not responded long after, something inside has stopped it.
       const waitsMs = options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
       const limits = { maxBytes: resultMaxBytes(outputMaxBytes), waitsMs };
       const asked = { ...options, outputMaxBytes };

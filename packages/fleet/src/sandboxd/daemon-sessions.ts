@@ -29,7 +29,7 @@ function omittedRemedy(sessionId: string): string {
   );
 }
 
-/** A command waits for those before it in its session. Longer than this nobody does. */
+/** A command waits for earlier ones in its session, at most this long. */
 const TURN_MS = 3_600_000;
 
 export class DaemonSessions implements SandboxSessions {
@@ -67,7 +67,7 @@ export class DaemonSessions implements SandboxSessions {
       const { error: known, restarted } = await this.#calls.explain(error);
       if (!restarted) throw known;
       const lost = lostResult(sessionId, this.#calls.world.monotonicMs() - startedAt);
-      // Where the session was went with it.
+      // The session's directory is lost with it.
       return { ...lost, cwd: "/", shellEnded: true };
     }
   }

@@ -2,10 +2,10 @@
  * One connection to a terminal: a WebSocket to the daemon, as the contract's `Terminal`.
  *
  * Invariants
- * - Output counts as read when its reader asks for the next piece. Until then the daemon sends no more than a window ahead,
- *   and holds the terminal's programs back beyond that. The connection of a daemon that sends more is ended.
- * - Nothing that a daemon sends is thrown where it arrives: it ends this connection, and its reader gets the error.
- * - Neither what came nor what waits to be sent grows without limit.
+ * - Output counts as read when its reader asks for the next piece. Until then the daemon sends no more than a window
+ *   ahead, and holds the terminal's programs back beyond that. The connection of a daemon that sends more is ended.
+ * - Bad input from a daemon never throws in a listener: it ends this connection, and its reader gets the error.
+ * - Received and unsent data both have a limit.
  */
 
 import type { ClientRequest } from "node:http";
@@ -25,13 +25,13 @@ import { encode } from "./encoding.ts";
 import { badResponse, errorOf, parseShort } from "./replies.ts";
 import type { Wire } from "./wire.ts";
 
-/** A reader is told of progress this often at most; a fraction of the window, so that output never stops for it. */
+/** Progress is acknowledged this often at most; a fraction of the window, so that output never stops for it. */
 const ACKNOWLEDGE_BYTES = 32 * 1024;
-/** What a daemon sends beyond the window at most: its last message may begin just before the window's end. */
+/** The most that a daemon sends beyond the window: its last message may begin just before the window's end. */
 const WAITING_MAX_BYTES = TERMINAL_WINDOW_BYTES + STREAM_LIMITS.terminalMessageMaxBytes;
-/** Only after a gap does a small piece wait by itself. */
+/** Small pieces wait unjoined only after a gap. */
 const WAITING_MAX = 1_024;
-/** Pieces up to this size are joined while they wait: each by itself costs more than its bytes. */
+/** Pieces up to this size are joined while they wait: each separate piece costs more than its bytes. */
 const JOINED_MAX_BYTES = 1024;
 
 const typedSchema = z.object({ type: z.string() });
@@ -55,10 +55,10 @@ async function openSocket(
   const { terminalMessageMaxBytes: maxPayload, upgradeMs, refusalMaxBytes } = STREAM_LIMITS;
   const options = {
     ...{ headers, createConnection, perMessageDeflate: false, maxPayload },
-    // Our daemon sends no pings; answers to those of another would wait here for as long as it reads nothing.
+    // Our daemon sends no pings; pongs for another peer would queue here while it reads nothing.
     autoPong: false,
     finishRequest: (request: ClientRequest) => {
-      // Our daemon has nothing to say before its answer, and could say it without end.
+      // Our daemon sends nothing before its response, and a hostile one could send without end.
       request.once("information", () => request.destroy(new Error("the daemon sent something else than an answer")));
       request.end();
     },
@@ -73,7 +73,7 @@ async function openSocket(
       });
       socket.on("error", (error) => reject(new ConnectionLost(error.message, { cause: error })));
       socket.once("close", () => reject(new ConnectionLost("the daemon ended the connection")));
-      // Held until somebody listens: the first frames may come with the answer.
+      // Held until a listener exists: the first frames may come with the response.
       socket.once("open", () => {
         socket.pause();
         resolve(socket);
@@ -151,7 +151,7 @@ class DaemonTerminal implements Terminal {
       });
       this.#socket.on("ping", () => this.#fail(badResponse("its terminal sent a ping")));
       this.#socket.on("pong", () => this.#fail(badResponse("its terminal sent a pong")));
-      // A frame that is none, or one that is too long.
+      // An invalid frame, or one that is too long.
       this.#socket.on("error", (error) =>
         this.#fail(badResponse(`its terminal sent a broken frame: ${error.message}`)),
       );
@@ -178,7 +178,7 @@ class DaemonTerminal implements Terminal {
     return null;
   }
 
-  /** A notice of a type that this version does not know. */
+  /** A notice of an unknown type. */
   #skip(length: number): null {
     this.#unknownBytes += length;
     if (this.#unknownBytes <= STREAM_LIMITS.unknownMaxBytes) return null;
@@ -222,7 +222,7 @@ class DaemonTerminal implements Terminal {
     this.#send(JSON.stringify({ type: "ack", offset }), false);
   }
 
-  /** Ends the connection, once. Whoever reads gets the error behind what has come. */
+  /** Ends the connection, once. The reader gets the error after the received output. */
   #fail(error: SandlotError): void {
     this.#failure ??= error;
     this.#socket.terminate();
@@ -231,7 +231,7 @@ class DaemonTerminal implements Terminal {
 
   #send(content: string | Uint8Array, binary: boolean): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    // One long text is taken; what comes behind it waits no longer than this.
+    // One long text is taken; later ones are refused while more than this is unsent.
     if (this.#socket.bufferedAmount <= STREAM_LIMITS.terminalUnsentMaxBytes) this.#socket.send(content, { binary });
     else {
       const problem = "its terminal takes no input";

@@ -1,5 +1,5 @@
 /**
- * How calls with bytes travel: a JSON line, then the bytes.
+ * Encodes a call with bytes: a JSON line, then the bytes.
  */
 
 export function encodeCall(call: object, bytes: string | Uint8Array | undefined): Buffer {

@@ -1,10 +1,10 @@
 /**
- * The frames of a followed exec, as a reader gets them.
+ * Parses the frames of a followed exec.
  *
  * Invariants
- * - For each stream, the pieces of output and the gaps cover every byte once, in order. What does not is an error.
- * - Frames of a type that this version does not know are skipped, so many at a time.
- * - Of a frame that is not complete no more is held than the frame may have, however small the pieces are that it comes in.
+ * - For each stream, the pieces of output and the gaps cover every byte once, in order. Anything else is an error.
+ * - Frames of an unknown type are skipped, up to a limit at a time.
+ * - An incomplete frame takes no more memory than its maximum size, also when it arrives in tiny pieces.
  */
 
 import { type FollowEvent, FRAME, FRAME_HEADER_BYTES, followEndSchema, type SandlotError } from "@sandlot/contract";
@@ -36,7 +36,7 @@ export async function* readFrames(
           await guard.passed();
           continue;
         }
-        // From here on its reader is slow, not the daemon.
+        // From here on the reader is slow, not the daemon.
         guard.stop();
         yield event;
         if (event.type === "end") return;
@@ -49,11 +49,11 @@ export async function* readFrames(
   }
 }
 
-/** Frames out of pieces. */
+/** Assembles frames from pieces. */
 class Frames {
-  /** What has come and is not part of `#partial`. */
+  /** Received bytes that are not part of `#partial`. */
   #rest: Buffer = Buffer.alloc(0);
-  /** A frame whose length is known, as far as it has come. */
+  /** A frame of known length, as far as it has arrived. */
   #partial: { readonly bytes: Buffer; filled: number } | null = null;
 
   get hasPart(): boolean {
@@ -65,7 +65,7 @@ class Frames {
     this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
   }
 
-  /** The next that is complete, with its header. */
+  /** The next complete frame, with its header. */
   next(): Buffer | null {
     if (this.#partial === null) {
       if (this.#rest.length < FRAME_HEADER_BYTES) return null;
@@ -91,7 +91,7 @@ class Frames {
   }
 }
 
-/** `null` for a frame of a type that this version does not know. */
+/** `null` for a frame of an unknown type. */
 function eventOf(frame: Buffer, offsets: Offsets): FollowEvent | null {
   const type = frame.readUInt8(0);
   const offset = Number(frame.readBigUInt64BE(1));

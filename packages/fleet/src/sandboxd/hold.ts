@@ -1,8 +1,8 @@
 /**
- * The one connection that a holder keeps: its close is how a death is learned, without asking.
+ * The one connection that a holder keeps: its close reports a death without polling.
  *
- * A daemon greets with a line of JSON and says nothing more. How that line is cut into pieces and chunks is up to the
- * daemon's HTTP server.
+ * A daemon sends one greeting, a line of JSON, and nothing more. Its HTTP server may split that line into any pieces
+ * and chunks.
  */
 
 import { checkProtocol, holdGreetingSchema } from "@sandlot/contract";
@@ -15,17 +15,17 @@ import type { Wire } from "./wire.ts";
 export interface Hold {
   /** The daemon's pid, in its own namespace. */
   readonly daemonPid: number;
-  /** Which run of the daemon it is. */
+  /** The id of the daemon's run. */
   readonly run: string;
   /** Resolves when the connection ended, for whatever reason. */
   readonly closed: Promise<void>;
-  /** `here`: we have closed it. `there`: the daemon has, or the network between. */
+  /** `here`: this process has closed it. `there`: the daemon has, or the network between. */
   ended(): "no" | "here" | "there";
   close(): void;
 }
 
 const GREETING_MAX_BYTES = 4_096;
-/** Behind its greeting a daemon is silent. The connection of one that is not is ended, before reading it costs anything. */
+/** A daemon sends nothing after its greeting. More than this ends the connection, before reading it costs anything. */
 const CHATTER_MAX_BYTES = 64 * 1024;
 
 export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
@@ -33,7 +33,10 @@ export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> 
   return holdBy(wire, await wire.openStream(call), wire.target.generation, signal);
 }
 
-/** Makes a hold of an open stream: the daemon greets, and the stream does not end. A failure before the greeting closes it. */
+/**
+ * Turns an open stream into a hold: the daemon greets, and the stream does not end. A failure before the greeting
+ * closes it.
+ */
 export async function holdBy(wire: Wire, stream: OpenStream, generation: number, signal?: AbortSignal): Promise<Hold> {
   const { socket } = stream;
   let ended: ReturnType<Hold["ended"]> = "no";
@@ -57,7 +60,7 @@ export async function holdBy(wire: Wire, stream: OpenStream, generation: number,
     socket.destroy();
     throw error;
   }
-  // A lease that was forgotten is no reason for a script not to end; whoever waits for the sandbox has a connection of its own.
+  // A forgotten lease must not keep a script alive; a caller that waits for the sandbox has its own connection.
   socket.unref();
   const close = (): void => {
     if (ended === "no") ended = "here";
@@ -66,7 +69,7 @@ export async function holdBy(wire: Wire, stream: OpenStream, generation: number,
   return { daemonPid: parsed.data.pid, run: parsed.data.run, closed, ended: () => ended, close };
 }
 
-/** Reads on behind it, so that the end of the stream shows. */
+/** Reads on after the line, so that the end of the stream shows. */
 function firstLine({ socket, first, header }: OpenStream, signal: AbortSignal | undefined): Promise<unknown> {
   const chunks = header("transfer-encoding")?.toLowerCase() === "chunked" ? new Chunks() : null;
   return new Promise((resolve, reject) => {
@@ -105,17 +108,17 @@ function firstLine({ socket, first, header }: OpenStream, signal: AbortSignal | 
   });
 }
 
-/** The longest line between two chunks: a size, and what nobody needs. */
+/** The longest line between two chunks: a size and extensions. */
 const CHUNK_LINE_MAX_BYTES = 256;
 const CHUNK_SIZE_PATTERN = /^([0-9a-f]{1,8})[ \t]*(?:;.*)?$/i;
 
 /** The content of a body in chunks (RFC 9112, 7.1), one character for each byte. */
 class Chunks {
-  /** Of this chunk. */
+  /** Bytes left in this chunk. */
   #left = 0;
   #line = "";
   #isBehindContent = false;
-  /** The last chunk has come, or something that is none. */
+  /** The last chunk has arrived, or an invalid one. */
   hasEnded = false;
 
   take(piece: Buffer): string {

@@ -1,14 +1,14 @@
 /**
- * What every command sees of itself: the account inside a sandbox and the environment that it starts with. All engines that run
- * our daemon give the same.
+ * The environment of every command: the account inside a sandbox and its initial variables. All engines that run our
+ * daemon use the same.
  */
 
 import { DEFAULT_CWD } from "@sandlot/contract";
 
-/** The account inside, whatever the host's is. */
+/** The account inside, with any account outside. */
 export const INNER_ACCOUNT = { name: "sandbox", uid: 1000, gid: 1000, home: "/home/sandbox" } as const;
 
-/** An account that owns nothing but its home installs programs there. */
+/** The account owns only its home, so it installs programs there. */
 const OWN_PREFIX = `${INNER_ACCOUNT.home}/.local`;
 
 /** The environment of every command begins with these variables. */

@@ -1,5 +1,5 @@
 /**
- * What is known of a command whose daemon died under it and was started again: it is over.
+ * The result of a command whose daemon died and was started again: it is over.
  */
 
 import type { ExecResult, FollowEnd } from "@sandlot/contract";

@@ -1,9 +1,9 @@
 /**
- * What is connected ahead of its use. To a blank that waits there are connections already when somebody binds it; and
- * whoever binds one holds it from that moment, in the same step, so that attaching next finds it done. All of it is a
- * convenience: what is not here is opened when it is needed.
+ * Connections that are opened before their use. A waiting blank has connections before it is bound. Binding also holds
+ * it in the same step, so the next attach finds its connection. This only saves time: a missing connection is opened
+ * when it is needed.
  *
- * Invariant: what is here belongs to this object until it is taken, and is closed when nobody takes it.
+ * Invariant: a connection belongs to this object until a caller takes it, and is closed when none does.
  */
 
 import type { Credentials } from "../backend/backend.ts";
@@ -16,7 +16,7 @@ interface Bound {
   readonly timer: Timer;
 }
 
-/** Whoever binds attaches next, without waiting for anything but the store. */
+/** A binder attaches next, and waits only for the store in between. */
 const TAKEN_WITHIN_MS = 10_000;
 
 export class PreparedConnections {
@@ -29,7 +29,7 @@ export class PreparedConnections {
     this.#world = world;
   }
 
-  /** Connects to a blank. One that cannot be reached is found by whoever needs it. */
+  /** Connects to a blank. A failure is left for the next caller to find. */
   async prepare(name: string, target: DaemonTarget): Promise<void> {
     this.#forgetEnded();
     const connections = await connectAhead(target).catch(() => null);
@@ -38,14 +38,14 @@ export class PreparedConnections {
     else this.#waiting.set(name, connections);
   }
 
-  /** The connections to a blank, for whoever binds it. */
+  /** The connections to a blank, for its binder. */
   take(name: string): Connections | undefined {
     const connections = this.#waiting.get(name);
     this.#waiting.delete(name);
     return connections;
   }
 
-  /** Keeps what was bound for the attach that follows. */
+  /** Keeps a bound attachment for the attach that follows. */
   bound(name: string, { generation, token }: Credentials, attachment: DaemonAttachment): void {
     this.#letGo(name);
     const timer = this.#world.timer(TAKEN_WITHIN_MS, () => this.#letGo(name), { background: true });
@@ -53,7 +53,7 @@ export class PreparedConnections {
     if (this.#closed) this.#letGo(name);
   }
 
-  /** What was bound with these credentials and still stands. */
+  /** The attachment that was bound with these credentials, if it is still open. */
   claim(name: string, { generation, token }: Credentials): DaemonAttachment | undefined {
     const bound = this.#bound.get(name);
     const { credentials } = bound ?? {};
@@ -84,7 +84,7 @@ export class PreparedConnections {
     void bound?.attachment.close();
   }
 
-  /** Blanks that another process has ended. */
+  /** Drops blanks that another process has ended. */
   #forgetEnded(): void {
     for (const [name, connections] of this.#waiting) if (connections.isEmpty) this.#waiting.delete(name);
   }

@@ -1,5 +1,5 @@
 /**
- * Hearing that a daemon listens: the one line it writes to the descriptor or socket it was given.
+ * Reads a daemon's ready line from the descriptor or socket that the daemon was given.
  */
 
 import { checkProtocol, isSandlotError, type ReadyLine, readyLineSchema, SandlotError } from "@sandlot/contract";
@@ -7,7 +7,7 @@ import { readShortJson } from "../untrusted/json.ts";
 
 const LINE_MAX_BYTES = 4_096;
 
-/** Reads the line from what the daemon writes to. Rejects when that ends without one, or the signal fires. */
+/** Rejects when the source ends without a line, or when the signal fires. */
 export function readReadyLine(source: NodeJS.ReadableStream, signal?: AbortSignal): Promise<ReadyLine> {
   return new Promise((resolve, reject) => {
     let text = "";

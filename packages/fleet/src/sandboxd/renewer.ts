@@ -1,6 +1,7 @@
 /**
- * Telling the daemons that their fleet is still there. A daemon that hears nothing for long enough ends its sandbox, so
- * that a fleet which is gone for good leaves nothing; parked sandboxes, which nobody holds, must not end because of it.
+ * Renews sandboxes: tells their daemons that the fleet still runs. A daemon without a renewal for long enough ends its
+ * sandbox, so that a fleet which is gone for good leaves nothing. Parked sandboxes, which have no holder, must not end
+ * because of that.
  */
 
 import { within } from "../world/waiting.ts";
@@ -8,14 +9,14 @@ import type { Timer, World } from "../world/world.ts";
 import type { AskedObject, KnownCredentials } from "./credentials.ts";
 import { renewDaemon } from "./index.ts";
 
-/** What is renewed: the objects of a backend whose daemons are reached from this host. */
+/** The objects of a backend whose daemons are reached from this host. */
 export interface Renewed {
   names(): Promise<readonly string[]>;
-  /** The object, if it is alive as far as can be told without asking its daemon. */
+  /** The object, if it is alive as far as is known without a request to its daemon. */
   living(name: string): Promise<AskedObject | null>;
 }
 
-/** A round may be late, and one may be lost, before a daemon takes itself for an orphan. */
+/** One round may be late, and one may be lost, before a daemon counts itself as an orphan. */
 const ROUNDS_PER_TIMEOUT = 3;
 
 export class Renewer {
@@ -49,7 +50,7 @@ export class Renewer {
     this.start();
   }
 
-  /** One that does not answer is dead or in trouble, and both are found by whoever looks at it. */
+  /** A daemon that does not respond is dead or in trouble, and other checks find both. */
   async #renew(name: string): Promise<void> {
     try {
       const object = await this.#renewed.living(name);

@@ -1,6 +1,6 @@
 /**
- * What a daemon may answer. It runs inside the sandbox, next to code that nobody trusts, so its answers are parsed like
- * everything that comes from outside.
+ * Schemas of a daemon's responses. It runs inside the sandbox, next to untrusted code, so its responses are parsed like
+ * all input from outside.
  */
 
 import {
@@ -21,7 +21,7 @@ import {
 import { z } from "zod";
 import { checked, readJson, readShortJson } from "../untrusted/json.ts";
 
-/** In one look: a schema of a list explains each of its wrong entries, and a daemon may send many. */
+/** One check for all: a list schema reports each wrong entry, and a daemon may send many. */
 function isCommand(value: unknown): boolean {
   return typeof value === "string" || (Array.isArray(value) && value.every((part) => typeof part === "string"));
 }
@@ -29,7 +29,7 @@ function isCommand(value: unknown): boolean {
 export const nothingSchema = z.object({});
 
 export const grepResultSchema = grepReplySchema.extend({
-  // A sandbox may outlive the fleet that made it, and its daemon not count these yet.
+  // A sandbox may outlive the fleet that made it, and an older daemon does not count these.
   skippedFiles: z.int().min(0).default(0),
   skippedLines: z.int().min(0).default(0),
 });
@@ -48,7 +48,7 @@ export const processesSchema = z.array(processInfoSchema);
 
 export const portsSchema = z.array(listeningPortSchema);
 
-/** The error that a daemon has sent. Of a code that this version knows, the sentence is made here, from the facts. */
+/** The error that a daemon has sent. For a known code, the message is built here, from the details. */
 export function errorOf(status: number, body: Buffer): SandlotError {
   const parsed = errorBodySchema.safeParse(readShortJson(body));
   if (!parsed.success) return badResponse(`its daemon answered ${status} without an error`);
@@ -59,13 +59,13 @@ export function errorOf(status: number, body: Buffer): SandlotError {
   return errorWith(code, facts) ?? badResponse(`its daemon answered ${status} without an error`);
 }
 
-/** The error in an answer that has no status; `null` when there is none. */
+/** The error in a response without a status; `null` when there is none. */
 export function thrownError(body: Buffer): SandlotError | null {
   const content = readShortJson(body);
   return typeof content === "object" && content !== null && "error" in content ? errorOf(0, body) : null;
 }
 
-/** An answer, by its schema. */
+/** Parses a response by its schema. */
 export async function parseReply<T>(schema: z.ZodType<T>, body: Buffer, maxValues: number): Promise<T> {
   const parsed = await checked(schema, await readJson(body, maxValues));
   if (parsed !== undefined) return parsed;
@@ -83,9 +83,9 @@ export function badResponse(problem: string): SandlotError {
   return new SandlotError("bad_sandbox_response", { problem });
 }
 
-/** A text in an error of a daemon: a path with something to spare. */
+/** The limit of a text in a daemon's error: a path with room to spare. */
 const FACT_MAX_CHARS = 8_192;
-/** A caller who is told to wait for longer would not come again. */
+/** A longer delay would keep callers from retrying. */
 const RETRY_AFTER_MAX_MS = 60_000;
 const CODE_PATTERN = /^[a-z][a-z0-9_]{0,63}$/;
 const MESSAGE_MAX_CHARS = 1_024;
@@ -96,7 +96,7 @@ const LATER_STATUSES: ReadonlySet<number> = new Set([
   400, 404, 409, 410, 412, 413, 415, 416, 422, 429, 500, 501, 503, 504, 507,
 ]);
 
-/** `null` where a number that callers wait by is none. */
+/** `null` where a delay for callers is not a number. */
 function factsOf(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | null {
   const details: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
@@ -112,14 +112,14 @@ function factsOf(given: Readonly<Record<string, unknown>>): Readonly<Record<stri
   return details;
 }
 
-/** An error of a later version: its code, its sentence and its facts are kept, within limits. */
+/** An error of a later version: keeps its code, its message and its details, within limits. */
 function laterError(status: number, sent: SentError): SandlotError {
   if (!CODE_PATTERN.test(sent.code)) return badResponse(`its daemon answered ${status} without an error`);
   const message = sent.message.slice(0, MESSAGE_MAX_CHARS);
   return SandlotError.received({ ...sent, message }, LATER_STATUSES.has(status) ? status : 502);
 }
 
-/** `null` for a code that is not a daemon's to send, and for facts that its sentence cannot be made from. */
+/** `null` for a code that a daemon must not send, and for details that do not fit its message. */
 function errorWith(code: ErrorCode, details: Readonly<Record<string, unknown>>): SandlotError | null {
   if (!DAEMON_ERROR_CODES.has(code)) return null;
   try {

@@ -1,12 +1,12 @@
 /**
  * Parses one HTTP/1.1 response of a daemon from the bytes of its connection.
  *
- * Every byte is hostile: code that nobody trusts runs beside the daemon and may have replaced it.
+ * Every byte is hostile: untrusted code runs beside the daemon and may have replaced it.
  *
  * Invariants
  * - A head has at most `HEAD_MAX_BYTES`. A body has one announced length within the limits of its request.
- * - Everything else is an `UnexpectedResponse`, thrown before any of the body is held: chunks, no length, two lengths, folded
- *   lines, 1xx, responses without content (204, 304), other versions.
+ * - Everything else is an `UnexpectedResponse`, thrown before any of the body is held: chunks, no length, two lengths,
+ *   folded lines, 1xx, responses without content (204, 304), other versions.
  */
 
 import type { Socket } from "node:net";
@@ -62,14 +62,14 @@ const WITHOUT_CONTENT: ReadonlySet<number> = new Set([204, 304]);
 
 export class ResponseParser {
   readonly #expected: Expected;
-  /** What has come of the head. */
+  /** The received part of the head. */
   #partialHead: Buffer | null = null;
   #head = "";
   /** `null` until the head is complete. */
   #body: Buffer | null = null;
   #received = 0;
   status = 0;
-  /** Whether anything has come. */
+  /** Whether any byte has arrived. */
   hasBegun = false;
   /** Whether the daemon closes the connection after this response. */
   isLast = false;
@@ -104,7 +104,7 @@ export class ResponseParser {
     return found.length === 0 ? null : found.join(", ");
   }
 
-  /** What follows the head; `null` while that is not complete. */
+  /** The bytes after the head; `null` while the head is incomplete. */
   #takeHead(chunk: Buffer): Buffer | null {
     const all = this.#partialHead === null ? chunk : Buffer.concat([this.#partialHead, chunk]);
     const end = all.indexOf(HEAD_END, 0, "latin1");

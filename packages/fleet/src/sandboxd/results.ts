@@ -1,8 +1,9 @@
 /**
- * The result of a command, as a daemon sends it: a JSON line and the bytes of both streams. A daemon of an earlier release
- * sends JSON alone.
+ * The result of a command, as a daemon sends it: a JSON line and the bytes of both streams. A daemon of an earlier
+ * release sends JSON alone.
  *
- * Invariant: a result has a size that was asked for, and reading it blocks nothing else, whatever the daemon sends.
+ * Invariant: a result has at most the requested size, and parsing it never blocks this process, for any bytes that the
+ * daemon sends.
  */
 
 import {
@@ -18,19 +19,19 @@ import type { z } from "zod";
 import { outputPart } from "../backend/output-so-far.ts";
 import { badResponse, parseReply, parseShort } from "./replies.ts";
 
-/** Of the line, with room for an execId and a working directory. */
+/** The limit of the line, with room for an execId and a working directory. */
 const LINE_MAX_BYTES = 64 * 1024;
-/** Of an answer that is JSON alone. */
+/** The limit of a response that is JSON alone. */
 const JSON_MAX_BYTES = 16 * 1024 * 1024;
 const JSON_MAX_VALUES = 64;
 const NEWLINE = 0x0a;
 
-/** How much of each stream a call asks for. */
+/** How much of each stream a call requests. */
 export function outputLimit({ outputMaxBytes }: { readonly outputMaxBytes?: number }): number {
   return outputMaxBytes ?? SANDBOX_LIMITS.execResultMaxBytes;
 }
 
-/** No honest answer to such a call is longer. */
+/** A valid response to such a call is never longer. */
 export function resultMaxBytes(outputMaxBytes: number): number {
   return Math.max(JSON_MAX_BYTES, LINE_MAX_BYTES + 2 * outputMaxBytes);
 }
@@ -68,7 +69,7 @@ async function parseJson<Also extends object>(body: Buffer, also: z.ZodType<Also
   return { ...(await parseReply(also, body, JSON_MAX_VALUES)), ...result };
 }
 
-/** What a session's command has printed until now. */
+/** The output of a session's command until now. */
 export function parseOutput(body: Buffer, asked: { readonly stdout: number; readonly stderr: number }): OutputSoFar {
   const end = body.subarray(0, LINE_MAX_BYTES).indexOf(NEWLINE);
   const line = parseShort(outputLineSchema, body.subarray(0, Math.max(0, end)));

@@ -1,6 +1,6 @@
 /**
- * Content on a connection of its own: pieces with four bytes before each that say how long it is, and one of no length as
- * the end. The daemon's answer comes after it, or before it when there is no use in sending more.
+ * Sends content on its own connection: pieces with a length of four bytes before each, and a piece of length 0 as the
+ * end. The daemon's response comes after it, or earlier when it needs no more content.
  */
 
 import type { Duplex } from "node:stream";
@@ -11,10 +11,10 @@ import { nothingSchema, parseShort, thrownError } from "./replies.ts";
 import type { Call, Wire } from "./wire.ts";
 
 const HEADER_BYTES = 4;
-/** How much may wait here for the daemon. */
+/** How many bytes may wait here for the daemon. */
 const WAITING_MAX_BYTES = 1024 * 1024;
 
-/** Rejects with the daemon's error, with what the content has thrown, or with `ConnectionLost`. */
+/** Rejects with the daemon's error, with the error of the content, or with `ConnectionLost`. */
 export async function upload(
   wire: Wire,
   path: DaemonPath,
@@ -24,7 +24,7 @@ export async function upload(
   const socket = await wire.takeOver(path, query);
   const answer = answerOf(socket);
   try {
-    // Whoever is refused does not send the rest; content that fails is not waited for either.
+    // A refused sender stops; failed content is not awaited either.
     const sent = send(wire, socket, content).then(() => inTime(wire, socket, answerMs(path), answer));
     const body = await Promise.race([answer, sent]);
     const refusal = thrownError(body);
@@ -35,7 +35,7 @@ export async function upload(
   }
 }
 
-/** Stops when the other side has closed the connection; what it has answered says why. */
+/** Stops when the daemon has closed the connection; its response states the reason. */
 async function send(wire: Wire, socket: Duplex, content: AsyncIterable<Uint8Array>): Promise<void> {
   for await (const chunk of content) {
     if (socket.destroyed || socket.readableEnded) return;
@@ -51,7 +51,7 @@ async function send(wire: Wire, socket: Duplex, content: AsyncIterable<Uint8Arra
   socket.write(header(0));
 }
 
-/** What takes longer ends the connection, and that ends whatever waits for it. */
+/** A missed deadline ends the connection, and with it everything that waits for it. */
 async function inTime<T>(wire: Wire, socket: Duplex, deadlineMs: number, work: Promise<T>): Promise<T> {
   const late = () => socket.destroy(new Error(`the daemon did not take or answer it within ${deadlineMs} ms`));
   const timer = wire.timer(deadlineMs, late);
@@ -102,7 +102,7 @@ function answerOf(socket: Duplex): Promise<Buffer> {
   return answer;
 }
 
-/** Content that remembers how it failed. */
+/** Content that remembers its failure. */
 export class Source implements AsyncIterable<Uint8Array> {
   failure: { readonly error: unknown } | null = null;
   readonly #content: AsyncIterable<Uint8Array>;

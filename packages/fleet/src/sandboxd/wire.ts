@@ -1,10 +1,10 @@
 /**
- * Requests to one daemon: credentials on each, connections kept for the next, errors rebuilt as they were thrown.
+ * Requests to one daemon: credentials on each, a connection pool, and errors rebuilt from responses.
  *
- * The daemon never closes a connection for being idle. So a connection that breaks means that one side has ended, or
- * that the network has: which of both is the caller's to find out (`ConnectionLost`).
+ * The daemon never closes a connection for being idle. So a broken connection means that one side or the network has
+ * ended; the caller finds out which (`ConnectionLost`).
  *
- * Invariant: every question has an entry in `DAEMON_LIMITS`. What is longer, or comes later, ends its connection.
+ * Invariant: every request has an entry in `DAEMON_LIMITS`. A longer or later response ends its connection.
  */
 
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from "node:http";
@@ -30,7 +30,7 @@ export interface DaemonTarget {
   readonly sandboxId: string;
   readonly generation: number;
   readonly token: string;
-  /** Asks the engine, where no answer by itself does not say that it has ended. */
+  /** Asks the engine, where silence does not prove that the daemon has ended. */
   readonly isDead?: () => Promise<boolean>;
 }
 
@@ -40,15 +40,15 @@ export interface Call {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: Uint8Array;
   readonly signal?: AbortSignal;
-  /** Where the caller asked for less than `DAEMON_LIMITS` allows. */
+  /** Where the caller requested less than `DAEMON_LIMITS` allows. */
   readonly maxBytes?: number;
-  /** How long the daemon was asked to wait before it answers, where `DAEMON_LIMITS` leaves that to the caller. */
+  /** How long the daemon may wait before it responds, where `DAEMON_LIMITS` leaves that to the caller. */
   readonly waitsMs?: number;
-  /** Of `openStream`. The request may be sent twice: it is, once, when a kept connection turns out to have ended. */
+  /** For `openStream`. The request may be sent twice: it is, once, when a pooled connection turns out to be closed. */
   readonly repeatable?: boolean;
 }
 
-/** As long as one timer can wait. */
+/** The longest delay of one timer. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CRLF = "\r\n";
 
@@ -56,10 +56,10 @@ export class Wire {
   readonly target: DaemonTarget;
   readonly #connections: Connections;
   readonly #where: RequestOptions;
-  /** Of every request that is sent without node:http. */
+  /** The head of every request that is sent without node:http. */
   readonly #head: string;
 
-  /** With `connections` that are there already, or its own. */
+  /** Uses the given `connections`, or its own. */
   constructor(target: DaemonTarget, connections: Connections = new Connections()) {
     const { address } = target;
     if ("path" in address && Buffer.byteLength(address.path) > SOCKET_PATH_MAX_BYTES) {
@@ -83,19 +83,19 @@ export class Wire {
     );
   }
 
-  /** A question with a JSON answer. */
+  /** A request with a JSON response. */
   async ask<T>(schema: z.ZodType<T>, call: Call): Promise<T> {
     return parseReply(schema, await this.bytes(call), limitOf(call).maxValues);
   }
 
-  /** A JSON question with a JSON answer. */
+  /** A JSON request with a JSON response. */
   post<T>(schema: z.ZodType<T>, path: DaemonPath, fields: object, signal?: AbortSignal, waitsMs?: number): Promise<T> {
     const body = Buffer.from(JSON.stringify(fields));
     const more = { ...(signal && { signal }), ...(waitsMs !== undefined && { waitsMs }) };
     return this.ask(schema, { method: "POST", path, body, ...more });
   }
 
-  /** A question whose answer is taken whole. */
+  /** A request whose response is read whole. */
   async bytes(call: Call): Promise<Buffer> {
     const { status, body } = await this.#connections.send(this.target.address, this.#request(call));
     if (status === 200) return body;
@@ -114,7 +114,7 @@ export class Wire {
     throw errorOf(response.status, response.body);
   }
 
-  /** A question whose answer is read as it comes. An error answer is thrown. */
+  /** A request whose response is read as it arrives. An error response is thrown. */
   async open(call: Call): Promise<IncomingMessage> {
     const response = await this.#send(call);
     const status = response.statusCode ?? 0;
@@ -122,7 +122,7 @@ export class Wire {
     throw errorOf(status, await this.#collect(response));
   }
 
-  /** What a connection that becomes something else than HTTP begins with. */
+  /** The start of a connection that switches to another protocol. */
   upgrade(path: DaemonPath, query: Call["query"]) {
     const { address } = this.target;
     return {
@@ -130,7 +130,7 @@ export class Wire {
       headers: this.#where.headers as Record<string, string>,
       createConnection: () => {
         const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
-        // A handshake that was given up leaves nobody who listens for this.
+        // An abandoned handshake leaves no other listener for errors.
         socket.on("error", () => {});
         socketInParts(socket);
         return socket;
@@ -138,12 +138,12 @@ export class Wire {
     };
   }
 
-  /** A connection to a port inside. Not one of those that are kept. */
+  /** A connection to a port inside, outside of the pool. */
   tunnel(port: number, signal?: AbortSignal): Promise<Duplex> {
     return this.takeOver("/sandlot/connect", { port }, signal);
   }
 
-  /** A connection of its own that becomes something else than HTTP. */
+  /** A separate connection that switches to another protocol. */
   takeOver(path: DaemonPath, query: Call["query"], signal?: AbortSignal): Promise<Duplex> {
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
@@ -153,7 +153,7 @@ export class Wire {
       const settled = this.#bound(outgoing, STREAM_LIMITS.upgradeMs, signal, reject);
       outgoing.once("upgrade", (_response, socket, head) => {
         settled();
-        // Whoever has it now listens for itself; an error between harms nothing.
+        // The new owner adds its own listener; this one covers an error before that.
         socket.on("error", () => {});
         if (head.length > 0) socket.unshift(head);
         resolve(socket);
@@ -166,7 +166,7 @@ export class Wire {
     });
   }
 
-  /** Deadlines of what is read from this daemon. */
+  /** Deadlines for reads from this daemon. */
   timer(delayMs: number, fire: () => void): Timer {
     return this.#connections.timer(delayMs, fire);
   }
@@ -196,7 +196,7 @@ export class Wire {
       const settled = this.#bound(outgoing, limitOf(call).firstByteMs, signal, reject);
       outgoing.once("response", (response) => {
         settled();
-        // An error after the last reader has gone is no reader's any more.
+        // An error after the last reader has left has no receiver.
         response.on("error", () => {});
         resolve(response);
       });
@@ -204,7 +204,7 @@ export class Wire {
     });
   }
 
-  /** Ends a request by its deadline or its signal, until what is returned is called. The signal ends it even then. */
+  /** Ends a request by its deadline, until the returned function is called, or by its signal, also after that. */
   #bound(
     outgoing: ClientRequest,
     deadlineMs: number | null,
@@ -220,7 +220,7 @@ export class Wire {
     const timer = deadlineMs === null ? undefined : this.timer(deadlineMs, late);
     readInParts(outgoing);
     signal?.addEventListener("abort", onAbort, { once: true });
-    // Our daemon has nothing to say before an answer, and could say it without end.
+    // Our daemon sends nothing before its response, and a hostile one could send without end.
     outgoing.once("information", () => end(lost(new Error("the daemon sent something else than an answer"))));
     outgoing.once("close", () => {
       timer?.cancel();
@@ -231,7 +231,7 @@ export class Wire {
     return () => timer?.cancel();
   }
 
-  /** A refusal, whole. */
+  /** Reads a refusal whole. */
   #collect(response: IncomingMessage): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const parts: Buffer[] = [];
@@ -253,14 +253,14 @@ export class Wire {
   }
 }
 
-/** Where the caller decides how long an answer takes, its deadline begins where the daemon's own should have ended. */
+/** Where the caller sets the wait, the deadline begins where the daemon's own should have ended. */
 function limitOf({ path, waitsMs }: Call): ReplyLimit {
   const limit: ReplyLimit = DAEMON_LIMITS[path];
   if (limit.firstByteMs !== null || waitsMs === undefined || !(waitsMs > 0)) return limit;
   return { ...limit, firstByteMs: Math.min(waitsMs + PATIENCE_MS, TIMER_MAX_MS) };
 }
 
-/** Ids and tokens are ours; a line break in one would make two headers of it. */
+/** Ids and tokens are ours; a line break in one would split it into two headers. */
 function headerLine(name: string, value: string): string {
   if (/[\r\n]/.test(value)) throw new SandlotError("internal", { problem: `a line break in ${name}` });
   return `${name}: ${value}`;
