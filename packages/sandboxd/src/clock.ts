@@ -1,19 +1,19 @@
 /**
- * Time, as the daemon sees it. The one file of sandboxd that asks for it or sets a timer.
+ * The daemon's clock. The only file of sandboxd that reads the time or sets a timer.
  */
 
 export interface Timer {
   cancel(): void;
 }
 
-/** As long as one timer of Node can wait; a longer one would fire at once. */
+/** The longest delay of a Node timer; a longer one would fire at once. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export function wallMs(): number {
   return Date.now();
 }
 
-/** Asking `performance` would load a part of Node that nothing else needs, in the middle of the first command. */
+/** `performance` would load a part of Node that nothing else needs, during the first command. */
 export function monotonicMs(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1_000 + nanoseconds / 1e6;
@@ -40,8 +40,8 @@ export function nextTurn(): Promise<void> {
 }
 
 /**
- * The kernel's clock ticks since boot, as in the start time of a process. Never later than the truth: it leaves out time
- * that the machine slept.
+ * The kernel's clock ticks since boot, as in the start time of a process. Never ahead of the real value: it leaves out
+ * time that the machine slept.
  */
 export function bootTicks(): number {
   const [seconds, nanoseconds] = process.hrtime();

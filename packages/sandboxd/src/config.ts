@@ -1,6 +1,6 @@
 /**
- * What the daemon is started with: one JSON document from a descriptor, so that nothing secret stands in an argument or
- * in the environment, where every process of the sandbox could read it.
+ * The daemon's configuration: one JSON document from a descriptor, so that no secret stands in an argument or in the
+ * environment, where every process of the sandbox could read it.
  */
 
 import { closeSync, readFileSync } from "node:fs";
@@ -8,23 +8,23 @@ import { type DaemonConfig, type DaemonListen, ENV_NAME_PATTERN, SOCKET_PATH_MAX
 import type { Secret } from "./wire/credentials.ts";
 import { sha256 } from "./wire/sha256.ts";
 
-/** The daemon cannot start with this configuration. The message is for whoever starts it. */
+/** The daemon cannot start with this configuration. The message is for its starter. */
 export class ConfigProblem extends Error {
   override readonly name = "ConfigProblem";
 }
 
-/** A configuration as the daemon keeps it: whose token it is can be checked, and the token itself is not there. */
+/** The configuration in the daemon's memory: it can check a token, but does not hold it. */
 export type HeldConfig = Omit<DaemonConfig, "token"> & Secret;
 
 export interface Startup {
   readonly config: HeldConfig;
-  /** Where a supervisor keeps what the next run of the daemon must know. */
+  /** The descriptor of the supervisor's state for the next run of the daemon. */
   readonly supervisorFd: number | null;
   /** `/proc/self/coredump_filter`, opened for a daemon that cannot do it itself. */
   readonly tagFd: number | null;
   /** The same of `/proc/self/oom_score_adj`. */
   readonly scoreFd: number | null;
-  /** Another run of the daemon was here before, in the same sandbox. */
+  /** Another run of the daemon came before, in the same sandbox. */
   readonly restarted: boolean;
 }
 
@@ -36,7 +36,7 @@ export function readStartup(args: readonly string[]): Startup {
   try {
     const text = readFileSync(configFd, "utf8");
     if (configFd > 2) closeSync(configFd);
-    // A supervisor adds a line: what a rebind has left.
+    // A supervisor adds a line: the credentials of a rebind.
     const [line = "", left = ""] = supervisorFd === null ? [text] : text.split("\n");
     config = checkConfig(JSON.parse(line));
     if (left !== "") rebound = checkSecret(JSON.parse(left));
@@ -112,7 +112,7 @@ function checkForward(value: unknown): { port: number; socketPath: string } {
   };
 }
 
-/** The kernel takes 107 bytes; Node 20 cuts longer ones silently and reaches another socket. */
+/** The kernel takes 107 bytes; Node 20 silently truncates longer ones and reaches another socket. */
 function checkSocketPath(path: string): string {
   const size = Buffer.byteLength(path);
   if (size <= SOCKET_PATH_MAX_BYTES) return path;

@@ -1,6 +1,6 @@
 /**
- * The inner end of the way out, where nobody else can listen on the sandbox's loopback: every connection to a port is
- * carried to a unix socket, opened anew for each, so that a proxy that was replaced is found at the same path.
+ * The inner end of the egress, where only a process inside can listen on the sandbox's loopback. It forwards every
+ * connection on a port to a unix socket, opened anew for each, so that a replaced proxy is found at the same path.
  */
 
 import { connect, createServer, type Socket } from "node:net";
@@ -38,7 +38,7 @@ function carry(client: Socket, socketPath: string): void {
     proxy.off("error", explain);
     proxy.on("error", () => client.destroy());
     client.pipe(proxy).pipe(client);
-    // A proper end is passed on by `pipe`, after everything before it.
+    // `pipe` passes on a regular end, after all earlier bytes.
     client.once("close", () => client.readableEnded || proxy.destroy());
     proxy.once("close", () => proxy.readableEnded || client.destroy());
   });

@@ -1,9 +1,9 @@
 /**
- * Descriptors that whoever started the daemon left open by accident. Commands would inherit them, and with them a way out
- * of the sandbox, so they are closed.
+ * Closes descriptors that the daemon's starter left open by accident. Commands would inherit them and could escape the
+ * sandbox through them.
  *
- * Node marks its own to be closed when another program is run, and at its start it also marks the first few that it was
- * given. What is not marked was given and has a higher number.
+ * Node marks its own as close-on-exec, and at its start also the first few that it inherited. An unmarked one was
+ * inherited and has a higher number.
  */
 
 import { closeSync, readdirSync, readFileSync } from "node:fs";
@@ -18,7 +18,7 @@ export function closeInherited(keep: readonly number[]): void {
     try {
       closeSync(fd);
     } catch {
-      // Closed already: it was the one that listed the others.
+      // Closed already: it was the descriptor that listed the others.
     }
   }
 }

@@ -1,11 +1,11 @@
 /**
  * sandboxd: the daemon inside a sandbox.
  *
- *   read the configuration ─▶ listen ─▶ announce ─▶ serve ─▶ end: a signal, or nobody wants it any more
+ *   read the configuration ─▶ listen ─▶ announce ─▶ serve ─▶ end: a signal, or no renewal
  *
- * Its title replaces name and arguments, which `pkill node` and `pkill -f node` look at. The title is set as the first
- * thing, and whoever starts the daemon closes the moment before by running Node under another name: through a link called
- * `sandboxd`, with no `node` in the path of this file.
+ * Its title replaces name and arguments, which `pkill node` and `pkill -f node` match. The daemon sets its title first.
+ * For the moment before, its starter runs Node under another name: through a link called `sandboxd`, with no `node` in
+ * the path of this file.
  */
 
 import { chmodSync, closeSync, readdirSync, rmSync, writeSync } from "node:fs";
@@ -56,7 +56,7 @@ async function main(): Promise<void> {
   const credentials = new CredentialCheck(config.sandboxId, config, (secret) => memory.rebound(secret));
   const run = `${process.pid}.${bootTicks()}`;
   const server = daemonServer(credentials, { execs, sessions, terminals, activity, memory, run });
-  // Makes the threads for file work now: later, in a sandbox full of processes, it could not, and would abort.
+  // Makes the threads for file work now: later, in a sandbox full of processes, this could fail and abort the daemon.
   const threads = stat("/");
   if (config.forward !== undefined) await forward(config.forward);
   await listen(server.http, config.listen);
@@ -74,7 +74,7 @@ async function main(): Promise<void> {
     process.exit(0);
   };
   handleSignals(supervisorFd === null ? end : null);
-  // One call's accident must not end everybody's commands.
+  // A fault in one call must not end all commands.
   process.on("uncaughtException", (error) => {
     process.stderr.write(`sandboxd: ${error.stack ?? error.message}\n`);
   });
@@ -90,17 +90,17 @@ async function main(): Promise<void> {
 }
 
 /**
- * Below a supervisor the daemon ends only by itself or by force: what sends TERM there is a command that means everybody
- * (`kill -- -1`), and whoever may end the sandbox ends its first process.
+ * Below a supervisor the daemon ends only by itself or by KILL: there TERM comes from a command that signals all
+ * processes (`kill -- -1`). A fleet ends the sandbox through its first process.
  */
 function handleSignals(end: (() => Promise<void>) | null): void {
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => void end?.());
-  // The terminal or the pipe of whoever started us is not ours to end with; and Node would open a debugger on USR1.
+  // The daemon must outlive its starter's terminal and pipe; and Node would open a debugger on USR1.
   for (const name of ["SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM"] as const)
     process.on(name, () => {});
 }
 
-/** What the run before had no time to remove. Its commands are gone, so nobody uses it. */
+/** Removes files that the previous run left. Its commands are gone, so no process uses them. */
 function removeRemains(directory: string): void {
   for (const name of readdirSync(directory)) {
     if (name.startsWith(".sandboxd-")) rmSync(`${directory}/${name}`, { recursive: true, force: true });
@@ -112,7 +112,7 @@ async function listen(server: Server, where: DaemonListen): Promise<void> {
     await listenOnce(server, where);
   } catch (error) {
     const isLeftover = (error as NodeJS.ErrnoException).code === "EADDRINUSE" && "path" in where;
-    // A daemon that was killed leaves its socket behind; one that answers is not ours to replace.
+    // A killed daemon leaves its socket behind; a socket that responds must not be replaced.
     if (!isLeftover || (await answers(where.path))) throw error;
     rmSync(where.path);
     await listenOnce(server, where);
@@ -141,14 +141,14 @@ function answers(path: string): Promise<boolean> {
   });
 }
 
-/** Whoever waits for it hears it as soon as there is something to connect to. */
+/** Writes the ready line as soon as the daemon listens. */
 function announce(
   { ready, sandboxId, generation }: HeldConfig,
   server: Server,
   aio: Server | null,
   restarted: boolean,
 ): void {
-  // A descriptor to announce on is there for the first run only.
+  // A descriptor to announce on exists for the first run only.
   if (ready === undefined || (restarted && "fd" in ready)) return;
   const told = aio === null ? {} : { aioPort: portOf(aio) };
   const who = { pid: process.pid, sandboxId, generation };
@@ -160,7 +160,7 @@ function announce(
     return;
   }
   const socket = connect(ready.path);
-  // Nobody listens any more: then nobody needs to know.
+  // The fleet may have stopped listening; then the line is not needed.
   socket.once("error", () => {});
   socket.end(text);
 }

@@ -1,8 +1,8 @@
 /**
- * The end of a sandbox that nobody wants any more: with no hold, no request for `timeoutMs`, and nothing running, the
- * daemon ends itself, and its sandbox with it. Whoever started it may be gone for good.
+ * Ends an orphaned sandbox: with no hold, no request for `timeoutMs`, and nothing running, the daemon ends itself, and
+ * its sandbox with it. Its fleet may be gone for good.
  *
- * A sandbox that stood still (paused, or its host asleep) could not be asked in that time: it begins to wait anew.
+ * A sandbox that stood still (paused, or its host asleep) could not receive requests in that time: it waits anew.
  */
 
 import { timer, wallMs } from "./clock.ts";
@@ -15,9 +15,9 @@ export interface Orphanhood {
   end(): void;
 }
 
-/** What runs is looked at no more often than this. */
+/** The shortest interval between two checks of a busy sandbox. */
 const BUSY_LOOK_MS = 1_000;
-/** A look that comes later than this was not late: everything here stood still. */
+/** A check that is later than this means that the whole sandbox stood still. */
 const STANDSTILL_MS = 1_000;
 
 export function watchForOrphanhood(watched: Orphanhood): void {
@@ -31,7 +31,7 @@ export function watchForOrphanhood(watched: Orphanhood): void {
     const now = wallMs();
     const stoodStill = now - dueAt > STANDSTILL_MS;
     quietSince = stoodStill || watched.isHeld() ? now : Math.max(quietSince, watched.lastContactAt());
-    // A clock that was set back must not make the wait longer than it is.
+    // A clock that was set back must not lengthen the wait.
     const leftMs = Math.min(watched.timeoutMs, quietSince + watched.timeoutMs - now);
     if (leftMs > 0) lookIn(leftMs);
     else if (watched.isBusy()) lookIn(Math.min(BUSY_LOOK_MS, watched.timeoutMs));

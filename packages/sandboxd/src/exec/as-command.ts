@@ -1,9 +1,10 @@
 /**
- * What tells a command from the daemon, from its first instruction: the kernel takes commands before the daemon when memory runs
- * out, and the host can tell them apart.
+ * Distinguishes a command from the daemon, from its first instruction: the kernel kills commands before the daemon when
+ * memory runs out, and the host can tell them apart.
  *
- * A process inherits its out-of-memory score, so the daemon has a command's score while it starts one. Written afterwards, it would
- * miss what the command has started meanwhile. As with `process-tag.ts`, a daemon that is closed to its own account is given the open file.
+ * A process inherits its out-of-memory score, so the daemon has a command's score while it starts one. A later write
+ * would miss the processes that the command has started meanwhile. As with `process-tag.ts`, a daemon that is closed to
+ * its own account gets the open file.
  */
 
 import { closeSync, openSync, readSync, writeFileSync, writeSync } from "node:fs";
@@ -11,7 +12,7 @@ import { closeSync, openSync, readSync, writeFileSync, writeSync } from "node:fs
 const COMMAND_SCORE = 1_000;
 
 let fd: number | null | undefined;
-/** The daemon's own. */
+/** The daemon's own score. */
 let ownScore = 0;
 
 /** The file `/proc/self/oom_score_adj` is open already. */
@@ -20,7 +21,7 @@ export function useScoreDescriptor(given: number): void {
   prepare();
 }
 
-/** Whatever `start` starts is a command. */
+/** Every process that `start` starts has a command's score. */
 export function asCommand<T extends { readonly pid?: number | undefined }>(start: () => T): T {
   if (fd === undefined) {
     fd = attempt(() => openSync("/proc/self/oom_score_adj", "r+"));
@@ -34,13 +35,13 @@ export function asCommand<T extends { readonly pid?: number | undefined }>(start
   }
 }
 
-/** Where the daemon cannot change its own. What ends at once, or is in no /proc, has no score. */
+/** For a daemon that cannot change its own score. A process that has ended, or is not in /proc, has none. */
 function markLater<T extends { readonly pid?: number | undefined }>(child: T): T {
   if (child.pid !== undefined) attempt(() => writeFileSync(`/proc/${child.pid}/oom_score_adj`, String(COMMAND_SCORE)));
   return child;
 }
 
-/** Learns the daemon's own score. */
+/** Reads the daemon's own score. */
 function prepare(): void {
   const opened = fd ?? null;
   if (opened === null) return;

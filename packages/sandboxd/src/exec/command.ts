@@ -1,5 +1,5 @@
 /**
- * What may be run, and as what: checks an exec call that came from outside and turns it into a program with arguments.
+ * Checks an exec call from outside and turns it into a program with arguments.
  */
 
 import { accessSync, constants, statSync } from "node:fs";
@@ -13,7 +13,7 @@ export interface Program {
 }
 
 const ID_MAX_CHARS = 256;
-/** MAX_ARG_STRLEN: the kernel takes no longer argument or variable, whatever their sum. */
+/** MAX_ARG_STRLEN: the kernel takes no longer argument or variable, independent of their sum. */
 const ARGUMENT_MAX_BYTES = 128 * 1024 - 1;
 const SHELLS = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
@@ -36,7 +36,7 @@ export function checkExecCall(value: unknown): ExecCall {
   };
 }
 
-/** What a caller calls an exec, a session or a terminal. */
+/** Checks a caller's id of an exec, a session or a terminal. */
 export function checkId(id: unknown, field: string): string {
   if (typeof id === "string" && id !== "" && id.length <= ID_MAX_CHARS) return id;
   throw invalid(field, `it must have 1 to ${ID_MAX_CHARS} characters`);
@@ -53,7 +53,7 @@ export function checkOutputMax(bytes: unknown): number {
   throw invalid("outputMaxBytes", `it is not a number of bytes from 1 to ${max}`);
 }
 
-/** The kernel reports a missing directory as a missing program, so it is looked at first. */
+/** The kernel reports a missing directory as a missing program, so the directory is checked first. */
 export function checkDirectory(path: string): void {
   let isDirectory: boolean;
   try {
@@ -64,14 +64,14 @@ export function checkDirectory(path: string): void {
   if (!isDirectory) throw new SandlotError("not_a_directory", { path });
 }
 
-/** A string goes through a shell that reads no startup files; an array is run as it is. */
+/** A string goes through a shell that reads no startup files; an array runs without one. */
 export function programOf(command: string | readonly string[]): Program {
   if (typeof command === "string") return { ...shell(), args: [...shell().args, "-c", command] };
   const [file = "", ...args] = command;
   return { file, args };
 }
 
-/** What is run instead, when every program has something before it. */
+/** The program with a prefix before it. */
 export function prefixed(prefix: readonly string[], { file, args }: Program): Program {
   const [first, ...rest] = prefix;
   return first === undefined ? { file, args } : { file: first, args: [...rest, file, ...args] };

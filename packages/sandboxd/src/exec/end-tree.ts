@@ -1,22 +1,22 @@
 /**
- * Ending a process tree: TERM, a grace, KILL.
+ * Ends a process tree: TERM, a grace, KILL.
  *
- * A process can start others while it is being ended. So KILL comes in rounds: what is found is stopped first (a
- * stopped process starts nothing), then looked for again, and killed when a look finds nothing new.
+ * A process can start others while it is being ended. So KILL comes in rounds: it stops the processes that it finds (a
+ * stopped process starts nothing), looks again, and kills when a look finds no new one.
  */
 
 import { monotonicMs, sleep } from "../clock.ts";
 
 const FIRST_LOOK_MS = 2;
 const LOOK_MAX_MS = 50;
-/** Even a fork bomb is stopped within a few rounds; this bounds the wait for processes that nobody can end. */
+/** Even a fork bomb is stopped within a few rounds; this bounds the wait for processes that cannot be killed. */
 const KILL_ROUNDS_MAX = 100;
 
-/** `find` names the living processes of the tree. Resolves with whether all of them are gone. */
+/** `find` returns the living processes of the tree. Resolves with whether all of them are gone. */
 export async function endTree(find: () => readonly number[], graceMs: number): Promise<boolean> {
   let pids = find();
   for (const pid of pids) signal(pid, "SIGTERM");
-  // A stopped process gets its TERM only when it goes on.
+  // A stopped process receives TERM only when it continues.
   for (const pid of pids) signal(pid, "SIGCONT");
   const deadline = monotonicMs() + graceMs;
   for (let waitMs = FIRST_LOOK_MS; pids.length > 0 && monotonicMs() < deadline; pids = find()) {
@@ -26,7 +26,7 @@ export async function endTree(find: () => readonly number[], graceMs: number): P
   return pids.length === 0 || killTree(find);
 }
 
-/** KILL at once, without asking. */
+/** KILL at once, without TERM. */
 export async function killTree(find: () => readonly number[]): Promise<boolean> {
   for (let round = 0; round < KILL_ROUNDS_MAX; round++) {
     const stopped = stopAll(find);
@@ -50,7 +50,7 @@ function stopAll(find: () => readonly number[]): Set<number> {
   return stopped;
 }
 
-/** To a pid, or with a negative one to a group. Whoever is gone already, or belongs to somebody else, is no error. */
+/** To a pid, or with a negative one to a group. A process that is gone, or belongs to another account, is no error. */
 function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name);

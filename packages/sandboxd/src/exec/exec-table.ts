@@ -1,12 +1,12 @@
 /**
- * The commands of this sandbox: started, found again, ended. Shells of sessions and terminals are not commands, but their
- * processes are told apart here too, and all of them share one limit.
+ * The commands of this sandbox: started, found again, ended. Shells of sessions and terminals are not commands, but
+ * this table tracks their processes too, and all share one limit.
  *
  * Invariants
  * - One exec id is one run. The same call again, also after it has ended, finds that run; another command under the
  *   same id is `exec_conflict`.
- * - What runs, in front or in the background with an open stream, is never forgotten. What has ended is remembered when
- *   somebody may come again for it, within a limit on number and on held bytes, the newest longest.
+ * - A running exec, in front or in the background with an open stream, is never forgotten. An ended one is kept when
+ *   its caller may repeat the call, within a limit on number and on held bytes; the oldest goes first.
  */
 
 import { DEFAULT_CWD, EXEC_MAX, type ExecCall, type ExecInfo, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
@@ -30,13 +30,13 @@ export interface ExecSettings {
 /** A shell that lives on between commands. */
 export interface Resident {
   readonly trace: ExecTrace;
-  /** Whether something goes on in it, given its living processes. */
+  /** Whether it is busy, given its living processes. */
   isBusy(members: readonly ProcessRow[]): boolean;
 }
 
 const RETRY_AFTER_MS = 500;
 
-/** Ended execs that callers may come again for; together they hold at most this much output. */
+/** Ended execs for repeated calls; together they hold at most this much output. */
 const REMEMBERED_MAX = 256;
 const REMEMBERED_MAX_BYTES = 64 * 1024 * 1024;
 
@@ -44,9 +44,9 @@ export class ExecTable {
   readonly processes: ProcessTable;
   readonly #fifos: FifoPool;
   readonly #around: ExecSurroundings;
-  /** By id: what runs or has a stream open. */
+  /** By id: execs that run or have an open stream. */
   readonly #open = new Map<string, Exec>();
-  /** By id: what callers may ask for again, the oldest first. */
+  /** By id: execs that callers may request again, the oldest first. */
   readonly #remembered = new Map<string, Exec>();
   /** By key. */
   readonly #residents = new Map<string, Resident>();
@@ -74,12 +74,12 @@ export class ExecTable {
     this.#fifos.prepare();
   }
 
-  /** What every command of this sandbox is started with. */
+  /** The surroundings of every command of this sandbox. */
   get around(): ExecSurroundings {
     return this.#around;
   }
 
-  /** A key for something new to run; `exec_limit` when there is no room for it. */
+  /** A key for a new exec or shell; `exec_limit` when the table is full. */
   admit(): string {
     let running = this.#residents.size;
     for (const exec of this.#open.values()) if (!exec.hasEnded) running++;
@@ -88,22 +88,22 @@ export class ExecTable {
     return (this.#serial++).toString(36);
   }
 
-  /** From now on its processes are known. Returns how to forget it. */
+  /** Tracks its processes from now on. Returns a function that forgets it. */
   settle(resident: Resident): () => void {
     for (const exec of this.#open.values()) exec.alone = false;
     this.#residents.set(resident.trace.key, resident);
     return () => this.#residents.delete(resident.trace.key);
   }
 
-  /** The living processes of a resident, or of one that was. */
+  /** The living processes of a present or former resident. */
   membersOf(trace: ExecTrace): readonly ProcessRow[] {
     const traces = this.#residents.has(trace.key) ? this.traces() : [...this.traces(), trace];
     return this.processes.byExec(traces).get(trace.key) ?? [];
   }
 
-  /** Starts a command, or finds the one that this very call has started before. */
+  /** Starts a command, or finds the one that the same call has started before. */
   async start(call: ExecCall, stdin: Uint8Array | null, options: { remember: boolean }): Promise<Exec> {
-    // Nothing before this line may wait once it has passed: two calls with one id must not both start.
+    // No `await` may follow this one: two calls with one id must not both start.
     await this.#fifos.settled();
     const fingerprint = fingerprintOf(call, stdin);
     const known = this.peek(call.execId);
@@ -117,13 +117,13 @@ export class ExecTable {
     return exec;
   }
 
-  /** Somebody may come again for it after all. */
+  /** A caller may repeat the call after all. */
   remember(exec: Exec): void {
     this.#remembered.set(exec.id, exec);
     this.#forget();
   }
 
-  /** What runs, then what is remembered, the oldest first. */
+  /** Running execs, then kept ones, the oldest first. */
   list(): ExecInfo[] {
     const all = new Set([...this.#remembered.values(), ...this.#open.values()]);
     return [...all].map((exec) => exec.info()).sort((a, b) => a.startedAt - b.startedAt);
@@ -139,7 +139,7 @@ export class ExecTable {
     return exec;
   }
 
-  /** Ends an exec and all it started. `false`: there is none of that id, so it has ended. */
+  /** Ends an exec and all its processes. `false`: there is none of that id, so it has ended. */
   async kill(execId: string): Promise<boolean> {
     const exec = this.peek(execId);
     if (exec === undefined) return false;
@@ -147,7 +147,7 @@ export class ExecTable {
     return true;
   }
 
-  /** How many execs have something running, in front or in the background. All strays together count as one more. */
+  /** How many execs have a running process, in front or in the background. All strays together count as one more. */
   runningCount(): number {
     const keys = new Set([...this.#open.values()].filter((exec) => !exec.hasEnded).map(({ key }) => key));
     const { byExec, strays } = this.processes.census(this.traces());
@@ -158,7 +158,7 @@ export class ExecTable {
     return keys.size + (strays.length > 0 ? 1 : 0);
   }
 
-  /** The caller's name for the exec with this key, where it is still known. */
+  /** The caller's id of the exec with this key, where it is still known. */
   idOf(key: string): string | null {
     for (const exec of this.#open.values()) if (exec.key === key) return exec.id;
     for (const exec of this.#remembered.values()) if (exec.key === key) return exec.id;
@@ -169,7 +169,7 @@ export class ExecTable {
     return [...this.#open.values(), ...this.#residents.values()].map(({ trace }) => trace);
   }
 
-  /** The daemon ends: nothing it has started stays. */
+  /** The daemon ends: all its processes end with it. */
   async close(): Promise<void> {
     await killTree(() => {
       const members = [...this.processes.byExec(this.traces()).values()].flat();
@@ -208,7 +208,7 @@ export class ExecTable {
     for (const { stdout, stderr } of this.#remembered.values()) bytes += stdout.heldBytes + stderr.heldBytes;
     for (const [id, exec] of this.#remembered) {
       if (this.#remembered.size <= REMEMBERED_MAX && bytes <= REMEMBERED_MAX_BYTES) return;
-      // One that still runs stays: its caller would start it a second time.
+      // A running exec stays: its caller would start it a second time.
       if (this.#open.has(id)) continue;
       this.#remembered.delete(id);
       bytes -= exec.stdout.heldBytes + exec.stderr.heldBytes;
@@ -224,16 +224,16 @@ const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
   USER: "sandbox",
 };
 
-/** What makes two calls the same call. How long a caller is willing to wait does not. */
+/** The fields that make two calls the same call. The caller's timeout is not one. */
 function fingerprintOf(call: ExecCall, stdin: Uint8Array | null): string {
   const { command, cwd, env = {}, repeatable, keepStdinOpen } = call;
-  // Nobody comes again for the others, and their ids are random.
+  // Other calls are never repeated, and their ids are random.
   if (!repeatable) return "";
   const sorted = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([command, cwd ?? null, sorted, stdin === null ? null : digest(stdin), keepStdinOpen === true]);
 }
 
-/** Tells two inputs apart that a caller mixed up; nobody attacks himself. */
+/** Tells apart two inputs that a caller mixed up. Collisions only affect the caller itself. */
 function digest(bytes: Uint8Array): string {
   let [low, high] = [0x811c9dc5, 0x01000193];
   for (const byte of bytes) {

@@ -1,5 +1,5 @@
 /**
- * One run of one command, from its start to the moment when nothing of it can write any more.
+ * One run of one command, from its start to the moment when none of its processes can write any more.
  *
  *   start ──▶ running ──▶ ended (result is known) ──▶ closed (its streams have ended)
  *                │ timeout, kill
@@ -7,7 +7,7 @@
  *
  * Invariants
  * - The result is settled once. A command that is being ended settles when its whole tree is gone.
- * - A timeout that comes after the command has ended does nothing: what it left in the background goes on.
+ * - A timeout after the command's end does nothing: its background processes go on.
  */
 
 import { closeSync } from "node:fs";
@@ -34,7 +34,7 @@ import { stdinFile } from "./stdin-file.ts";
 import { OpenStdin } from "./stdin-pipe.ts";
 import { DRAIN_MAX_BYTES, type OutputStream, outputStream } from "./streams.ts";
 
-/** What an exec needs from its surroundings. */
+/** The surroundings of an exec. */
 export interface ExecSurroundings {
   readonly fifos: FifoPool;
   readonly temporaryDirectory: string;
@@ -44,7 +44,7 @@ export interface ExecSurroundings {
   readonly outputHoldMs: number;
   readonly commandPrefix: readonly string[];
   marker(key: string): string;
-  /** The living processes of this exec; `null` where the system does not say. */
+  /** The living processes of this exec; `null` where the system does not report them. */
   processesOf(exec: Exec): readonly number[] | null;
 }
 
@@ -57,14 +57,14 @@ export class Exec {
   readonly fingerprint: string;
   readonly stdout = new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes);
   readonly stderr = new OutputRing(SANDBOX_LIMITS.execOutputMaxBytes);
-  /** When the command itself has ended. */
+  /** Resolves when the command itself has ended. */
   readonly ended: Promise<void>;
-  /** When nothing can write to its streams any more. */
+  /** Resolves when no process can write to its streams any more. */
   readonly closed: Promise<void>;
   alone: boolean;
-  /** Where more of its stdin goes, when it was started so. */
+  /** The open stdin, for a command that was started with one. */
   readonly stdin: OpenStdin | null;
-  /** What makes it wait for its followers, when it was started so: for stdout and for stderr. */
+  /** The holds of stdout and stderr, for a command that waits for its followers. */
   readonly holds: readonly [OutputHold, OutputHold] | null;
   readonly #command: ExecCall["command"];
   readonly #around: ExecSurroundings;
@@ -72,7 +72,7 @@ export class Exec {
   readonly #startedWallMs = wallMs();
   readonly #startTicks = bootTicks();
   readonly #streams: readonly OutputStream[];
-  /** `null` when it could not be started. */
+  /** `null` when the start failed. */
   readonly #child: StartedProcess | null;
   #timers: Timer[] = [];
   #ending: Promise<boolean> | null = null;
@@ -107,7 +107,7 @@ export class Exec {
     return this.#outcome !== null;
   }
 
-  /** Something of it still has a stream open. */
+  /** Whether a process still has one of its streams open. */
   get isOpen(): boolean {
     return !this.hasEnded || !this.stdout.closed || !this.stderr.closed;
   }
@@ -150,7 +150,7 @@ export class Exec {
     }
   }
 
-  /** Once it has ended. Output is what is held at this moment. */
+  /** Only after its end. Holds the output of this moment. */
   result(): ExecResult {
     const { status, exitCode, signal, durationMs } = this.settled;
     const stdout = this.stdout.text();
@@ -168,7 +168,7 @@ export class Exec {
     };
   }
 
-  /** Ends the whole tree, also when only its background is left. */
+  /** Ends the whole tree, also when only background processes are left. */
   async end(status: "timed_out" | "killed"): Promise<void> {
     this.#cancelTimers();
     this.#ending ??= endTree(() => this.#members(), this.#around.killGraceMs);
@@ -191,7 +191,7 @@ export class Exec {
       void this.ended.then(() => this.stdin?.close());
       return child;
     }
-    // Without room for the file. A command that does not read it is no error.
+    // For stdin without room for a file. A command that does not read it is no error.
     child?.stdin?.on("error", () => {});
     child?.stdin?.end(stdin);
     return child;
@@ -203,7 +203,7 @@ export class Exec {
       const options = {
         cwd: call.cwd ?? this.#around.defaultCwd,
         env: { ...this.#around.environment, ...call.env, [MARKER_NAME]: this.#around.marker(this.key) },
-        // A session of its own: signals for the daemon's group never reach it, and ours reach all of it.
+        // A session of its own: signals to the daemon's group never reach it, and ours reach all of its processes.
         detached: true,
         stdio: maskedStdio(stdio),
       };
@@ -212,7 +212,7 @@ export class Exec {
       child.once("exit", (exitCode, signalName) => void this.#exited(exitCode, signalName));
       return child;
     } catch (error) {
-      // Some problems come as an event, some at once. An event is always later than the constructor.
+      // Some failures come as an event, some are thrown. An event always comes after the constructor.
       queueMicrotask(() => void this.#couldNotStart(file, error as NodeJS.ErrnoException));
       return null;
     }
@@ -234,7 +234,7 @@ export class Exec {
     for (const stream of this.#streams) stream.follow();
   }
 
-  /** The command itself is gone. What it left behind keeps its streams. */
+  /** The command itself has ended. Its background processes keep its streams. */
   async #exited(exitCode: number | null, signalName: string | null): Promise<void> {
     for (const timer of this.#timers) timer.cancel();
     if (this.#ending !== null) return;
@@ -263,7 +263,7 @@ export class Exec {
     this.#finish(status, exitCode, signalName, monotonicMs() - this.#startedAt);
   }
 
-  /** What it wrote before its end is still delivered: what is left in the pipe finds room beside a full ring. */
+  /** Delivers what it wrote before its end: the rest in the pipe gets room beside a full ring. */
   #endHolds(): void {
     for (const hold of this.holds ?? []) hold.end(DRAIN_MAX_BYTES);
   }

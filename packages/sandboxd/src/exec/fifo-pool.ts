@@ -1,14 +1,15 @@
 /**
  * Pipes for the output of commands.
  *
- * Node gives its children socket pairs, and a program cannot open those again by name: `echo x > /dev/stderr` fails with
- * ENXIO. A FIFO is a real pipe, so commands get FIFOs. Node cannot make one either: the C library does, or the program
- * `mkfifo`, many at once. One is as good as new when nobody has it open any more.
+ * Node gives its children socket pairs, and a program cannot open those again by name: `echo x > /dev/stderr` fails
+ * with ENXIO. A FIFO is a real pipe, so commands get FIFOs. Node cannot make one either: the C library does, or the
+ * program `mkfifo`, many at once. A FIFO can be used again when no process has it open.
  *
  * Invariants
- * - A FIFO in `#free` is open nowhere: whoever used it last has seen its end. So two commands never share one.
- * - A FIFO that somebody has removed or replaced is dropped, not used.
- * - Without FIFOs (nothing to make them with, no directory) `take` answers `null`, and the caller falls back to socket pairs.
+ * - A FIFO in `#free` is open in no process: its last reader has seen its end. So two commands never share one.
+ * - A FIFO that a command has removed or replaced is dropped.
+ * - Without FIFOs (no means to make them, no directory) `take` returns `null`, and the caller falls back to socket
+ *   pairs.
  */
 
 import { spawn } from "node:child_process";
@@ -16,21 +17,24 @@ import { closeSync, constants, fstatSync, mkdtempSync, openSync, rmSync } from "
 import { libc } from "../processes/libc.ts";
 
 export interface Fifo {
-  /** Where it can be opened by name, for as long as it is not given back. */
+  /** Its name, valid until it is given back. */
   readonly path: string;
-  /** Ours, to read without waiting. */
+  /** The daemon's end, non-blocking. */
   readonly readFd: number;
-  /** The command's. */
+  /** The command's end. */
   readonly writeFd: number;
   /** Gives it back. Only when both ends are closed, in every process. */
   release(): void;
-  /** Forgets it instead: whoever has it open may go on. `cat /dev/stdin` opens it by its descriptor, not by its name. */
+  /**
+   * Forgets it instead: processes that have it open may go on. `cat /dev/stdin` opens it by its descriptor, not by its
+   * name.
+   */
   discard(): void;
 }
 
 const BATCH = 32;
 const LOW_WATER = 8;
-/** More than this many at once means more than a hundred commands with open streams; those get socket pairs. */
+/** More than this many at once means more than a hundred commands with open streams; further ones get socket pairs. */
 const FIFOS_MAX = 384;
 
 export class FifoPool {
@@ -50,12 +54,12 @@ export class FifoPool {
     this.#fill();
   }
 
-  /** Waits until a command's two streams can have one each, if they ever can. Nearly always that is so already. */
+  /** Waits until there is a FIFO for each of a command's two streams, if there can be. It rarely has to wait. */
   async settled(): Promise<void> {
     while (this.#free.length < 2 && this.#canGrow()) await this.#fill();
   }
 
-  /** Opens a pipe from a command: reading does not wait, writing does. */
+  /** Opens a pipe from a command: reads do not block, writes do. */
   take(): Fifo | null {
     if (this.#free.length < LOW_WATER) void this.#fill();
     for (let path = this.#free.pop(); path !== undefined; path = this.#free.pop()) {
@@ -69,7 +73,7 @@ export class FifoPool {
     return null;
   }
 
-  /** Opens a pipe to a command: the command's reading waits, our writing does not. */
+  /** Opens a pipe to a command: the command's reads block, our writes do not. */
   takeInput(): Fifo | null {
     const fifo = this.take();
     if (fifo === null) return null;
@@ -105,7 +109,7 @@ export class FifoPool {
         this.#filling = null;
       },
       () => {
-        // Without a directory or the program there will be none next time either.
+        // Without a directory or the program the next attempt would fail as well.
         this.#broken = true;
         this.#filling = null;
       },
@@ -120,7 +124,7 @@ export class FifoPool {
     const paths = Array.from({ length: BATCH }, () => `${this.#directory}/${this.#serial++}`);
     const code = makeFifos(paths) ?? (await runMkfifo(paths));
     if (code === 0) return paths;
-    // Somebody has removed the directory: another one, next time.
+    // A command has removed the directory: the next attempt makes another one.
     const gone = this.#directory !== null && attempt(() => openAndClose(this.#directory ?? "")) === null;
     if (!gone) throw new Error(`mkfifo ended with ${String(code)}`);
     this.#directory = null;
@@ -128,7 +132,7 @@ export class FifoPool {
   }
 }
 
-/** 0 when all are made; `null` where there is no C library to ask. */
+/** 0 when all are made; `null` without a C library. */
 function makeFifos(paths: readonly string[]): number | null {
   const library = libc();
   if (library === null) return null;
@@ -143,10 +147,10 @@ function runMkfifo(paths: readonly string[]): Promise<unknown> {
   });
 }
 
-/** Where the daemon finds the programs it uses itself. */
+/** The search path for the daemon's own programs. */
 export const SEARCH_PATH: string = process.env.PATH ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** `null`: it is gone, or somebody has put something else there, whose other end might never open. */
+/** `null`: it is gone, or another file took its place, whose other end might never open. */
 function openBoth(path: string): { readFd: number; writeFd: number } | null {
   const readFd = attempt(() => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
   if (readFd === null) return null;

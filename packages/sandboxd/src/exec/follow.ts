@@ -1,9 +1,9 @@
 /**
- * Following an exec: its output from given offsets on, then its end, as frames (see the wire in `@sandlot/contract`).
+ * Follows an exec: its output from given offsets on, then its end, as frames (see the wire in `@sandlot/contract`).
  *
- * A follower reads from the rings at its own pace. It is sent no more than its connection takes; when it falls behind
- * by more than a ring holds, it is told exactly which bytes are gone. So a slow follower slows nobody down, except a
- * command that was started to wait for its followers (`output-hold.ts`).
+ * A follower reads from the rings at its own pace. It gets no more than its connection takes; when it falls behind by
+ * more than a ring holds, a gap states exactly which bytes are gone. So a slow follower slows down only a command that
+ * waits for its followers (`output-hold.ts`).
  */
 
 import type { ServerResponse } from "node:http";
@@ -41,7 +41,7 @@ export async function follow(
   stops.push(...holds.map((each, index) => each.attach(cursors[index] as Cursor)));
   try {
     while (!response.destroyed) {
-      // Asked before sending: what comes after the question is sent on the next round, so nothing is left out.
+      // Read before sending: later output goes out on the next round, so none is left out.
       const over = until === "exit" ? exec.hasEnded : !exec.isOpen;
       const idle = cursors.map((cursor) => sendPart(cursor, response)).every((sent) => !sent);
       for (const each of holds) each.moved();
@@ -80,7 +80,7 @@ function endOf(exec: Exec): FollowEnd {
   return { execId, status, exitCode, signal, ...sizes, durationMs };
 }
 
-/** Wakes whoever waits; rung while nobody waits, it wakes the next one at once. */
+/** Wakes a waiting caller; a ring without one wakes the next caller at once. */
 class Bell {
   #rung = false;
   #wake: (() => void) | null = null;

@@ -2,10 +2,11 @@
  * Holds one output stream of a command back until its followers have it (`output: "hold"`).
  *
  * Invariants
- * - While the hold lasts, no byte is dropped that lies less than `outputRetainedBytes` behind the slowest holding follower.
- *   Sent is not received: the bytes between may be lost with a connection, and the follower asks for them again.
- * - Without a follower nothing is dropped for `patienceMs` after the ring is full. Then the ring drops and counts, until a
- *   follower comes.
+ * - While the hold lasts, no byte is dropped that lies less than `outputRetainedBytes` behind the slowest holding
+ *   follower. Sent is not received: the bytes between may be lost with a connection, and the follower requests them
+ *   again.
+ * - Without a follower nothing is dropped for `patienceMs` after the ring is full. Then the ring drops and counts,
+ *   until a follower comes.
  * - The hold ends with the command. It never delays a kill: it only decides whether the daemon reads on.
  */
 
@@ -13,7 +14,7 @@ import { SANDBOX_LIMITS } from "@sandlot/contract";
 import { type Timer, timer } from "../clock.ts";
 import type { OutputRing } from "./output-ring.ts";
 
-/** What the daemon reads from a stream at once. */
+/** The most that the daemon reads from a stream at once. */
 export const READ_MAX_BYTES = 64 * 1024;
 
 /** A follower's place in the stream: everything before it was sent. */
@@ -25,7 +26,7 @@ export class OutputHold {
   readonly #ring: OutputRing;
   readonly #patienceMs: number;
   readonly #followers = new Set<HoldingCursor>();
-  /** What lies before may be dropped. */
+  /** Bytes before this offset may be dropped. */
   #floor = 0;
   #patience: Timer | null = null;
   #isSuspended = false;
@@ -38,19 +39,19 @@ export class OutputHold {
     this.#patienceMs = patienceMs;
   }
 
-  /** How reading goes on once there is room. */
+  /** Registers the function that resumes reading once there is room. */
   onRoom(resume: () => void): void {
     this.#resume = resume;
   }
 
-  /** Whether one more read drops nothing that a follower may still want. After `false`, `onRoom` is called. */
+  /** Whether one more read drops no byte that a follower may still want. After `false`, `onRoom` is called. */
   hasRoom(): boolean {
     this.#isWaiting = !this.#fits();
     if (this.#isWaiting && this.#followers.size === 0) this.#waitForFollower();
     return !this.#isWaiting;
   }
 
-  /** Returns how to leave. */
+  /** Returns a function that detaches it. */
   attach(cursor: HoldingCursor): () => void {
     this.#followers.add(cursor);
     this.#isSuspended = false;
@@ -63,7 +64,7 @@ export class OutputHold {
     };
   }
 
-  /** A follower has got further, has come or has left. */
+  /** A follower has advanced, attached or detached. */
   moved(): void {
     if (this.#followers.size > 0) {
       let slowest = Infinity;

@@ -1,17 +1,18 @@
 /**
- * What is kept of one stream of a command: its last `maxBytes`, addressed by the byte offset since the command began.
+ * The kept output of one stream of a command: its last `maxBytes`, addressed by the byte offset since the command
+ * began.
  *
  * Invariants
  * - The ring holds exactly the bytes `[startOffset, endOffset)`. `startOffset` is also the number of dropped bytes.
- * - A write never waits and never makes the ring hold more than `maxBytes`. Who must not lose a byte stops reading in time
- *   (`output-hold.ts`).
+ * - A write never waits and never makes the ring hold more than `maxBytes`. A reader that must not lose a byte stops
+ *   reading in time (`output-hold.ts`).
  * - Listeners run after each write and once more when the stream is closed.
  */
 
 import { tornBytes } from "@sandlot/contract";
 
 export interface HeldBytes {
-  /** Where these bytes begin. Later than what was asked for when the bytes between are dropped. */
+  /** The offset of these bytes. Later than requested when the bytes between are dropped. */
   readonly offset: number;
   readonly bytes: Buffer;
 }
@@ -65,7 +66,7 @@ export class OutputRing {
     return this.#endOffset - this.#startOffset;
   }
 
-  /** Nothing more will come. */
+  /** Whether the stream has ended. */
   get closed(): boolean {
     return this.#closed;
   }
@@ -91,19 +92,19 @@ export class OutputRing {
     this.#tell();
   }
 
-  /** Makes room for what is left in a pipe. */
+  /** Makes room for the rest in a pipe. */
   widen(extraBytes: number): void {
     this.#maxBytes += extraBytes;
   }
 
-  /** Nobody will read it any more: what comes is counted and not kept. */
+  /** Has no readers any more: new bytes are counted but not kept. */
   retire(): void {
     this.#retired = true;
     this.#blocks = [];
     this.#startOffset = this.#endOffset;
   }
 
-  /** What is held stays as it is; what comes is neither kept nor counted. */
+  /** Keeps the held bytes; new ones are neither kept nor counted. */
   freeze(): void {
     this.#frozen = true;
   }
@@ -114,7 +115,7 @@ export class OutputRing {
     this.#tell();
   }
 
-  /** Up to `maxBytes` of what is held from `offset` on. */
+  /** Up to `maxBytes` of the held bytes from `offset` on. */
   read(offset: number, maxBytes: number): HeldBytes {
     const from = Math.min(Math.max(offset, this.#startOffset), this.#endOffset);
     const parts: Buffer[] = [];
@@ -130,7 +131,7 @@ export class OutputRing {
       left -= part.length;
     }
     const [only] = parts;
-    // A copy: the block that is being filled may be dropped and the reader may be slow.
+    // A copy: the block that is being filled may be dropped, and the reader may be slow.
     return { offset: from, bytes: parts.length === 1 && only !== undefined ? Buffer.from(only) : Buffer.concat(parts) };
   }
 
@@ -140,7 +141,7 @@ export class OutputRing {
     return { text: bytes.toString("utf8"), droppedBytes };
   }
 
-  /** The last `maxBytes` of what is held, from a whole character on, and how much lies before them. */
+  /** The last `maxBytes` of the held bytes, from a whole character on, and how much lies before them. */
   tail(maxBytes: number): OutputTail {
     const omitted = Math.max(0, this.heldBytes - maxBytes);
     const { bytes } = this.read(this.#startOffset + omitted, maxBytes);
@@ -153,7 +154,7 @@ export class OutputRing {
     };
   }
 
-  /** Returns how to stop listening. */
+  /** Returns a function that stops listening. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

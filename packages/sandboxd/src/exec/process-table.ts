@@ -5,16 +5,16 @@
  *   1. its environment carries the exec's marker. It is inherited, and neither forking twice nor `setsid` changes it;
  *   2. its session or process group is the one the exec was started in;
  *   3. its parent belongs to the exec;
- *   4. it was seen to belong to it earlier (a program may write over its environment);
- *   5. only where the pid namespace is the sandbox's own, and nothing of the above claims it: it carries the exec's tag
+ *   4. it belonged to the exec at an earlier look (a program may write over its environment);
+ *   5. only where the pid namespace is the sandbox's own, and no rule above applies: it carries the exec's tag
  *      (`process-tag.ts`), which only this exec and no older process has;
  *   6. likewise: no other exec has run since this one began.
  *
- * What escapes: a process that has cleared its environment *and* left its session *and* lost its parent before anybody
- * looked, and has chosen its own core dumps too, or is outside a pid namespace of the sandbox's own. No exec's end reaches it;
- * destroying the sandbox does. In a pid namespace of its own it is a **stray**: it is listed, and it counts as something
- * that runs, like what an exec has left that nobody remembers.
- * Without /proc (macOS) only the process group is known.
+ * What escapes: a process that has cleared its environment *and* left its session *and* lost its parent before the
+ * first look, and has chosen its own core dumps too, or is outside a pid namespace of the sandbox's own. No exec's end
+ * reaches it; destroying the sandbox does. In a pid namespace of the sandbox's own it is a **stray**: it is listed, and
+ * it counts as running, like a background process of a forgotten exec. Without /proc (macOS) only the process group is
+ * known.
  */
 
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
@@ -36,13 +36,13 @@ export interface ProcessRow {
   readonly residentPages: number;
 }
 
-/** What is known of an exec when looking for its processes. */
+/** The traces of an exec that identify its processes. */
 export interface ExecTrace {
   /** The marker's value for this exec. */
   readonly key: string;
   /** Of the first process; also its session and process group. `null` when it could not be started. */
   readonly pid: number | null;
-  /** No process of it began earlier. */
+  /** No process of the exec began earlier. */
   readonly startTicks: number;
   /** No other exec has run since it began. */
   readonly alone: boolean;
@@ -54,7 +54,7 @@ interface Census {
 }
 
 export const MARKER_NAME = "SANDLOT_EXEC";
-/** As long as Linux lets a marker's neighbours be: more of an environment than this is not looked at. */
+/** The part of an environment that is searched for the marker. */
 const ENVIRON_MAX_BYTES = 256 * 1024;
 const scratch = Buffer.allocUnsafeSlow(ENVIRON_MAX_BYTES);
 
@@ -62,7 +62,7 @@ export class ProcessTable {
   /** Distinguishes this daemon's markers from those of any other on the same machine. */
   readonly #prefix: string;
   readonly #ownsPidNamespace: boolean;
-  /** Markers once seen, by pid and start time. Holds living processes only. */
+  /** Markers seen before, by pid and start time. Holds living processes only. */
   #seen = new Map<string, string>();
 
   constructor(ownsPidNamespace: boolean) {
@@ -74,7 +74,7 @@ export class ProcessTable {
     return this.#prefix + key;
   }
 
-  /** Everything that runs, without what has ended but was not yet waited for. */
+  /** All processes, without those that have ended but were not yet waited for. */
   rows(): ProcessRow[] {
     return pids()
       .map(readRow)
@@ -89,7 +89,7 @@ export class ProcessTable {
     return this.census(traces, rows).byExec;
   }
 
-  /** Those, and the ones that nobody knows the exec of, where everything that runs is the sandbox's. */
+  /** The same, and the processes without a known exec, where all processes are the sandbox's. */
   census(traces: readonly ExecTrace[], rows: readonly ProcessRow[] = this.rows()): Census {
     const owner = this.#owners(traces, rows);
     return { byExec: grouped(rows, owner), strays: this.#ownsPidNamespace ? strayRows(rows, owner) : [] };
@@ -118,7 +118,7 @@ export class ProcessTable {
     return owner;
   }
 
-  /** Children belong where their parents do, however deep. */
+  /** Children belong to their parents' exec, at any depth. */
   #inherit(rows: readonly ProcessRow[], owner: Map<number, string>, seen: Map<string, string>): void {
     for (let grew = true; grew; ) {
       grew = false;
@@ -156,13 +156,13 @@ function grouped(rows: readonly ProcessRow[], owner: ReadonlyMap<number, string>
   return found;
 }
 
-/** What nobody has claimed, and is neither what the daemon came from nor what it runs for itself. */
+/** Processes without an owner that are neither the daemon's ancestors nor its own helpers. */
 function strayRows(rows: readonly ProcessRow[], owner: ReadonlyMap<number, string>): readonly ProcessRow[] {
   const kin = ancestors(rows, process.pid);
   return rows.filter(({ pid, parentPid }) => !owner.has(pid) && !kin.has(pid) && parentPid !== process.pid);
 }
 
-/** Strays that carry a tag which can only be one exec's. */
+/** Strays with a tag that can only belong to one exec. */
 function recognize(
   strays: readonly ProcessRow[],
   traces: readonly ExecTrace[],
@@ -174,7 +174,7 @@ function recognize(
     if (tag === null) continue;
     const bearers = strays.filter((row) => tags.get(row) === tag);
     const [only, ...others] = traces.filter(({ key }) => tagOf(key) === tag);
-    // Tags are used again: an older process with this tag may belong to an exec that has ended.
+    // Tags are reused: an older process with this tag may belong to an exec that has ended.
     if (only === undefined || others.length > 0 || bearers.some((row) => row.startTicks < only.startTicks)) continue;
     for (const row of bearers) {
       owner.set(row.pid, only.key);
@@ -183,7 +183,7 @@ function recognize(
   }
 }
 
-/** Strays that can only come from the one exec that runs. */
+/** Strays that can only come from the single exec that runs. */
 function adopt(
   strays: readonly ProcessRow[],
   traces: readonly ExecTrace[],
@@ -201,7 +201,7 @@ function adopt(
 
 function sessionOwner(bySession: ReadonlyMap<number, ExecTrace>, row: ProcessRow): string | undefined {
   const trace = bySession.get(row.session) ?? bySession.get(row.group);
-  // An older process under that number is a stranger: pids are used again.
+  // An older process with that pid is unrelated: pids are reused.
   if (trace === undefined || row.startTicks < trace.startTicks) return undefined;
   return trace.key;
 }
@@ -243,7 +243,7 @@ function readRow(pid: number): ProcessRow | null {
   };
 }
 
-/** A file of /proc in one read. The result is valid until the next call. `null`: gone, or not ours to read. */
+/** Reads a file of /proc. The result is valid until the next call. `null`: gone, or not readable for this account. */
 function readProc(path: string): Buffer | null {
   let fd: number;
   try {
@@ -253,7 +253,7 @@ function readProc(path: string): Buffer | null {
   }
   try {
     let size = 0;
-    // A file of /proc comes in pieces of a page.
+    // The kernel returns a file of /proc in pieces of a page.
     for (let count = -1; count !== 0 && size < scratch.length; size += count) {
       count = readSync(fd, scratch, size, scratch.length - size, null);
     }

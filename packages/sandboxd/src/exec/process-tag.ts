@@ -1,15 +1,15 @@
 /**
- * Every process of an exec carries a tag that a program does not remove when it goes into the background, unlike its
- * environment, its session and its parent.
+ * Tags every process of an exec. Unlike its environment, its session and its parent, a program does not change the tag
+ * when it goes into the background.
  *
  * The tag is the process's core dump filter (`/proc/self/coredump_filter`), which children inherit and `exec` keeps.
- * Sandboxes make no core dumps, so the filter has no other meaning. The daemon sets its own filter just before it starts a
- * process, so the new process is never without.
+ * Sandboxes make no core dumps, so the filter has no other meaning. The daemon sets its own filter just before it
+ * starts a process, so the new process always has it.
  *
- * A process that is closed to its own account (see `supervisor.sh`) cannot open this file itself. Its parent has opened it
- * then, and hands the descriptor on.
+ * A process that is closed to its own account (see `supervisor.sh`) cannot open this file itself. Its parent opens it
+ * and passes the descriptor on.
  *
- * There are 512 tags, and they are used again; `process-table.ts` deals with that.
+ * There are 512 tags, and they are reused; `process-table.ts` handles that.
  */
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
@@ -28,7 +28,7 @@ export function tagOf(key: string): number {
   return Number.parseInt(key, 36) % TAGS;
 }
 
-/** Every process that is started from now on carries the tag of this key. Does nothing where the kernel has no filter. */
+/** Gives every later process the tag of this key. Does nothing where the kernel has no filter. */
 export function tagNextChild(key: string): void {
   if (fd === undefined) fd = attempt(() => openSync("/proc/self/coredump_filter", "w"));
   if (fd === null) return;

@@ -1,7 +1,7 @@
 /**
- * What a command reads on stdin: a file without a name.
+ * A command's stdin: a file without a name.
  *
- * All of it is known before the command starts, so no pipe has to be fed. A pipe would also be a trap: opening a FIFO by
+ * All of it is known before the command starts, so no pipe has to be fed. A pipe could also block: opening a FIFO by
  * name (`cat /dev/stdin`) waits for a writer, and ours may be done by then.
  */
 

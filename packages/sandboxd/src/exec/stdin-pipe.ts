@@ -2,9 +2,9 @@
  * A command's stdin that stays open, to be written to while the command runs.
  *
  * Invariants
- * - Writes reach the command in the order in which they came; each settles when the kernel has taken it, so a caller who
- *   awaits it is slowed down by a command that does not read.
- * - What is written after the end, or to a command that has ended or closed its stdin, is `stdin_closed`.
+ * - Writes reach the command in the order in which they came; each settles when the kernel has taken it, so a command
+ *   that does not read slows down a caller who awaits it.
+ * - A write after the end, or to a command that has ended or closed its stdin, is `stdin_closed`.
  */
 
 import { closeSync } from "node:fs";
@@ -14,7 +14,7 @@ import { SandlotError } from "@sandlot/contract";
 import type { Fifo, FifoPool } from "./fifo-pool.ts";
 
 export class OpenStdin {
-  /** What the child gets as its descriptor. */
+  /** The child's descriptor. */
   readonly stdio: number | "pipe";
   readonly #execId: string;
   readonly #fifo: Fifo | null;
@@ -27,13 +27,13 @@ export class OpenStdin {
     this.stdio = this.#fifo?.readFd ?? "pipe";
   }
 
-  /** Called once the child was started, or could not be. `pipe` is Node's, where there was no FIFO. */
+  /** Called after the start, also after a failed one. `pipe` is Node's, where there was no FIFO. */
   started(pipe: Writable | null): void {
     if (this.#fifo !== null) closeSync(this.#fifo.readFd);
-    // Whether every reader is gone is never known here, so nobody gets this one again.
+    // The daemon cannot know whether every reader is gone, so this FIFO is not reused.
     this.#fifo?.discard();
     this.#sink = this.#fifo === null ? pipe : new Socket({ fd: this.#fifo.writeFd, readable: false, writable: true });
-    // Whoever wrote is told by the callback of the write.
+    // The callback of the write reports the error.
     this.#sink?.on("error", () => {});
   }
 
@@ -55,7 +55,7 @@ export class OpenStdin {
     if (end) sink.end();
   }
 
-  /** The command has ended: nobody reads any more. */
+  /** The command has ended, so its stdin has no reader. */
   close(): void {
     this.#ended = true;
     this.#sink?.destroy();

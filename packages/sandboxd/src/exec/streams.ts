@@ -1,9 +1,9 @@
 /**
- * The streams of a running command, on our side.
+ * The daemon's side of a running command's streams.
  *
- * A stream from a command is read into its ring for as long as anybody has the other end, also when the command itself
- * has ended: a server in the background must never wait for a reader, nor die of a missing one. Reading through the
- * event loop begins only after a moment, because most commands have ended by then and one plain read gets all of it.
+ * The daemon reads a stream into its ring as long as any process has the other end, also after the command's own end: a
+ * server in the background must never wait for a reader, nor die without one. Reading through the event loop begins
+ * only after a moment, because most commands have ended by then and one plain read gets all output.
  */
 
 import { closeSync, readSync } from "node:fs";
@@ -15,24 +15,24 @@ import { type OutputHold, READ_MAX_BYTES } from "./output-hold.ts";
 import type { OutputRing } from "./output-ring.ts";
 
 export interface OutputStream {
-  /** What the child gets as its descriptor. */
+  /** The child's descriptor. */
   readonly stdio: number | "pipe";
-  /** Called once the child was started, or could not be. `source` is Node's stream, where there is one. */
+  /** Called after the start, also after a failed one. `source` is Node's stream, where there is one. */
   started(source: Readable | null): void;
-  /** Begins to read as output comes. */
+  /** Starts to read output as it arrives. */
   follow(): void;
-  /** Reads what has been written until now. */
+  /** Reads the output written until now. */
   drain(): Promise<void> | undefined;
 }
 
-/** One for all: a read fills it and it is copied to the ring before the next read. */
+/** One for all: each read is copied to the ring before the next one. */
 const buffer = Buffer.allocUnsafeSlow(READ_MAX_BYTES);
-/** What a pipe holds, many times over; a background process that writes without end must not keep us here. */
+/** Many times the size of a pipe; a background process that writes without end must not block the daemon. */
 const DRAIN_READS_MAX = 64;
-/** What one `drain` reads at most. */
+/** The most that one `drain` reads. */
 export const DRAIN_MAX_BYTES = DRAIN_READS_MAX * READ_MAX_BYTES;
 
-/** With a `hold`, nothing is read for which the hold has no room, except by `drain`. */
+/** With a `hold`, only `drain` reads beyond the hold's room. */
 export function outputStream(fifo: Fifo | null, ring: OutputRing, hold: OutputHold | null = null): OutputStream {
   return fifo === null ? new SocketPairOutput(ring, hold) : new FifoOutput(fifo, ring, hold);
 }
@@ -53,7 +53,7 @@ class FifoOutput implements OutputStream {
   }
 
   started(): void {
-    // The child has its own; ours would keep the stream open for ever.
+    // The child has its own descriptor; ours would keep the stream open for ever.
     closeSync(this.#fifo.writeFd);
   }
 
@@ -72,7 +72,7 @@ class FifoOutput implements OutputStream {
   }
 
   drain(): undefined {
-    // It has come to the end and closed the descriptor, whose number may be another stream's by now.
+    // The socket has reached the end and closed the descriptor, whose number may be another stream's by now.
     if (this.#socket?.destroyed === true) {
       this.#ring.close();
       return;
@@ -100,7 +100,7 @@ function readNow(fd: number): number | "nothing" {
   try {
     return readSync(fd, buffer, 0, buffer.length, null);
   } catch {
-    // EAGAIN: somebody still has the other end.
+    // EAGAIN: a process still has the other end.
     return "nothing";
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Waiting for a line of output or for a port, always with a deadline.
+ * Waits for a line of output or for a port, always with a deadline.
  *
- * Output tells when it comes. A port does not: the kernel announces no listener, so its table is looked at, which unlike
- * a connection attempt nobody notices.
+ * Output triggers a check. The kernel does not announce a new listener, so the daemon polls the kernel's table; unlike
+ * a connection attempt, no program notices that.
  */
 
 import { StringDecoder } from "node:string_decoder";
@@ -14,13 +14,13 @@ import type { Exec } from "./exec.ts";
 import type { OutputRing } from "./output-ring.ts";
 
 const PORT_LOOK_MS = 20;
-/** Of a line that does not end, this much is looked at. */
+/** The searched part of a line that does not end. */
 const LINE_MAX_CHARS = 16 * 1024;
 const READ_BYTES = 256 * 1024;
 
 export interface Waiting {
   readonly timeoutMs: number;
-  /** The caller has gone. */
+  /** The caller has left. */
   isAbandoned(): boolean;
 }
 
@@ -34,7 +34,7 @@ export async function waitForPort(port: number, { timeoutMs, isAbandoned }: Wait
   }
 }
 
-/** The first line that matches, among what is held and what comes. */
+/** The first matching line, in the held and the new output. */
 export function waitForOutput(
   exec: Exec,
   pattern: string,
@@ -81,7 +81,7 @@ function lineTest(pattern: string, literal: boolean): (line: string) => boolean 
   return (line) => expression.test(line);
 }
 
-/** Goes through a ring line by line, and tries a line that is not complete each time it grows. */
+/** Reads a ring line by line, and tries an incomplete line each time it grows. */
 class LineReader {
   readonly #ring: OutputRing;
   #offset = 0;

@@ -1,17 +1,17 @@
 /**
- * The few functions of the C library that starting a process takes and Node does not have, through the one native file that
- * lies beside the daemon (koffi's, as its package ships it). Where it is missing or does not load, as in an image with
- * another C library, there is none of this, and Node does what it can.
+ * The functions of the C library that starting a process needs and Node lacks, through the native file beside the
+ * daemon (koffi's, as its package ships it). Where it is missing or does not load, as in an image with another C
+ * library, the daemon uses Node's own means.
  *
  * Invariants
- * - All of the functions are there, or none. Nothing is called that was not found.
- * - Whatever a function keeps a pointer to outlives it: memory of the attributes is never given back.
+ * - Either all of the functions are available, or none is used.
+ * - Memory that a function keeps a pointer to outlives the call: memory of the attributes is never freed.
  */
 
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Results are 0, or the number of an error. */
+/** Results are 0, or an error number. */
 export interface Libc {
   fileActionsInit(actions: Uint8Array): number;
   fileActionsDestroy(actions: Uint8Array): number;
@@ -31,9 +31,9 @@ export interface Libc {
   attributesSetFlags(attributes: Uint8Array, flags: number): number;
   attributesSetDefaults(attributes: Uint8Array, signals: Uint8Array): number;
   attributesSetMask(attributes: Uint8Array, signals: Uint8Array): number;
-  /** Answers 0, or -1. */
+  /** Returns 0, or -1. */
   makeFifo(path: string, mode: number): number;
-  /** Of a child that has ended its pid, of one that runs 0. */
+  /** Returns the pid of a child that has ended, 0 for one that runs. */
   wait(pid: number, status: Int32Array, options: number): number;
 }
 
@@ -42,7 +42,7 @@ interface Koffi {
 }
 
 const FILE = "koffi.node";
-/** What C calls them. Structures are memory that only the C library looks into (`OPAQUE_BYTES`). */
+/** The C declarations. Structures are memory that only the C library reads (`OPAQUE_BYTES`). */
 const DECLARATIONS: Readonly<Record<keyof Libc, string>> = {
   fileActionsInit: "int posix_spawn_file_actions_init(void *)",
   fileActionsDestroy: "int posix_spawn_file_actions_destroy(void *)",
@@ -62,7 +62,7 @@ export const OPAQUE_BYTES = 1024;
 
 let found: Libc | null | undefined;
 
-/** `null` where there is none. */
+/** `null` where the functions are not available. */
 export function libc(): Libc | null {
   if (found === undefined) found = tryLoad(`${dirname(process.argv[1] ?? "")}/${FILE}`);
   return found;
@@ -77,7 +77,7 @@ function tryLoad(path: string): Libc | null {
     const functions = Object.entries(DECLARATIONS).map(([name, declaration]) => [name, library.func(declaration)]);
     return Object.fromEntries(functions) as Libc;
   } catch {
-    // For another system or an older C library. The fleet's doctor tells when the file itself is missing.
+    // The file is for another system or an older C library. The fleet's doctor reports a missing file.
     return null;
   }
 }

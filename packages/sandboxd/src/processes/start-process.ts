@@ -1,12 +1,13 @@
 /**
- * Starts a process. Node forks for it: it copies the daemon's page tables and then writes to memory that it shares with the
- * copy, which is much of what a short command costs. `posix_spawn` borrows the daemon's memory instead, until the program runs.
+ * Starts a process. Node forks: it copies the daemon's page tables and then writes to memory that it shares with the
+ * copy, which is a large part of a short command's cost. `posix_spawn` borrows the daemon's memory instead, until the
+ * program runs.
  *
  * Invariants
- * - What is started here cannot tell which of both has started it: descriptors, directory, environment, signals and session are
+ * - A process cannot tell which of both has started it: descriptors, directory, environment, signals and session are
  *   the same.
- * - Whatever is not plain, and whatever `posix_spawn` refuses, is Node's to do or to refuse. So errors are Node's, always.
- * - Every process that was started is waited for, by its pid. Nobody else's is.
+ * - Node handles every start that is not plain, and every one that `posix_spawn` refuses. So all errors are Node's.
+ * - The daemon waits for each of its processes by its pid, and for no other.
  */
 
 import { spawn } from "node:child_process";
@@ -20,13 +21,13 @@ import { type Libc, libc, OPAQUE_BYTES } from "./libc.ts";
 export interface StartOptions {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** With masked descriptors, for what the child must not get. */
+  /** With masked descriptors, for those that the child must not get. */
   readonly stdio: Stdio;
   /** In a session of its own. */
   readonly detached?: boolean;
 }
 
-/** What of Node's `ChildProcess` is used. */
+/** The used part of Node's `ChildProcess`. */
 export interface StartedProcess {
   readonly pid?: number | undefined;
   readonly exitCode: number | null;
@@ -35,16 +36,16 @@ export interface StartedProcess {
   readonly stdout: Readable | null;
   readonly stderr: Readable | null;
   once(event: "exit", listener: (exitCode: number | null, signalName: string | null) => void): unknown;
-  /** It could not be started. */
+  /** The start failed. */
   once(event: "error", listener: (error: NodeJS.ErrnoException) => void): unknown;
 }
 
-/** Throws, or tells by `error`, what Node's `spawn` does. */
+/** Fails as Node's `spawn` does: throws, or emits `error`. */
 export function startProcess(file: string, args: readonly string[], options: StartOptions): StartedProcess {
   return startPlainly(file, args, options) ?? spawn(file, args, options);
 }
 
-/** For longer lists than this, a copy of the page tables is not what costs. */
+/** For longer lists than this, the copy of the page tables is not the main cost. */
 const LISTS_MAX_CHARS = 64 * 1024;
 const NEW_SESSION = 0x80;
 const SET_DEFAULTS = 0x04;
@@ -77,17 +78,17 @@ function startPlainly(file: string, args: readonly string[], options: StartOptio
   return started;
 }
 
-/** Descriptors only, and none that another one would take the place of before it is handed on. */
+/** Descriptors only, and none that another would overwrite before it is passed on. */
 function isPlain(stdio: Stdio): boolean {
   return stdio.length >= 3 && stdio.every((given) => given === "ignore" || (typeof given === "number" && given > 2));
 }
 
-/** As the kernel is told. `null`: it has to be looked for in the way of a C library. */
+/** The path for the kernel. `null`: only the C library's search can find it. */
 function pathOf(file: string, searchPath: string | undefined): string | null {
   if (file === "" || file.includes("\0")) return null;
   if (file.includes("/")) return file;
   for (const directory of searchPath?.split(":") ?? []) {
-    // Relative to a directory that we are not in.
+    // Relative to a directory other than the daemon's.
     if (!directory.startsWith("/")) return null;
     const path = `${directory}/${file}`;
     if (existsSync(path)) return path;
@@ -104,7 +105,7 @@ function canBePassed(texts: readonly string[]): boolean {
   return chars <= LISTS_MAX_CHARS;
 }
 
-/** In the order in which the child does it. What Node calls "ignore" is nothing at all beyond the three that everybody has. */
+/** In the order of the child's steps. Node's "ignore" means no descriptor at all beyond the first three. */
 function describeStart(library: Libc, { stdio, cwd }: StartOptions): boolean {
   if (cwd.includes("\0") || library.addChdir(actions, cwd) !== 0) return false;
   return stdio.every((given, fd) => {
@@ -117,7 +118,7 @@ function describeStart(library: Libc, { stdio, cwd }: StartOptions): boolean {
 
 const attributesBySession = new Map<boolean, Uint8Array>();
 
-/** Every signal does what it does by default and none is held back, whatever the daemon does with its own. */
+/** Resets every signal to its default and blocks none, independent of the daemon's own handlers. */
 function attributesFor(library: Libc, newSession: boolean): Uint8Array {
   const known = attributesBySession.get(newSession);
   if (known !== undefined) return known;
@@ -143,7 +144,7 @@ class SpawnedProcess extends EventEmitter implements StartedProcess {
     this.pid = pid;
   }
 
-  /** As `waitpid` describes it. */
+  /** The status of `waitpid`. */
   end(waitStatus: number): void {
     const signal = waitStatus & 0x7f;
     if (signal === 0) this.exitCode = (waitStatus >> 8) & 0xff;
@@ -168,7 +169,7 @@ function reap(library: Libc): void {
     const found = library.wait(pid, status, WITHOUT_WAITING);
     if (found === 0) continue;
     running.delete(pid);
-    // Nobody else waits for it, so it is found. If it is not, it is gone all the same, and how is not known.
+    // No other code waits for it, so it is found. If it is not, it is gone and its status is unknown.
     ended.push([child, found === pid ? (status[0] ?? 0) : constants.signals.SIGKILL]);
   }
   for (const [child, waitStatus] of ended) child.end(waitStatus);
