@@ -15,7 +15,7 @@ export interface FleetConfig {
   readonly local?: FleetConfigLocal | undefined;
   /** The docker backend. */
   readonly docker?: FleetConfigDocker | undefined;
-  /** What every sandbox sees, read-only, at /mnt/skills. */
+  /** The directory that every sandbox sees, read-only, at /mnt/skills. */
   readonly skills?: FleetConfigSkills | undefined;
   /** Where the fleet records which sandboxes exist and who holds them. */
   readonly store?: FleetConfigStore | undefined;
@@ -26,16 +26,15 @@ export interface FleetConfig {
   /** How much the fleet may use. */
   readonly limits?: FleetConfigLimits | undefined;
   /**
-   * The ids that sandboxes of a root fleet run as, two for each: one for what runs inside, one for what carries its
-   * network. All fleets of one home share them, and no other home may have any of them. Default: a range that no other
-   * home has.
+   * The ids that sandboxes of a root fleet run as, two for each: one for its commands, one for its egress. All fleets
+   * of one home share them, and no other home may have any of them. Default: a range that no other home has.
    */
   readonly accountIds?: FleetConfigAccountIds | undefined;
-  /** A sandbox that nobody has leased and that does no work ends after this long. 0: never. Default: `600000`. */
+  /** A sandbox without a lease and without work ends after this long. 0: never. Default: `600000`. */
   readonly idleTimeoutMs?: number | string | undefined;
   /** A sandbox takes no new leases after this long, and ends with its last one. 0: no limit. Default: `86400000`. */
   readonly maxLifetimeMs?: number | string | undefined;
-  /** How long something may stay in the engine that no record knows. Default: `120000`. */
+  /** How long an object without a record may stay in the engine. Default: `120000`. */
   readonly orphanTimeoutMs?: number | string | undefined;
   /** How long an acquire may take, all steps together. Default: `60000`. */
   readonly acquireTimeoutMs?: number | string | undefined;
@@ -53,9 +52,9 @@ export interface FleetConfig {
   readonly housekeepingIntervalMs?: number | string | undefined;
   /** Whether the next use after a crash gets a new sandbox with the old workspace. Default: `true`. */
   readonly autoRestart?: boolean | undefined;
-  /** Finding leases that somebody forgot to release. */
+  /** Finding leases that a caller forgot to release. */
   readonly leakDetection?: FleetConfigLeakDetection | undefined;
-  /** What counts as work going on inside a sandbox that nobody has leased. */
+  /** What counts as work inside a sandbox without a lease. */
   readonly activity?: FleetConfigActivity | undefined;
 }
 
@@ -83,9 +82,9 @@ interface FleetConfigLocal {
 /** The docker backend. */
 interface FleetConfigDocker {
   /**
-   * `docker`: whatever speaks Docker's API, Podman included. `apple-container` (experimental): Apple's `container`
-   * program on macOS, which runs every sandbox in a virtual machine of its own; `host`, `network` and published ports
-   * mean nothing to it. Default: `"docker"`.
+   * `docker`: any engine that speaks Docker's API, Podman included. `apple-container` (experimental): Apple's
+   * `container` program on macOS, which runs every sandbox in a virtual machine of its own; `host`, `network` and
+   * published ports have no effect on it. Default: `"docker"`.
    */
   readonly engine?: "docker" | "apple-container" | undefined;
   /**
@@ -108,9 +107,8 @@ interface FleetConfigDocker {
    */
   readonly transport?: "auto" | "socket" | "port" | undefined;
   /**
-   * A network of the engine's that sandboxes with a published port join. Sandlot does not guard what can be reached
-   * from it: keep it from the host, from private networks and from metadata addresses. Without it nothing is
-   * published.
+   * A network of the engine that sandboxes with a published port join. Sandlot does not guard its destinations: keep
+   * it from the host, from private networks and from metadata addresses. Without it nothing is published.
    */
   readonly network?: string | undefined;
   /** The address of the engine's host that ports are published on. Default: `"127.0.0.1"`. */
@@ -122,7 +120,7 @@ interface FleetConfigDocker {
   readonly publishHost?: string | undefined;
   /**
    * Directories as this process sees them, and as the engine does: for a fleet that runs in a container of the engine,
-   * or on another machine that shares them. When there are any, only what lies in them can be mounted.
+   * or on another machine that shares them. When there are any, only paths in them can be mounted.
    */
   readonly hostPaths?: { readonly [name: string]: string } | undefined;
   /**
@@ -144,8 +142,8 @@ interface FleetConfigDocker {
   /** Linux capabilities that the image cannot do without. A sandbox has no others. */
   readonly capabilities?: readonly string[] | undefined;
   /**
-   * Whether a sandbox that nobody has leased, and in which nothing runs, is paused. It then costs no processor; the
-   * next lease waits for the engine. Default: `false`.
+   * Whether to pause a sandbox without a lease in which nothing runs. It then costs no processor time; the next lease
+   * waits for the engine. Default: `false`.
    */
   readonly pauseParked?: boolean | undefined;
   /** Whether the engine may fetch an image that it does not have. Default: `"missing"`. */
@@ -154,7 +152,7 @@ interface FleetConfigDocker {
   readonly pullTimeoutMs?: number | string | undefined;
 }
 
-/** What every sandbox sees, read-only, at /mnt/skills. */
+/** The directory that every sandbox sees, read-only, at /mnt/skills. */
 interface FleetConfigSkills {
   /** A directory on the host, mounted read-only. */
   readonly hostPath: string;
@@ -173,9 +171,9 @@ interface FleetConfigStore {
 
 /** What a sandbox is made from. */
 interface FleetConfigBlueprints {
-  /** What an engine that has images starts from. */
+  /** The image, for an engine that has images. */
   readonly image?: string | undefined;
-  /** What the engine isolates with, by its own name for it, such as runsc (gVisor) or kata. Default: `docker.runtime`. */
+  /** The engine's runtime for isolation, by its name, such as runsc (gVisor) or kata. Default: `docker.runtime`. */
   readonly runtime?: string | undefined;
   /**
    * Environment variables of every command. `$NAME` in a value (or NAME in braces after the `$`, where a letter or
@@ -208,7 +206,7 @@ interface FleetConfigBlueprintsLimits {
   readonly pidsMax?: "unlimited" | number | undefined;
   /**
    * Disk space of the workspace. The fleet watches it; where the file system has project quotas (experimental), the
-   * kernel holds it.
+   * kernel enforces it.
    */
   readonly diskBytes?: "unlimited" | number | string | undefined;
   /** Files and directories in the workspace. */
@@ -231,7 +229,7 @@ interface FleetConfigBlueprintsNetwork {
   readonly mode?: "none" | "allowlist" | "open" | undefined;
   /** What may be reached when `mode` is `allowlist`, and exceptions when it is `open`. */
   readonly allow?: readonly FleetConfigBlueprintsNetworkAllow[] | undefined;
-  /** Headers that are added on the way out, so that the sandbox never has their values. */
+  /** Headers that the egress adds, so that the sandbox never has their values. */
   readonly secrets?: readonly FleetConfigBlueprintsNetworkSecrets[] | undefined;
 }
 
@@ -259,7 +257,7 @@ interface FleetConfigBlueprintsNetworkSecrets {
   /** Put before the value, such as `Bearer ` with its space. */
   readonly prefix?: string | undefined;
   /**
-   * `https`: the way out ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host.
+   * `https`: the egress ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host.
    * `http`: the value travels in the clear. Default: `"https"`.
    */
   readonly via?: "https" | "http" | undefined;
@@ -274,13 +272,13 @@ interface FleetConfigLimits {
    * `"hard"`.
    */
   readonly mode?: "hard" | "soft" | undefined;
-  /** How many sandboxes the fleet may have, in whatever state. Default: `50`. */
+  /** How many sandboxes the fleet may have, in any state. Default: `50`. */
   readonly max?: number | undefined;
   /** How many of them one user may have. 0: no limit per user. Default: `0`. */
   readonly maxPerUser?: number | undefined;
   /** Users with a limit of their own, by name, instead of `maxPerUser`. */
   readonly users?: { readonly [name: string]: FleetConfigLimitsUsers } | undefined;
-  /** How many acquires may wait for room at once. 0: nobody waits. Default: `100`. */
+  /** How many acquires may wait for room at once. 0: none waits. Default: `100`. */
   readonly queueMax?: number | undefined;
   /** Whether an acquire that finds no room waits in the queue or is refused at once. Default: `"wait"`. */
   readonly onFull?: "wait" | "reject" | undefined;
@@ -292,9 +290,8 @@ interface FleetConfigLimitsUsers {
 }
 
 /**
- * The ids that sandboxes of a root fleet run as, two for each: one for what runs inside, one for what carries its
- * network. All fleets of one home share them, and no other home may have any of them. Default: a range that no other
- * home has.
+ * The ids that sandboxes of a root fleet run as, two for each: one for its commands, one for its egress. All fleets of
+ * one home share them, and no other home may have any of them. Default: a range that no other home has.
  */
 interface FleetConfigAccountIds {
   /** The first id. */
@@ -303,7 +300,7 @@ interface FleetConfigAccountIds {
   readonly count: number;
 }
 
-/** Finding leases that somebody forgot to release. */
+/** Finding leases that a caller forgot to release. */
 interface FleetConfigLeakDetection {
   /** Report a lease that was not used for this long. 0: off. Default: `0`. */
   readonly afterMs?: number | string | undefined;
@@ -311,7 +308,7 @@ interface FleetConfigLeakDetection {
   readonly captureStacks?: boolean | undefined;
 }
 
-/** What counts as work going on inside a sandbox that nobody has leased. */
+/** What counts as work inside a sandbox without a lease. */
 interface FleetConfigActivity {
   /** A sandbox that uses at least this share of one processor is at work. Default: `0.05`. */
   readonly cpuShareMin?: number | undefined;

@@ -46,10 +46,12 @@ const rateSchema = z
     perAddressFailuresPerMinute: count.default(120).describe("Refused keys from one address."),
   })
   .prefault({})
-  .describe("How often one caller may ask. Too small hurts agents that work in parallel; too large, everybody else.");
+  .describe(
+    "How many requests one caller may send. Too small slows agents that work in parallel; too large slows other callers.",
+  );
 
 const tlsSchema = z.strictObject({
-  certFile: z.string().min(1).describe("The certificate, with what leads to its authority, as PEM."),
+  certFile: z.string().min(1).describe("The certificate with its chain, as PEM."),
   keyFile: z.string().min(1).describe("Its private key, as PEM."),
 });
 
@@ -65,7 +67,7 @@ export const gatewayConfigSchema = z
     allowedHosts: z
       .array(z.string().min(1))
       .default([])
-      .describe("Names under which the gateway may be asked for, beside its own address; with or without a port."),
+      .describe("Host names that requests may use, beside the gateway's own address; with or without a port."),
     allowedOrigins: z
       .array(z.url())
       .default([])
@@ -87,12 +89,12 @@ export const gatewayConfigSchema = z
         publicScheme: z.enum(["http", "https"]).optional().describe("The scheme that links name."),
       })
       .prefault({})
-      .describe("Where what agents serve can be looked at."),
+      .describe("Previews of the servers that agents run."),
     uploads: uploadsSchema,
     rate: rateSchema,
     execResultMaxBytes: bytes
       .default(SANDBOX_LIMITS.execResultMaxBytes)
-      .describe("Of each stream, how much of its end the answer to a command may hold. The rest is at `…/output`."),
+      .describe("How much of the end of each stream the response to a command may hold. The rest is at `…/output`."),
     jsonMaxBytes: bytes.default(4 * MEBIBYTE).describe("Body of a request that is JSON."),
     fileMaxBytes: bytes.default(1024 * MEBIBYTE).describe("Body of a request that is a file."),
     headerMaxBytes: bytes.default(16 * 1024).describe("Headers of a request."),
@@ -100,11 +102,13 @@ export const gatewayConfigSchema = z
     bodyStallMs: duration.default(30_000).describe("How long a client may send or read nothing in the middle."),
     heldStallMs: duration
       .default(3_600_000)
-      .describe("The same for a reader for whom a command waits (`output: hold`): cut off, it may lose output."),
+      .describe(
+        "The same for a reader that a command waits for (`output: hold`): it may lose output when it is cut off.",
+      ),
     idleConnectionMs: duration.default(60_000).describe("How long an unused connection is kept open."),
-    connectionsMax: count.default(10_000).describe("Connections at once. More are refused, so that those work."),
+    connectionsMax: count.default(10_000).describe("Connections at once. Further ones are refused."),
     streamsPerUserMax: count.default(2_000).describe("Open streams and terminals of one user."),
-    heartbeatMs: duration.default(15_000).describe("How often an idle stream says that it is alive."),
+    heartbeatMs: duration.default(15_000).describe("How often an idle stream sends a heartbeat."),
     drainMs: duration.default(10_000).describe("How long requests may go on when the gateway is stopped."),
   })
   .describe("The gateway: Sandlot over HTTP.");

@@ -39,9 +39,9 @@ const limitsSchema = z
         "`hard` is never exceeded, across processes. `soft` evicts what it can, otherwise goes over and says so.",
       ),
     max: count
-      .min(1, "must be at least 1: a fleet without room serves nobody")
+      .min(1, "must be at least 1: a fleet without room serves no request")
       .default(DEFAULTS.limits.max)
-      .describe("How many sandboxes the fleet may have, in whatever state."),
+      .describe("How many sandboxes the fleet may have, in any state."),
     maxPerUser: count
       .min(0, "must not be negative; 0 means no limit per user")
       .default(DEFAULTS.limits.maxPerUser)
@@ -58,9 +58,9 @@ const limitsSchema = z
       .optional()
       .describe("Users with a limit of their own, by name, instead of `maxPerUser`."),
     queueMax: count
-      .min(0, "must not be negative; 0 means that nobody waits")
+      .min(0, "must not be negative; 0 means that no acquire waits")
       .default(DEFAULTS.limits.queueMax)
-      .describe("How many acquires may wait for room at once. 0: nobody waits."),
+      .describe("How many acquires may wait for room at once. 0: none waits."),
     onFull: z
       .enum(["wait", "reject"])
       .default(DEFAULTS.limits.onFull)
@@ -95,7 +95,7 @@ const secretSchema = z.strictObject({
     .enum(["https", "http"])
     .default(DEFAULTS.network.secretVia)
     .describe(
-      "`https`: the way out ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host. " +
+      "`https`: the egress ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host. " +
         "`http`: the value travels in the clear.",
     ),
   ports: z.array(port).min(1, "must name at least one port").optional().describe("Default 443 for https, 80 for http."),
@@ -128,7 +128,7 @@ const networkSchema = z
     secrets: z
       .array(secretSchema)
       .default([])
-      .describe("Headers that are added on the way out, so that the sandbox never has their values."),
+      .describe("Headers that the egress adds, so that the sandbox never has their values."),
   })
   .prefault({})
   .describe("What sandboxes can reach.");
@@ -141,13 +141,13 @@ const sizeLimit = orUnlimited(size, "a size of at least 1 byte such as 512MiB, 2
 
 const blueprintSchema = z
   .strictObject({
-    image: z.string().min(1, "must not be empty").optional().describe("What an engine that has images starts from."),
+    image: z.string().min(1, "must not be empty").optional().describe("The image, for an engine that has images."),
     runtime: z
       .string()
       .min(1, "must not be empty")
       .optional()
       .describe(
-        "What the engine isolates with, by its own name for it, such as runsc (gVisor) or kata. Default: `docker.runtime`.",
+        "The engine's runtime for isolation, by its name, such as runsc (gVisor) or kata. Default: `docker.runtime`.",
       ),
     environment: z
       .record(
@@ -175,7 +175,7 @@ const blueprintSchema = z
           .describe("Its share of the processors when they are busy; an ordinary service has 100."),
         pidsMax: amount.describe("Processes and threads of one sandbox."),
         diskBytes: sizeLimit.describe(
-          "Disk space of the workspace. The fleet watches it; where the file system has project quotas (experimental), the kernel holds it.",
+          "Disk space of the workspace. The fleet watches it; where the file system has project quotas (experimental), the kernel enforces it.",
         ),
         filesMax: amount.describe("Files and directories in the workspace."),
       })
@@ -218,7 +218,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
           hostPath: z.string().min(1, "must not be empty").describe("A directory on the host, mounted read-only."),
         })
         .optional()
-        .describe("What every sandbox sees, read-only, at /mnt/skills."),
+        .describe("The directory that every sandbox sees, read-only, at /mnt/skills."),
       store: z
         .strictObject({
           type: z.enum(namesOf<StoreSettings["type"]>(stores)).default(DEFAULTS.store.type).describe(aboutAll(stores)),
@@ -240,13 +240,13 @@ export function configSchemaOf({ backends, stores }: Registry) {
       accountIds: accountIdsSchema.optional(),
       idleTimeoutMs: durationOrOff("never")
         .default(DEFAULTS.idleTimeoutMs)
-        .describe("A sandbox that nobody has leased and that does no work ends after this long. 0: never."),
+        .describe("A sandbox without a lease and without work ends after this long. 0: never."),
       maxLifetimeMs: durationOrOff("no limit")
         .default(DEFAULTS.maxLifetimeMs)
         .describe("A sandbox takes no new leases after this long, and ends with its last one. 0: no limit."),
-      orphanTimeoutMs: durationOverZero("what a peer has just made would be taken for left over")
+      orphanTimeoutMs: durationOverZero("a sandbox that a peer has just made would count as left over")
         .default(DEFAULTS.orphanTimeoutMs)
-        .describe("How long something may stay in the engine that no record knows."),
+        .describe("How long an object without a record may stay in the engine."),
       acquireTimeoutMs: durationOverZero(
         "an acquire that may not take any time always fails, and one without a limit can hang",
       )
@@ -281,7 +281,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
             .describe("Keep the stack of each acquire for that report. Costs several times the acquire itself."),
         })
         .prefault({})
-        .describe("Finding leases that somebody forgot to release."),
+        .describe("Finding leases that a caller forgot to release."),
       activity: z
         .strictObject({
           cpuShareMin: z
@@ -295,7 +295,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
             .describe("A preview request counts as work for this long. 0: not at all."),
         })
         .prefault({})
-        .describe("What counts as work going on inside a sandbox that nobody has leased."),
+        .describe("What counts as work inside a sandbox without a lease."),
     })
     .describe("Configuration of a Sandlot fleet. Every key is optional.");
 }

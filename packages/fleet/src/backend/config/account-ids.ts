@@ -29,6 +29,6 @@ export const accountIdsSchema = z
   })
   .refine(({ first, count }) => first + count - 1 <= ID_MAX, "must end below 2147483647")
   .describe(
-    "The ids that sandboxes of a root fleet run as, two for each: one for what runs inside, one for what carries its network. " +
+    "The ids that sandboxes of a root fleet run as, two for each: one for its commands, one for its egress. " +
       "All fleets of one home share them, and no other home may have any of them. Default: a range that no other home has.",
   );

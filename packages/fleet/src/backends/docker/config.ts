@@ -39,8 +39,8 @@ export const dockerSchema = z
       .enum(["docker", "apple-container"])
       .default(DOCKER_DEFAULTS.engine)
       .describe(
-        "`docker`: whatever speaks Docker's API, Podman included. `apple-container` (experimental): Apple's `container` program on macOS, which " +
-          "runs every sandbox in a virtual machine of its own; `host`, `network` and published ports mean nothing to it.",
+        "`docker`: any engine that speaks Docker's API, Podman included. `apple-container` (experimental): Apple's `container` program on macOS, which " +
+          "runs every sandbox in a virtual machine of its own; `host`, `network` and published ports have no effect on it.",
       ),
     host: z
       .string()
@@ -75,7 +75,7 @@ export const dockerSchema = z
       .min(1, "must not be empty")
       .optional()
       .describe(
-        "A network of the engine's that sandboxes with a published port join. Sandlot does not guard what can be reached from it: keep it " +
+        "A network of the engine that sandboxes with a published port join. Sandlot does not guard its destinations: keep it " +
           "from the host, from private networks and from metadata addresses. Without it nothing is published.",
       ),
     publishBind: z
@@ -95,7 +95,7 @@ export const dockerSchema = z
       .default({})
       .describe(
         "Directories as this process sees them, and as the engine does: for a fleet that runs in a container of the engine, or on another " +
-          "machine that shares them. When there are any, only what lies in them can be mounted.",
+          "machine that shares them. When there are any, only paths in them can be mounted.",
       ),
     uid: accountId
       .default(DOCKER_DEFAULTS.uid)
@@ -120,7 +120,7 @@ export const dockerSchema = z
       .boolean()
       .default(DOCKER_DEFAULTS.pauseParked)
       .describe(
-        "Whether a sandbox that nobody has leased, and in which nothing runs, is paused. It then costs no processor; the next lease waits for the engine.",
+        "Whether to pause a sandbox without a lease in which nothing runs. It then costs no processor time; the next lease waits for the engine.",
       ),
     pull: z
       .enum(["missing", "never"])
