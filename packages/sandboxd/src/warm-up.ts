@@ -6,7 +6,7 @@
  *
  * Invariants
  * - It touches nothing of the sandbox's own: it has a server that no connection reaches, with credentials, tables and FIFOs
- *   of its own, and closes them at its end. Nothing of it is listed, counts as activity or renews the sandbox.
+ *   of its own, and closes them at its end. Its work is not listed, is no activity and renews nothing.
  * - The first real request ends it: after that it starts nothing more.
  */
 

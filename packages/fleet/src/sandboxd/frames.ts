@@ -61,7 +61,7 @@ class Frames {
   }
 
   add(chunk: Buffer): void {
-    // What is left over is shorter than a header.
+    // The rest is shorter than a header.
     this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
   }
 

@@ -17,7 +17,7 @@ export interface Hold {
   readonly daemonPid: number;
   /** The id of the daemon's run. */
   readonly run: string;
-  /** Resolves when the connection ended, for whatever reason. */
+  /** Resolves when the connection ended, for any reason. */
   readonly closed: Promise<void>;
   /** `here`: this process has closed it. `there`: the daemon has, or the network between. */
   ended(): "no" | "here" | "there";

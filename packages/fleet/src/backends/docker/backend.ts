@@ -2,7 +2,7 @@
  * The `docker` backend: sandboxes as containers of an engine that speaks Docker's API, driven through the daemon
  * inside.
  *
- *   create   maker.ts               an intent on disk, the workspace, a socket directory, then a container that runs the daemon
+ *   create   maker.ts               intent on disk, workspace, socket directory, then a container that runs the daemon
  *   attach   container-attacher.ts  a connection to the daemon's socket, without a request to the engine
  *   probe    liveness.ts            the engine's own response for the container's id
  *   watch    watcher.ts             one subscription to the engine's events

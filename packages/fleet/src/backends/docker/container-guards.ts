@@ -3,7 +3,7 @@
  * it is destroyed, also while it is parked.
  *
  *   memory, processes   the kernel enforces them for the engine; this process reports what the kernel counted
- *   disk                the engine limits no directory of the host, so this process watches the workspace, as the local backend does:
+ *   disk                the engine limits no directory of the host, so this process watches the workspace:
  *                       writes through the API are refused beyond the budget, and commands that write past it are stopped
  *
  * Invariant: where the kernel's counters are out of reach, as on another machine, the engine's events report memory,

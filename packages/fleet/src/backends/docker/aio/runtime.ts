@@ -1,7 +1,7 @@
 /**
  * Containers whose image has its own server: connections, readiness, access and activity.
  *
- *   transport `socket`   through the container's own loopback (`namespace-connector.ts`): no network of the engine, nothing published
+ *   transport `socket`   the container's own loopback (`namespace-connector.ts`): no network, no published port
  *   transport `port`     at the port that the engine has published
  *
  * Invariants
