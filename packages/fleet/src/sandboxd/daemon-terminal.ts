@@ -29,7 +29,7 @@ import type { Wire } from "./wire.ts";
 const ACKNOWLEDGE_BYTES = 32 * 1024;
 /** The most that a daemon sends beyond the window: its last message may begin just before the window's end. */
 const WAITING_MAX_BYTES = TERMINAL_WINDOW_BYTES + STREAM_LIMITS.terminalMessageMaxBytes;
-/** Small pieces wait unjoined only after a gap. */
+/** The limit on waiting pieces. Small ones wait unjoined only after a gap. */
 const WAITING_MAX = 1_024;
 /** Pieces up to this size are joined while they wait: each separate piece costs more than its bytes. */
 const JOINED_MAX_BYTES = 1024;
@@ -231,7 +231,7 @@ class DaemonTerminal implements Terminal {
 
   #send(content: string | Uint8Array, binary: boolean): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    // One long text is taken; later ones are refused while more than this is unsent.
+    // One long text is accepted; a further one ends the connection while more than this is unsent.
     if (this.#socket.bufferedAmount <= STREAM_LIMITS.terminalUnsentMaxBytes) this.#socket.send(content, { binary });
     else {
       const problem = "its terminal takes no input";

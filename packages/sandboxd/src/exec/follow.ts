@@ -80,7 +80,7 @@ function endOf(exec: Exec): FollowEnd {
   return { execId, status, exitCode, signal, ...sizes, durationMs };
 }
 
-/** Wakes a waiting caller; a ring without one wakes the next caller at once. */
+/** Wakes a waiting caller; when none waits, the next wait ends at once. */
 class Bell {
   #rung = false;
   #wake: (() => void) | null = null;

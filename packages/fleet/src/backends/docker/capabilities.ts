@@ -7,7 +7,7 @@ import { supportsEgress } from "./egress.ts";
 import type { Engine } from "./engine/engine.ts";
 import type { DockerSettings } from "./settings.ts";
 
-/** Whether any of the configured runtimes supports it. The create checks the runtime that it uses. */
+/** Whether any configured runtime supports a network. The create checks the runtime that it uses. */
 export function canHaveNetwork({ facts }: Engine, { docker, blueprints }: DockerSettings): boolean {
   const runtimes = Object.values(blueprints).map(({ blueprint }) => runtimeOf(blueprint, docker));
   return (

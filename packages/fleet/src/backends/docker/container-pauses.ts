@@ -91,7 +91,7 @@ export class ContainerPauses {
     if (this.#paused.has(containerId)) await this.#unpause(containerId);
   }
 
-  /** A request to its daemon. A silent one may be paused by an event that was missed. */
+  /** A request to its daemon. A silent daemon may be paused, with the event missed. */
   async unlessSilent<T>(containerId: string | null, call: () => Promise<T>): Promise<T> {
     if (containerId === null) return call();
     const timer = this.#parts.world.timer(SILENCE_MS, () => void this.#find(containerId));
