@@ -1,9 +1,9 @@
 /**
- * What can go wrong, and how often in a given run. Each run turns some kinds off and some up (swarm testing): a bug
- * that needs two rare faults together is found by runs in which both are common and the rest is quiet.
+ * The kinds of faults, and their rates in a run. Each run turns some kinds off and some up (swarm testing): a bug that
+ * needs two rare faults together is found by runs in which both are common and the rest is quiet.
  *
- * Every kind has a name that is counted when it fires; a kind that almost never fires proves nothing and fails a run
- * of many seeds.
+ * Every kind has a name that is counted when it fires; a kind that almost never fires proves nothing and fails a run of
+ * many seeds.
  */
 
 import type { Random } from "./schedule/random.ts";
@@ -53,7 +53,7 @@ export const FAULT_KINDS = [
   "host-asleep",
   "host-frozen",
   "liveness-unknown",
-  // Sandboxes and those who use them.
+  // Sandboxes and their users.
   "sandbox-crash",
   "sandbox-busy",
   "acquire-everywhere",
@@ -69,7 +69,7 @@ export const FAULT_KINDS = [
   "remote-renewed-elsewhere",
   "remote-released-elsewhere",
   "remote-left-to-expire",
-  // Added later: drawn from a stream of their own, so that the rest of a run stays what it was.
+  // Later additions draw from their own stream, so that the rest of a run stays the same.
   "store-answer-late",
   "engine-answer-late",
   "rush-for-room",
@@ -80,7 +80,7 @@ export const FAULT_KINDS = [
   "looked-before-recovery",
   "confirm-lost",
 ] as const;
-/** The first of them. */
+/** The first of the later kinds. */
 const LATER = FAULT_KINDS.indexOf("store-answer-late");
 
 export type FaultKind = (typeof FAULT_KINDS)[number];
@@ -119,7 +119,7 @@ const CALL_RATES: Partial<Record<FaultKind, number>> = {
 };
 
 export class Faults {
-  /** Once healed, nothing fires any more. */
+  /** After healing no fault fires. */
   healed = false;
   readonly #random: Random;
   readonly #more: Random;
@@ -137,7 +137,7 @@ export class Faults {
     }
   }
 
-  /** Whether a fault of this kind hits the call that is being made. Counts it. */
+  /** Whether a fault of this kind hits the present call. Counts it. */
   hits(kind: FaultKind): boolean {
     if (this.healed || !this.#randomFor(kind).chance(this.#rates.get(kind) ?? 0)) return false;
     this.count(kind);
@@ -148,7 +148,7 @@ export class Faults {
     return FAULT_KINDS.indexOf(kind) >= LATER ? this.#more : this.#random;
   }
 
-  /** Counts something that the workload did to the fleet. */
+  /** Counts an event of the workload. */
   count(kind: FaultKind): void {
     this.fired.set(kind, (this.fired.get(kind) ?? 0) + 1);
   }

@@ -21,7 +21,7 @@ import type { Answer, Beginning, Broken, Failure, Range, Start } from "./worker.
 const RANGE = 10;
 /** A turn of the scheduler takes milliseconds. When none ends for this many seconds, a run stands still for ever. */
 const STANDSTILL_SECONDS = 30;
-/** What killed instances were waiting for stays in memory, so a thread makes way for a fresh one now and then. */
+/** The pending calls of killed instances stay in memory, so a fresh thread replaces each one now and then. */
 const RANGES_PER_THREAD = 60;
 const PROGRESS_MS = 15_000;
 const FAILURES_SHOWN = 30;
@@ -90,7 +90,7 @@ async function runMany(): Promise<number> {
   return failures.length === 0 && missing.length === 0 ? 0 : 1;
 }
 
-/** One thread, fed with ranges until there are none left. A run that never ends takes its thread with it. */
+/** One thread, which gets ranges until none are left. A run that never ends takes its thread with it. */
 function work(take: () => Range | null, done: (answer: Answer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     const turns = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
@@ -119,8 +119,8 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
       if ("broken" in message) return reject(new Error(message.broken));
       if ("begins" in message) {
         const { begins: seed } = message;
-        // Seconds are counted one by one: a machine that stands still for a while stops this count as well. A slow one is
-        // no fault: every turn begins the count again, and the events of a run are limited.
+        // Seconds are counted one by one: a stalled machine stops this count as well. A slow machine is no fault: every
+        // turn restarts the count, and the events of a run are limited.
         let secondsLeft = STANDSTILL_SECONDS;
         let seen = Atomics.load(turns, 0);
         watchdog = setInterval(() => {
@@ -132,7 +132,7 @@ function work(take: () => Range | null, done: (answer: Answer) => void): Promise
           const detail = `no event for ${STANDSTILL_SECONDS} s: some code spins without ever waiting`;
           done({ tally: newTally(), failures: [{ seed, invariant: "run-ends", at: 0, detail }] });
           void worker.terminate();
-          // Another thread takes its place; what was left of its range is not run.
+          // Another thread takes its place; the rest of its range is not run.
           work(take, done).then(resolve, reject);
         }, 1_000);
         return;

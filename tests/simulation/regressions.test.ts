@@ -1,6 +1,6 @@
 /**
- * Seeds that once found a bug. A seed is only as good as the code it ran on: when the code around it changes, the same
- * seed leads elsewhere. They are kept because they cost little, and because what they found is named here.
+ * Seeds that once found a bug. A seed fits the code it ran on: when that code changes, the same seed leads elsewhere.
+ * They stay because they cost little, and because their titles name the bugs they found.
  */
 
 import { describe, expect, it } from "vitest";

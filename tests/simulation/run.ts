@@ -1,5 +1,5 @@
 /**
- * A whole run of one seed: let things happen with safety checked at every event, heal everything, check liveness, use
+ * A whole run of one seed: run the workload with safety checked at every event, heal everything, check liveness, use
  * every thread once more, close with destroy, and check that nothing is left.
  */
 
@@ -22,7 +22,7 @@ export interface RunResult {
 /** How long a caller may try before a thread counts as unusable. */
 const COMEBACK_MS = 60_000;
 
-/** The run that is under way; a rejection nobody handles belongs to it. */
+/** The present run; an unhandled rejection belongs to it. */
 let current: Simulation | null = null;
 process.on("unhandledRejection", (error) => {
   if (current === null) throw error;
@@ -79,7 +79,7 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
   };
 }
 
-/** No more faults; everybody runs, the store answers, and enough time passes for everything to come to rest. */
+/** Faults stop, every process runs, the store responds, and enough time passes for all work to settle. */
 async function heal(simulation: Simulation, workload: Workload, liveness: LivenessChecks): Promise<void> {
   const { scheduler, settings, faults, trace, outage } = simulation;
   trace.add("----", "heal");
@@ -97,14 +97,14 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   const patienceMs =
     8 * sessionLifetimeMs + 2 * Math.max(orphanTimeoutMs, sessionLifetimeMs) + 4 * housekeepingIntervalMs;
   const until = scheduler.now + patienceMs + acquireTimeoutMs;
-  // Whatever was still on its way has arrived after this; then there is no need to wait longer than it takes.
+  // Every message in transit has arrived after this; from then on the wait ends as soon as the run is quiet.
   for (let part = 0; part < 4; part += 1) {
     await scheduler.run(scheduler.now + sessionLifetimeMs);
     workload.replenish();
   }
   const isDone = () => workload.callers.pending.size === 0 && liveness.isQuiet();
   while (scheduler.now < until && !isDone()) {
-    // Who was dying when everything healed is dead by now.
+    // A process that was dying at the time of healing is dead by now.
     workload.replenish();
     await scheduler.run(Math.min(until, scheduler.now + 5_000));
   }
@@ -112,7 +112,7 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   liveness.checkSettled(workload.callers.pending);
 }
 
-/** Every thread is acquired once more, and must see everything that was acknowledged. */
+/** Every thread is acquired once more, and must see every acknowledged write. */
 async function comeBack(simulation: Simulation, workload: Workload, liveness: LivenessChecks): Promise<void> {
   const { scheduler, truth } = simulation;
   simulation.trace.add("----", "come back");
@@ -141,7 +141,7 @@ async function comeBack(simulation: Simulation, workload: Workload, liveness: Li
   }
 }
 
-/** The pool is looked after at intervals, and may just have lost a blank. */
+/** The pool is refilled at intervals, and may just have lost a blank. */
 async function refillPool({ scheduler, settings }: Simulation, liveness: LivenessChecks): Promise<void> {
   const until = scheduler.now + 5 * settings.housekeepingIntervalMs + 5_000;
   while (scheduler.now < until && !liveness.isPoolBack()) await scheduler.run(scheduler.now + 1_000);

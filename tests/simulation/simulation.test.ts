@@ -1,4 +1,4 @@
-/** The simulation itself: a run is its seed and nothing else, and time in it is only virtual. */
+/** The simulation itself: the seed alone determines a run, and its time is only virtual. */
 
 import { describe, expect, it } from "vitest";
 import { runSeed } from "./run.ts";

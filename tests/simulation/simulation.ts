@@ -1,6 +1,4 @@
-/**
- * One run: a store, an engine, several instances and everything that happens to them, all from one seed.
- */
+/** One run: a store, an engine, several instances and every event that hits them, all from one seed. */
 
 import { type FleetId, type InstanceId, isSandlotError, type SandboxId } from "@sandlot/contract";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
@@ -30,11 +28,11 @@ import { type Outage, SimStore, type StoreParts } from "./store/sim-store.ts";
 import { WatchedTables } from "./store/watched-tables.ts";
 import { drawSettings } from "./workload/draw-settings.ts";
 
-/** One seed in so many runs on SQLite's rows, in memory. */
+/** One in so many seeds runs on SQLite's rows, in memory. */
 const SQLITE_EVERY = 20;
 const HOSTS = ["north", "north", "south"] as const;
 
-/** What opening a fleet may fail with. */
+/** Allowed errors of opening a fleet. */
 const OPENING_ERRORS: ReadonlySet<string> = new Set(["store_unavailable", "create_failed", "engine_unavailable"]);
 
 /** Thrown by a listener on purpose. */
@@ -54,7 +52,7 @@ export class Simulation {
   readonly settings: Settings;
   readonly hosts: readonly Host[];
   readonly outage: Outage = { of: null, until: 0 };
-  /** Everybody who runs, or ran. */
+  /** All instances, running or ended. */
   readonly instances: Instance[] = [];
   readonly #seed: number;
   readonly #engine: EngineParts;
@@ -109,7 +107,7 @@ export class Simulation {
       ledger.plant("fleet-next-door" as FleetId, `foreign-${index}` as SandboxId);
   }
 
-  /** A new process on a host, that opens a fleet. It is there at once; its fleet when it has opened. */
+  /** A new process on a host, that opens a fleet. The process exists at once; its fleet once it is open. */
   start(host: Host): Instance {
     const number = this.instances.length + 1;
     const name = `i${number}`;
@@ -154,7 +152,7 @@ export class Simulation {
     return instance;
   }
 
-  /** Somebody who listens, and in some runs somebody whose listener throws. */
+  /** An event listener, and in some runs a second one that throws. */
   #listen(instance: Instance, fleet: Fleet): void {
     fleet.events.on((event) => {
       if (!instance.process.alive) return;
@@ -177,7 +175,7 @@ export class Simulation {
     this.killed(instance);
   }
 
-  /** What happens to the rest when a process has died. */
+  /** The consequences of a process's death for the others. */
   killed(instance: Instance): void {
     this.trace.add(instance.name, "killed");
     instance.fleet = null;
@@ -202,7 +200,7 @@ export class Simulation {
     host.step(byMs);
   }
 
-  /** Machines fall asleep, and everything on them; the store with its own. Frozen ones do not notice. */
+  /** Machines fall asleep with all their processes, and the store with its machine. Frozen ones do not notice. */
   sleep(hosts: readonly Host[], forMs: number, frozen: boolean): void {
     const { scheduler, trace, outage } = this;
     for (const host of hosts) {
@@ -227,7 +225,7 @@ export class Simulation {
     }
   }
 
-  /** Instances that can be asked for something. */
+  /** Instances that accept requests. */
   open(): Instance[] {
     return this.instances.filter((instance) => instance.fleet !== null && instance.process.alive && !instance.closing);
   }

@@ -1,10 +1,10 @@
-/** What many runs add up to: how often each fault fired, each move was made and each check evaluated. */
+/** The sums over many runs: how often each fault fired, each move happened and each check was evaluated. */
 
 import { INVARIANTS, MOVE_NAMES } from "./checks/invariants.ts";
 import { FAULT_KINDS } from "./faults.ts";
 import type { RunResult } from "./run.ts";
 
-/** How often something happened in all, and in how many of the runs. */
+/** The total count of an event, and the number of runs with it. */
 type Counts = Record<string, { total: number; runs: number }>;
 
 export interface Tally {
@@ -15,7 +15,7 @@ export interface Tally {
   readonly checks: Counts;
 }
 
-/** A kind of fault that fires in fewer of the runs than this proves too little. */
+/** A kind of fault that fires in a smaller share of the runs proves too little. */
 const FAULT_SHARE_MIN = 0.01;
 /** With fewer runs than this, absence means nothing. */
 const RUNS_TO_JUDGE = 500;
@@ -40,7 +40,7 @@ export function addTally(tally: Tally, other: Tally): void {
   }
 }
 
-/** What did not happen often enough for the runs to have proved anything about it. */
+/** Events too rare for the runs to have proved anything about them. */
 export function shortcomings(tally: Tally): string[] {
   if (tally.runs < RUNS_TO_JUDGE) return [];
   return [

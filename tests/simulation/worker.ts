@@ -1,4 +1,4 @@
-/** One of several threads that run seeds: it is given a range at a time and answers with what came of it. */
+/** One of several threads that run seeds: it gets a range at a time and returns the results. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { runSeed } from "./run.ts";
@@ -16,13 +16,13 @@ export interface Failure {
   readonly detail: string;
 }
 
-/** What a thread is started with. */
+/** The input of a new thread. */
 export interface Start {
-  /** One number that grows while the virtual time of a run goes on. */
+  /** A number that grows with the virtual time of a run. */
   readonly turns: Int32Array<SharedArrayBuffer>;
 }
 
-/** Told before each run, so that a run that never ends can be named. */
+/** Sent before each run, so that a run that never ends can be named. */
 export interface Beginning {
   readonly begins: number;
 }
@@ -33,17 +33,17 @@ export interface Broken {
 
 export interface Answer {
   readonly tally: Tally;
-  /** The first violation of each seed that has one: the others follow from it. */
+  /** The first violation of each failed seed: the others follow from it. */
   readonly failures: readonly Failure[];
 }
 
-// Errors are ordinary answers here, by the thousand; their stacks would cost more than the runs. `--trace` has them.
+// Errors are ordinary results here, by the thousand; their stacks would cost more than the runs. `--trace` has them.
 Error.stackTraceLimit = 0;
 
 parentPort?.on("message", (range: Range) => {
   runRange(range).then(
     (answer) => parentPort?.postMessage(answer),
-    // The simulation itself is broken: its thread must not go on.
+    // The simulation itself is broken: its thread must stop.
     (error: unknown) => setImmediate(() => parentPort?.postMessage({ broken: String(error) } satisfies Broken)),
   );
 });

@@ -1,12 +1,12 @@
 /**
- * Who waits for room at an instance: how many, and in which order they are tried.
+ * The admission queue of an instance: how many callers wait for room, and in which order the instance tries them.
  *
- * An event says that a caller waits; a step of the store says that it is tried. What says that one has given up comes a
- * little later than the fact. So a caller that seems to be passed over is only suspected to be; it is certain when the same
- * caller is tried later, because then it has waited all the while.
+ * An event reports that a caller waits. A store step reports that the instance tries the caller. The report that a
+ * caller gave up comes slightly later than the fact. So a caller that seems passed over is only a suspect. A later try
+ * of the same caller makes it certain, because the caller then has waited the whole time.
  *
- * The order is kept once more here. Users take turns: one that was let in goes to the end. Within a user it is first
- * come, first served. Each round tries the users from the first on, and ends where the fleet has no room.
+ * This file keeps its own copy of the order. Users take turns: an admitted user goes to the end. Within a user it is
+ * first come, first served. Each round tries the users from the first on, and ends where the fleet has no room.
  */
 
 import type { FleetEvent } from "@sandlot/contract";
@@ -25,29 +25,29 @@ import type { Truth } from "./truth.ts";
 
 type Suspicion = { readonly invariant: Invariant; readonly detail: string };
 
-/** One caller that waits. */
+/** One waiting caller. */
 interface Ticket {
   readonly thread: string;
   readonly since: number;
-  /** It was passed over, if it has not given up before. */
+  /** Violations to report if the caller still waits: it was passed over. */
   suspicions: Suspicion[];
-  /** A call for its thread has failed: others may still wait for the same. */
+  /** A call for its thread failed. Other callers may still wait for the same thread. */
   doubtful: boolean;
   /** Its user's own limit kept it out last: callers of other users may be tried before it. */
   full: boolean;
 }
 
-/** A user with callers that wait, the first of them first. */
+/** A user with waiting callers, the first caller first. */
 interface Turn {
   readonly user: string;
   tickets: Ticket[];
-  /** When it was last tried, or began to wait; counted in steps. */
+  /** When it was last tried, or began to wait; in steps. */
   triedAt: number;
-  /** When one of its callers last gave up: the round that was under way may have passed the rest over. */
+  /** When one of its callers last gave up. The running round may have passed over the rest. */
   gaveUpAt: number;
-  /** Only the fleet's limit kept it out: no other caller is tried before it is tried again. */
+  /** Only the fleet's limit refused it: no other caller is tried before this one is retried. */
   next: boolean;
-  /** Its place in the order is known: it did not begin to wait while it was doubtful whether it waits. */
+  /** Its place in the order is known: it did not begin to wait in a doubtful period. */
   certain: boolean;
 }
 
@@ -59,7 +59,7 @@ export class AdmissionChecks {
   readonly #findings: Findings;
   /** By instance: users in the order of their turns. */
   readonly #turns = new Map<Instance, Turn[]>();
-  /** Whose tries they are: an answer that comes late may be to one who has gone, while another waits for the thread. */
+  /** The caller of each try. A late response may belong to a caller that left while another waits for the thread. */
   readonly #tries = new WeakMap<StoreStep, Ticket>();
   readonly #evictions = new Map<Instance, number>();
   /** Callers that their user's limit kept out when they were first tried: each is about to wait. */
@@ -71,7 +71,7 @@ export class AdmissionChecks {
     this.#findings = findings;
   }
 
-  /** An instance told that a caller has to wait. */
+  /** An instance reported that a caller has to wait. */
   told(instance: Instance, event: FleetEvent): void {
     if (event.type !== "acquire-queued") return;
     const { user, thread, queued } = event;
@@ -90,7 +90,7 @@ export class AdmissionChecks {
 
   #checkLength(instance: Instance, queued: number): void {
     const { onFull, queueMax } = this.#truth.settings.limits;
-    // Room that is being made for a caller is waited for beside the queue; two that come at once may wait for the same.
+    // A caller waits outside the queue for room that an eviction makes. Two simultaneous callers may wait for the same.
     const evictions = this.#evictions.get(instance) ?? 0;
     const most = (onFull === "wait" ? queueMax : 0) + 2 * evictions;
     this.#findings.check(
@@ -134,7 +134,7 @@ export class AdmissionChecks {
     turn.next = false;
   }
 
-  /** It is tried, so it has waited: what it was suspected to have suffered is true. */
+  /** A tried caller has waited, so its suspected violations are real. */
   #confirm(instance: Instance, { user, thread }: Key, { since, suspicions }: Ticket): void {
     for (const invariant of ORDERS) {
       const found = suspicions.find((suspicion) => suspicion.invariant === invariant);
@@ -147,7 +147,7 @@ export class AdmissionChecks {
     suspicions.length = 0;
   }
 
-  /** An instance heard what came of a try to reserve. */
+  /** An instance got the result of a try to reserve. */
   answered(step: StoreStep, result: unknown): void {
     const tried = this.#tries.get(step);
     const turns = this.#turnsAt(step.by);
@@ -178,7 +178,7 @@ export class AdmissionChecks {
     this.#leave(step.by, key.user, (ticket) => ticket === this.#tries.get(step));
   }
 
-  /** A call of this user has failed at the instance. `null`: without a thread, or of any user. */
+  /** A call of this user failed at the instance. `null`: a call without a thread, or of any user. */
   gaveUp(instance: Instance, user: string | null, thread: string | null): void {
     for (const turn of this.#turnsAt(instance)) {
       if (user !== null && turn.user !== user) continue;

@@ -1,6 +1,4 @@
-/**
- * Wrong deeds: each plants one thing that is wrong and is named after the check that must notice.
- */
+/** Faults for the checks. Each plants one wrong state and is named after the check that must notice it. */
 
 import {
   type EngineRef,
@@ -23,7 +21,7 @@ const LEASE = "remote" as LeaseId;
 const row = { generation: GENERATION, purpose: "", holder: "", acquiredAt: 0, ttlMs: 5_000, beat: 1 };
 const rows = { [LEASE]: row } as unknown as SandboxRecord["leases"];
 
-/** Wrong deeds, seen by the checks of the store, the engine, leases and liveness. */
+/** Faults for the checks of the store, the engine, leases and liveness. */
 export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "only-allowed-moves": (b) => {
     b.has({ state: "stopping", actor: b.one.id, reason: "orphaned" });

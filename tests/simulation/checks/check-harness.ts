@@ -1,6 +1,6 @@
 /**
- * A bench for the checks themselves: a store, a ledger and instances that a test can put into any wrong state, to see
- * that the check which should notice does.
+ * A harness for the checks: a store, a ledger and instances that a test can put into any wrong state, to prove that the
+ * responsible check notices.
  */
 
 import type { EngineRef, FleetId, Generation, InstanceId, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
@@ -38,7 +38,7 @@ export const REF = "engine-1" as EngineRef;
 export const GENERATION = (EPOCH_MS + 1) as Generation;
 export const TOKEN = "token" as Token;
 
-/** Fields of any state, also where they do not fit together. */
+/** Fields of any state, also in impossible combinations. */
 type Fields = { readonly [Key in keyof SandboxRecord]?: SandboxRecord[Key] };
 
 export class Bench {
@@ -99,7 +99,7 @@ export class Bench {
     return this;
   }
 
-  /** Does something to the rows as a step of the store. */
+  /** Changes the rows as one store step. */
   step(
     by: Instance,
     method: string,
@@ -132,7 +132,7 @@ export class Bench {
     } as SandboxRecord;
   }
 
-  /** A record that is there, as if it had come in the right way. */
+  /** An existing record, as if a regular step had written it. */
   has(changes: Fields = {}, by = this.one): SandboxRecord {
     const record = this.record(changes);
     const method = record.state === "creating" ? "reserve" : record.state === "ready" ? "restore" : "claimForRemoval";
@@ -207,7 +207,7 @@ export class Bench {
     return { instance: this.one, owner: OWNER, at: 0, pausedMs: 0, timeoutMs: 1_000, ...changes };
   }
 
-  /** Names of what was violated. */
+  /** Names of the violated invariants. */
   get violated(): Set<string> {
     return new Set(this.findings.violations.map(({ invariant }) => invariant));
   }

@@ -1,6 +1,6 @@
 /**
- * Every check can fail. Each deed plants one thing that is wrong and names the check that must notice; an invariant
- * without a deed fails the last test.
+ * Every check can fail. Each fault plants one wrong state and names the check that must notice it. An invariant without
+ * a fault fails the last test.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -13,7 +13,7 @@ import { Bench, THREAD, USER } from "./check-harness.ts";
 import { FACT_DEEDS } from "./fact-check-cases.ts";
 import { INVARIANTS, type Invariant } from "./invariants.ts";
 
-/** Checks that look at how callers are treated: a fleet that behaves badly. */
+/** Checks of how callers are treated, against a misbehaving fleet. */
 const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void>>> = {
   "nothing-thrown": async (simulation) => simulation.threw(new Error("planted")),
   "run-ends": async (simulation) => {
@@ -55,7 +55,7 @@ const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void
   },
 };
 
-/** A real instance with a real lease, whose fleet is then replaced by one that misbehaves. */
+/** A real instance with a real lease; a misbehaving fleet then replaces its fleet. */
 async function staged(simulation: Simulation, fleet: Partial<Record<keyof Fleet, unknown>>) {
   const { scheduler, truth } = simulation;
   simulation.faults.healed = true;

@@ -1,8 +1,8 @@
 /**
- * What the engine is asked to do, compared with what the store says at that moment.
+ * Compares each request to the engine with the store at that moment.
  *
- * An instance that was buried, or whose store was lost, while a call of its own was on the way cannot know it; where a
- * check would blame it for that, it is exempt, and only then.
+ * A peer may end the session of an instance, or the store may be lost, while a call of the instance is in transit. The
+ * instance cannot know that, so exactly those calls are exempt.
  */
 
 import type { EngineRef } from "@sandlot/contract";
@@ -67,7 +67,7 @@ export class EngineChecks implements EngineAudit {
     const { sandboxId } = object.labels;
     const record = this.#truth.tables.record(sandboxId);
     const stopping = record?.state === "stopping";
-    // What was never handed out is its maker's to unmake, whatever became of the record.
+    // A sandbox that was never leased belongs to its maker, which removes it whatever became of the record.
     const unmade = object.madeBy === by.name && !this.#truth.published.has(sandboxId);
     const other = (record !== null && record.ref !== null && record.ref !== ref) || (record === null && unmade);
     this.#findings.check(
@@ -145,17 +145,17 @@ export class EngineChecks implements EngineAudit {
         () => `${by.name}: ${owner}, ${living?.ref}`,
       );
     }
-    // A purge that came too late is refused by the fence and removes nothing.
+    // The fence refuses a late purge, which then removes nothing.
     const purged = step === "purge" && this.#truth.ledger.fences.get(owner) === spot.generation;
     if (purged) this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
   }
 
-  /** What was ever handed out as the thread's sandbox must be gone before its workspace is removed. */
+  /** Every sandbox ever leased for the thread must be gone before its workspace is removed. */
   #checkNobodyInside(owner: string): void {
     const { ledger, published, owners } = this.#truth;
     const living = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
-      // A blank that is bound only in the record has not been told whose it is, and has no workspace yet.
+      // A blank that is bound only in the record has no owner and no workspace yet.
       const told = ledger.markers.get(sandboxId)?.has(generation) === true;
       return alive && told && published.has(sandboxId) && owners.get(sandboxId) === owner;
     });
@@ -179,13 +179,13 @@ export class EngineChecks implements EngineAudit {
     this.#findings.check("purge-only-when-asked", asked, () => `${by.name}: ${nameOf(spot)}`);
   }
 
-  /** What a caller wanted gone is gone, also when it was set aside; the rest is still owed to its thread. */
+  /** Purged content counts as gone, also when it was set aside; the thread must keep the rest. */
   quarantined({ owner, tokens }: Workspace): void {
     const { acknowledged, purgeAskedAt } = this.#truth.thread(owner);
     for (const token of tokens) if ((acknowledged.get(token) ?? 0) <= purgeAskedAt) acknowledged.delete(token);
   }
 
-  /** A directory with content in two places: one of them will be lost. */
+  /** A directory has content in two places, so one copy will be lost. */
   checkPlaces(owner: string): void {
     const { homes, slots } = this.#truth.ledger;
     let places = homes.has(owner) ? 1 : 0;
@@ -209,7 +209,7 @@ export class EngineChecks implements EngineAudit {
     );
   }
 
-  /** It was buried, or the store was lost, and no beat of it has been answered since. */
+  /** A peer ended its session, or the store was lost, and the store has confirmed no heartbeat since. */
   #couldNotKnow(by: Instance): boolean {
     const { settings, emptiedAt } = this.#truth;
     const renewedMs = by.host.awakeMs(by.beatConfirmedSentAt) * (1 - DRIFT_MARGIN);
@@ -217,7 +217,7 @@ export class EngineChecks implements EngineAudit {
     return by.sessionSince === null || emptiedAt > by.beatConfirmedSentAt || by.sessionSince > by.beatConfirmedSentAt;
   }
 
-  /** The sandbox was ended by somebody else within what a slow answer of the store may hide. */
+  /** Another instance ended the sandbox within the time that a slow store response may hide. */
   #endedSince(by: Instance, of: { sandboxId: Target["sandboxId"]; generation: number }): boolean {
     const record = this.#truth.tables.record(of.sandboxId);
     return (record === null || record.state === "stopping") && !this.#truth.hasHold(by, of.sandboxId, of.generation);

@@ -1,6 +1,4 @@
-/**
- * Wrong deeds for the checks of what is told and what is left, and of who is evicted; see `deeds.ts`.
- */
+/** Faults for the checks of events, leftovers and evictions; see `check-cases.ts`. */
 
 import type { FleetEvent, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";

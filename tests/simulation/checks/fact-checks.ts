@@ -1,5 +1,5 @@
 /**
- * What an instance tells and what it leaves: an event comes after its fact, a closed fleet has no timer and no watch, a
+ * Events and leftovers of an instance: an event comes after its fact, a closed fleet has no timer and no watch, a
  * caller's signal has no listener left, and an anonymous thread leaves no workspace behind.
  */
 
@@ -17,7 +17,7 @@ export class FactChecks {
     this.#findings = findings;
   }
 
-  /** An instance told something. */
+  /** An instance emitted an event. */
   told(instance: Instance, event: FleetEvent): void {
     if (event.type === "close-failed") instance.closeFailed = true;
     const known = this.#isFact(event);
@@ -25,10 +25,10 @@ export class FactChecks {
       this.#findings.check("events-follow-facts", known, () => `${instance.name} told ${JSON.stringify(event)}`);
   }
 
-  /** `null`: nothing that the store would know. */
+  /** `null`: a fact that the store does not record. */
   #isFact(event: FleetEvent): boolean | null {
     const { tables, published, owners, stoppedAt, emptiedAt } = this.#truth;
-    // A store that was lost has forgotten the fact.
+    // A lost store has forgotten the fact.
     if (emptiedAt > 0) return null;
     if (event.type === "sandbox-created" || event.type === "sandbox-adopted") return published.has(event.sandboxId);
     if (event.type === "sandbox-bound") return owners.has(event.sandboxId);
@@ -41,7 +41,7 @@ export class FactChecks {
 
   /** A fleet has closed. */
   closed(instance: Instance, watches: number): void {
-    // It has told that something took too long to be waited for.
+    // It reported that a close step took too long and was abandoned.
     if (instance.closeFailed) return;
     const timers = instance.world.timers;
     this.#findings.check(
@@ -51,7 +51,7 @@ export class FactChecks {
     );
   }
 
-  /** A call was answered: whatever listened to its caller's signal has gone. */
+  /** A call settled: every listener on its caller's signal is removed. */
   answered(instance: Instance, listeners: number): void {
     this.#findings.check(
       "signals-are-let-go",
@@ -60,7 +60,7 @@ export class FactChecks {
     );
   }
 
-  /** Everything is quiet, and nobody waits for anything. */
+  /** The run is quiet, and no caller waits. */
   idle(instance: Instance, watches: number): void {
     this.#findings.check("idle-watches-nothing", watches === 0, () => `${instance.name} has ${watches} watches`);
   }
@@ -68,7 +68,7 @@ export class FactChecks {
   checkAnonymous(): void {
     const { ledger, tables, owners, ownedSince, emptiedAt } = this.#truth;
     const kept = new Set(tables.records().map(({ user, thread }) => `${user}/${thread}`));
-    // What was being ended when the store was lost is known to nobody any more once its sandbox is gone.
+    // After a store loss no record remains of a sandbox that was being ended, once the sandbox is gone.
     const known = new Set([...owners].flatMap(([id, owner]) => ((ownedSince.get(id) ?? 0) > emptiedAt ? [owner] : [])));
     const left = [...ledger.homes.keys()].filter(
       (owner) => owner.includes("/~") && !kept.has(owner) && (known.has(owner) || emptiedAt < 0),
@@ -76,7 +76,7 @@ export class FactChecks {
     this.#findings.check("anonymous-leaves-nothing", left.length === 0, () => left.join(", "));
   }
 
-  /** Ids that nobody was given were released. */
+  /** A caller released ids that were never granted. */
   guessed(instance: Instance, released: boolean): void {
     this.#findings.check("guessed-ids-end-nothing", !released, () => `${instance.name} released a lease by its number`);
   }

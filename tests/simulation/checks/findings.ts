@@ -1,6 +1,4 @@
-/**
- * What the checks found. A violation is recorded, never thrown: the code under test would swallow it.
- */
+/** The findings of the checks. A violation is recorded, never thrown: the code under test would swallow it. */
 
 import type { Trace } from "../schedule/trace.ts";
 import type { Invariant, MoveName } from "./invariants.ts";
@@ -11,7 +9,7 @@ export interface Violation {
   readonly detail: string;
 }
 
-/** One broken thing breaks many others; the first ones tell the story. */
+/** One fault causes many violations; the first few explain it. */
 const VIOLATIONS_MAX = 20;
 
 export class Findings {

@@ -1,6 +1,4 @@
-/**
- * Holds and remote leases: who takes them, who may end them, and since when a sandbox is parked.
- */
+/** Holds and remote leases: who takes them, who may end them, and since when a sandbox is parked. */
 
 import type { InstanceId, LeaseId, SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
@@ -37,12 +35,12 @@ export class HoldChecks {
     this.#checkParking(before, after, step);
   }
 
-  /** The caller learned what the store answered. */
+  /** The store's response reached the caller. */
   answered({ by, method }: StoreStep, result: unknown): void {
     if (!TAKING.has(method) || result === null) return;
     const record = method === "publish" ? (result as SandboxRecord) : (result as { record?: SandboxRecord }).record;
     const hold = record?.holders[by.id];
-    // Only a hold that the store had forgotten is asked for in this way.
+    // This step only takes a hold that the store has forgotten.
     if (method === "hold" && hold !== undefined) this.#findings.check("hold-is-taken-again", true, () => "");
     if (record !== undefined && hold !== undefined)
       by.holdsHeardAt.set(`${record.sandboxId} ${hold.generation}`, this.#truth.now);
@@ -51,7 +49,7 @@ export class HoldChecks {
   emptied(): void {
     this.#parkedSince.clear();
     for (const held of this.#truth.leases) held.interrupted = true;
-    // A remote lease is only in the store; what its holders remember of it may come back, or not.
+    // Only the store has a remote lease; its holders may or may not restore it.
     for (const remote of this.#truth.remotes.values()) remote.ended = true;
   }
 
@@ -72,7 +70,7 @@ export class HoldChecks {
     if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
     if (step.method === "restore") this.#findings.check("holders-come-back", true, () => "");
     const recovering = tables.meta().recovering && step.method !== "restore";
-    // The one exception: what was being made before the store's loss has no record to be published in.
+    // The one exception: a sandbox that was being created before the store loss has no record to publish.
     this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     for (const held of this.#truth.leases) {
       if (held.instance.id === id && held.sandboxId === after.sandboxId && held.generation === after.generation) {
@@ -86,7 +84,7 @@ export class HoldChecks {
     if (method === "unhold") this.#findings.moved("unhold");
     if (method === "beat") this.#findings.moved("heal");
     const ended = (method === "endDeadSession" || method === "leave") && step.args[0] === id;
-    // Whether the stop itself was right is another check.
+    // Another check judges the stop itself.
     const stopped = after.state === "stopping";
     let inUse = false;
     if (method === "unhold" || method === "beat") {
@@ -112,7 +110,7 @@ export class HoldChecks {
       if (step.method !== "restore") this.#findings.moved(old === undefined ? "grant" : "renew");
       const remote = remotes.get(id);
       if (remote !== undefined) {
-        // What a holder puts back after the store was lost is as old as it was.
+        // A hold restored after a store loss keeps its age.
         if (step.method !== "restore") remote.heardAt = this.#truth.now;
         if (remote.ended) remote.since = this.#truth.now;
         remote.ended = false;
@@ -146,7 +144,7 @@ export class HoldChecks {
     if (after.state === "stopping") remote.goneAt = this.#truth.now;
   }
 
-  /** A lease whose caller had gone by the time it was granted is given back by the fleet itself. */
+  /** The fleet itself releases a lease whose caller left before the grant. */
   #wasHandedOut(id: LeaseId): boolean {
     for (const held of this.#truth.leases) if (held.lease.id === id && held.active) return true;
     return false;

@@ -1,6 +1,6 @@
 /**
- * The invariants, by name. Each says what must hold, and which rules of the design (section 3) it belongs to; 0 stands
- * for what follows from no single rule. A check that was never evaluated has proved nothing, and fails a long run.
+ * The invariants, by name. Each states what must hold and the rules of the design (section 3) it belongs to; 0 stands
+ * for no single rule. A check that was never evaluated has proved nothing, and fails a long run.
  */
 
 export const INVARIANTS = {
@@ -120,7 +120,7 @@ export const INVARIANTS = {
   ],
   "first-come-first-served": [0, "of one user's callers who wait for room, the first is tried first"],
   "longest-parked-goes-first": [9, "of the idle, what has been parked longest is evicted first"],
-  // Liveness, after everything has healed.
+  // Liveness, after healing.
   "idle-watches-nothing": [0, "a fleet that nobody waits for does not watch the store"],
   "anonymous-leaves-nothing": [10, "a sandbox without a thread leaves no workspace behind"],
   "promised-end-comes": [
@@ -143,7 +143,7 @@ export const INVARIANTS = {
 
 export type Invariant = keyof typeof INVARIANTS;
 
-/** What the fleet can do to a record or session; each must have happened in a long run. */
+/** Moves of a record or session; each must have happened in a long run. */
 export const MOVE_NAMES = [
   "absent→creating",
   "absent→ready (restore)",

@@ -1,6 +1,4 @@
-/**
- * What callers are given and told: leases, losses, answers and errors, compared with the truth at that moment.
- */
+/** Leases, losses, results and errors that callers get, compared with the truth at that moment. */
 
 import { isSandlotError, type LossReason } from "@sandlot/contract";
 import { DRIFT_MARGIN } from "../process/host.ts";
@@ -8,7 +6,7 @@ import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
 import { type HeldLease, ownerOf, type RemoteTruth, type Truth } from "./truth.ts";
 
-/** What an acquire may be refused with; everything else means that something inside went wrong. */
+/** Allowed errors of an acquire; any other error means an internal failure. */
 const REFUSALS: ReadonlySet<string> = new Set([
   "capacity_exhausted",
   "acquire_timeout",
@@ -20,16 +18,16 @@ const REFUSALS: ReadonlySet<string> = new Set([
   "store_recovering",
 ]);
 
-/** What a use of a lease may fail with besides these. */
+/** Further allowed errors of a lease use. */
 const USE_ERRORS: ReadonlySet<string> = new Set([...REFUSALS, "stale_generation", "lease_released", "fleet_closed"]);
 
-/** Longest that one answer of the store takes, with room for a retry. */
+/** Longest time of one store response, with room for a retry. */
 const STORE_PATIENCE_MS = 4_000;
 
 export interface Asked {
   readonly instance: Instance;
   readonly owner: string | null;
-  /** The blueprint that was asked for; `null`: whatever the thread has. */
+  /** The requested blueprint; `null`: the thread's present one. */
   readonly blueprint?: string | null;
   readonly at: number;
   readonly pausedMs: number;
@@ -64,7 +62,7 @@ export class LeaseChecks {
     this.checkOneSandbox(held);
   }
 
-  /** Two leases of one thread that both work must be on one sandbox. */
+  /** Two working leases of one thread must be on one sandbox. */
   checkOneSandbox(held: HeldLease): void {
     if (held.owner === null || !this.#truth.isUsable(held)) return;
     for (const other of this.#truth.leases) {
@@ -85,17 +83,17 @@ export class LeaseChecks {
       this.#findings.check("lease-is-held", true, () => "");
       return;
     }
-    // Not told yet: only what a peer did by force, or the loss of the store, since the last renewal.
+    // Losses not reported yet: only forced ends by a peer, or a store loss, since the last renewal.
     const { beatConfirmedSentAt } = instance;
     const recent = instance.host.awakeMs(beatConfirmedSentAt) * (1 - DRIFT_MARGIN) <= settings.sessionLifetimeMs / 2;
-    // A hold that was heard of after the last beat was sent, that beat could not ask about.
+    // A heartbeat cannot confirm a hold whose grant arrived after the heartbeat was sent.
     const heardAt = instance.holdsHeardAt.get(`${sandboxId} ${generation}`) ?? Number.NEGATIVE_INFINITY;
     const asked = heardAt < beatConfirmedSentAt;
     const stoppedAt = this.#truth.stoppedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY;
-    // By its own clock: one that was frozen meanwhile cannot know.
+    // By its own clock: a frozen instance cannot know.
     const youngMs = settings.sessionLifetimeMs / 2 / (1 - DRIFT_MARGIN);
     const stopped = asked ? stoppedAt >= beatConfirmedSentAt : instance.host.awakeMs(stoppedAt, heardAt) <= youngMs;
-    // What it has stopped itself it need not be told.
+    // An instance needs no report of its own stops.
     const untold = !instance.stopped.has(sandboxId) && (stopped || emptiedAt >= beatConfirmedSentAt);
     this.#findings.check(
       "lease-is-held",
@@ -142,7 +140,7 @@ export class LeaseChecks {
     }
   }
 
-  /** A thread that has had a sandbox of another blueprint may have it still. */
+  /** A thread that had a sandbox of another blueprint may still have it. */
   #isOther(code: string, { owner, blueprint = null }: Asked): boolean {
     if (code !== "blueprint_mismatch" || owner === null || blueprint === null) return false;
     const wanted = this.#truth.settings.blueprints[blueprint]?.hash;
@@ -182,16 +180,16 @@ export class LeaseChecks {
     );
   }
 
-  /** A destroy was answered with `absent`, or `stopped`: what was there when it was asked is there no more. */
+  /** A destroy returned `absent` or `stopped`: the sandbox present at the request is gone. */
   destroyed(asked: Asked, outcome: string): void {
     const { owners, ownedSince, published, ledger } = this.#truth;
     if (outcome === "stopping" || asked.owner === null) return;
-    // A store that was lost while it was asked knows nothing, and whoever asked it could not know that.
+    // A store lost during the request knows nothing, and the caller could not know of the loss.
     if (this.#truth.isBlind(asked)) return;
     const { latestLeased } = this.#truth.thread(asked.owner);
     const left = [...ledger.objects.values()].find(({ labels: { sandboxId }, alive, generation }) => {
       const since = ownedSince.get(sandboxId) ?? asked.at;
-      // What nobody ever had a lease on may be nobody's in the end.
+      // A sandbox that was never leased may turn out to have no owner.
       if (!alive || since >= asked.at || generation !== latestLeased) return false;
       return published.has(sandboxId) && owners.get(sandboxId) === asked.owner;
     });
@@ -202,13 +200,14 @@ export class LeaseChecks {
     );
   }
 
-  /** A purge was answered: what had been acknowledged before it was asked for is nowhere any more. */
+  /** A purge returned: every write acknowledged before the request is gone everywhere. */
   purged(asked: Asked, outcome: string): void {
     const { ledger } = this.#truth;
     if (outcome === "stopping" || asked.owner === null) return;
     if (this.#truth.isBlind(asked)) return;
     const { acknowledged, latestLeased } = this.#truth.thread(asked.owner);
-    // A create that landed late has used the workspace since: what it keeps from the purge is set aside for a person.
+    // A create that landed late has used the workspace since. The purge spares its writes and sets them aside for an
+    // operator.
     if ((ledger.fences.get(asked.owner) ?? 0) > latestLeased) return;
     const present = new Set(ledger.homes.get(asked.owner)?.tokens ?? []);
     const left = [...acknowledged].filter(([token, at]) => at < asked.at && present.has(token));
@@ -227,7 +226,7 @@ export class LeaseChecks {
     this.#findings.check("release-answers-in-time", false, () => `${held.instance.name}: ${String(error)}`);
   }
 
-  /** A lease was told that its sandbox is gone. */
+  /** A lease reported that its sandbox is lost. */
   lost(held: HeldLease, reason: LossReason): void {
     const { sandboxId, generation, instance } = held;
     const alive = this.#lives(held);
@@ -253,11 +252,11 @@ export class LeaseChecks {
     this.#findings.check("nobody-is-superseded", reason !== "superseded", () => `${instance.name} lost ${sandboxId}`);
   }
 
-  /** It is there, ready and alive, in the same generation: then the hold could have been taken again. */
+  /** The sandbox is ready and alive in the same generation, so the hold could have been taken again. */
   #checkTakenAgain({ instance, sandboxId, generation }: HeldLease): void {
     const record = this.#truth.tables.record(sandboxId);
     const isThere = record?.state === "ready" && record.generation === generation;
-    // A store that was lost in between could not be asked.
+    // The store was lost in between and could not respond.
     const { emptiedAt, now, settings } = this.#truth;
     if (now - emptiedAt < settings.sessionLifetimeMs) return;
     this.#findings.check(
@@ -268,8 +267,8 @@ export class LeaseChecks {
   }
 
   /**
-   * Neither granted nor renewed for its time, at whichever instance; or its row was lost with the store since. A row that
-   * went with its sandbox says nothing of renewals elsewhere: then its time counts from there.
+   * No instance granted or renewed it within its time to live, or its row was lost with the store since. A row removed
+   * with its sandbox proves nothing about renewals elsewhere; then the time counts from the removal.
    */
   #isUnheardOf({ heardAt, ttlMs, goneAt, ended }: RemoteTruth): boolean {
     const { now, emptiedAt } = this.#truth;
@@ -277,24 +276,24 @@ export class LeaseChecks {
     return now - since >= ttlMs * (1 - DRIFT_MARGIN) || emptiedAt >= heardAt;
   }
 
-  /** After the store was lost, a holder that runs and reaches it puts back what it holds. */
+  /** After a store loss, a running holder with access to the store restores its holds. */
   #checkComeBack(held: HeldLease, reason: LossReason, alive: boolean): void {
     const { emptiedAt, now, settings, tables, ledger } = this.#truth;
     const { instance, sandboxId, owner } = held;
     if (reason !== "session-lost" || !alive || instance.closing || instance.sessionEndedAt >= held.since) return;
     const healthy = instance.hasReachedStore(emptiedAt, settings.sessionLifetimeMs / 2, now);
     if (emptiedAt < held.since || now - emptiedAt >= settings.sessionLifetimeMs || !healthy) return;
-    // A create that landed late has used the workspace since: then the sandbox is outdated, and the fence says so.
+    // A create that landed late has used the workspace since: the sandbox is outdated, and the fence says so.
     if (owner !== null && (ledger.fences.get(owner) ?? 0) > held.generation) return;
     const claimed = tables.records().some((record) => record.sandboxId === sandboxId || ownerOf(record) === owner);
     this.#findings.check("holders-come-back", claimed, () => `${instance.name} gave up ${sandboxId} of ${owner}`);
   }
 
-  /** The answer of a use. `expected` is what the lease said about itself when it was used. */
+  /** The result of a use. `expected` is the lease's own state at the time of use. */
   used(held: HeldLease, error: unknown, expected: { released: boolean; stale: boolean; lost: boolean }): void {
     const { instance } = held;
     const code = isSandlotError(error) ? error.code : error === null ? null : "unnamed";
-    // Ended at another instance, or run out: this one may or may not have noticed.
+    // Ended at another instance, or expired: this instance may not have noticed yet.
     if (held.isRowOver) return;
     if (expected.released) {
       this.#findings.check("released-means-over", code === "lease_released", () => `${instance.name}: ${code}`);
@@ -324,7 +323,7 @@ export class LeaseChecks {
     }
   }
 
-  /** Its sandbox is gone, and its thread may have one of another blueprint now: a lease is not restarted on that. */
+  /** Its sandbox is gone, and its thread may have another blueprint now: a lease does not restart on that. */
   #livesOnAnother(held: HeldLease): boolean {
     const { owner } = held;
     return !this.#lives(held) && owner !== null && this.#truth.thread(owner).blueprints.size > 1;
@@ -337,7 +336,7 @@ export class LeaseChecks {
     return false;
   }
 
-  /** What a read showed, against what had been acknowledged before it began and was not purged since. */
+  /** Compares a read with the writes acknowledged before it began and not purged since. */
   read(held: HeldLease, shown: { owner: string | null; tokens: readonly string[] }, before: readonly string[]): void {
     if (held.owner === null) return;
     const { owner } = held;

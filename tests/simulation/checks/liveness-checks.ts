@@ -1,6 +1,4 @@
-/**
- * After everything has healed and time has passed: what must have come to rest, and what must be gone.
- */
+/** After healing and some time: pending work must have settled, and leftovers must be gone. */
 
 import type { SandboxId } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
@@ -18,7 +16,7 @@ export class LivenessChecks {
     this.#findings = findings;
   }
 
-  /** Whether there is nothing left to wait for. */
+  /** Whether no work is pending. */
   isQuiet(): boolean {
     const { tables, ledger, settings, instances } = this.#truth;
     if (tables.meta().recovering || tables.records().some(({ state }) => state !== "ready")) return false;
@@ -30,7 +28,7 @@ export class LivenessChecks {
     return true;
   }
 
-  /** Everything is quiet: no faults, nobody paused, the store answers, and time has passed. */
+  /** The run is quiet: no faults, no paused process, a responding store, and enough time has passed. */
   atRest(): void {
     const { tables, ledger, settings, instances } = this.#truth;
     const between = tables.records().filter((record) => record.state !== "ready" && this.#isStuck(record));
@@ -57,7 +55,7 @@ export class LivenessChecks {
     this.#checkForcedLosses();
   }
 
-  /** Every call of a living process was answered. */
+  /** Every call of a living process has settled. */
   checkSettled(pending: ReadonlyMap<Asked, string>): void {
     const told = ([asked, kind]: [Asked, string]) =>
       `${kind} of ${asked.owner} at ${asked.instance.name} since ${asked.at}`;
@@ -71,7 +69,7 @@ export class LivenessChecks {
     this.#findings.check("threads-come-back", back, () => `${owner} could not be acquired`);
   }
 
-  /** As many blanks as wanted, as far as there is room. */
+  /** As many blanks as configured, as far as there is room. */
   checkPool(): void {
     const pools = this.#pools();
     this.#findings.check("pool-is-back", this.isPoolBack(), () => JSON.stringify(pools));
@@ -93,7 +91,7 @@ export class LivenessChecks {
     });
   }
 
-  /** Every instance was closed, and the last ones with destroy. */
+  /** Every instance closed, the last ones with destroy. */
   afterClose(): void {
     const { tables, ledger, settings } = this.#truth;
     const left = [
@@ -119,7 +117,7 @@ export class LivenessChecks {
     );
   }
 
-  /** Slots and markers belong to objects; a marker of a bind that lost goes with its sandbox at the latest. */
+  /** Slots and markers belong to objects. The marker of a lost bind goes with its sandbox at the latest. */
   #checkLeftovers(): void {
     const { ledger } = this.#truth;
     const present = new Set([...ledger.objects.values()].map(({ labels }) => labels.sandboxId));
@@ -129,7 +127,7 @@ export class LivenessChecks {
     this.#findings.check("no-leftovers", left.length === 0, () => left.join(", "));
   }
 
-  /** What has been due for longer than anybody doubts itself has been ended. */
+  /** Every sandbox overdue for longer than an instance may doubt itself has ended. */
   #checkDue(): void {
     const { tables, settings } = this.#truth;
     const { idleTimeoutMs, maxLifetimeMs, sessionLifetimeMs } = settings;
@@ -144,7 +142,7 @@ export class LivenessChecks {
     this.#findings.check("due-is-ended", overdue.length === 0, () => overdue.map(({ sandboxId }) => sandboxId).join());
   }
 
-  /** Nobody holds what it has no lease on, and whoever has a lease holds it. */
+  /** An instance holds exactly the sandboxes it has leases on. */
   #checkHolds(): void {
     const { tables, leases } = this.#truth;
     const wrong: string[] = [];
@@ -169,15 +167,15 @@ export class LivenessChecks {
     for (const held of this.#truth.leases) {
       const { forced, lost, instance } = held;
       if (forced === null || !instance.process.alive || instance.closing) continue;
-      // Who gave it back before it could be told was not waiting to hear; and whom the store did not answer could not.
+      // A caller that released first did not wait for the report; an instance without the store could not give one.
       const pausedMs = instance.process.pausedMs - forced.pausedMs;
       const until = held.releasedAt ?? this.#truth.now;
       const unansweredAt = instance.storeFailures.findLast((at) => at > forced.at && at <= until) ?? forced.at;
       const heldOnMs = until - unansweredAt - pausedMs;
       if (heldOnMs < this.#truth.settings.sessionLifetimeMs) continue;
-      // A pause lets every patience run out, and a lost store takes the reason with it.
+      // A pause exhausts every timeout, and a lost store forgets the reason.
       if (pausedMs > 0 || this.#truth.emptiedAt >= forced.at) continue;
-      // Where the store could not be asked for the reason, all that is known is that it is gone.
+      // Without the store's reason, an instance knows only that the sandbox is gone.
       const told =
         lost !== null &&
         (lost.reason === "destroyed" || held.interrupted || lost.at < forced.at || lost.storeFailedAt >= forced.at);
@@ -190,7 +188,7 @@ export class LivenessChecks {
     }
   }
 
-  /** Housekeeping goes on; what it began just now is not stuck. */
+  /** Housekeeping goes on; work it began just now is not stuck. */
   #isStuck({ sandboxId, createdAt }: SandboxRecord): boolean {
     const since = this.#truth.stoppedAt.get(sandboxId) ?? this.#truth.fromStoreClock(createdAt);
     return this.#truth.now - since > 2 * this.#truth.settings.sessionLifetimeMs;

@@ -1,6 +1,4 @@
-/**
- * What a destroy has promised: an answer of `stopping` says that it will be done, so at rest it must have been.
- */
+/** The promises of destroy: `stopping` says that the end will come, so at rest it must have come. */
 
 import type { Findings } from "./findings.ts";
 import type { Asked } from "./lease-checks.ts";
@@ -9,7 +7,7 @@ import { ownerOf, type Truth } from "./truth.ts";
 interface EndPromise {
   readonly asked: Asked;
   readonly purge: boolean;
-  /** Acknowledged writes that the purge must have taken along. */
+  /** Acknowledged writes that the purge must have removed. */
   readonly tokens: readonly string[];
 }
 
@@ -23,7 +21,7 @@ export class PromiseChecks {
     this.#findings = findings;
   }
 
-  /** A destroy was answered. */
+  /** A destroy returned. */
   answered(asked: Asked, outcome: string, purge: boolean): void {
     if (outcome !== "stopping" || asked.owner === null) return;
     const { acknowledged } = this.#truth.thread(asked.owner);
@@ -31,11 +29,11 @@ export class PromiseChecks {
     this.#promises.push({ asked, purge, tokens });
   }
 
-  /** No faults any more, and time has passed. */
+  /** Faults have stopped, and time has passed. */
   atRest(): void {
     for (const promise of this.#promises) {
       const { asked, purge } = promise;
-      // A store that was lost since has forgotten what it was told.
+      // A store lost since has forgotten the request.
       if (this.#truth.emptiedAt >= Math.min(asked.at, asked.instance.beatConfirmedSentAt)) continue;
       const left = [...this.#records(promise), ...this.#tokens(promise)];
       this.#findings.check(
@@ -47,7 +45,7 @@ export class PromiseChecks {
     }
   }
 
-  /** Records of the thread that were there when it was asked. */
+  /** Records of the thread at the time of the request. */
   #records({ asked }: EndPromise): string[] {
     const { tables, ownedSince } = this.#truth;
     return tables
@@ -60,7 +58,8 @@ export class PromiseChecks {
   #tokens({ asked, tokens }: EndPromise): string[] {
     const { ledger } = this.#truth;
     const owner = asked.owner ?? "";
-    // A create that landed late has used the workspace since: what it keeps from the purge is set aside for a person.
+    // A create that landed late has used the workspace since. The purge spares its writes and sets them aside for an
+    // operator.
     if ((ledger.fences.get(owner) ?? 0) > this.#truth.thread(owner).latestLeased) return [];
     const home = ledger.homes.get(owner)?.tokens;
     return tokens.filter((token) => home?.has(token) === true).map((token) => `${token} is at home`);

@@ -8,7 +8,7 @@ import type { Findings } from "./findings.ts";
 import type { MoveName } from "./invariants.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
-/** Which step may make which move, and what that move is called. */
+/** The allowed moves of each step, and their names. */
 const STEPS: Readonly<Record<string, MoveName>> = {
   "reserve absent→creating": "absent→creating",
   "take absent→creating": "absent→creating",
@@ -27,12 +27,14 @@ const STEPS: Readonly<Record<string, MoveName>> = {
   "confirmBound ready→ready": "confirm-bound",
 };
 
-/** What lands while the engine is being asked could not be seen. */
+/** An engine object that lands during the request stays unseen. */
 const SEEN_MS = 2_000;
-/** What an instance does not know of the store's clock after late answers, pauses and sleep, and a step of the clock exceeds. */
+/**
+ * An instance's uncertainty about the store's clock after late responses, pauses and sleep; a clock step exceeds it.
+ */
 const AGE_MARGIN_MS = 120_000;
 
-/** Faults after which an instance does not know what the engine has. */
+/** Faults after which an instance does not know the engine's objects. */
 const ENGINE_SILENCES = [
   "probe-unknown",
   "workspace-failed",
@@ -43,11 +45,11 @@ const ENGINE_SILENCES = [
 export class RecordChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
-  /** The latest generation that the present store has given, and that anything had when it began to serve. */
+  /** The highest generation that the present store gave, or that existed when it began to serve. */
   #given = 0;
-  /** How often the engine could not be asked before the store was last lost. */
+  /** How many engine requests had failed when the store was last lost. */
   #unansweredAtLoss = 0;
-  /** When the records of each sandbox were made: what is adopted gets a young one. */
+  /** When each sandbox's records were written: an adopted sandbox gets a young one. */
   readonly #madeAt = new Map<SandboxId, number[]>();
 
   constructor(truth: Truth, findings: Findings) {
@@ -74,13 +76,13 @@ export class RecordChecks {
     if (answer?.kind === "blank") this.#checkGiven(answer.generation);
   }
 
-  /** Another store, which may count from lower, because the wall clock was stepped back meanwhile. */
+  /** Another store, which may count from a lower number, because the wall clock was stepped back meanwhile. */
   emptied(): void {
     this.#unansweredAtLoss = this.#unanswered();
     if (this.#truth.tables.host.wallMs() <= this.#given) this.#given = 0;
   }
 
-  /** From now on nothing is given that anything carries already. What lands later could not be known. */
+  /** From now on the store gives no generation that any object carries. Later landings could not be known. */
   recovered(sentAt: number): void {
     const { ledger, settings } = this.#truth;
     for (const { labels, generation, landedAt } of ledger.objects.values()) {
@@ -91,7 +93,7 @@ export class RecordChecks {
       if ((ledger.fencedAt.get(owner) ?? 0) < sentAt - SEEN_MS) this.#given = Math.max(this.#given, generation);
   }
 
-  /** A store that begins anew may take it to be another time: what holders put back has to have its age on that clock. */
+  /** A new store may have another time: restored records must have their age on the new clock. */
   #checkAge({ sandboxId, createdAt }: SandboxRecord, step: StoreStep): void {
     const { now } = this.#truth;
     const madeAt = this.#madeAt.get(sandboxId) ?? [];
@@ -107,12 +109,12 @@ export class RecordChecks {
     }
   }
 
-  /** What is put back was looked for in the engine first. Who cannot be asked counts as there. */
+  /** An instance restores a record only after it asked the engine. A failed request counts as "exists". */
   #checkThere({ sandboxId, ref }: SandboxRecord, { sentAt }: StoreStep): void {
     const { ledger, emptiedAt } = this.#truth;
     if (ref === null || this.#unanswered() > this.#unansweredAtLoss) return;
     const goneAt = ledger.departed.get(ref)?.at ?? ledger.objects.get(ref)?.diedAt ?? Number.POSITIVE_INFINITY;
-    // The instance that puts it back has heard of the loss before, and asked the engine after that.
+    // The restoring instance heard of the loss first, and asked the engine after that.
     this.#findings.check(
       "put-back-is-there",
       goneAt > emptiedAt || sentAt < emptiedAt,
@@ -120,7 +122,7 @@ export class RecordChecks {
     );
   }
 
-  /** How often the engine could not be asked so far. */
+  /** How many engine requests have failed so far. */
   #unanswered(): number {
     const { fired } = this.#truth.faults;
     return ENGINE_SILENCES.reduce((sum, kind) => sum + (fired.get(kind) ?? 0), 0);
@@ -154,7 +156,7 @@ export class RecordChecks {
     if (owner !== null) this.#truth.thread(owner).blueprints.add(after.blueprintHash);
     if (before === null) return;
     if (step.method === "bind") this.#checkBlueprint(after);
-    // Binding rotates the token: whoever knew the blank's knows nothing.
+    // Binding rotates the token: the blank's token no longer works.
     const isBlank = before.thread === null && before.state === "ready";
     const bound =
       step.method === "bind" && isBlank && after.token !== before.token && after.generation > before.generation;
@@ -169,7 +171,7 @@ export class RecordChecks {
     this.#findings.check("identity-is-kept", kept, () => `${JSON.stringify(before)} → ${JSON.stringify(after)}`);
   }
 
-  /** The marker says what the thread was to get. */
+  /** The marker names the thread's intended sandbox. */
   #checkBlueprint({ sandboxId, generation, blueprintHash }: SandboxRecord): void {
     const marker = this.#truth.ledger.markers.get(sandboxId)?.get(generation);
     this.#findings.check(
@@ -197,7 +199,7 @@ export class RecordChecks {
     if (isReserved(step) || isGiven) this.#checkGiven(generation);
     const owner = ownerOf(after);
     if (owner === null) return;
-    // A generation counts from when somebody had a lease on it; one that was only intended leaves no trace.
+    // A generation counts from its first lease; a merely intended one leaves no trace.
     const { latestLeased } = this.#truth.thread(owner);
     const returned = !isReserved(step) && step.method !== "bind";
     const { sandboxId, user, thread } = after;
@@ -207,10 +209,10 @@ export class RecordChecks {
       this.#truth.ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
     const grows =
       generation > latestLeased ||
-      // A store that was lost may count from too low; then the engine refuses it, and the store learns.
+      // After a loss the store may count from too low; then the engine refuses the number, and the store learns.
       (!returned && this.#truth.emptiedAt > 0 && refused) ||
       (returned && generation === latestLeased) ||
-      // What is only being cleaned up serves nobody, and neither does what is dead, whatever its generation.
+      // A sandbox that is being cleaned up, or dead, serves no caller, whatever its generation.
       after.state === "stopping" ||
       (returned && this.#truth.objectOf(after)?.alive !== true);
     this.#findings.check(
@@ -229,7 +231,7 @@ export class RecordChecks {
     this.#given = Math.max(this.#given, generation);
   }
 
-  /** What is restored was counted before the store was lost; what is orphaned is on its way out. */
+  /** A restored record was counted before the store loss; an orphaned one is being ended. */
   #checkLimits(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { limits } = this.#truth.settings;
     if (limits.mode !== "hard" || step.method === "restore" || step.method === "claimForRemoval") return;
@@ -248,7 +250,7 @@ export class RecordChecks {
   }
 }
 
-/** Steps that write the first record of a sandbox that is to be made. */
+/** Steps that write the first record of a new sandbox. */
 function isReserved({ method }: StoreStep): boolean {
   return method === "reserve" || method === "take";
 }

@@ -1,4 +1,4 @@
-/** Sessions: who is buried, by whom, and how long recovery lasts (rules 6, 7, 12). */
+/** Sessions: which dead session ends, by which peer, and how long recovery lasts (rules 6, 7, 12). */
 
 import type { BeatAnswer, Session } from "../../../packages/fleet/src/store/store.ts";
 import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
@@ -43,14 +43,14 @@ export class SessionChecks {
     this.#checkBurial(peer, step);
   }
 
-  /** The caller learned what the store answered. */
+  /** The store's response reached the caller. */
   answered(step: StoreStep, result: unknown): void {
     this.#ended(step);
     if (step.method !== "beat") return;
     const { by, sentAt } = step;
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
     if (by.host.awakeMs(by.beatConfirmedSentAt, sentAt) > lifetimeMs / 2) by.sightBrokenAt = sentAt;
-    // A clock that jumped and jumped back between two beats cannot be noticed.
+    // A clock that jumped forth and back between two heartbeats is undetectable.
     if (Math.abs(step.skewMs - by.beatSkewMs) > CLOCK_JUMP_MS) by.sightBrokenAt = sentAt;
     by.beatSkewMs = step.skewMs;
     if ((result as BeatAnswer).kind === "ok") by.beatConfirmedSentAt = Math.max(by.beatConfirmedSentAt, sentAt);
@@ -80,7 +80,7 @@ export class SessionChecks {
     this.#checkComeBack();
     const { now, ledger, settings } = this.#truth;
     let objects = 0;
-    // What lands while the engine is being asked could not be seen.
+    // An engine object that lands during the request stays unseen.
     const seenUntil = (step?.sentAt ?? now) - 1_000;
     for (const { labels, landedAt } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
@@ -93,7 +93,7 @@ export class SessionChecks {
     );
   }
 
-  /** Whoever could reach the store all the while has put back what it holds before anybody else is served. */
+  /** A holder with constant access to the store restores its holds before the store serves others. */
   #checkComeBack(): void {
     const { emptiedAt, now, settings } = this.#truth;
     if (now - emptiedAt < settings.sessionLifetimeMs) return;
@@ -117,7 +117,7 @@ export class SessionChecks {
     this.#truth.recoveredAt = null;
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
-      // What was stopped and still lands, or lives on, may be taken in again by a store that knows nothing of it.
+      // A stopped sandbox that still lands, or lives on, may be adopted by a store that has no record of it.
       instance.stopped.clear();
       instance.pausedMsAtLoss = instance.process.pausedMs;
       instance.sightBrokenAt = this.#truth.now;
@@ -126,9 +126,9 @@ export class SessionChecks {
 
   #checkBurial(peer: Instance, step: StoreStep): void {
     const { by, sentAt } = step;
-    // By the clock of whoever buries.
+    // By the clock of the ending peer.
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
-    // On the same host a dead process is known at once; then no sight of the store is needed.
+    // The host knows at once that a local process is dead; then no observation through the store is needed.
     const known = by.toldDead.has(peer.id);
     const silentMs = this.#truth.now - peer.beatLandedAt;
     this.#findings.check(

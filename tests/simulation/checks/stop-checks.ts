@@ -1,5 +1,6 @@
 /**
- * Ending: who may be stopped, for which reason, who takes over, what is condemned or adopted, and when a record goes.
+ * Ending: which sandbox may be stopped, for which reason, which instance takes over, what is claimed for removal or
+ * adopted, and when a record goes.
  */
 
 import type { InstanceId, LeaseId } from "@sandlot/contract";
@@ -12,20 +13,21 @@ import { type HoldChecks, hasHolder } from "./hold-checks.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
 /**
- * How far an instance's idea of the store's clock may be off: as long as a renewal takes, which after a pause is a beat and
- * a registration. To give no lease after the maximum lifetime, it must end a sandbox as soon as it may be that old.
+ * How far an instance's estimate of the store's clock may be off: as long as a renewal takes, which after a pause is a
+ * heartbeat and a registration. An instance must end a sandbox as soon as it may have reached the maximum lifetime;
+ * otherwise it could lease it past that age.
  */
 const STORE_DELAY_MS = 6_400;
-/** How much earlier one must have been parked for the order to be certain. */
+/** How much earlier a sandbox must have been parked for the order to be certain. */
 const EARLIER_MS = 6_000;
-/** How long an answer of the store may be old when somebody acts on it. */
+/** How old a store response may be when an instance acts on it. */
 const ROOM_DELAY_MS = 5_000;
 
 export class StopChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   readonly #holds: HoldChecks;
-  /** When a record last went. */
+  /** When a record was last removed. */
   #removedAt = Number.NEGATIVE_INFINITY;
 
   constructor(truth: Truth, findings: Findings, holds: HoldChecks) {
@@ -48,7 +50,7 @@ export class StopChecks {
     }
   }
 
-  /** The caller learned what the store answered. */
+  /** The store's response reached the caller. */
   answered({ by, method, sentAt }: StoreStep, result: unknown): void {
     if (method !== "stop" || sentAt <= this.#truth.emptiedAt) return;
     const answer = result as StopAnswer;
@@ -66,7 +68,7 @@ export class StopChecks {
       step.method === "remove" && before.actor === step.by.id,
       () => `${sandboxId} of ${before.actor} was removed by ${step.by.id}`,
     );
-    // A create that was given up on may land between the last look and the removal; that is an orphan's story.
+    // An abandoned create may land between the last look and the removal; the orphan checks judge it.
     const stoppedAt = this.#truth.stoppedAt.get(sandboxId) ?? this.#truth.now;
     const objects = [...this.#truth.objectsOf(sandboxId)];
     const late = objects.some(({ landedAt }) => landedAt >= stoppedAt);
@@ -80,11 +82,11 @@ export class StopChecks {
     );
     const owner = ownerOf(before);
     if (!before.purge || owner === null) return;
-    // A later one has used the workspace, or one with the same generation, which a lost store may give twice.
+    // A later generation has used the workspace, or one with the same number, which a lost store may give twice.
     const { user, thread, generation } = before;
     const isFenced =
       user !== null && thread !== null && ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
-    // It may have been ended by then, too; the home that it has made is still there, and empty.
+    // The late sandbox may have ended by then; its home still exists, and is empty.
     const cameLate = [...ledger.departed.values()].some(
       ({ object }) => object.labels.sandboxId === sandboxId && object.landedAt >= stoppedAt,
     );
@@ -117,7 +119,7 @@ export class StopChecks {
       allowed,
       () => `${step.by.name} stopped ${before.sandboxId} (${mode}, ${request.reason}) held by ${holders.join(", ")}`,
     );
-    // Before holders have had their time to come back, nobody can say that nobody holds it.
+    // Until holders had their time to return, a sandbox cannot be called unheld.
     const early = mode === "unheld" && this.#truth.tables.meta().recovering;
     this.#findings.check(
       "nothing-new-while-recovering",
@@ -145,7 +147,7 @@ export class StopChecks {
 
   #rememberForced(record: SandboxRecord): void {
     this.#truth.forcedStops.add(record.sandboxId);
-    // What had crashed before is told as what it is.
+    // An earlier crash keeps its own reason.
     if (this.#truth.objectOf(record)?.alive !== true) return;
     for (const held of this.#truth.activeLeases(record.sandboxId, record.generation)) {
       if (!held.interrupted && record.holders[held.instance.id] !== undefined)
@@ -181,7 +183,7 @@ export class StopChecks {
     if (reason === "expired") this.#checkExpired(before);
     if (reason === "evicted") {
       const { waitingAcquires, waitedAt } = step.by;
-      // Who needed it when it was decided may have given up while the decision was on its way.
+      // The caller that needed the room may have given up while the decision was in transit.
       const needed = waitingAcquires > 0 || step.sentAt <= waitedAt;
       this.#findings.check("evicted-only-when-needed", needed, () => `${before.sandboxId} by ${step.by.name}`);
     }
@@ -189,7 +191,7 @@ export class StopChecks {
     if (reason === "evicted" && owner !== null) this.#checkLongestParked(before, step);
   }
 
-  /** After the store was lost, a thread may be given a generation that it has left behind: its workspace refuses it. */
+  /** After a store loss a thread may get a generation that it has already passed: its workspace refuses it. */
   #isUnused(owner: string, { sandboxId, generation }: SandboxRecord): boolean {
     const { latestLeased } = this.#truth.thread(owner);
     return latestLeased < generation || !this.#truth.leased.has(sandboxId);
@@ -198,7 +200,8 @@ export class StopChecks {
   #checkIdle(record: SandboxRecord, step: StoreStep): void {
     const { now, settings } = this.#truth;
     const { sandboxId } = record;
-    // That the store's machine has slept is heard with the next beat only; who has not heard of it for longer judges nothing.
+    // An instance learns with its next heartbeat that the store's machine slept. After a longer silence it judges
+    // nothing.
     const trustedSince = step.sentAt - (settings.sessionLifetimeMs / 2) * (1 + DRIFT_MARGIN);
     const parkedSince = this.#holds.parkedSince(sandboxId) ?? now;
     const heardAt = Math.max(step.by.beatConfirmedSentAt, trustedSince, parkedSince);
@@ -210,7 +213,7 @@ export class StopChecks {
       () => `${sandboxId} was parked for ${parkedMs} of ${settings.idleTimeoutMs} ms`,
     );
     const busySince = this.#truth.objectOf(record)?.busySince ?? null;
-    // Work that began while the reaper was deciding could not be seen.
+    // The reaper could not see work that began while it was deciding.
     const seen = busySince !== null && step.sentAt - busySince > 2 * settings.housekeepingIntervalMs;
     const age = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt));
     const overdue = settings.maxLifetimeMs > 0 && age >= settings.maxLifetimeMs;
@@ -219,7 +222,7 @@ export class StopChecks {
 
   #checkExpired(record: SandboxRecord): void {
     const { now, settings } = this.#truth;
-    // What was adopted has a young record; who remembers it from before knows how old it is.
+    // An adopted sandbox has a young record; an instance that held it before knows its real age.
     const madeAt = this.#truth.objectOf(record)?.landedAt ?? now;
     const age = this.#truth.awakeMs(Math.min(madeAt, this.#truth.fromStoreClock(record.createdAt)));
     this.#findings.check(
@@ -230,14 +233,14 @@ export class StopChecks {
   }
 
   #checkEviction(record: SandboxRecord, step: StoreStep): void {
-    // A blank that was there well before the evictor looked, and that nobody has tried to evict.
+    // A blank that existed well before the eviction decision, and that no instance tried to evict.
     const { tables } = this.#truth;
     const maxPerUser = this.#truth.userMax(record.user);
-    // For a user's own limit a blank makes no room.
+    // A blank makes no room under a user's own limit.
     if (maxPerUser > 0 && this.#truth.now - this.#removedAt < ROOM_DELAY_MS) return;
     if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
     const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
-    // A stop that was long on its way, or whose sender was paused, was decided from other counts.
+    // A stop that was long in transit, or whose sender was paused, was decided from other counts.
     const { by, sentAt } = step;
     if (this.#truth.now - sentAt > 50 || by.process.resumedAt > from || by.wasFailed(from, sentAt)) return;
     const blank = tables
@@ -256,11 +259,11 @@ export class StopChecks {
     );
   }
 
-  /** Another one of the same user that was parked well before, and has nothing going on inside. */
+  /** Another sandbox of the same user, parked well before, with no work inside. */
   #checkLongestParked(record: SandboxRecord, { by, sentAt }: StoreStep): void {
     const { tables, now, faults } = this.#truth;
     const parkedAt = this.#holds.parkedSince(record.sandboxId) ?? now;
-    // Who could not be asked counts as busy, and a stop that was long on its way was decided from other counts.
+    // An unreachable sandbox counts as busy, and a stop that was long in transit was decided from other counts.
     if ((faults.fired.get("activity-failed") ?? 0) > 0 || now - sentAt > 50) return;
     if (by.process.resumedAt > parkedAt || by.wasFailed(parkedAt, now)) return;
     const earlier = tables.records().find((other) => {
@@ -298,8 +301,8 @@ export class StopChecks {
     const request = step.args[0] as AdoptRequest;
     const { sandboxId, generation, token, ref, user, thread, place } = request;
     const { markers, objects, departed } = this.#truth.ledger;
-    // A destroy that somebody had sent before may take effect when the daemon has answered: then what was confirmed has
-    // died since, as any sandbox can.
+    // An earlier destroy may take effect after the daemon has responded: then the confirmed sandbox has died since, as
+    // any sandbox can.
     const gone = departed.get(ref);
     const wasThere = gone !== undefined && gone.at >= (step.by.attachedAt.get(ref) ?? step.sentAt);
     const marker = (wasThere ? gone.markers : markers.get(sandboxId))?.get(generation);
@@ -325,8 +328,8 @@ export class StopChecks {
     const graceMs = settings.orphanTimeoutMs * (1 - DRIFT_MARGIN);
     const past = objects.every(({ landedAt }) => now - landedAt >= graceMs);
     const superseded = objects.every((object) => this.#isSuperseded(object.ref, step));
-    // Holders have a lifetime to come back; what nobody has claimed by then is sorted out before recovery ends.
-    // Several may sort things out at once, and one of them be a little later than the end of recovery.
+    // Holders have one session lifetime to return; unclaimed sandboxes are sorted out before recovery ends. Several
+    // instances may sort at once, and one may finish a little after the end of recovery.
     const sinceLoss = now - Math.max(0, this.#truth.emptiedAt);
     const waited = sinceLoss >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
     const sorting = waited && sinceLoss < 3 * settings.sessionLifetimeMs;
@@ -336,25 +339,25 @@ export class StopChecks {
       own || superseded || tables.tombstone(sandboxId) !== null || (recovering ? waited : past || sorting),
       () => `${sandboxId} by ${step.by.name}: past its grace ${past}, recovering ${recovering}`,
     );
-    // What was once ended on purpose, and lands again, is not taken back.
+    // A sandbox that was ended on purpose, and lands again, is not adopted.
     if (own || superseded || tables.tombstone(sandboxId) !== null) return;
-    // What was never ready is the late landing of a create that was given up.
+    // A sandbox that was never ready is the late landing of an abandoned create.
     if (!this.#truth.published.has(sandboxId)) return;
-    // Room that came free a moment ago could not be counted on.
+    // Room freed a moment ago could not be counted.
     if (now - this.#removedAt < ROOM_DELAY_MS) return;
     const provable = objects.find((object) => {
       const marker = ledger.markers.get(sandboxId)?.get(object.generation);
       if (!object.alive || marker === undefined || marker.token !== object.token) return false;
-      // A later generation has used the workspace: what this one has is old.
+      // A later generation has used the workspace: this one's content is outdated.
       if ((ledger.fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
       return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user);
     });
-    // Judged before the step, the thread may have come free only since.
+    // The check judges before the step; the thread may have become free only since.
     const aged = provable !== undefined && now - provable.landedAt >= 2 * settings.orphanTimeoutMs;
     this.#findings.check("condemned-not-adoptable", !aged, () => `${sandboxId} by ${step.by.name}`);
   }
 
-  /** A later generation of its thread exists, so it is old and goes at once. */
+  /** A later generation of its thread exists, so this one is outdated and goes at once. */
   #isSuperseded(ref: string, _step: StoreStep): boolean {
     for (const object of this.#truth.ledger.objects.values()) {
       if (object.ref !== ref) continue;

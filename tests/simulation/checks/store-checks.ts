@@ -1,6 +1,4 @@
-/**
- * Looks at every change of a row, together with the step that makes it, and hands it to the checks of its kind.
- */
+/** Passes every row change, with the step that makes it, to the checks of its kind. */
 
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Session } from "../../../packages/fleet/src/store/store.ts";

@@ -1,7 +1,7 @@
 /**
- * What is true, as the simulation knows it: the rows of the store, the ledger of the engine, every instance, every
- * lease that callers hold, and what callers have asked for. Checks compare these with one another; none of them uses
- * the fleet's own logic, which would share its mistakes.
+ * The truth as the simulation knows it: the store's rows, the engine's ledger, every instance, every lease of a caller,
+ * and every request of a caller. Checks compare these with one another. None uses the fleet's own logic, which would
+ * share its mistakes.
  */
 
 import type { Generation, InstanceId, LeaseId, LossReason, Sandbox, SandboxId } from "@sandlot/contract";
@@ -14,7 +14,7 @@ import type { Instance } from "../process/instance.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { WatchedTables } from "../store/watched-tables.ts";
 
-/** A lease as its caller has it. */
+/** A lease as its caller sees it. */
 export class HeldLease {
   readonly lease: Lease;
   readonly instance: Instance;
@@ -30,11 +30,11 @@ export class HeldLease {
     readonly generation: Generation;
     readonly storeFailedAt: number;
   } | null = null;
-  /** Its sandbox was destroyed by force, while it was held. */
+  /** A forced destroy ended its sandbox while it was held. */
   forced: { readonly at: number; readonly pausedMs: number } | null = null;
-  /** The session ended, or the store was lost, since the hold was taken: it may have to be taken again. */
+  /** The session ended, or the store was lost, since the hold was taken: the instance may have to take it again. */
   interrupted = false;
-  /** What the caller took from the lease once, and may still use after a restart has made it stale. */
+  /** The sandbox object the caller took from the lease; a restart makes it stale, and the caller may still use it. */
   kept: Sandbox | null = null;
 
   constructor(
@@ -49,13 +49,13 @@ export class HeldLease {
     this.remote = parts.remote;
   }
 
-  /** The row of a remote lease ended, or its end was asked for. */
+  /** The row of a remote lease ended, or a caller requested its end. */
   get isRowOver(): boolean {
     const row = this.#row();
     return this.remote && row !== undefined && (row.ended || row.releaseAsked);
   }
 
-  // A restart gives a lease another sandbox, so both are asked for each time.
+  // A restart gives a lease another sandbox, so both are read each time.
   get sandboxId(): SandboxId {
     return this.lease.sandbox.id;
   }
@@ -64,12 +64,12 @@ export class HeldLease {
     return this.lease.generation;
   }
 
-  /** Not given back, at this instance or another, not run out, and not told to be lost. */
+  /** Not released at any instance, not expired, and not reported lost. */
   get active(): boolean {
     return this.releasedAt === null && this.instance.process.alive && !this.isRowOver && !this.isToldLost;
   }
 
-  /** Its holder was told that the sandbox it has is lost. */
+  /** Its holder got the report that its sandbox is lost. */
   get isToldLost(): boolean {
     return this.lost !== null && this.lost.generation === this.generation;
   }
@@ -78,30 +78,30 @@ export class HeldLease {
 export interface RemoteTruth {
   readonly leaseId: LeaseId;
   readonly ttlMs: number;
-  /** Since when its row is there: it goes with its sandbox, and comes back with the next one. */
+  /** Since when its row exists: the row goes with its sandbox, and returns with the next one. */
   since: number;
-  /** When it was granted or renewed last. */
+  /** When it was last granted or renewed. */
   heardAt: number;
-  /** A release of it was asked for. */
+  /** A caller requested its release. */
   releaseAsked: boolean;
   ended: boolean;
-  /** When its row last went with its sandbox; `null`: never. */
+  /** When its row was last removed with its sandbox; `null`: never. */
   goneAt: number | null;
 }
 
-/** What callers have asked for one thread. */
+/** The requests of callers for one thread. */
 export interface ThreadTruth {
   readonly owner: string;
-  /** Acknowledged writes that must be there, with the moment of their acknowledgement. */
+  /** Acknowledged writes that must exist, with the moment of their acknowledgement. */
   readonly acknowledged: Map<string, number>;
-  /** Instances that were asked to destroy it by force, or with purge. */
+  /** Instances that got a request to destroy it by force, or with purge. */
   readonly forcedBy: Set<string>;
-  /** When its workspace was last asked to go; -1: never. */
+  /** When a purge of its workspace was last requested; -1: never. */
   purgeAskedAt: number;
   destroyAsked: boolean;
-  /** The latest generation a lease was handed out on. */
+  /** The latest leased generation. */
   latestLeased: number;
-  /** Of which blueprints it has had records. */
+  /** The blueprints of its records so far. */
   readonly blueprints: Set<string>;
 }
 
@@ -113,25 +113,25 @@ export class Truth {
   readonly faults: Faults;
   readonly instances = new Map<InstanceId, Instance>();
   readonly leases = new Set<HeldLease>();
-  /** Sandboxes that somebody had a lease on. */
+  /** Sandboxes that were leased at least once. */
   readonly leased = new Set<SandboxId>();
   readonly remotes = new Map<LeaseId, RemoteTruth>();
   readonly threads = new Map<string, ThreadTruth>();
-  /** Whose a sandbox is; once it is somebody's it stays so. */
+  /** The owner of each sandbox; an owned sandbox never changes its owner. */
   readonly owners = new Map<SandboxId, string>();
-  /** Since when it is theirs: a blank is made before it is bound. */
+  /** Since when it has its owner: a blank is created before it is bound. */
   readonly ownedSince = new Map<SandboxId, number>();
   /** Sandboxes that were ready once. */
   readonly published = new Set<SandboxId>();
   /** Sandboxes that were stopped by force. */
   readonly forcedStops = new Set<SandboxId>();
-  /** When a record was moved to stopping; whoever held it hears of it later. */
+  /** When a record moved to stopping; its holders learn of it later. */
   readonly stoppedAt = new Map<SandboxId, number>();
-  /** Which generation the engine saw writing each token. */
+  /** The generation that wrote each token, as the engine saw it. */
   readonly writes = new Map<string, Generation>();
-  /** Everything that was ever removed by a purge. */
+  /** Everything that purges ever removed. */
   readonly purgedTokens = new Set<string>();
-  /** When the recovery of the present store ended; `null`: it has not. */
+  /** When the recovery of the present store ended; `null`: it still recovers. */
   recoveredAt: number | null = null;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
@@ -148,7 +148,7 @@ export class Truth {
     return this.scheduler.now;
   }
 
-  /** A moment on the store's clock as a moment of the simulation: the last one that it can be, if its host slept. */
+  /** A moment on the store's clock as a moment of the simulation: the latest possible one, if its host slept. */
   fromStoreClock(at: number): number {
     const { host } = this.tables;
     return host.awakeSince(host.agoMs(host.monotonicMs() - (this.tables.now() - at)));
@@ -159,7 +159,7 @@ export class Truth {
     return this.emptiedAt >= asked.at && this.recoveredAt === null;
   }
 
-  /** How long the store's host was awake in between: what its clock counts. */
+  /** How long the store's host was awake in between: the span its clock counts. */
   awakeMs(since: number, until = this.now): number {
     return this.tables.host.awakeMs(since, until);
   }
@@ -189,7 +189,7 @@ export class Truth {
     for (const object of this.ledger.objects.values()) if (object.labels.sandboxId === sandboxId) yield object;
   }
 
-  /** Leases that their callers have not given back and were not told to have lost. */
+  /** Leases that are neither released nor reported lost. */
   *activeLeases(sandboxId: SandboxId, generation: number): Generator<HeldLease> {
     for (const held of this.leases) {
       if (held.sandboxId === sandboxId && held.generation === generation && held.active) yield held;
@@ -200,7 +200,7 @@ export class Truth {
     return this.tables.record(sandboxId)?.holders[instance.id]?.generation === generation;
   }
 
-  /** Whether a lease can be used at this moment, by an instance that has every right to. */
+  /** Whether an instance with every right to a lease can use it at this moment. */
   isUsable(held: HeldLease): boolean {
     const { instance } = held;
     if (!held.active || held.interrupted || !instance.process.running) return false;
@@ -211,7 +211,7 @@ export class Truth {
     return false;
   }
 
-  /** How many sandboxes a user may have; 0: as many as there is room for. */
+  /** How many sandboxes a user may have; 0: limited by the fleet's room only. */
   userMax(user: string | null): number {
     const { maxPerUser, users = {} } = this.settings.limits;
     return user === null ? 0 : (users[user]?.max ?? maxPerUser);

@@ -1,4 +1,4 @@
-/** What the simulated engine tells about each request, when it is asked and when it takes effect. */
+/** The simulated engine reports each request when it arrives and when it takes effect. */
 
 import type { EngineRef } from "@sandlot/contract";
 import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";

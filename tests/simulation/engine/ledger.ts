@@ -1,9 +1,9 @@
 /**
- * The simulated engine: everything that exists outside the fleet, and what each request does to it. It behaves like
- * Docker: it makes what it is asked to make, however late, and never asks whether anybody still wants it.
+ * The simulated engine: everything that exists outside the fleet, and the effect of each request. It behaves like
+ * Docker: it creates every requested object, however late, even when its requester has gone.
  *
- * All methods are effects: they happen at one moment. When they happen is `sim-backend.ts`; whether they should have is
- * `checks/`.
+ * All methods are effects: they happen at one moment. `sim-backend.ts` decides when they happen; `checks/` decides
+ * whether they should have.
  *
  * Words
  * - A *workspace* is a directory; it keeps its identity when it is moved, and an object that mounts it keeps seeing it.
@@ -34,7 +34,7 @@ import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 export interface Workspace {
   /** `user/thread`. */
   readonly owner: string;
-  /** What was written into it, by the token of each write. */
+  /** Its content, by the token of each write. */
   readonly tokens: Set<string>;
 }
 
@@ -43,22 +43,22 @@ export interface SimObject {
   readonly labels: Labels;
   readonly place: Place;
   readonly landedAt: number;
-  /** The instance that asked for it. */
+  /** The instance that requested it. */
   readonly madeBy: string;
   alive: boolean;
   diedAt: number | null;
-  /** What its daemon answers to. */
+  /** The credentials its daemon accepts. */
   generation: Generation;
   token: Token;
   /** The home it mounts; a blank's workspace is the one in its slot. */
   readonly mount: Workspace | null;
-  /** Since when work is going on inside without anybody's lease. */
+  /** Since when work runs inside without a lease. */
   busySince: number | null;
-  /** When it was last made idle. */
+  /** When it last became idle. */
   idleSince: number;
-  /** `user/thread` of everybody who ever wrote in it. */
+  /** `user/thread` of every writer so far. */
   readonly writers: Set<string>;
-  /** What a plot has in store for it: the next destroy takes effect much later; it is busy once it was asked whether. */
+  /** The plan of a plot: the next destroy takes effect much later; the object is busy after it reported to be idle. */
   readonly script: { destroyHangs: boolean; busyOnceAsked: boolean };
   readonly connections: Set<() => void>;
 }
@@ -79,7 +79,7 @@ export class EngineLedger {
   readonly homes = new Map<string, Workspace>();
   readonly slots = new Map<Place, SimSlot>();
   readonly markers = new Map<SandboxId, Map<Generation, Marker>>();
-  /** What was removed, with the markers beside it and when: who asked about it before was answered truly. */
+  /** Removed objects, with their markers and the time: earlier responses about them were true. */
   readonly departed = new Map<EngineRef, Departed>();
   /** The latest generation that has used a thread's workspace. */
   readonly fences = new Map<string, Generation>();
@@ -101,7 +101,7 @@ export class EngineLedger {
     this.#diedListeners.add(listener);
   }
 
-  /** `refused`: another had used the workspace when it was asked for. */
+  /** `refused`: another sandbox had used the workspace before the request. */
   create(spec: CreateSpec, madeBy: string, refused = false): Created {
     const { labels, marker, generation, token } = spec;
     if (refused && marker !== null) throw staleGeneration(labels.sandboxId, generation, this.#fence(nameOf(marker)));
@@ -115,7 +115,7 @@ export class EngineLedger {
       this.#putMarker(marker);
       const owner = nameOf(marker);
       workspace = this.homes.has(owner) ? "existing" : "new";
-      // A create that lands late makes its container, but not a second home for a workspace that has moved on.
+      // A create that lands late makes its container, but no second home for a workspace that has moved on.
       if (!this.isStale({ ...marker, place })) {
         mount = this.homes.get(owner) ?? { owner, tokens: new Set() };
         this.homes.set(owner, mount);
@@ -136,7 +136,7 @@ export class EngineLedger {
     return { ref, place, workspace };
   }
 
-  /** Something of another fleet, which nobody of ours may touch. */
+  /** An object of another fleet, which ours must leave alone. */
   plant(fleet: FleetId, sandboxId: SandboxId): SimObject {
     const labels = { fleet, sandboxId, generation: 1, threadKey: null, blueprintHash: "other" } as unknown as Labels;
     const spec = { labels, marker: null, generation: 1, token: "other", blueprint: {} } as unknown as CreateSpec;
@@ -144,7 +144,7 @@ export class EngineLedger {
     return this.objects.get(ref) as SimObject;
   }
 
-  /** The object that answers to this target, or the error that says why there is none. */
+  /** The object at this target, or the error that says why there is none. */
   reach(target: Target): SimObject {
     const object = this.objects.get(target.ref);
     const { sandboxId, generation } = target;
@@ -177,14 +177,14 @@ export class EngineLedger {
     this.#tidy(object);
   }
 
-  /** Its process ends, by itself or because it is being destroyed; whoever watches the engine may be told. */
+  /** Its process ends, by itself or by a destroy; watchers of the engine may get an event. */
   crash(object: SimObject): void {
     if (!object.alive) return;
     this.#end(object);
     for (const listener of this.#diedListeners) listener(object);
   }
 
-  /** As `crash`, and neither events nor connections tell of it. */
+  /** As `crash`, but without an event and without a closed connection. */
   crashQuietly(object: SimObject): void {
     object.connections.clear();
     this.#end(object);
@@ -228,7 +228,7 @@ export class EngineLedger {
     return { home: this.homes.has(nameOf(spot)), slot: this.#slotOf(spot)?.workspace?.owner === nameOf(spot), stale };
   }
 
-  /** Puts aside what is in the slot, out of everybody's reach, and answers with it. */
+  /** Moves the slot's content out of reach, and returns it. */
   quarantine(spot: WorkspaceSpot): Workspace | null {
     const slot = this.#slotOf(spot);
     const aside = slot?.workspace ?? null;
@@ -268,7 +268,7 @@ export class EngineLedger {
     this.#tidySandbox(spot.sandboxId);
   }
 
-  /** What was removed. */
+  /** The removed writes. */
   purge(spot: WorkspaceSpot): readonly Workspace[] {
     const owner = nameOf(spot);
     if (this.isStale(spot)) return [];
@@ -287,7 +287,7 @@ export class EngineLedger {
   }
 
   writeMarker(marker: Marker): void {
-    // It is a file beside the sandbox; where the sandbox is gone there is no place for it.
+    // The marker is a file beside the sandbox; without the sandbox there is no place for it.
     if (!this.#hasAnything(marker.sandboxId)) throw new SandlotError("file_not_found", { path: marker.sandboxId });
     this.#putMarker(marker);
   }
@@ -313,7 +313,7 @@ export class EngineLedger {
     object.connections.clear();
   }
 
-  /** Removes what is left of a destroyed object. A workspace in its slot is never removed: then remains stay. */
+  /** Removes the rest of a destroyed object. A workspace in its slot is never removed: then remains stay. */
   #tidy(object: SimObject): void {
     if (this.slots.get(object.place)?.workspace != null) return;
     const markers = new Map(this.markers.get(object.labels.sandboxId));

@@ -1,6 +1,6 @@
 /**
- * One instance's backend: each call becomes a plan (when it takes effect, when it is answered, with what), drawn from
- * the seed, and is carried out on the ledger.
+ * One instance's backend: each call becomes a plan (time of effect, time of response, result), drawn from the seed, and
+ * is carried out on the ledger.
  */
 
 import { type EngineRef, type FleetId, SandlotError } from "@sandlot/contract";
@@ -40,10 +40,10 @@ export interface EngineParts {
   readonly trace: Trace;
   readonly fleetId: FleetId;
   readonly lateBinding: boolean;
-  /** Whether a connection notices that its sandbox died; otherwise only the engine's events tell. */
+  /** Whether a connection notices that its sandbox died; otherwise only the engine's events report it. */
   readonly connectionsNoticeDeath: boolean;
   readonly sessionLifetimeMs: number;
-  /** Older answers to `list`, shared by everybody: a cache in front of the engine. */
+  /** Older responses to `list`, shared by all instances: a cache in front of the engine. */
   readonly snapshots: (readonly EngineObject[])[];
 }
 
@@ -79,7 +79,7 @@ export class SimBackend implements Backend {
     if (faults.hits("create-failed")) plan = { effectMs: null, answerMs: ms, error: failed() };
     else if (faults.hits("create-failed-after-effect")) plan = { effectMs: ms, answerMs: ms, error: failed() };
     else if (faults.hits("create-lands-very-late")) {
-      // The engine is asked, the answer gets lost, and the container appears when everybody has forgotten it.
+      // The engine gets the request, the response is lost, and the container appears long after every timeout.
       const answerMs = random.chance(0.5) ? random.between(50, 3_000) : null;
       plan = { effectMs: sessionLifetimeMs + random.between(0, 3 * sessionLifetimeMs), answerMs, error: failed() };
     }
@@ -182,7 +182,7 @@ export class SimBackend implements Backend {
     if (object?.script.busyOnceAsked !== true || this.#parts.faults.healed)
       return this.#call("activity", this.#plan("activity-failed", failed), effect, signal);
     object.script.busyOnceAsked = false;
-    // Work begins inside while the answer, that there is none, is on its way.
+    // Work begins inside while the response "idle" is in transit.
     scheduler.after(200, () => {
       if (object.alive) object.busySince ??= scheduler.now;
     });
@@ -201,7 +201,7 @@ export class SimBackend implements Backend {
     this.#listeners.clear();
   }
 
-  /** An ordinary call, or one that fails before it does anything. */
+  /** An ordinary call, or one that fails before its effect. */
   #plan(kind?: FaultKind, error?: () => unknown, slowMs = 0): Plan {
     const { faults, random } = this.#parts;
     const ms = slowMs + random.between(0, 8);
@@ -220,7 +220,7 @@ export class SimBackend implements Backend {
     return this.#instance.calls.make(this.#late(plan), told, signal);
   }
 
-  /** Some answers come when the world has moved on. */
+  /** Some responses arrive outdated. */
   #late(plan: Plan): Plan {
     if (plan.effectMs === null || plan.error !== undefined) return plan;
     return this.#parts.faults.hits("engine-answer-late") ? this.#lateAnswer(plan) : plan;

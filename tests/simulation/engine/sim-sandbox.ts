@@ -1,6 +1,6 @@
 /**
  * The inside of a simulated sandbox, as a holder reaches it. It has one file, the journal: an append is a write token,
- * a read answers every token that the thread's workspace has. The daemon checks generation and token on every use.
+ * and a read returns every token of the thread's workspace. The daemon checks generation and token on every use.
  */
 
 import { type Sandbox, SandlotError } from "@sandlot/contract";
@@ -13,7 +13,7 @@ import type { EngineParts } from "./sim-backend.ts";
 
 export const JOURNAL = "/mnt/user-data/workspace/journal";
 
-/** A write says for whom it is, so that a sandbox that serves two threads gives itself away. */
+/** A write names its owner, so that a sandbox that serves two threads gives itself away. */
 export interface Entry {
   readonly owner: string;
   readonly token: string;
@@ -26,7 +26,7 @@ export function connect(instance: Instance, parts: EngineParts, object: SimObjec
     resolve = settle;
   });
   const onDeath = () => {
-    // A connection to a machine that vanished may stay silent; the engine's events and probes must do.
+    // A connection to a vanished machine may stay silent; the engine's events and probes must report it.
     if (!parts.connectionsNoticeDeath) return;
     scheduler.after(random.between(0, 50), () => instance.process.deliver(() => resolve()));
   };

@@ -48,7 +48,7 @@ export class SimWorkspaces implements Workspaces {
     });
   }
 
-  /** They lie where the workspaces do, and fail as those do. */
+  /** They share the disk of the workspaces, and its failures. */
   readonly markers: Markers = {
     write: (marker) => this.#step("writeMarker", () => this.#parts.ledger.writeMarker(marker)),
     list: (sandboxId) => this.#step("markers", () => this.#parts.ledger.markersOf(sandboxId)),

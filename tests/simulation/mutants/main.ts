@@ -1,10 +1,10 @@
 /**
  * Plants bugs, one at a time, and lets the simulation find them: `npm run sim:mutants`.
  *
- *   npm run sim:mutants -- --only stop-ignores-holders,bury-without-beat
+ *   npm run sim:mutants -- --only stop-ignores-holders,bury-ignores-the-beat
  *
- * `--sample N` tries every so many-th mutant only, N in all, in a part of the seeds: whether planting and finding still work.
- * `--unchanged N` runs the sources without a mutant over fewer seeds, where `npm run sim` has seen them before.
+ * `--sample N` tries N mutants, evenly spread, in a part of the seeds, to check that planting and finding still work.
+ * `--unchanged N` runs the sources without a mutant over N seeds, after `npm run sim` has covered more.
  *
  * It fails when a mutant survives, when one can no longer be planted, when a rule has no mutant, or when the sources
  * without a mutant do not pass.
@@ -17,7 +17,7 @@ import { parseArgs } from "node:util";
 import { loadMutants, type Mutant } from "./mutant.ts";
 import { ROOT, Workbench } from "./workbench.ts";
 
-/** As many seeds as continuous integration runs: what it would not find, it would not have found. */
+/** As many seeds as continuous integration runs, so a survivor here would survive there. */
 const RUNS = 3_000;
 const RULES = 16;
 
@@ -47,7 +47,7 @@ async function main(): Promise<number> {
   const covered = new Set(all.map(({ rule }) => rule));
   const mutants = sampled(all.filter(({ name }) => only === undefined || only.includes(name)));
   const uncovered = Array.from({ length: RULES }, (_, index) => index + 1).filter((rule) => !covered.has(rule));
-  // Also those that are not tried: their text has moved, and they prove nothing any more.
+  // Also the mutants that are not tried: a mutant whose text has moved proves nothing.
   const lost = all.filter(({ file, find }) => readFileSync(join(ROOT, file), "utf8").split(find).length !== 2);
   for (const { name, file } of lost) console.log(`${name} can no longer be planted in ${file}`);
   if (only === undefined && uncovered.length > 0) console.log(`no mutant for rule ${uncovered.join(", ")}`);
@@ -105,7 +105,7 @@ async function tryOne(mutant: Mutant, bench: Workbench): Promise<Verdict> {
     const { output, seconds } = await simulate(bench, runs, 1);
     const found = /^VIOLATION (?<invariant>\S+)[\s\S]*?^ {2}seed (?<seed>\d+)/m.exec(output)?.groups;
     const caughtBy = found === undefined ? null : { invariant: found.invariant ?? "", seed: Number(found.seed) };
-    // A mutant that does not even load was not found by any check.
+    // A mutant that fails to load was not found by a check.
     const problem = caughtBy === null && !output.includes(" runs, ") ? output.slice(-500) : null;
     return { mutant, caughtBy, problem, seconds };
   } finally {

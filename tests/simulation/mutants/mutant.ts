@@ -4,7 +4,7 @@
  *   name: stop-ignores-holders
  *   rule: 1
  *   file: packages/fleet/src/store/transactions/removal.ts
- *   why: the move to stopping no longer looks whether somebody holds the sandbox
+ *   why: the move to stopping does not check whether the sandbox is held
  *   --- find
  *   if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };
  *   --- put
@@ -16,7 +16,7 @@ import { join } from "node:path";
 
 export interface Mutant {
   readonly name: string;
-  /** Of section 3 of the design; 0 for what follows from no single rule. */
+  /** In section 3 of the design; 0: no single rule. */
   readonly rule: number;
   readonly file: string;
   readonly why: string;

@@ -1,6 +1,6 @@
 /**
- * A workbench: a copy of the sources that a mutant can be planted in, without touching the ones people work on.
- * Installed packages are linked; the workspace's own packages lead to the copy.
+ * A workbench: a copy of the sources to plant a mutant in; the working sources stay unchanged. Installed packages are
+ * linked; the workspace's own packages lead to the copy.
  */
 
 import {
@@ -18,7 +18,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const ROOT = join(import.meta.dirname, "../../..");
-/** What the simulation runs on. Tests, builds and installed packages are not copied. */
+/** The sources of the simulation. Tests, builds and installed packages are not copied. */
 const LEFT_OUT = new Set(["node_modules", "dist", "test", "mutants"]);
 
 export class Workbench {
@@ -56,7 +56,7 @@ export class Workbench {
     }
   }
 
-  /** Puts `put` where `find` stands; it must stand there exactly once. */
+  /** Replaces `find`, which must occur exactly once, by `put`. */
   plant(file: string, find: string, put: string): void {
     const path = join(this.path, file);
     const before = readFileSync(path, "utf8");

@@ -1,6 +1,6 @@
 /**
- * A call from an instance to the outside: it leaves, takes effect, and is answered, at three moments. Faults are
- * differences in these three: an effect that never is, one that comes after the answer, an answer that never comes.
+ * A call from an instance to the outside: it leaves, takes effect, and gets its response, at three moments. Faults are
+ * differences in these three: no effect, an effect after the response, no response.
  */
 
 import type { FaultKind } from "../faults.ts";
@@ -11,9 +11,9 @@ import type { Ambush, Process } from "./process.ts";
 export interface Plan {
   /** `null`: it never takes effect. */
   readonly effectMs: number | null;
-  /** After the call was made; an ordinary answer never comes before the effect. `null`: no answer ever. */
+  /** After the call was made; an ordinary response never comes before the effect. `null`: no response. */
   readonly answerMs: number | null;
-  /** Answered with this instead of the effect's result. */
+  /** Replaces the effect's result. */
   readonly error?: unknown;
 }
 
@@ -28,19 +28,19 @@ export interface CallsParts {
   readonly onPaused: (forMs: number) => void;
 }
 
-/** A promise nobody will ever hear of: its process is dead. */
+/** A promise that never settles: its process is dead. */
 const SILENCE = new Promise<never>(() => undefined);
 
 export class Calls {
   readonly #parts: CallsParts;
-  /** Calls made so far: what an instance does without I/O does not raise it. */
+  /** Calls made so far: work without I/O does not raise it. */
   made = 0;
 
   constructor(parts: CallsParts) {
     this.#parts = parts;
   }
 
-  /** Makes a call. `effect` runs once, at most; what it throws is the answer. */
+  /** Makes a call. `effect` runs at most once; an error it throws is the response. */
   make<T>(plan: Plan, effect: () => T, signal?: AbortSignal): Promise<T> {
     const { process, scheduler, random } = this.#parts;
     if (!process.alive) return SILENCE;
@@ -67,7 +67,7 @@ export class Calls {
           result = { error };
         }
       };
-      // After an abort the call rejects soon; what it was doing may still take effect.
+      // After an abort the call rejects soon; its effect may still come.
       const onAbort = () => {
         if (settled) return;
         settled = true;

@@ -1,18 +1,18 @@
 /**
- * A machine and its clocks. The wall clock is wrong by a little and can be stepped. The monotonic clock runs a little
- * too fast or too slow, and stands while the machine sleeps. A frozen machine (a virtual one that was stopped) sleeps
- * with both clocks standing, and cannot tell afterwards.
+ * A machine and its clocks. The wall clock is slightly wrong and can be stepped. The monotonic clock runs slightly too
+ * fast or too slow, and stands while the machine sleeps. A frozen machine (a stopped virtual one) sleeps with both
+ * clocks standing, and cannot detect it afterwards.
  */
 
 import type { Scheduler } from "../schedule/scheduler.ts";
 
 /** Wall-clock time at the beginning of every run. */
 export const EPOCH_MS = 1_800_000_000_000;
-/** The most that a monotonic clock is off, as a share. */
+/** The largest error of a monotonic clock, as a share. */
 const DRIFT_MAX = 200e-6;
-/** What sums of fractions of milliseconds may be off. */
+/** Rounding error of sums of fractional milliseconds. */
 const ROUNDING_MS = 1e-6;
-/** What a check allows for that, where two hosts' clocks or a clock and the truth are compared. */
+/** The tolerance of a check that compares the clocks of two hosts, or a clock and the truth. */
 export const DRIFT_MARGIN = 3 * DRIFT_MAX;
 
 export class Host {
@@ -22,9 +22,11 @@ export class Host {
   readonly #bootedMs: number;
   /** Spans in which it stood; the last one may still be open. */
   readonly #sleeps: { readonly from: number; to: number | null; readonly frozen: boolean }[] = [];
-  /** How far its wall clock is from the truth. */
+  /** The difference between its wall clock and the truth. */
   clockErrorMs: number;
-  /** When its wall clock was last stepped, also by a sleep: then it has gone on while the monotonic clock stood. */
+  /**
+   * When its wall clock was last stepped. A sleep counts too: the wall clock went on while the monotonic clock stood.
+   */
   steppedAt = -1;
 
   constructor(parts: { name: string; scheduler: Scheduler; clockErrorMs?: number; drift?: number; bootedMs?: number }) {
@@ -60,7 +62,7 @@ export class Host {
     return awakeMs;
   }
 
-  /** The last moment since which it has been awake for this long: sleep adds to how long ago that was. */
+  /** The last moment since which it has been awake for this long: sleep moves that moment further back. */
   awakeSince(awakeMs: number): number {
     let at = this.#scheduler.now;
     let leftMs = awakeMs;
@@ -83,10 +85,10 @@ export class Host {
     return delayMs / this.#rate;
   }
 
-  /** Between its wall clock and its monotonic one, apart from drift: what an instance can notice of a jump. */
+  /** Between its wall clock and its monotonic one, without drift: the jump that an instance can notice. */
   get skewMs(): number {
     let sleptMs = 0;
-    // While it is frozen, both stand; afterwards the wall clock is behind by as much.
+    // While it is frozen, both stand; afterwards the wall clock lags by that time.
     for (const { from, to, frozen } of this.#sleeps)
       if (to !== null || !frozen) sleptMs += (to ?? this.#scheduler.now) - from;
     return this.clockErrorMs + sleptMs;

@@ -1,6 +1,6 @@
 /**
- * One instance of the fleet as the simulation knows it: its process, what it was given, and what is true about it,
- * which is more than it knows itself.
+ * One instance of the fleet as the simulation knows it: its process, its inputs, and the truth about it, which is more
+ * than it knows itself.
  */
 
 import type { EngineRef, InstanceId, SandboxId } from "@sandlot/contract";
@@ -19,48 +19,48 @@ export class Instance {
   /** `null` until it is open, and after it was closed. */
   fleet: Fleet | null = null;
   closing = false;
-  /** What a plot has in store for it: calls of the store whose next answer is late; a registration that seems to fail. */
+  /** The plan of a plot: store calls whose next response is late, and a registration that seems to fail. */
   readonly script: { readonly late: Set<string>; registerFails: "before-effect" | "after-effect" | null } = {
     late: new Set(),
     registerFails: null,
   };
-  /** It has told that closing something did not work. */
+  /** It reported that a close step failed. */
   closeFailed = false;
 
-  // What is true about its session.
+  // The truth about its session.
   /** When its session began in the store's present epoch; `null` while it has none. */
   sessionSince: number | null = null;
   /** When a peer last ended its session. */
   sessionEndedAt = Number.NEGATIVE_INFINITY;
   /** How long it had been paused in all when the store was last lost. */
   pausedMsAtLoss = 0;
-  /** When a beat of it last took effect. */
+  /** When its last heartbeat took effect. */
   beatLandedAt = Number.NEGATIVE_INFINITY;
-  /** When the last beat that it knows to be confirmed was sent. */
+  /** When it sent the last heartbeat that it knows to be confirmed. */
   beatConfirmedSentAt = Number.NEGATIVE_INFINITY;
-  /** When it heard that the store gave it a hold, by sandbox and generation. */
+  /** When it learned of each hold, by sandbox and generation. */
   readonly holdsHeardAt = new Map<string, number>();
-  /** When a sandbox last answered it, by the engine's name for it. */
+  /** When a sandbox last responded to it, by the engine's name for the sandbox. */
   readonly attachedAt = new Map<EngineRef, number>();
-  /** Sandboxes of which it heard that a stop of its own has begun. */
+  /** Sandboxes whose stop it has begun, as far as it knows. */
   readonly stopped = new Set<SandboxId>();
-  /** How far its wall clock was from its monotonic one at its last beat. */
+  /** The difference between its wall clock and its monotonic one at its last heartbeat. */
   beatSkewMs: number;
-  /** When the store last failed to answer anything. */
+  /** When a store call last failed. */
   storeFailedAt = Number.NEGATIVE_INFINITY;
-  /** When the store failed to answer anything, latest last. */
+  /** When store calls failed, latest last. */
   readonly storeFailures: number[] = [];
-  /** When the requests were sent that the store has not answered yet. */
+  /** When its pending store requests were sent. */
   readonly unanswered: number[] = [];
-  /** When an answer of the store last came that had taken too long to renew a session in time. */
+  /** When a store response last came too late to renew a session in time. */
   storeLateAt = Number.NEGATIVE_INFINITY;
-  /** Callers of it that wait for a sandbox. */
+  /** Its callers that wait for a sandbox. */
   waitingAcquires = 0;
-  /** When one of them was last answered. */
+  /** When one of them last got a response. */
   waitedAt = Number.NEGATIVE_INFINITY;
-  /** When it last had reason to doubt what it sees: a late renewal, a lost session, a clock that jumped. */
+  /** When it last had reason to doubt its view: a late renewal, a lost session, a clock that jumped. */
   sightBrokenAt = 0;
-  /** Peers of which its host told it that their process is dead. */
+  /** Peers whose process is dead, according to its host. */
   readonly toldDead = new Set<InstanceId>();
 
   constructor(parts: { id: InstanceId; process: Process; host: Host; world: SimWorld; calls: Calls }) {
@@ -77,7 +77,7 @@ export class Instance {
     return this.storeFailures.some((at) => at > from && at <= to);
   }
 
-  /** It has run all the time since the store was lost at `emptiedAt`, and each answer of the store came in time. */
+  /** It has run without a pause since the store was lost at `emptiedAt`, and each store response came in time. */
   hasReachedStore(emptiedAt: number, tooLateMs: number, now: number): boolean {
     if (this.storeFailedAt >= emptiedAt || this.process.pausedMs !== this.pausedMsAtLoss) return false;
     return this.storeLateAt < emptiedAt && this.unanswered.every((sentAt) => now - sentAt < tooLateMs);

@@ -1,10 +1,10 @@
 /**
- * A process as the operating system treats it: it can be paused, when nothing reaches it but what it has asked for
- * still happens, and killed, when nothing reaches it ever again.
+ * A process as the operating system treats it. Nothing reaches a paused process, but its requests still take effect.
+ * Nothing reaches a killed process ever again.
  *
  * Invariants
  * - Code of an instance runs only inside `deliver`, so a dead or paused instance never runs.
- * - A call it has issued takes effect whether or not it lives to hear of it.
+ * - A call it has issued takes effect whether or not it lives to get the response.
  */
 
 import type { ProcessIdentity } from "../../../packages/fleet/src/world/world.ts";
@@ -12,7 +12,7 @@ import type { Scheduler } from "../schedule/scheduler.ts";
 
 export type DeathKind = "kill-before-effect" | "kill-after-effect" | "kill-in-flight";
 
-/** What is to happen at one of the next calls out of the process. */
+/** The ambush at one of the next calls out of the process. */
 export interface Ambush {
   /** Calls left until it happens. */
   calls: number;
@@ -23,7 +23,7 @@ export class Process {
   readonly name: string;
   readonly identity: ProcessIdentity;
   readonly #scheduler: Scheduler;
-  /** Set once it was killed or has ended; the moment it did. */
+  /** When it was killed or ended; set once. */
   diedAt: number | null = null;
   #pausedAt: number | null = null;
   #pausedMs = 0;
@@ -46,7 +46,7 @@ export class Process {
     return this.#pausedAt !== null;
   }
 
-  /** How long it has been paused in all: time in which nobody could expect anything of it. */
+  /** Its total pause: time in which it owes nothing. */
   get pausedMs(): number {
     return this.#pausedMs + (this.#pausedAt === null ? 0 : this.#scheduler.now - this.#pausedAt);
   }
@@ -71,7 +71,7 @@ export class Process {
     this.#pausedAt ??= this.#scheduler.now;
   }
 
-  /** Everything that arrived meanwhile is delivered, each in a turn of its own, in the order it came. */
+  /** Everything that arrived meanwhile is delivered in order, each in its own turn. */
   resume(): void {
     if (this.#pausedAt === null) return;
     this.#pausedMs += this.#scheduler.now - this.#pausedAt;

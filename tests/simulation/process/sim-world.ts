@@ -11,7 +11,7 @@ import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Host } from "./host.ts";
 import type { Process } from "./process.ts";
 
-/** What sums of fractions of milliseconds may be off. */
+/** Rounding error of sums of fractional milliseconds. */
 const ROUNDING_MS = 1e-3;
 
 export class SimWorld implements World {

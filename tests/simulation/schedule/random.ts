@@ -1,6 +1,6 @@
 /**
- * Chance from a seed (sfc32). Everything random in a run comes from streams that are forked from one seed, so that a
- * run is its seed and nothing else.
+ * Chance from a seed (sfc32). Every random number of a run comes from streams forked from one seed, so the seed alone
+ * determines the run.
  */
 
 export class Random {
@@ -47,7 +47,7 @@ export class Random {
     return picked;
   }
 
-  /** Mostly short, sometimes much longer: how gaps between independent things are spread. */
+  /** Mostly short, sometimes much longer: the distribution of gaps between independent events. */
   exponential(mean: number): number {
     return Math.ceil(-Math.log(1 - this.unit()) * mean);
   }

@@ -1,9 +1,9 @@
 /**
- * Virtual time. Events run one at a time in the order of their moment; between two events every microtask has run, so
- * code under test is always at rest when the next thing happens to it. Nothing here waits for real time.
+ * Virtual time. Events run one at a time in the order of their moment. Between two events every microtask has run, so
+ * the code under test is always at rest when the next event comes. Nothing here waits for real time.
  *
- * Events of one moment run in an order that chance decides when they are scheduled (`tie`); timers of one moment keep
- * the order in which they were set, as Node's do.
+ * Chance decides the order of simultaneous events when they are scheduled (`tie`). Simultaneous timers keep the order
+ * in which they were set, as Node's do.
  */
 
 export interface Scheduled {
@@ -38,14 +38,14 @@ export class Scheduler {
   /** Milliseconds since the run began. */
   now = 0;
   events = 0;
-  /** No run needs nearly as many; when they are spent, time only passes and nothing happens any more. */
+  /** No run needs nearly as many; once they are spent, time passes without events. */
   readonly #eventsMax: number;
   readonly #heap: Entry[] = [];
   readonly #onThrow: (error: unknown) => void;
   readonly #onTurn: () => void;
   #order = 0;
 
-  /** `onTurn` is called every few events: as long as it is, no code under test spins. */
+  /** `onTurn` is called every few events: as long as the calls come, no code under test spins. */
   constructor(onThrow: (error: unknown) => void, onTurn: () => void = () => {}, eventsMax = 400_000) {
     this.#onThrow = onThrow;
     this.#onTurn = onTurn;

@@ -1,6 +1,6 @@
 /**
- * What happened, in order. Every line goes into a hash, so that two runs of a seed can be compared without keeping
- * them; the lines themselves are kept only when somebody wants to read them.
+ * The events of a run, in order. Every line goes into a hash, so that two runs of a seed can be compared without
+ * keeping them; the lines themselves are kept only for `--trace`.
  */
 
 export class Trace {
@@ -13,7 +13,7 @@ export class Trace {
     this.lines = keep ? [] : null;
   }
 
-  /** `who` did `what`. `detail` is only made when the lines are kept: it may be costly. */
+  /** `who` did `what`. `detail` is only computed when the lines are kept: it may be costly. */
   add(who: string, what: string, detail?: () => string): void {
     this.#mix(this.#now());
     for (let index = 0; index < who.length; index += 1) this.#mix(who.charCodeAt(index));

@@ -1,6 +1,6 @@
 /**
- * One instance's store: the real transactions over the shared rows, behind a network that is slow, loses requests,
- * loses answers, and delivers some of them when their sender has given up.
+ * One instance's store: the real transactions over the shared rows, behind a network that is slow, loses requests and
+ * responses, and delivers some responses after their caller has given up.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -15,28 +15,28 @@ import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Trace } from "../schedule/trace.ts";
 import type { WatchedTables } from "./watched-tables.ts";
 
-/** One call to the store: by whom, what, and when it was sent. */
+/** One call to the store: the caller, the step, and the time it was sent. */
 export interface StoreStep {
   readonly by: Instance;
   readonly method: string;
   readonly args: readonly unknown[];
   readonly sentAt: number;
-  /** How far the sender's wall clock was from its monotonic one when it sent it. */
+  /** The difference between the sender's wall clock and its monotonic one at the time of sending. */
   readonly skewMs: number;
 }
 
 export interface StoreAudit {
-  /** The request is on its way. */
+  /** The request is in transit. */
   asked(step: StoreStep): void;
-  /** The step takes effect now; the changes of rows it makes follow. */
+  /** The step takes effect now; its row changes follow. */
   began(step: StoreStep): void;
   ended(step: StoreStep, result: unknown): void;
-  /** The caller hears of it. */
+  /** The response reaches the caller. */
   answered(step: StoreStep, result: unknown): void;
   failed(step: StoreStep): void;
 }
 
-/** While the store is out, calls of these instances fail; `null` means everybody's. */
+/** While the store is out, calls of these instances fail; `null`: of all instances. */
 export interface Outage {
   of: ReadonlySet<string> | null;
   until: number;
@@ -53,7 +53,7 @@ export interface StoreParts {
   readonly sessionLifetimeMs: number;
 }
 
-/** Steps that act on what was seen before: what they were decided from may have changed when they arrive. */
+/** Steps that act on an earlier observation, which may be outdated when they arrive. */
 const DECISIONS = new Set([
   "endDeadSession",
   "expireLease",
@@ -73,7 +73,7 @@ export class SimStore extends TransactionalStore {
   readonly #parts: StoreParts;
   readonly #unwatch = new Set<() => void>();
   #closed = false;
-  /** The arguments of the call that is being made; a method reaches `run` before it returns. */
+  /** The arguments of the present call; a method reaches `run` before it returns. */
   #args: readonly unknown[] = [];
 
   constructor(instance: Instance, parts: StoreParts) {
@@ -148,7 +148,7 @@ export class SimStore extends TransactionalStore {
     };
   }
 
-  /** How many listen for changes. */
+  /** The number of change listeners. */
   get watches(): number {
     return this.#unwatch.size;
   }
@@ -158,7 +158,7 @@ export class SimStore extends TransactionalStore {
     this.disconnect();
   }
 
-  /** Its process is gone: nobody listens any more. */
+  /** Its process is gone, and its listeners with it. */
   disconnect(): void {
     for (const unwatch of this.#unwatch) unwatch();
     this.#unwatch.clear();
@@ -175,10 +175,10 @@ export class SimStore extends TransactionalStore {
       return this.#refused(operation, registerFails === "before-effect" ? null : random.between(0, 4));
     }
     if (operation === "confirmBound" && faults.hits("confirm-lost")) return this.#refused(operation, null);
-    // The answer to a beat that comes when it is older than what it confirms may be relied on.
+    // A heartbeat response that arrives too old to rely on.
     if (operation === "beat" && faults.hits("store-answer-very-late"))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
-    // Any other answer that comes when the world has moved on, and the caller may have given up or doubt itself.
+    // Any other late response: the caller may have given up or doubt itself.
     if (script.late.delete(operation) || (operation !== "beat" && faults.hits("store-answer-late")))
       return { effectMs: random.between(0, 4), answerMs: random.between(sessionLifetimeMs / 2, 2 * sessionLifetimeMs) };
     const late = DECISIONS.has(operation) && faults.hits("store-decision-slow");
@@ -186,7 +186,7 @@ export class SimStore extends TransactionalStore {
     const ms = slow ? random.between(200, 3_000) : random.between(0, 4);
     if (faults.hits("store-failed-before-effect")) return this.#refused(operation, null);
     if (faults.hits("store-failed-after-effect")) return this.#refused(operation, ms);
-    // A request that sat in a queue: its sender has long been told that it failed.
+    // A request that sat in a queue: its sender has long seen it fail.
     if (faults.hits("store-effect-late")) return this.#refused(operation, random.between(500, 2 * sessionLifetimeMs));
     return { effectMs: ms, answerMs: ms };
   }

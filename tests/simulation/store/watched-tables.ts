@@ -1,6 +1,6 @@
 /**
- * The rows of the one store, with somebody looking over its shoulder: every change of a row is told before it happens,
- * with the row as it was and as it will be. Rows are frozen, so that nobody changes one behind the store's back.
+ * The rows of the one store, under observation: every row change is reported before it happens, with the old and the
+ * new row. Rows are frozen, so that only the store can change one.
  *
  * The rows themselves are in maps, as those of the memory store, or in a SQLite database in memory.
  */
@@ -26,7 +26,7 @@ export interface TablesAudit {
 }
 
 export class WatchedTables implements Tables {
-  /** The machine that the store is on: its clock is that one's. */
+  /** The store's machine, whose clock the store uses. */
   readonly host: Host;
   readonly #newEpoch: () => string;
   readonly #kind: "memory" | "sqlite";
@@ -57,7 +57,7 @@ export class WatchedTables implements Tables {
     this.#audit = audit;
   }
 
-  /** Another store is in its place: it knows nothing, not even what time the former took it to be. */
+  /** A new, empty store takes its place; it does not even know the former store's time. */
   empty(): void {
     this.#clock = clockOfBoot(this.host, null, 0);
     this.#rows = this.#begin();

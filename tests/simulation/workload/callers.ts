@@ -1,8 +1,8 @@
 /**
- * The callers: what the code around a fleet does with it. They acquire, write, read, release (sometimes twice), hand
- * leases to remote callers, destroy, and give up waiting; and they tell the checks what they asked and what they got.
+ * The callers: the code that uses a fleet. They acquire, write, read, release (sometimes twice), hand leases to remote
+ * callers, destroy, and give up waiting. They report their requests and results to the checks.
  *
- * A caller lives in its instance's process: what it does is delivered there, and dies with it.
+ * A caller lives in its instance's process: its work is delivered there, and dies with it.
  */
 
 import { isSandlotError } from "@sandlot/contract";
@@ -23,7 +23,7 @@ export interface AcquireWish {
   readonly timeoutMs: number | null;
   readonly ttlMs: number | null;
   readonly abortAfterMs: number | null;
-  /** Nothing: whatever the thread has, and the default for a new one. */
+  /** Absent: the thread's present blueprint, and the default for a new one. */
   readonly blueprint?: string | null;
 }
 
@@ -37,7 +37,7 @@ const CLOSE_STEPS = 12;
 export class Callers {
   readonly #simulation: Simulation;
   readonly remote: RemoteCallers;
-  /** Calls of living processes that were not answered yet. */
+  /** Pending calls of living processes. */
   readonly #pending = new Map<Asked, "acquire" | "destroy" | "release" | "close">();
   #tokens = 0;
 
@@ -95,7 +95,7 @@ export class Callers {
         },
         (error: unknown) => {
           this.#settled(asked);
-          // What clears up after a caller that gave up may still listen.
+          // The cleanup after a caller that gave up may still listen.
           if (!controller.signal.aborted) this.#simulation.factChecks.answered(instance, listeners());
           trace.add(instance.name, "refused", () => String(error));
           this.#simulation.admissionChecks.gaveUp(
@@ -129,7 +129,7 @@ export class Callers {
     });
   }
 
-  /** Writes something through a lease. `stale` uses the object that was taken from it long ago. */
+  /** Writes through a lease. `stale` uses the object that was taken from it long ago. */
   write(held: HeldLease, stale = false): void {
     held.instance.process.deliver(() => {
       const sandbox = stale && held.kept !== null ? held.kept : held.lease.sandbox;
@@ -143,7 +143,7 @@ export class Callers {
       };
       const thread = held.owner === null ? null : this.#simulation.truth.thread(held.owner);
       const owner = held.owner ?? `lease ${held.lease.id}`;
-      // A use of what was lost makes its next generation.
+      // A use of a lost lease makes its next generation.
       held.instance.waitingAcquires += 1;
       sandbox.files
         .append(JOURNAL, JSON.stringify({ owner, token }))
@@ -234,7 +234,7 @@ export class Callers {
     });
   }
 
-  /** Looks around, as a dashboard does; must disturb nothing. */
+  /** Reads the state, as a dashboard does; must disturb nothing. */
   look(instance: Instance): void {
     instance.process.deliver(() => {
       const { fleet } = instance;
@@ -281,7 +281,7 @@ export class Callers {
       () => `${held.owner} ${held.sandboxId} ${held.generation} ${lease.recovery.kind}`,
     );
     lease.onLost(({ reason, generation }) => {
-      // What its process still runs of the turn in which it was killed is heard by nobody.
+      // The rest of the turn in which the process was killed goes unheard.
       if (!instance.process.alive) return;
       trace.add(instance.name, "lease lost", () => `${lease.id} ${reason}`);
       leaseChecks.lost(held, reason);
@@ -290,7 +290,7 @@ export class Callers {
     leaseChecks.acquired(held, asked);
   }
 
-  /** A use of what was lost waits for room as well. */
+  /** A use of a lost lease waits for room as well. */
   #useFailed(held: HeldLease, error: unknown, expected: Expected): void {
     const [user = null, thread = null] = held.owner?.split("/") ?? [];
     this.#simulation.admissionChecks.gaveUp(held.instance, user, thread);
@@ -308,7 +308,7 @@ export class Callers {
     );
     // A restart moves a lease to a later generation without a new acquire.
     if (thread !== null) thread.latestLeased = Math.max(thread.latestLeased, held.generation);
-    // An acknowledgement that comes after the purge of what was written promises nothing.
+    // An acknowledgement that comes after the purge of its write promises nothing.
     const present = this.#isPresent(token);
     if (present || !truth.purgedTokens.has(token)) thread?.acknowledged.set(token, scheduler.now);
   }
@@ -332,7 +332,7 @@ export class Callers {
     }
   }
 
-  /** Whether an acquire must be served from memory: held here, renewed lately, no doubt, nothing special asked. */
+  /** Whether an acquire must be served from memory: held here, renewed lately, no doubt, no special request. */
   #isHot(instance: Instance, owner: string | null, wish: AcquireWish): boolean {
     const { truth, scheduler, settings } = this.#simulation;
     if (owner === null || wish.ttlMs !== null || (wish.blueprint ?? null) !== null || instance.closing) return false;

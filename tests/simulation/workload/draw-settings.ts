@@ -12,13 +12,13 @@ const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network:
 const HASH: BlueprintHash = hashBlueprint("simulated", BLUEPRINT);
 const OTHER: Blueprint = { ...BLUEPRINT, environment: { BLUEPRINT: "other" } };
 const OTHER_HASH: BlueprintHash = hashBlueprint("simulated", OTHER);
-/** What callers may ask for. */
+/** The blueprints that callers may request. */
 export const BLUEPRINT_NAMES = ["default", "other"] as const;
 const USERS = ["ada", "bob", "cy"];
-/** What other backends are told means nothing to the simulated one. */
+/** Options of other backends have no meaning for the simulated one. */
 const OTHERS = resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: "/simulated" });
 
-/** `more` is for what was added later, so that the rest of a run stays what it was. */
+/** `more` is for later additions, so that the rest of a run stays the same. */
 export function drawSettings(random: Random, more: Random = random): Settings {
   const pool = random.pick([0, 0, 1, 2]);
   const others = pool > 0 && more.chance(0.4) ? 1 : 0;
@@ -54,7 +54,7 @@ export function drawSettings(random: Random, more: Random = random): Settings {
   };
 }
 
-/** Limits of their own for some users, in some runs; 0: none. */
+/** Individual limits for some users, in some runs; 0: none. */
 function drawUsers(random: Random): Record<string, { readonly max: number }> {
   if (random.chance(0.6)) return {};
   return Object.fromEntries(

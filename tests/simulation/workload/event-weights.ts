@@ -1,6 +1,6 @@
 /**
- * The urn that events are drawn from. Each run shakes it first, so that in some runs crashes are common, in others
- * pauses, and in others almost nothing but ordinary use happens.
+ * The weights that events are drawn with. Each run changes them first, so that in some runs crashes are common, in
+ * others pauses, and in others almost nothing but ordinary use happens.
  */
 
 import type { Random } from "../schedule/random.ts";

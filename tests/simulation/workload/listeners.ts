@@ -1,6 +1,6 @@
-/** Counting who listens to a caller's signal. */
+/** Counts the listeners on a caller's signal. */
 
-/** How many listen to a signal from now on. */
+/** Counts the listeners on a signal from now on. */
 export function countListeners(signal: AbortSignal): () => number {
   const listening = new Set<unknown>();
   const { addEventListener, removeEventListener } = signal;

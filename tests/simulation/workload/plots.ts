@@ -1,6 +1,6 @@
 /**
- * Plots: what takes several steps to come about, and would hardly ever be drawn. Each is on in some of the runs only; the
- * others stay what they were without it.
+ * Plots: sequences of several steps that chance would hardly ever draw. Each is on in some of the runs only; the other
+ * runs stay the same without it.
  */
 
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
@@ -20,7 +20,7 @@ type Kind =
   | "lookBeforeRecovery"
   | "unheardLoss";
 
-/** In which share of the runs a plot is on, and how likely it then is with every event. */
+/** The share of runs with a plot, and its chance at every event of such a run. */
 const PLOTS: Readonly<Record<Kind, { readonly runs: number; readonly share: number }>> = {
   rush: { runs: 0.4, share: 0.04 },
   lateTake: { runs: 0.2, share: 0.02 },
@@ -70,7 +70,7 @@ export class Plots {
     }
   }
 
-  /** What an instance takes is ended by force while the store's answer is on its way, and lives on for a while. */
+  /** A forced destroy ends a sandbox while the response to its taker is in transit; the sandbox lives on a while. */
   protected _lateTake(): void {
     const { scheduler, faults, truth } = this.#simulation;
     const [one, other] = this.#two();
@@ -88,14 +88,14 @@ export class Plots {
     scheduler.after(this.#random.between(20, 400), () => this.#callers.destroy(other, name, options));
   }
 
-  /** Work begins inside a parked sandbox just after it has said that there is none. */
+  /** Work begins inside a parked sandbox just after it reported that it is idle. */
   protected _busyOnceAsked(): void {
     const parked = this.#ready().filter(({ holders, leases }) => isEmpty(holders) && isEmpty(leases));
     const object = parked.length === 0 ? undefined : this.#simulation.truth.objectOf(this.#random.pick(parked));
     if (object?.alive === true && object.busySince === null) object.script.busyOnceAsked = true;
   }
 
-  /** An instance is buried while it is paused, and its new session begins without its hearing of it. */
+  /** A peer ends the session of a paused instance, whose new session begins without its notice. */
   protected _forgottenHold(): void {
     const { truth, settings } = this.#simulation;
     const holders = [...truth.leases].filter((held) => truth.isUsable(held) && !held.instance.closing);
@@ -107,7 +107,7 @@ export class Plots {
     this.#simulation.pause(instance, sessionLifetimeMs + this.#random.between(500, 4 * sessionLifetimeMs));
   }
 
-  /** A sandbox that is held dies without a word, and then the store is lost. */
+  /** A held sandbox dies silently, and then the store is lost. */
   protected _deadBeforeLoss(): void {
     const { truth, faults, trace, scheduler } = this.#simulation;
     const holders = [...truth.leases].filter((held) => truth.isUsable(held));
@@ -120,7 +120,7 @@ export class Plots {
     scheduler.after(this.#random.between(0, 200), () => this.#loseStore());
   }
 
-  /** An instance, and a thread with a sandbox that is ready. */
+  /** An instance, and a thread with a ready sandbox. */
   #instanceAndThread() {
     const [instance] = this.#two();
     const ready = this.#ready();
@@ -131,7 +131,7 @@ export class Plots {
     return { instance, record, name };
   }
 
-  /** A purge has been taken down, and then the store is lost; the destroy that waits for it looks again when that has recovered. */
+  /** A purge is recorded, and then the store is lost. The waiting destroy looks again when the store has recovered. */
   protected _purgeBeforeLoss(): void {
     const { truth, faults, scheduler } = this.#simulation;
     const found = this.#instanceAndThread();
@@ -151,7 +151,7 @@ export class Plots {
     look();
   }
 
-  /** A destroy looks while a new store knows nothing yet, and hears what it saw when that has recovered. */
+  /** A destroy looks while a new store knows nothing yet, and gets that result when the store has recovered. */
   protected _lookBeforeRecovery(): void {
     const { faults, scheduler, settings } = this.#simulation;
     const found = this.#instanceAndThread();
@@ -166,7 +166,7 @@ export class Plots {
     });
   }
 
-  /** The store's clock is stepped, the store is lost, and who registers with the next one does not hear of it. */
+  /** The store's clock is stepped, the store is lost, and the response to a registration with the next one is lost. */
   protected _unheardLoss(): void {
     const { faults, truth } = this.#simulation;
     faults.count("registered-unheard");
@@ -186,12 +186,12 @@ export class Plots {
     truth.tables.empty();
   }
 
-  /** Threads' sandboxes that are ready. */
+  /** Ready sandboxes of threads. */
   #ready(): readonly SandboxRecord[] {
     return this.#simulation.truth.tables.records().filter(({ state, thread }) => state === "ready" && thread !== null);
   }
 
-  /** Two instances that can be asked for something, if there are. */
+  /** Two instances that accept requests, if there are two. */
   #two(): readonly (Instance | undefined)[] {
     const open = this.#simulation.open();
     if (open.length === 0) return [];

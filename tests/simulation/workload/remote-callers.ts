@@ -1,4 +1,4 @@
-/** Callers that have only the id of a lease: they renew and release it, at whichever instance. */
+/** Callers that have only the id of a lease: they renew and release it, at any instance. */
 
 import { isSandlotError } from "@sandlot/contract";
 import type { HeldLease } from "../checks/truth.ts";
@@ -20,7 +20,7 @@ export class RemoteCallers {
         () => findings.check("remote-renewal-is-true", true, () => ""),
         (error: unknown) => {
           const remote = truth.remotes.get(held.lease.id);
-          // An answer may be long on its way: only what lived all the while was denied wrongly.
+          // A response may be long in transit: only a lease that lived all the while was denied wrongly.
           const lives = truth.unexpired(remote) && remote?.releaseAsked === false && remote.since <= askedAt;
           const denied = isSandlotError(error, "lease_not_found");
           findings.check(
@@ -38,12 +38,12 @@ export class RemoteCallers {
     instance.process.deliver(() => {
       if (instance.fleet === null) return;
       if (remote !== undefined) remote.releaseAsked = true;
-      // A release that could not be done is left to expire, which is what its caller would do.
+      // A release that failed is left to expire, as its caller would leave it.
       instance.fleet.remoteLeases.release(held.lease.id).catch(() => undefined);
     });
   }
 
-  /** Releases what it can make up: the numbers that local leases have. */
+  /** Releases guessed ids: the numbers that local leases have. */
   releaseGuessed(instance: Instance, number: number): void {
     instance.process.deliver(() => {
       instance.fleet?.remoteLeases.release(`${instance.id}-${number}`).then(

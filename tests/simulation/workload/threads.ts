@@ -1,4 +1,4 @@
-/** The threads that callers ask for: users with several, and one with a single one. */
+/** The threads that callers request: users with several, and one with a single one. */
 
 export interface ThreadName {
   readonly user: string;

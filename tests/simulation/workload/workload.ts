@@ -1,6 +1,6 @@
 /**
- * What happens in a run: a few hundred events, each drawn from the seed with weights that differ from run to run, at
- * moments that come in bursts and lulls. Ordinary use and faults are drawn from one urn, so that they meet.
+ * The events of a run: a few hundred, each drawn from the seed with weights that differ from run to run, at moments
+ * that come in bursts and lulls. Ordinary use and faults are drawn together, so that they meet.
  */
 
 import type { HeldLease } from "../checks/truth.ts";
@@ -20,7 +20,7 @@ export class Workload {
   readonly threads = THREADS;
   readonly #simulation: Simulation;
   readonly #random: Random;
-  /** For what was added later, so that the rest of a run stays what it was. */
+  /** For later additions, so that the rest of a run stays the same. */
   readonly #more: Random;
   readonly #plots: Plots;
   readonly #weights: EventWeights;
@@ -41,7 +41,7 @@ export class Workload {
     this.#weights = new EventWeights(this.#random);
   }
 
-  /** Starts the instances, and lets things happen until enough have. */
+  /** Starts the instances, and draws events until there were enough. */
   async run(): Promise<void> {
     const { scheduler } = this.#simulation;
     for (let count = 0; count < this.#instancesMax; count += 1) this.#start();
@@ -63,7 +63,7 @@ export class Workload {
     return lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
   }
 
-  /** As many instances as at the beginning are running. */
+  /** As many instances run as at the beginning. */
   replenish(): void {
     while (this.#living().length < this.#instancesMax) this.#start();
   }
@@ -91,7 +91,7 @@ export class Workload {
     for (const instance of open) this.#acquire(instance, thread);
   }
 
-  /** Different threads at once, so that they reach for the same blank, or for the same last room. */
+  /** Different threads at once, so that they compete for the same blank, or for the same last room. */
   protected _acquireTogether(): void {
     const open = this.#simulation.open();
     const blanks = this.#simulation.truth.tables
@@ -250,7 +250,7 @@ export class Workload {
     this.#simulation.sleep([host], this.#random.between(100, 4 * settings.sessionLifetimeMs), false);
   }
 
-  /** All of them: a machine that was frozen alone cannot know that its peers have gone on without it. */
+  /** All of them: a machine frozen alone cannot know that its peers went on. */
   protected _freeze(): void {
     const { hosts, faults, settings } = this.#simulation;
     if (hosts.some(({ isAsleep }) => isAsleep)) return;
@@ -304,7 +304,7 @@ export class Workload {
     });
   }
 
-  /** A remote caller renews in time or a little late, wherever it is sent, and after a while stops coming. */
+  /** A remote caller renews in time or a little late, at any instance, and after a while stops coming. */
   #keepRenewing(held: HeldLease, ttlMs: number, times: number): void {
     if (times === 0 || this.#ended) {
       this.#simulation.faults.count("remote-left-to-expire");
