@@ -40,7 +40,7 @@ export function faultsOf(records: readonly SandboxRecord[], max: number): readon
     if (other !== undefined) faults.push(`two records for ${key}: ${other} and ${sandboxId}`);
     seen.set(key, sandboxId);
   }
-  // A record that only exists to be ended (condemned) takes no room.
+  // A record that was claimed for removal takes no room.
   const count = records.filter(({ state }) => state !== "stopping").length;
   if (count > max) faults.push(`${count} sandboxes, although the limit is ${max}`);
   return faults;
