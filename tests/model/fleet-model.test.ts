@@ -1,6 +1,6 @@
 /**
- * One fleet against a model much smaller than it: a thread has a sandbox or not, it is alive or not, and so many leases
- * are out. Commands are drawn by fast-check; in which order the store and the engine answer is drawn, too.
+ * One fleet against a much smaller model: a thread has a sandbox or not, it is alive or not, and a number of leases is
+ * out. fast-check draws the commands, and the order in which the store and the engine respond.
  */
 
 import { isSandlotError } from "@sandlot/contract";
@@ -25,7 +25,7 @@ type Command = fc.AsyncCommand<Model, Real, true>;
 
 const THREADS = ["t1", "t2"] as const;
 
-/** What is still out of a destroyed or crashed sandbox does not count for the next one. */
+/** Open leases of a destroyed or crashed sandbox do not count for the next one. */
 function freshLeases({ leases, lost }: ThreadModel): number {
   return lost === null ? leases : 0;
 }
@@ -42,7 +42,7 @@ class Acquire implements Command {
   }
   async run(model: Model, { fleet, engine, leases }: Real): Promise<void> {
     const thread = model.threads[this.thread]!;
-    // A thread with lost leases is a story of its own: its next sandbox is beside them.
+    // A thread with lost leases is a separate case: its next sandbox exists beside them.
     const before = engine.created;
     const got = await Promise.all(Array.from({ length: this.times }, () => fleet.acquire({ thread: this.thread })));
     expect(new Set(got.map(({ generation }) => generation)).size).toBe(1);
@@ -190,7 +190,7 @@ class Look implements Command {
   toString = () => "list";
 }
 
-/** What is given back is given back soon, not at once: looks until the thread is as the model says. */
+/** A release takes effect soon, not at once: waits until the thread matches the model. */
 async function comesToRest(fleet: Fleet, name: string, thread: ThreadModel): Promise<void> {
   const expected = thread.exists ? [freshLeases(thread) > 0 ? "leased" : "parked"] : [];
   let states: string[] = [];

@@ -1,4 +1,4 @@
-/** One fleet on a tiny engine and the memory store, whose answers come in the order that the scheduler draws. */
+/** One fleet on a tiny engine and the memory store, whose responses come in the order that the scheduler draws. */
 
 import type { Scheduler } from "fast-check";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
@@ -10,7 +10,7 @@ import { drawSettings } from "../simulation/workload/draw-settings.ts";
 import { TinyEngine } from "./tiny-engine.ts";
 import { tinyWorld } from "./tiny-world.ts";
 
-/** Longer than any model run, so that nobody doubts a session because the model's time jumps. */
+/** Longer than any model run, so that no instance doubts its session because the model's time jumps. */
 const FOR_EVER_MS = 1_000_000_000;
 
 export async function openModelFleet(scheduler: Scheduler, autoRestart: boolean) {
@@ -29,7 +29,7 @@ export async function openModelFleet(scheduler: Scheduler, autoRestart: boolean)
   return { fleet, engine, close: () => drained(scheduler, fleet.close()) };
 }
 
-/** Lets the scheduler answer, in its order, until `promise` has settled. */
+/** Lets the scheduler deliver responses, in its order, until `promise` has settled. */
 export async function drained<T>(scheduler: Scheduler, promise: Promise<T>): Promise<T> {
   let settled = false;
   const done = promise.finally(() => {
@@ -43,7 +43,7 @@ export async function drained<T>(scheduler: Scheduler, promise: Promise<T>): Pro
   return done;
 }
 
-/** The same store, each of whose answers waits for its turn. */
+/** The same store; each response waits for its turn. */
 function answeringInTurn(store: MemoryStore, scheduler: Scheduler): Store {
   return new Proxy(store, {
     get(target, name) {

@@ -1,6 +1,6 @@
 /**
- * The smallest engine a fleet can live on: sandboxes are entries in a map, and a command is a file that counts its
- * appends. Every answer comes when fast-check's scheduler says so, so that calls overtake one another in all ways.
+ * The smallest engine a fleet can run on: sandboxes are entries in a map, and a command is a file that counts its
+ * appends. fast-check's scheduler decides when each response comes, so that calls overtake one another in all ways.
  */
 
 import { type EngineRef, type Generation, type Sandbox, SandlotError, type Token } from "@sandlot/contract";
@@ -28,7 +28,7 @@ export class TinyEngine implements Backend {
   readonly name = "tiny";
   readonly capabilities = new Set<never>();
   readonly boxes = new Map<EngineRef, Box>();
-  /** How many creates were asked for. */
+  /** The number of requested creates. */
   created = 0;
   readonly #scheduler: Scheduler;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
@@ -92,7 +92,7 @@ export class TinyEngine implements Backend {
     return { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
   }
 
-  /** Nothing is ever bound late here, so a workspace is always at home. */
+  /** Late binding is unused here, so a workspace is always at home. */
   readonly workspaces: Workspaces = {
     latestGeneration: async () => 0,
     look: async () => ({ home: true, slot: false, stale: false }),

@@ -1,6 +1,6 @@
 /**
- * A world without time of its own: short timers fire when the scheduler gets to them, and long ones (housekeeping,
- * deadlines) never, because a model that waited for them would model housekeeping.
+ * A world without its own time: short timers fire when the scheduler gets to them. Long ones (housekeeping, deadlines)
+ * never fire, because a model that waited for them would model housekeeping.
  */
 
 import type { Scheduler } from "fast-check";
