@@ -4,14 +4,14 @@ import { randomUUID } from "node:crypto";
 import type { ClientLease, SandlotClient } from "@sandlot/client";
 import type { Sandbox } from "@sandlot/contract";
 
-/** What a call is made with. */
+/** The input of a call. */
 export interface CallStage {
   readonly client: SandlotClient;
   readonly lease: ClientLease;
   readonly sandbox: Sandbox;
-  /** A path inside of this name. */
+  /** The path inside for this name. */
   readonly at: (name: string) => string;
-  /** A port inside on which something listens. */
+  /** A port inside with a listening server. */
   readonly port: number;
 }
 
@@ -114,7 +114,7 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
     const first = events.next();
     void client.acquire({ thread: "for-events" }).then(
       (lease) => lease.release(),
-      // Why the fleet tells nothing is what its events say.
+      // The fleet's events say why it reports nothing.
       () => undefined,
     );
     const taken = [(await first).value, (await events.next()).value];

@@ -1,5 +1,5 @@
 /**
- * What a later version does to JSON: every object has a field more, and words are used that this version does not know.
+ * The changes a later version makes to JSON: every object has one more field, and some words are new to this version.
  */
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
@@ -16,7 +16,7 @@ export const LATER_ERROR = {
   remedy: "Ask a later client.",
 };
 
-/** One more field in every object. A text, because some objects are maps of texts. */
+/** One more field in every object. Its value is a text, because some objects are maps of texts. */
 export function grow(value: Json): Json {
   if (Array.isArray(value)) return value.map(grow);
   if (typeof value !== "object" || value === null) return value;
@@ -24,7 +24,7 @@ export function grow(value: Json): Json {
   return { ...Object.fromEntries(grown), [LATER_FIELD]: "later" };
 }
 
-/** Other words for what has one of these names. */
+/** New words for the fields with these names. */
 export function reword(value: Json, names: ReadonlySet<string>): Json {
   if (Array.isArray(value)) return value.map((part) => reword(part, names));
   if (typeof value !== "object" || value === null) return value;
@@ -47,7 +47,7 @@ export interface Schema {
   readonly additionalProperties?: unknown;
 }
 
-/** Other words wherever the schema says that there may be others. */
+/** New words wherever the schema allows more. */
 export function rewordBy(value: Json, schema: Schema | undefined, schemas: Readonly<Record<string, Schema>>): Json {
   const name = schema?.$ref?.split("/").at(-1);
   if (name !== undefined) return rewordBy(value, schemas[name], schemas);

@@ -1,6 +1,6 @@
 /**
- * A daemon of a later version: a real one, behind a socket that changes what it answers. JSON, lines, frames and notices have
- * more fields and other words; frames, notices and changes of unknown types come in between.
+ * A daemon of a later version: a real one, behind a socket that changes its responses. JSON, lines, frames and notices
+ * have more fields and new words; frames, notices and changes of unknown types come in between.
  */
 
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from "node:http";
@@ -11,7 +11,7 @@ import { WebSocketServer, WebSocket as WsClient } from "ws";
 import { grow, type Json, LATER_ERROR, LATER_WORD, reword } from "./growth.ts";
 
 export interface LaterDaemon {
-  /** Paths that were asked and changed. */
+  /** Paths that were requested and changed. */
   readonly changed: Map<string, number>;
   fails: boolean;
   close(): Promise<void>;
@@ -163,7 +163,7 @@ function frameOf(type: number, payload: Buffer): Buffer {
   return Buffer.concat([head, payload]);
 }
 
-/** The answer to an upload is JSON at the end; a tunnel is another program's bytes. */
+/** The response to an upload is JSON at the end; a tunnel carries another program's bytes. */
 function passThrough(
   behind: string,
   name: string,

@@ -1,6 +1,6 @@
 /**
- * A gateway of a later version: a real one, behind a server that changes what it answers. JSON has more fields and other
- * words, streams have events that this version does not know, and on demand every answer is an error of a later version.
+ * A gateway of a later version: a real one, behind a server that changes its responses. JSON has more fields and new
+ * words, streams have events unknown to this version, and on demand every response is an error of a later version.
  */
 
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
@@ -25,11 +25,11 @@ interface Operation {
 
 export interface LaterGateway {
   readonly url: string;
-  /** Routes that were asked, as the document names them, and how often each was changed. */
+  /** Requested routes, as the document names them, and how often each was changed. */
   readonly changed: Map<string, number>;
-  /** Every answer is an error of a later version. */
+  /** Every response is an error of a later version. */
   fails: boolean;
-  /** What it announces; `null`: nothing. */
+  /** The announced version; `null`: none. */
   protocol: string | null;
   close(): Promise<void>;
 }
@@ -129,7 +129,7 @@ export async function laterGateway(behind: string, document: Document): Promise<
   };
 }
 
-/** Before each event another one that is not known, and more fields in each. */
+/** An unknown event before each event, and more fields in each. */
 function changeEvents(got: IncomingMessage, response: ServerResponse): void {
   let text = "";
   got.setEncoding("utf8");

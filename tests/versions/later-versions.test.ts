@@ -1,7 +1,7 @@
 /**
- * A later version next to this one, in every direction. What a later gateway or daemon adds to its answers is read on; what a
- * later client or fleet adds to its requests is refused by its name. Routes come from the OpenAPI document and from the table
- * of the daemon's paths: one that no call has reached fails the test.
+ * A later version next to this one, in every direction. This version accepts additions to the responses of a later
+ * gateway or daemon; it refuses additions to the requests of a later client or fleet, by name. Routes come from the
+ * OpenAPI document and from the table of the daemon's paths: a route that no call has reached fails the test.
  */
 
 import { request } from "node:http";
@@ -24,7 +24,7 @@ import { laterDaemon } from "./later-daemon.ts";
 import { type LaterGateway, laterGateway } from "./later-gateway.ts";
 import { openVersionStage, type VersionStage } from "./stage.ts";
 
-/** Routes that no method of the client asks: for people, monitors, browsers, DeerFlow and MCP. */
+/** Routes that no client method calls: for people, monitors, browsers, DeerFlow and MCP. */
 const NOT_OF_THE_CLIENT = [
   ...["GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json"],
   ...["GET /v1/sandboxes/{id}", "GET /v1/uploads/limits", "DELETE /v1/threads/{thread}/uploads/{filename}"],
@@ -35,7 +35,7 @@ const NOT_OF_THE_CLIENT = [
   ...["POST /mcp/threads/{thread}", "GET /mcp/threads/{thread}", "DELETE /mcp/threads/{thread}"],
 ];
 
-/** Whose answers hold maps or events, which are handed on whole. */
+/** Routes whose responses hold maps or events, which are passed on whole. */
 const KEEP_ALL: ReadonlySet<string> = new Set(["explain", "explainThread", "linkPort", "events"]);
 const CALL_MAX_MS = 10_000;
 
@@ -51,7 +51,7 @@ beforeAll(async () => {
 });
 afterAll(() => listener.close());
 
-/** Runs calls one after the other; what failed, and how. */
+/** Runs calls one after the other; returns the failed ones with their errors. */
 async function failuresOf(calls: Readonly<Record<string, (stage: CallStage) => Promise<unknown>>>, stage: CallStage) {
   const failures: Record<string, unknown> = {};
   for (const [name, call] of Object.entries(calls)) {
@@ -66,7 +66,7 @@ async function failuresOf(calls: Readonly<Record<string, (stage: CallStage) => P
   return failures;
 }
 
-/** A call that hangs is named, instead of the whole test. */
+/** A hanging call is reported by name, before it hangs the whole test. */
 async function within<T>(work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -92,7 +92,7 @@ test("a later gateway is read by this client, on every route", async () => {
     const stage = { client, lease, sandbox: lease.sandbox, at: versions.at, port };
     expect(lease.recovery.kind).toBe(LATER_WORD);
     const failures = await failuresOf({ ...SANDBOX_CALLS, ...CLIENT_CALLS }, stage);
-    // There is none of these ids, which the gateway says with codes that both know.
+    // These ids do not exist, which the gateway reports with codes that both versions know.
     expect(failures).toEqual({ destroySandbox: expect.objectContaining({ code: "sandbox_not_found" }) });
     await expect.poll(() => later.changed.get("PUT /v1/leases/{id}")).toBeGreaterThan(0);
     const summary = await client.findThread("versions");
@@ -176,7 +176,7 @@ test("a later daemon is read by this fleet, on every call", async () => {
     const known = Object.entries(wrong).filter(
       ([, error]) => !isSandlotError(error) || (error as SandlotError).code !== LATER_ERROR.code,
     );
-    // What goes over a connection of its own is not refused here.
+    // Calls over a separate connection are not refused here.
     expect(known.map(([name]) => name)).toEqual([]);
     expect(Object.keys(SANDBOX_CALLS).filter((name) => !(name in wrong))).toEqual(["files.upload", "terminals.attach"]);
 
@@ -229,7 +229,7 @@ test("a later fleet is understood by this daemon: what is new is refused by its 
       );
     for (const path of Object.keys(DAEMON_LIMITS).filter(isJson)) {
       const [status, code, field] = codeAndField(await ask("POST", path, JSON.stringify({ [LATER_FIELD]: 1 })));
-      // A path that only answers GET says so.
+      // A path that only serves GET says so.
       if (field !== "path") expect([path, status, code, field]).toEqual([path, 422, "invalid_request", LATER_FIELD]);
     }
     expect(await ask("POST", "/sandlot/renew", "{}")).toMatchObject({ status: 200 });

@@ -1,5 +1,5 @@
 /**
- * Released versions and this one, in every combination: each fixture in `fixtures/` is a version as it was (`npm run
+ * Released versions and this one, in every combination: each fixture in `fixtures/` is an unchanged version (`npm run
  * pack:fixture`). This checkout is packed too, so that there is always one, and a broken pack shows.
  */
 
@@ -26,7 +26,7 @@ import { NATIVE_FILES } from "../../packages/sandboxd/src/index.ts";
 import { daemonFile, firstLine } from "../../packages/sandboxd/test/start-daemon.ts";
 import { packFixture } from "../../scripts/pack-fixture.ts";
 
-/** The three parts of a version, as files that run. */
+/** The three parts of a version, as runnable files. */
 interface Version {
   readonly name: string;
   readonly sandboxd: string;
@@ -115,7 +115,7 @@ async function startGateway({ gateway }: Version, daemon: object): Promise<{ url
   return JSON.parse(await firstLine(child.stdout as Readable)) as { url: string; key: string };
 }
 
-/** By the name of each call, `null` or what went wrong. */
+/** By the name of each call, `null` or the error. */
 async function runCalls({ calls }: Version, settings: object): Promise<Readonly<Record<string, string | null>>> {
   const child = started(
     spawn(process.execPath, [calls, JSON.stringify({ ...settings, port })], { stdio: ["ignore", "pipe", "inherit"] }),
@@ -131,7 +131,7 @@ async function together(versions: { client: string; gateway: string; daemon: str
   const { target, workspace } = await startDaemon(daemon);
   const outcomes = await runCalls(client, { ...(await startGateway(gateway, target)), folder: workspace });
   const failed = Object.entries(outcomes).filter(([, outcome]) => outcome !== null);
-  // There is no sandbox of that id, which all versions say in the same way.
+  // No sandbox has that id, which all versions report in the same way.
   expect(Object.fromEntries(failed)).toEqual({ destroySandbox: "sandbox_not_found" });
   expect(Object.keys(outcomes).length).toBeGreaterThanOrEqual(50);
 }

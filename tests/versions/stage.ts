@@ -14,7 +14,7 @@ export interface VersionStage {
   readonly daemon: StartedDaemon;
   readonly target: DaemonTarget;
   readonly document: Document;
-  /** A path inside of this name. */
+  /** The path inside for this name. */
   at(name: string): string;
   client(url?: string): SandlotClient;
 }

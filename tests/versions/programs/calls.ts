@@ -1,6 +1,6 @@
 /**
- * Every call of the client against a gateway. Part of the packed fixture of a version, so it stands alone: settings are its one
- * argument, `{ url, key, folder, port }`; it prints, by the name of each call, `null` or what went wrong.
+ * Every call of the client against a gateway. Part of the packed fixture of a version, so it stands alone: its one
+ * argument is the settings, `{ url, key, folder, port }`; it prints, by the name of each call, `null` or the error.
  */
 
 import { SandlotClient } from "@sandlot/client";

@@ -1,6 +1,7 @@
 /**
- * A gateway over a fleet in memory whose sandboxes are a daemon that runs already. Part of the packed fixture of a version, so
- * it stands alone: settings are its one argument, `{ home, daemon }`; it prints `{ url, key }` and ends with its stdin.
+ * A gateway over a fleet in memory whose sandboxes are one running daemon. Part of the packed fixture of a version, so
+ * it stands alone: its one argument is the settings, `{ home, daemon }`; it prints `{ url, key }` and ends with its
+ * stdin.
  */
 
 import { assembleFleet } from "../../../packages/fleet/src/assemble-fleet.ts";
