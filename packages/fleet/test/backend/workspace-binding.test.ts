@@ -179,7 +179,7 @@ describe("races", () => {
   });
 });
 
-/** A blank on an engine in memory, with the thread's workspace where it is asked for. */
+/** A blank on an engine in memory, with the thread's workspace in the requested place. */
 async function stage({ home, slot }: { home: boolean; slot: boolean }) {
   const engine = new MemoryEngine({ world });
   const backend = createMemoryBackend({ fleetId, engine, world });
@@ -188,7 +188,7 @@ async function stage({ home, slot }: { home: boolean; slot: boolean }) {
   const spot: WorkspaceSpot = { ...key, sandboxId: "blank" as SandboxId, generation, place };
   if (slot) await backend.workspaces.makeIn(spot);
   if (home) {
-    // The same sandbox in the same generation: the only way to have both without one being stale.
+    // The same sandbox in the same generation: the only way to have both current.
     const other = await make(backend, "blank", key, generation);
     await backend.destroy(other.ref, signal);
   } else if (!slot) {

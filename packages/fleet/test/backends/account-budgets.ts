@@ -1,6 +1,6 @@
 /**
- * What the kernel gives one account, and how a sandbox takes all of it. For every budget: a program that takes until nothing
- * is left, and one that needs a single piece.
+ * The kernel's budgets per account, and how a sandbox exhausts each. For every budget: a program that takes until
+ * nothing is left, and one that needs a single piece.
  */
 
 import { execFileSync } from "node:child_process";
@@ -11,13 +11,13 @@ import type { BackendStage } from "../../src/testing/backend-suite/stage.ts";
 
 interface Budget {
   readonly name: string;
-  /** Perl. `take()` takes one piece and answers whether it got it. */
+  /** Perl. `take()` takes one piece and returns whether it got it. */
   readonly take: string;
-  /** The attacker's own daemon may not survive it, and takes the attacker along. */
+  /** The attacker's own daemon may die of it, and takes the attacker along. */
   readonly endsDaemon?: true;
-  /** Lowered while the test runs: what the test takes must not be felt by the machine's other programs. */
+  /** Lowered while the test runs, so that the machine's other programs do not notice the test. */
   readonly sysctl?: { readonly path: string; readonly value: string };
-  /** Of the process that starts sandboxes, and with it of them. */
+  /** Of the process that starts sandboxes, which inherit it. */
   readonly rlimit?: { readonly name: string; readonly value: number };
 }
 
@@ -71,7 +71,7 @@ export const BUDGETS: readonly Budget[] = [
 
 const HEAD = "$^F = 1000000; our @held; $| = 1;";
 
-/** Takes everything of a budget in one sandbox, and asserts that a neighbour and a sandbox made meanwhile have their own. */
+/** Exhausts a budget in one sandbox, and asserts that a neighbour and a sandbox created meanwhile have their own. */
 export async function exhaust(stage: BackendStage, budget: Budget): Promise<void> {
   await withLimits(budget, async () => {
     const [attacker, neighbour] = [await stage.sandbox(), await stage.sandbox()];
@@ -80,7 +80,7 @@ export async function exhaust(stage: BackendStage, budget: Budget): Promise<void
     const taken = await firstLine(attacker, execId);
     expect(Number(taken.replace("took ", "")), `${budget.name}: ${taken}`).toBeGreaterThan(0);
     expect(Number(taken.replace("took ", "")), budget.name).toBeLessThan(200_000);
-    // Where the attacker can still run a command, that gets nothing: what others get is theirs.
+    // Where the attacker can still run a command, the command gets nothing: the others' share is their own.
     if (budget.endsDaemon !== true)
       expect(await takesOne(attacker, budget).catch(() => "none"), budget.name).not.toBe("one");
     expect(await takesOne(neighbour, budget), budget.name).toBe("one");

@@ -1,12 +1,12 @@
 /**
- * What a command can open of the processes that its sandbox is run by, for the tests of every backend. The same look at a
- * process of the command's own shows what is open where nothing closes it.
+ * What a command can open of the processes that run its sandbox, for the tests of every backend. The same probe of one
+ * of the command's own processes shows what is open without protection.
  */
 
 import type { Sandbox } from "@sandlot/contract";
 import { expect } from "vitest";
 
-/** Prints `own`, `first` or `daemon`, and what could be opened; what is looked at is `seen`. */
+/** Prints `own`, `first` or `daemon`, and the entries it could open; `seen` names the probed ones. */
 export const LOOK = `
 look() {
   for file in mem environ maps; do ( : <"/proc/$1/$file" ) 2>/dev/null && echo "$2 $file"; done
@@ -38,19 +38,19 @@ const ALL = [
 ];
 const OPEN = [...ALL, "fd", "exe", "cwd", "root"];
 
-/** Fails when a command can read or write anything of the daemon or of the first process. */
+/** Fails when a command can read or write any part of the daemon or of the first process. */
 export async function expectClosedDaemon(sandbox: Sandbox): Promise<void> {
   expectClosed(await whatOpens(sandbox));
 }
 
-/** `lines` are what the look printed. */
+/** `lines` are the output of the probe. */
 export function expectClosed(lines: readonly string[]): void {
   expect(lines.filter((line) => line.startsWith("own "))).toEqual(OPEN.map((what) => `own ${what}`));
   expect(lines.filter((line) => line.startsWith("seen ")).sort()).toEqual(["seen daemon", "seen first"]);
   expect(lines.filter((line) => !/^(own|seen) /.test(line))).toEqual([]);
 }
 
-/** `own`, `first` or `daemon`, and what could be opened. */
+/** `own`, `first` or `daemon`, and the entries it could open. */
 export async function whatOpens(sandbox: Sandbox): Promise<readonly string[]> {
   const { exitCode, stdout, stderr } = await sandbox.exec(LOOK);
   if (exitCode !== 0) throw new Error(`the look could not be run: ${exitCode} ${stderr}`);

@@ -1,7 +1,4 @@
-/**
- * What the engine in memory has beyond the backend contract: it is shared by home, tests can make it fail, and nothing
- * is left in it.
- */
+/** The memory engine beyond the backend contract: it is shared by home, tests can make it fail, and it ends empty. */
 
 import type {
   BlueprintHash,

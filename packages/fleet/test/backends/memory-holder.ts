@@ -1,4 +1,4 @@
-/** A process of its own that holds a thread in the memory backend and runs a command each time it is told to. */
+/** A separate process that holds a thread in the memory backend and runs a command on each request. */
 
 import { createInterface } from "node:readline";
 import { openFleet } from "../../src/index.ts";

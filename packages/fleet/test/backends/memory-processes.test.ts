@@ -29,7 +29,7 @@ it("what is in another process's memory is unreachable while that process lives,
 
   const refused = await fleet.acquire({ thread: "shared" }).catch((error: unknown) => error);
   expect(isSandlotError(refused, "sandbox_unreachable") && refused.message).toMatch(/another process/);
-  // Several rounds of housekeeping: none of them may take the other's sandbox for dead.
+  // Several rounds of housekeeping: each must take the other's sandbox for alive.
   const before = await say("");
   await sleep(2_500);
   expect(before).toMatch(/still here$/);
@@ -41,7 +41,7 @@ it("what is in another process's memory is unreachable while that process lives,
   await lease.release();
 });
 
-/** The death of the other process is noticed, not told: until then the answer stays `sandbox_unreachable`. */
+/** The death of the other process is noticed, not announced: until then the error stays `sandbox_unreachable`. */
 async function firstLease<T>(acquire: () => Promise<T>): Promise<T> {
   for (let tries = 0; ; tries += 1) {
     try {

@@ -1,8 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are shell scripts.
 /**
- * What the shell of the `memory` backend must do exactly as a POSIX shell does: script, standard output, exit code.
- * `memory-shell.test.ts` runs each row on our shell, and where the machine has a shell of its own, on that, too.
- * Every script begins in an empty directory.
+ * Scripts that the shell of the `memory` backend must run exactly as a POSIX shell does: script, standard output, exit
+ * code. `memory-shell.test.ts` runs each row on our shell, and on the machine's own shell where there is one. Every
+ * script begins in an empty directory.
  */
 
 export type Row = readonly [script: string, stdout: string, exitCode?: number];
@@ -130,7 +130,7 @@ export const CORPUS: Readonly<Record<string, readonly Row[]>> = {
   ],
 };
 
-/** What the shell leaves out: it says so, and ends with 2 or 127. `stdout` is what came before. */
+/** Unsupported by the shell: it says so, and ends with 2 or 127. `stdout` is the output before that. */
 export const UNSUPPORTED: readonly (readonly [script: string, named: string, exitCode: 2 | 127, stdout?: string])[] = [
   ["echo a; awk 1", "awk: command not found", 127, "a\n"],
   ["echo `echo a`", "`…`", 2],

@@ -1,6 +1,4 @@
-/**
- * The shell of the `memory` backend: like a POSIX shell where both have it, and its own limits.
- */
+/** The shell of the `memory` backend: like a POSIX shell where both have a feature, and its own limits. */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";

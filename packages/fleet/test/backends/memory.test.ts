@@ -1,6 +1,4 @@
-/**
- * The `memory` backend means what every backend means.
- */
+/** The `memory` backend passes the suite of every backend. */
 
 import type { FleetId } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";

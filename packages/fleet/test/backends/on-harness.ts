@@ -1,4 +1,4 @@
-/** A test on a harness that is open: what it made is cleared away, and the harness fails it when anything is left. */
+/** A test on an open harness: everything it made is removed, and the harness fails it when anything is left. */
 
 import { expect } from "vitest";
 import type { Blueprint } from "../../src/backend/blueprint.ts";

@@ -1,4 +1,4 @@
-/** What the tests of accounts do on every backend: late binding, a kernel that cannot map owners, fleets that were killed. */
+/** The tests of accounts on every backend: late binding, a kernel that cannot map owners, fleets that were killed. */
 
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -33,7 +33,7 @@ export function uidOfProcess(pid: number): number {
   return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
 }
 
-/** The account that is claimed for a sandbox in its fleet's home. An ordinary user's fleet has one, the user's. */
+/** The account claimed for a sandbox in its fleet's home. An ordinary user's fleet has one, the user's. */
 export function claimedUid({ home }: Pick<Fleet, "home">, { target }: Made): number {
   const ids = join(home, "ids");
   const user = process.getuid?.() ?? 0;
@@ -67,8 +67,8 @@ export async function bind(
 }
 
 /**
- * Fleets of this home were killed at every step of a claim, after this one was opened: when it lists its objects, all of it
- * is given back, and what a living sandbox has is kept.
+ * Fleets of this home were killed at every step of a claim, after this one was opened: its next list of objects returns
+ * all of their accounts, and keeps those of living sandboxes.
  */
 export async function killedClaimsGo(stage: BackendStage, { home, fleetId }: Fleet, objects: string): Promise<void> {
   const made = await stage.make();

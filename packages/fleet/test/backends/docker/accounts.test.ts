@@ -1,6 +1,6 @@
 /**
- * One container, one account of the host: what one takes of the kernel's budgets is its own, and its files are its own too,
- * whoever they belong to on disk.
+ * One container, one host account: each has its own share of the kernel's budgets, and its own files, whatever their
+ * owner on disk.
  */
 
 import {
@@ -40,7 +40,7 @@ describeOnEngine("containers of root's fleet", (onEngine, { docker }) => {
     const { stdout, stderr } = await sandbox.exec(script);
     expect(stderr + stdout.slice(stdout.indexOf(String(uid)))).toBe(`${uid}\n${uid}\n${uid}\n`);
   };
-  /** The workspace goes home, and with it what was kept of the sandbox. */
+  /** The workspace moves home, with the files kept of the sandbox. */
   const end = async (stage: BackendStage, bound: Made, key: Key, backend: Backend = stage.backend) => {
     await stage.destroy(bound, backend);
     await backend.workspaces.moveHome(stage.spot(bound, key));

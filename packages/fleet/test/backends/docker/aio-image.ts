@@ -1,6 +1,4 @@
-/**
- * An image with a server of its own: the test image, the stand-in, and a Node that runs it. Made once per test file.
- */
+/** An image with its own server: the test image, the stand-in, and a Node that runs it. Built once per test file. */
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdtempSync, rmSync } from "node:fs";

@@ -1,10 +1,10 @@
-/** A container of the AIO image, started as DeerFlow starts one, and asked over its published port. */
+/** A container of the AIO image, started as DeerFlow starts one, with requests over its published port. */
 
 import { execFileSync, spawnSync } from "node:child_process";
 
 export interface ServedContainer extends AsyncDisposable {
   readonly id: string;
-  /** The answer to a request, as JSON, and its status. */
+  /** The response to a request, as JSON, and its status. */
   ask(path: string, body?: unknown, headers?: Record<string, string>): Promise<{ status: number; body: AioAnswer }>;
   docker(...args: readonly string[]): string;
 }
@@ -17,7 +17,7 @@ export interface AioAnswer {
 const READY_MS = 30_000;
 const LOOK_MS = 100;
 
-/** Resolves when it answers. `flags` stand before the image's name. */
+/** Resolves when it responds. `flags` stand before the image's name. */
 export async function startServed(host: string, image: string, flags: readonly string[]): Promise<ServedContainer> {
   const docker = (...args: readonly string[]) =>
     execFileSync("docker", ["--host", host, ...args], { encoding: "utf8" }).trim();
@@ -41,7 +41,7 @@ export async function startServed(host: string, image: string, flags: readonly s
     });
     return { status: answer.status, body: (await answer.json().catch(() => ({}))) as AioAnswer };
   };
-  // One that was stopped is gone already.
+  // A stopped one is gone already.
   const remove = () => spawnSync("docker", ["--host", host, "rm", "--force", id]);
   const until = Date.now() + READY_MS;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * `docker.runtime: aio`: sandboxes whose image has a server of its own, on a real engine. What AIO can do means what it means on
- * every backend; what it cannot do says so.
+ * `docker.runtime: aio`: sandboxes whose image has its own server, on a real engine. Supported calls behave as on every
+ * backend; unsupported ones say so.
  */
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -33,12 +33,12 @@ const HERE = "/mnt/user-data/workspace";
 const NETWORK = `sandlot-test-aio-${process.pid}`;
 const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
 const ALLOWED = { mode: "allowlist", allow: [{ host: "a.example", ports: [80] }] } as const;
-/** How workspaces come in, and what is listed, is the same code as with a daemon inside. */
+/** Workspaces and listings use the same code as with a daemon inside. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["workspaces", "lifecycle"]);
-/** Each case has containers of its own and mostly waits for them, so these run side by side. The others look at the clock. */
+/** Each case has its own containers and mostly waits for them, so these run side by side. The others measure time. */
 const PATIENT: ReadonlySet<string> = new Set(["attaching", "exec", "files", "file search", "file streams", "spawning"]);
 const PATIENT_MS = 120_000;
-/** Of what is not declared, only the refusal is asked. */
+/** Undeclared capabilities are only tested for their refusal. */
 const NOT_DECLARED: ReadonlySet<string> = new Set(["sessions", "terminals", "watching", "ports"]);
 
 function missing(reason: string, use: (stage: BackendStage) => Promise<unknown>): BackendDeviation {
@@ -314,7 +314,7 @@ function itSome(name: string, run: () => Promise<void>): void {
   else if (isAsked) it(name, run);
 }
 
-/** Processes of this one that stand in a container's network namespace. */
+/** Processes of this one that are in a container's network namespace. */
 function doors(): readonly string[] {
   return readdirSync("/proc").filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;

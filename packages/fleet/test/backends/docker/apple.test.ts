@@ -1,6 +1,6 @@
 /**
- * Apple's `container` as the engine: the commands that it is given, to the word, and what the backend makes of its answers. Against a
- * program that stands in for it, since there is no Mac here.
+ * Apple's `container` as the engine: the exact commands it gets, and the backend's handling of its output. A stand-in
+ * program replaces it, since there is no Mac here.
  */
 
 import type { ErrorCode } from "@sandlot/contract";
@@ -20,7 +20,7 @@ import { blueprint, containerOf, removeDaemon, world } from "./docker-harness.ts
 import { suiteTools } from "./suite-tools.ts";
 
 const MIB = 1024 * 1024;
-/** Every question is a process here. */
+/** Every request is a process here. */
 const SLOW_MS = 90_000;
 const relay = { inside: "/tmp/.sandlot-daemon", outside: "/home/s/abc" };
 
@@ -200,7 +200,7 @@ if (reason !== null) {
         const { sandbox } = await stage.attach(made.target);
         expect((await sandbox.exec("id -u; sed -n 's/: .*//p' /proc/net/dev | tr -d ' '")).stdout).toBe("59999\nlo\n");
         const id = containerOf(made.created.ref);
-        // What it says, and whether it has ended, is looked for until it is ready, however often that is.
+        // The backend polls its logs and its state until it is ready, any number of times.
         const looks = ["list --all --format json", `logs ${id}`];
         const told = () => standIn.commands().filter((command) => !looks.includes(command.join(" ")));
         const making = told().map((command) => command.slice(0, 4).join(" "));

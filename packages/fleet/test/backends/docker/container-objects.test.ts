@@ -1,4 +1,4 @@
-/** What a process was killed over while it wrote a container down goes when the next one opens, and no sooner. */
+/** The next start removes the half-written record of a container whose writer was killed, and no earlier step does. */
 
 import { mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,4 @@
-/**
- * A fleet that is killed at any moment leaves nothing that the next one does not find and remove.
- */
+/** The next fleet finds and removes everything that a fleet killed at any moment leaves behind. */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -28,7 +26,7 @@ describeOnEngine("a fleet that is killed", (onEngine, engine) => {
       const args = [JSON.stringify(settings), JSON.stringify(installation)];
       const compiled = mkdtempSync(join(tmpdir(), "sl-docker-compiled-"));
       const killedAt: Record<string, number> = {};
-      // Loading takes most of the time of a start, so the next one loads meanwhile.
+      // Loading takes most of a start, so the next one loads meanwhile.
       let next = load(args, compiled);
       for (let cycle = 0; cycle < CYCLES; cycle++) {
         const step = STEPS[cycle % STEPS.length] ?? "create";
@@ -36,11 +34,11 @@ describeOnEngine("a fleet that is killed", (onEngine, engine) => {
         next = load(args, compiled);
         const last = await killSoon(victim, step);
         killedAt[last] = (killedAt[last] ?? 0) + 1;
-        // What the engine was doing for it may take effect after its death.
+        // The engine's pending work for it may take effect after its death.
         await stage.pause(300);
         const survivors = await harness.peer();
         for (const { ref, liveness } of await survivors.list({ consistent: true }, stage.signal)) {
-          // Its maker is dead: what it had begun is never taken for something that is still being made.
+          // Its maker is dead: its unfinished work never counts as a create in progress.
           expect(["alive", "dead"]).toContain(liveness);
           await survivors.destroy(ref, stage.signal);
         }
@@ -57,7 +55,7 @@ describeOnEngine("a fleet that is killed", (onEngine, engine) => {
 
 interface Loaded {
   readonly child: ChildProcessByStdio<Writable, Readable, Readable>;
-  /** Resolves when it has ended, with how, and with the end of what it had to say. */
+  /** Resolves when it has ended, with its exit and the end of its output. */
   readonly ended: Promise<string>;
 }
 
@@ -77,7 +75,7 @@ function load(args: readonly string[], compiled: string): Loaded {
   return { child, ended };
 }
 
-/** Lets it begin, kills it a random time after it has begun the step, and answers with the step it was at. */
+/** Lets it begin, kills it a random time after the step has begun, and returns the step it had reached. */
 async function killSoon({ child, ended }: Loaded, step: (typeof STEPS)[number]): Promise<string> {
   let last = "";
   const begun = new Promise<void>((resolve) => {
@@ -91,7 +89,7 @@ async function killSoon({ child, ended }: Loaded, step: (typeof STEPS)[number]):
   await Promise.race([begun, ended]);
   await new Promise((resolve) => setTimeout(resolve, Math.random() * LATEST_MS[step]));
   child.kill("SIGKILL");
-  // One that ended by itself says why: nothing that it asked for may fail.
+  // One that ended by itself says why: no request of it may fail.
   expect(await ended, `while it was at ${last}`).toMatch(/^SIGKILL: /);
   return last;
 }

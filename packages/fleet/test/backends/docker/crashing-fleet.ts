@@ -1,6 +1,6 @@
 /**
- * A process that makes and destroys containers from the first line on its stdin until somebody kills it. Says on stdout what
- * it is about to do.
+ * A process that creates and destroys containers from the first line on its stdin until it is killed. Prints each step
+ * before it does it.
  *
  *   node --conditions=sandlot-source crashing-fleet.ts '<settings>' '<installation>'
  */
@@ -19,7 +19,7 @@ const [settings, installation] = process.argv.slice(2).map((text) => JSON.parse(
 const backend = await openDockerBackend({ settings, installation, world });
 const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 const { signal } = new AbortController();
-// A process that is killed writes no cache, and the next ones would have to compile everything again.
+// A killed process writes no cache, and the next ones would have to compile everything again.
 flushCompileCache();
 process.stdin.on("end", () => process.exit(0));
 await once(process.stdin, "data");

@@ -1,6 +1,4 @@
-/**
- * How a container's death is noticed, what comes back from one that is none, and what a peer finds afterwards.
- */
+/** How a container's death is noticed, what a supposed death leaves usable, and what a peer finds afterwards. */
 
 import type { EngineRef } from "@sandlot/contract";
 import { expect, it } from "vitest";
@@ -9,7 +7,7 @@ import { hashBlueprint } from "../../../src/backend/blueprint.ts";
 import { containerOf, world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
-/** The engine tells of a death when it has noticed it itself. */
+/** The engine reports a death when it has noticed it itself. */
 const NOTICED_MS = 1_000;
 
 describeOnEngine("a death of a container", (onEngine, { docker }) => {
@@ -84,12 +82,12 @@ describeOnEngine("a death of a container", (onEngine, { docker }) => {
         socket.destroy();
       });
       await new Promise<void>((resolve) => server.listen(lure, resolve));
-      // The link is there when the daemon is not: the host would follow it, were it to connect in there.
+      // The link exists before the daemon: a host that connected in there would follow it.
       await sandbox.exec(["sh", "-c", `ln -s ${lure} /run/sandlot/s/d; kill -9 -1`]).catch(() => {});
       await closed;
       const again = await stage.attach(made.target).catch((error: unknown) => error);
       expect(lured).toBe(0);
-      // Its daemon finds the name taken by something that is no socket of its own, and may give up.
+      // Its daemon finds a foreign file at the socket's path, and may give up.
       expect(again).toBeDefined();
       server.close();
     }));

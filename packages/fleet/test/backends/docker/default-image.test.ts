@@ -1,6 +1,6 @@
 /**
- * Sandlot's own image: its Dockerfile and the script that makes it without a registry say the same, and what comes of it is a sandbox
- * with what agents use, as an account that owns nothing.
+ * Sandlot's own image: its Dockerfile and the script that builds it without a registry agree, and the image gives a
+ * sandbox with the programs agents use, as an account that owns nothing.
  */
 
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
@@ -18,9 +18,12 @@ import { removed, usingEngine, withNetwork } from "./using-engine.ts";
 
 /** Debian's packages are fetched and unpacked, once. */
 const MAKING_MS = 480_000;
-/** What an image with all of this may take unpacked. More is worth a decision. */
+/** The maximum unpacked size of an image with all of this. A larger one needs a decision. */
 const SIZE_MAX_BYTES = 400_000_000;
-/** An engine waits ten seconds for what does not end at its stop signal. The rest is the engine's own work, on a busy machine. */
+/**
+ * An engine waits ten seconds for a process that ignores its stop signal. The rest is the engine's own work, on a busy
+ * machine.
+ */
 const STOPPED_MS = 5_000;
 
 describe("the default image's recipe", () => {
@@ -33,7 +36,7 @@ describe("the default image's recipe", () => {
   });
 
   it("has nothing in its last stage that the script would not do, too", () => {
-    // Everything else is taken over word by word. Whoever adds a step adds it to setup.sh, which both run.
+    // Everything else is copied word by word. A new step belongs in setup.sh, which both run.
     const steps = lastStage.filter((line) => !changes.includes(line)).map((line) => line.replace(/\s+/g, " "));
     expect(steps).toEqual([
       "COPY --from=node /usr/local/bin/node /usr/local/bin/node",
@@ -151,7 +154,7 @@ usingEngine("the default image", await testEngine(), (engine) => {
       expect(readFileSync(join(folder, "outputs/report.txt"), "utf8")).toBe("made inside");
       expect(statSync(join(folder, "outputs/report.txt")).uid).toBe(1000);
       expect((await ask("/v1/file/read", { file })).body.data).toMatchObject({ content: "made inside" });
-      // What a command kills of the daemon comes back, at the same port.
+      // A daemon that a command killed returns, at the same port.
       await ask("/v1/shell/exec", { command: "pkill -9 sandboxd; sleep 1" }).catch(() => null);
       await expect.poll(async () => (await ask("/v1/sandbox").catch(() => null))?.status).toBe(200);
       const startedAt = performance.now();

@@ -1,6 +1,4 @@
-/**
- * Where an engine is looked for, and what is said when there is none.
- */
+/** Where the backend looks for an engine, and the error when there is none. */
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -86,7 +84,7 @@ describe("connecting", () => {
       const engine = await connectEngine([{ address: `unix://${socketPath}`, from: "a test" }], world);
       expect(engine.facts).toMatchObject({ id: "an-engine", apiVersion: "1.43", isRootless: true, hasSeccomp: true });
       expect(asked).toEqual(["/_ping", "/version", "/v1.43/info"]);
-      // Asked again it may be set up differently.
+      // A second request may find another configuration.
       securityOptions = ["name=seccomp,profile=unconfined"];
       await engine.identify();
       expect(engine.facts).toMatchObject({ id: "an-engine", isRootless: false, hasSeccomp: false });
@@ -135,7 +133,7 @@ describe("connecting", () => {
       const engine = await connectEngine(enginePlaces(null, environment, home, 1_000), world);
       expect(engine.facts.id).toBe("by TLS");
       engine.close();
-      // Without them, and with none where they should be.
+      // Without them, and with none in the expected place.
       for (const DOCKER_CERT_PATH of ["", join(home, "none-here")])
         await expect(
           connectEngine(enginePlaces(null, { DOCKER_HOST: address, DOCKER_CERT_PATH }, home, 1_000), world),

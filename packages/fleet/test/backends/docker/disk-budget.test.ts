@@ -1,6 +1,4 @@
-/**
- * Disk budgets of containers: the workspace is the host's, and so is the watch over it.
- */
+/** Disk budgets of containers: the host owns the workspace, and watches it. */
 
 import { expect, it } from "vitest";
 import { hashBlueprint } from "../../../src/backend/blueprint.ts";
@@ -30,7 +28,7 @@ describeOnEngine("a disk budget", (onEngine, engine) => {
         const { sandbox } = attachment;
         await sandbox.files.write(`${WORKSPACE}/fits`, Buffer.alloc(MIB));
         await stage.rejects(sandbox.files.write(`${WORKSPACE}/large`, Buffer.alloc(40 * MIB)), "disk_limit_exceeded");
-        // Each file is within the limit of one, all of them together are not.
+        // Each file is within the limit of one file; all together exceed the budget.
         const many = "for i in $(seq 1 40); do dd if=/dev/zero of=part$i bs=1M count=8 2>/dev/null; done";
         const stopped = await sandbox.exec(many, { timeoutMs: 30_000 });
         expect(stopped.exitCode).not.toBe(0);
@@ -42,7 +40,7 @@ describeOnEngine("a disk budget", (onEngine, engine) => {
         const files = await sandbox.exec(endless, { timeoutMs: 30_000 });
         expect(files.stderr).toContain("disk_limit_exceeded");
         await sandbox.exec("rm -rf many");
-        // It is the same sandbox, and works on.
+        // It is the same sandbox, and still works.
         await stage.eventually("there is room again", async () => {
           return sandbox.files.write(`${WORKSPACE}/after`, "x").then(
             () => true,
@@ -67,7 +65,7 @@ describeOnEngine("a disk budget", (onEngine, engine) => {
         const made = await stage.make(stage.newKey(), { blueprint: small.blueprint }, maker);
         const later = await harness.open({ blueprints: { default: blueprint } });
         const attachment = await later.attach(made.target, stage.signal);
-        // Each is within the limit of one file, which the kernel holds; all of them together are not.
+        // Each is within the limit of one file, which the kernel enforces; all together exceed the budget.
         const { files } = attachment.sandbox;
         for (const name of ["one", "two", "three"]) await files.write(`${WORKSPACE}/${name}`, Buffer.alloc(9 * MIB));
         await stage.rejects(files.write(`${WORKSPACE}/four`, Buffer.alloc(9 * MIB)), "disk_limit_exceeded");

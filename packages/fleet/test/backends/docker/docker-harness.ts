@@ -1,6 +1,6 @@
 /**
- * A Docker backend in a home of its own, on the tests' engine. Whatever is left when a test is over fails it: containers,
- * volumes, sockets, slots, files of objects.
+ * A Docker backend in its own home, on the tests' engine. Leftovers after a test fail it: containers, volumes, sockets,
+ * slots, files of objects.
  */
 
 import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -27,7 +27,7 @@ export const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 
 const MIB = 1024 * 1024;
-/** Ending the engine, by whoever uses it last. */
+/** The last user of the engine ends it. */
 export const STOPPING_MS = 120_000;
 
 export interface TestEngine {
@@ -37,7 +37,7 @@ export interface TestEngine {
   release(): Promise<void>;
 }
 
-/** The engine of all tests in a file, or why there is none. With `CI=true` there must be one. */
+/** The engine of all tests in a file, or the reason why there is none. With `CI=true` there must be one. */
 export async function testEngine(): Promise<TestEngine | { readonly reason: string }> {
   const held = await holdTestEngine();
   if ("reason" in held) {
@@ -51,7 +51,7 @@ export async function testEngine(): Promise<TestEngine | { readonly reason: stri
 
 let built: Promise<SandboxdFiles> | undefined;
 
-/** The daemon as it is in the sources now. Made once per test file; call `removeDaemon` after all tests. */
+/** The daemon of the present sources. Built once per test file; call `removeDaemon` after all tests. */
 export function daemonFiles(): Promise<SandboxdFiles> {
   built ??= (async () => {
     const directory = mkdtempSync(join(tmpdir(), "sl-docker-bundle-"));
@@ -69,7 +69,7 @@ export async function removeDaemon(): Promise<void> {
 export interface DockerHarness extends BackendHarness {
   readonly home: string;
   readonly engine: TestEngine;
-  /** A backend like the others, with something different about it. */
+  /** A backend like the others, with some settings overridden. */
   open(more?: Partial<ConfiguredSettings>, installation?: Partial<DockerSettings>): Promise<Backend>;
 }
 
@@ -85,7 +85,7 @@ export function settingsIn(
   return { home, fleetId, skillsPath: null, orphanTimeoutMs: 120_000, docker };
 }
 
-/** `different` is what of the backend's settings is not as usual. */
+/** `different` overrides the backend's usual settings. */
 export async function openHarness(
   engine: TestEngine,
   different: Partial<ConfiguredSettings["docker"]> = {},
@@ -124,9 +124,9 @@ export async function openHarness(
 }
 
 export interface StageOptions {
-  /** What of the backend's settings is not as usual. */
+  /** Overrides of the backend's usual settings. */
   readonly docker?: Partial<ConfiguredSettings["docker"]>;
-  /** What its sandboxes are made from. */
+  /** The blueprint of its sandboxes. */
   readonly of?: Blueprint;
 }
 
@@ -146,7 +146,7 @@ export function containerOf(ref: EngineRef): string {
   return id;
 }
 
-/** Everything of these fleets that is still there, workspaces at home apart. */
+/** Everything of these fleets that still exists, except workspaces at home. */
 async function leftovers({ docker }: TestEngine, home: string, fleets: readonly FleetId[]): Promise<string[]> {
   const places = fleets.flatMap((fleet) =>
     ["containers", "s", "slots", "markers", "trash", "aio"].map((name) => join(home, fleet, name)),

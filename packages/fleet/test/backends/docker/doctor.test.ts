@@ -1,4 +1,6 @@
-/** What `sandlot doctor` says of the docker backend on a real engine: accounts, and images with a server of their own. */
+/**
+ * The output of `sandlot doctor` for the docker backend on a real engine: accounts, and images with their own server.
+ */
 
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * An engine that is killed and started again: nobody is taken for dead while it cannot be asked, and afterwards everybody
- * hears that it is time to look.
+ * An engine that is killed and restarted: no sandbox counts as dead while the engine is unreachable, and afterwards
+ * every listener gets the signal to re-list.
  */
 
 import { expect, it, vi } from "vitest";
@@ -9,7 +9,7 @@ import type { EngineEvent } from "../../../src/backend/backend.ts";
 import { world } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
-// The engine of the other tests is not ours to end.
+// The engine of the other tests must keep running.
 vi.hoisted(() => {
   process.env.SANDLOT_TEST_ENGINE = "-crash";
 });
@@ -35,7 +35,7 @@ describeOnEngine("an engine that was killed", (onEngine) => {
         await startTestEngine();
       }
       const startedAt = world.monotonicMs();
-      // Without its live-restore option this engine ends what ran before it.
+      // Without its live-restore option this engine ends the containers of its last run.
       await closed;
       await stage.eventually("its death is seen", async () => {
         return (await stage.backend.probe(made.created.ref, stage.signal)) === "dead";

@@ -1,6 +1,6 @@
 /**
- * The escape list of the local backend, tried in a container: every attempt is made twice by the same probe, on the host where
- * nothing is in its way and inside. What a container answers differently, for a reason, stands here.
+ * The escape list of the local backend, tried in a container: the same probe makes every attempt twice, on the host
+ * without protection and inside. Results that differ in a container for a reason are listed here.
  */
 
 import { spawn } from "node:child_process";
@@ -15,9 +15,12 @@ import { type Aims, attempts } from "../local/escape/attempts.ts";
 import { Field, inside, outside } from "../local/escape/field.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
-/** The image's own files are there, and are the image's. */
+/** The image's own files exist, and belong to the image. */
 const OWN_FILES = "the image has its own";
-/** The engine's filter lets them through. No other account reaches the fleet's directory, and root's directories are mounted read-only. */
+/**
+ * The engine's filter allows them. No other account reaches the fleet's directory, and root's directories are mounted
+ * read-only.
+ */
 const SPECIAL_BITS = { inside: "ok", because: "the file is of no use to another account of the host" } as const;
 const DIFFERENT: Readonly<Record<string, { readonly inside: string | RegExp; readonly because: string }>> = {
   "the host's password hashes": { inside: "EACCES", because: `${OWN_FILES}, which only root may read` },

@@ -1,6 +1,6 @@
 /**
- * An engine that cannot do everything: a socket in front of the real one that passes every question on, but for those that a test has
- * an answer to.
+ * An engine with faults: a socket in front of the real one that passes every request on, except those that a test
+ * responds to.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -10,13 +10,13 @@ import { join } from "node:path";
 
 export interface Fault {
   readonly method: string;
-  /** Without the version in front. */
+  /** Without the version prefix. */
   readonly path: RegExp;
   readonly status: number;
   readonly message: string;
-  /** Whether the real engine does it all the same. */
+  /** Whether the real engine still carries it out. */
   readonly takesEffect?: boolean;
-  /** Done before the question is passed on, which is then answered as usual. */
+  /** Runs before the request is passed on, which then gets its usual response. */
   readonly meanwhile?: () => void;
 }
 

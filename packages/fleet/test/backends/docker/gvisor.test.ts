@@ -1,6 +1,6 @@
 /**
- * The backend on gVisor: another kernel for every container. Its runtime shows sockets that containers make in shared directories only
- * when it was registered so; where it was not, that is noticed at once.
+ * The backend on gVisor: another kernel for every container. Its runtime shows sockets that containers make in shared
+ * directories only when it was registered so; otherwise the backend notices that at once.
  */
 
 import { describe, expect, it } from "vitest";
@@ -24,7 +24,7 @@ import { usingEngine, withNetwork } from "./using-engine.ts";
 const [SHOWS, HIDES] = ["runsc", "runsc-closed"] as const;
 const NETWORK = `sandlot-test-gvisor-${process.pid}`;
 const open: Blueprint = { ...blueprint, network: { mode: "open", allow: [] } };
-/** How much longer than a start it may take to see that sockets cannot be seen, and to remove everything. */
+/** How much longer than a start it may take to notice that sockets are invisible, and to remove everything. */
 const NOTICED_MS = 2_000;
 const TRIES = 3;
 
@@ -80,7 +80,7 @@ usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
         };
         expect(await versionOf({ ...blueprint, runtime: SHOWS })).toEqual([SHOWS, true]);
         expect(await versionOf(blueprint)).toEqual(["runc", false]);
-        // Its network is not the kernel's, so it has no way out, and the others keep theirs.
+        // Its network is not the kernel's, so it has no egress, and the others keep theirs.
         await stage.rejects(
           stage.make(stage.newKey(), { blueprint: { ...open, runtime: SHOWS } }),
           "capability_missing",
@@ -92,7 +92,7 @@ usingEngine("the docker backend on gVisor", await testGvisor(), (engine) => {
         const backendOf = (runtime: string) =>
           harness.open({ docker: settingsIn(harness.home, harness.fleetId, engine, { runtime }).docker });
         const [shows, hides] = [await backendOf(SHOWS), await backendOf(HIDES)];
-        // What is noticed at once is noticed at once in one of three tries, however busy the machine is.
+        // The backend notices it at once in one of three tries, however busy the machine is.
         for (let tries = 1; ; tries += 1) {
           const startMs = await stage.elapsedMs(() => stage.make(stage.newKey(), {}, shows));
           let error: unknown;

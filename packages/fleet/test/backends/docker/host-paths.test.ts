@@ -29,7 +29,7 @@ describeOnEngine("a fleet that sees other paths than its engine", (_onEngine, en
       const mounts = [{ hostPath: join(inside, "data"), sandboxPath: "/mnt/data", readOnly: true }];
       const installation = { daemon: await daemonFiles() };
       const args = [settings, installation, { ...blueprint, mounts }].map((value) => JSON.stringify(value));
-      // The engine is not in this namespace: for it `inside` is an empty directory.
+      // The engine is not in this namespace: it sees `inside` as an empty directory.
       const child = spawn(
         "unshare",
         [

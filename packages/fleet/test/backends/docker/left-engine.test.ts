@@ -1,6 +1,4 @@
-/**
- * The engine of the tests, after a run that was killed with all its processes: whoever comes next has one.
- */
+/** The engine of the tests, after a run that was killed with all its processes: the next run has a working one. */
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -27,7 +25,7 @@ it("does not trip over what a killed run has left", { timeout: 180_000 }, async 
   process.kill(engine, "SIGKILL");
   for (const pid of remainsOf(PLACE)) kill(pid);
   await expect.poll(() => remainsOf(PLACE)).toEqual([]);
-  // By then the pid may be somebody else's, which an engine takes for another engine.
+  // By then another process may have the pid, which an engine mistakes for another engine.
   writeFileSync(join(PLACE, "dockerd.pid"), String(process.pid));
 
   const next = spawnSync(

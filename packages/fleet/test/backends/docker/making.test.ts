@@ -1,6 +1,4 @@
-/**
- * Making containers: what stands in the way is a named error within its time, and nothing half-made stays.
- */
+/** Creating containers: an obstacle gives a named error within its time, and nothing half-made stays. */
 
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -57,14 +55,14 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
         problem: expect.stringMatching(/no runtime kata-not-here; it has .*runc/),
         fix: expect.stringContaining("daemon.json"),
       });
-      // A shim needs no registration; whether there is one the engine itself finds out.
+      // A shim needs no registration; the engine itself finds out whether it exists.
       await stage.rejects(make(stage, { runtime: "io.containerd.not-here.v2" }), "isolation_unavailable");
       expect(await stage.refs()).toEqual([]);
     }));
 
   it("from an image without a Node, where ours runs in no image, is image_unavailable and says so", () =>
     onEngine(async (stage, harness) => {
-      // Not something that a Linux container could run: as on a host of another kind.
+      // Unusable for a Linux container: as on a host of another kind.
       const elsewhere = await harness.open({}, { nodePath: "/etc/passwd" });
       const failure = await stage.make(stage.newKey(), {}, elsewhere).catch((error: unknown) => error);
       expect(isSandlotError(failure, "image_unavailable") && failure.details.problem).toMatch(/has no Node/);

@@ -1,6 +1,6 @@
 /**
- * A fleet that sees its directories by other paths than its engine does, as one in a container of the engine: run in a mount namespace
- * of its own. Makes a thread's sandbox and a blank, uses both, and prints what it found.
+ * A fleet that sees its directories by other paths than its engine does, as one in a container of the engine: run in
+ * its own mount namespace. Creates a thread's sandbox and a blank, uses both, and prints the results.
  *
  *   node --conditions=sandlot-source mapped-fleet.ts '<settings>' '<installation>' '<blueprint>'
  */
@@ -44,7 +44,7 @@ try {
   const { stdout } = await (await stage.attach(blank.target)).sandbox.exec("echo blank", { cwd: "/" });
   const containers = [made, blank].map(({ created }) => created.ref.split("/")[0]);
   process.stdout.write(`${JSON.stringify({ note, seen, refused, stdout, containers })}\n`);
-  // Whoever reads the line looks at the containers, and then lets us go on.
+  // The reader of the line inspects the containers, and then lets this process go on.
   await new Promise((resolve) => process.stdin.once("data", resolve));
 } finally {
   await stage.clear();

@@ -1,6 +1,4 @@
-/**
- * The network of a container, with its real way out: what the policy means is tested with `network/` itself.
- */
+/** The network of a container, with its real egress; the tests of `host/egress` cover the policy itself. */
 
 import { expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
@@ -34,7 +32,7 @@ describeOnEngine("the network of a container", (onEngine) => {
       expect(stdout).toContain("403");
       expect(stdout).toContain("elsewhere.example.net");
       expect((await sandbox.exec(INTERFACES)).stdout).toBe("lo ");
-      // Another process that attaches finds the way out as it is.
+      // Another attaching process finds the egress unchanged.
       const peer = await stage.attach(made.target, await harness.peer());
       expect((await peer.sandbox.exec(["bash", "-c", REQUEST])).stdout).toContain("403");
       await harness.kill(made.created.ref);

@@ -1,6 +1,4 @@
-/**
- * Tests that need the engine: they run on it, or are skipped with the reason why there is none.
- */
+/** Tests that need the engine: they run on it, or are skipped with the reason why there is none. */
 
 import { describe } from "vitest";
 import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";

@@ -1,6 +1,4 @@
-/**
- * What the engine is asked for: hardened whatever the blueprint says, and without anything secret.
- */
+/** The create request to the engine: hardened whatever the blueprint says, and without any secret. */
 
 import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";

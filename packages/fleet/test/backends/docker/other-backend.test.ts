@@ -1,6 +1,6 @@
 /**
- * One home, with the local backend and then with an engine, or the other way round: threads that have a sandbox of the other
- * kind are told so, nobody is ended for it, and their workspaces come over.
+ * One home, with the local backend and then with an engine, or the other way round: a thread with a sandbox of the
+ * other kind gets an error that says so, no sandbox ends for it, and workspaces move over.
  */
 
 import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -23,7 +23,7 @@ describeOnEngine("a home that was another backend's", (_onEngine, { host, image 
     const { home, fleetId, local, docker } = oneHome({ host, image });
     const objects = () => readdirSync(join(home, fleetId, "objects"));
     onTestFinished(async () => {
-      // Nothing of a test that has failed stays.
+      // A failed test leaves nothing behind.
       if (objects().length > 0) await using(local, (fleet) => fleet.destroy({ thread: "t" }, { force: true }));
       rmSync(home, { recursive: true, force: true });
     });
@@ -33,7 +33,7 @@ describeOnEngine("a home that was another backend's", (_onEngine, { host, image 
       expect(isSandlotError(refused, "sandbox_unreachable") && refused.details.problem).toMatch(
         /local backend.*sandlot rm/,
       );
-      // Housekeeping has looked at it meanwhile.
+      // Housekeeping has seen it meanwhile.
       await new Promise((resolve) => setTimeout(resolve, 600));
       expect((await fleet.find({ thread: "t" }))?.state).toBe("parked");
     });

@@ -1,6 +1,4 @@
-/**
- * Containers that stand still: paused by their fleet while nobody uses them, or by somebody's hand.
- */
+/** Paused containers: by their fleet while they are unused, or by hand. */
 
 import type { EngineRef } from "@sandlot/contract";
 import type Docker from "dockerode";
@@ -38,7 +36,7 @@ describeOnEngine("a container that stands still", (onEngine, engine) => {
       expect(await backend.probe(ref, stage.signal)).toBe("alive");
       expect(await backend.activity(ref, stage.signal)).toMatchObject({ runningExecs: 0, cpuShare: 0 });
       expect(world.monotonicMs() - askedAt).toBeLessThan(2_000);
-      // Nobody can renew it meanwhile, and it is no orphan for that.
+      // The fleet cannot renew it meanwhile, which does not make it an orphan.
       await stage.pause(2 * orphanTimeoutMs);
       const third = await backend.attach(made.target, stage.signal);
       expect((await third.sandbox.exec("echo back")).stdout).toBe("back\n");
@@ -57,7 +55,7 @@ describeOnEngine("a container that stands still", (onEngine, engine) => {
       await docker.getContainer(containerOf(ref)).pause();
       expect((await sandbox.exec("echo held")).stdout).toBe("held\n");
       expect(await stateOf(docker, ref)).toBe("running");
-      // One that has heard of nothing finds out when it gets no answer.
+      // An instance without the event finds out when it gets no response.
       const deaf = await harness.peer();
       const parked = await stage.make(stage.newKey(), {}, deaf);
       await docker.getContainer(containerOf(parked.created.ref)).pause();

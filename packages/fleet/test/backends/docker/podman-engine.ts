@@ -1,6 +1,6 @@
 /**
- * Podman's own service for tests: Debian's package, with a root, a directory for what runs and a socket of its own, and the image of
- * the other tests. All of it is removed afterwards.
+ * Podman's service for tests: Debian's package, with its own root, run directory and socket, and the image of the other
+ * tests. All of it is removed afterwards.
  */
 
 import { spawn } from "node:child_process";
@@ -17,8 +17,8 @@ const START_MS = 110_000;
 const LOOK_MS = 50;
 
 /**
- * In a mount namespace of its own, which takes its mounts along when it ends. Whenever Podman is asked what it is, it asks dpkg about its own
- * programs, four times over, which on a busy machine takes longer than anybody waits.
+ * In its own mount namespace, which takes its mounts along when it ends. Each version request makes Podman query dpkg
+ * four times about its own programs, which on a busy machine exceeds every timeout.
  */
 const SCRIPT = `
 mount --bind /bin/true /usr/bin/dpkg
@@ -27,7 +27,7 @@ shift 2
 "$@" import "$archive" "$image" >&2
 exec "$@" system service --time=0 "$address"`;
 
-/** Podman, or why there is none. With `CI=true` there must be one. */
+/** Podman, or the reason why there is none. With `CI=true` there must be one. */
 export async function testPodman(): Promise<TestEngine | { readonly reason: string }> {
   const missing =
     process.getuid?.() === 0
@@ -58,7 +58,7 @@ async function startPodman(): Promise<TestEngine> {
   const ended = new Promise<void>((resolve) => service.once("exit", () => resolve()));
   const docker = new Docker({ socketPath });
   const release = async () => {
-    // It would wait for connections that nobody uses any more, and has nothing to put in order.
+    // It would wait for unused connections, and has nothing to clean up.
     service.kill("SIGKILL");
     await ended;
     rmSync(place, { recursive: true, force: true });

@@ -1,6 +1,4 @@
-/**
- * Daemons that are reached through a port which the engine has published, where no socket can be shared.
- */
+/** Daemons behind a port that the engine has published, where no socket can be shared. */
 
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
@@ -21,7 +19,7 @@ usingEngine("a published port", await testEngine(), (engine) => {
 
   describeBackend({
     name: "docker over a port",
-    // What the daemon does by itself does not depend on how it is reached.
+    // The daemon's own work does not depend on the transport.
     tools: suiteTools(["lifecycle", "attaching", "liveness", "activity", "ports"]),
     blueprint: open,
     open: () => openHarness(engine, docker),
@@ -127,7 +125,7 @@ usingEngine("a published port", await testEngine(), (engine) => {
           expect(String(failure)).toMatch(/docker\.publishHost/);
           expect(await stage.refs()).toEqual([]);
         },
-        // Nobody listens on another address of the loopback.
+        // Other addresses of the loopback have no listener.
         { docker: { ...docker, publishHost: "127.7.7.7" }, of: open },
       ));
   });

@@ -1,5 +1,6 @@
 /**
- * Pulling an image: a stage of its own, told as it goes, shared by all who wait, given up when nobody does, with a deadline.
+ * Pulling an image: a separate stage, with progress, shared by all waiting callers, abandoned when the last one leaves,
+ * with a deadline.
  */
 
 import { spawnSync } from "node:child_process";
@@ -89,7 +90,7 @@ describeOnEngine("pulling an image", (onEngine, engine) => {
       }),
     ));
 
-  /** With an image of another name in each test: the engine keeps what it has pulled. */
+  /** Each test uses another image name: the engine keeps pulled images. */
   async function onRegistry(run: (registry: Registry) => Promise<void>): Promise<void> {
     const libraries = spawnSync("ldd", ["/bin/dash"], { encoding: "utf8" })
       .stdout.split("\n")

@@ -1,6 +1,6 @@
 /**
- * A registry for tests, on the loopback, where an engine asks without TLS: it has one image, hands its layer out as slowly as a test
- * wants, and counts who asks. Any other name is unknown.
+ * A registry for tests, on the loopback, where an engine uses no TLS: it has one image, delivers its layer as slowly as
+ * a test wants, and counts the requests. Any other name is unknown.
  */
 
 import { createHash, randomBytes } from "node:crypto";
@@ -13,17 +13,17 @@ import { pack } from "tar-stream";
 const MANIFEST = "application/vnd.docker.distribution.manifest.v2+json";
 const CONFIG = "application/vnd.docker.container.image.v1+json";
 const LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip";
-/** What the first half of a layer is, and what waits for `finish`. */
+/** The first half of a layer, and the rest that waits for `finish`. */
 const HALVES = 2;
 
 export interface Registry {
-  /** Of the image that there is. */
+  /** Of the available image. */
   readonly image: string;
   readonly missing: string;
-  /** How often its layer was asked for, and how many of those who asked are still there. */
+  /** How often its layer was requested, and how many of these requests are still open. */
   asked(): number;
   waiting(): number;
-  /** Hands out what was held back, now and later. */
+  /** Delivers the rest, now and later. */
   finish(): void;
   close(): void;
 }
@@ -78,14 +78,14 @@ export async function startRegistry(content: Buffer, name: string): Promise<Regi
   };
 }
 
-/** A root with a shell in it and what the shell is linked against, taken from this machine. */
+/** A root with a shell and its libraries, taken from this machine. */
 export async function shellArchive(libraries: readonly string[], filler: number): Promise<Buffer> {
   const tar = pack();
   for (const file of libraries) tar.entry({ name: file.slice(1), mode: 0o755 }, readFileSync(file));
   tar.entry({ name: "bin/sh", mode: 0o755 }, readFileSync("/bin/dash"));
   for (const directory of ["tmp", "var/tmp", "home/sandbox", "mnt", "run", "proc", "sys", "dev"])
     tar.entry({ name: directory, type: "directory", mode: 0o755 });
-  // Something that does not become less when it is packed, so that the pull takes more than a moment.
+  // Incompressible content, so that the pull takes more than a moment.
   tar.entry({ name: "filler" }, randomBytes(filler));
   tar.finalize();
   const parts: Buffer[] = [];

@@ -1,4 +1,6 @@
-/** Runtime directories of containers: a container is noted as a user of the one it mounts, and an unused one goes. */
+/**
+ * Runtime directories of containers: a container is recorded as a user of the one it mounts, and an unused one goes.
+ */
 
 import {
   cpSync,
@@ -19,7 +21,7 @@ import type { EngineEvent } from "../../../src/backend/backend.ts";
 import { type DockerHarness, daemonFiles } from "./docker-harness.ts";
 import { describeOnEngine } from "./on-engine.ts";
 
-/** The same daemon in another place, as another release of it would be. */
+/** The same daemon in another place, as another release would be. */
 async function otherRelease(): Promise<SandboxdFiles> {
   const { bundle } = await daemonFiles();
   const directory = mkdtempSync(join(tmpdir(), "sl-other-release-"));
@@ -69,7 +71,7 @@ describeOnEngine("runtime directories of containers", (onEngine) => {
     onEngine(async (stage, harness) => {
       const frames = framesOf(harness);
       mkdirSync(join(frames, "runtime-aa"), { recursive: true });
-      // Its links are no directory, which no removal of a directory gets past.
+      // Its links are no directory, which stops every removal of a directory.
       writeFileSync(join(frames, "runtime-aa.uses"), "");
       const backend = await harness.open({}, { runtimeDirectory: null });
       const heard: EngineEvent[] = [];

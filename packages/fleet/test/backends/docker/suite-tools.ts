@@ -1,6 +1,6 @@
 /**
- * How the backend suite is run on an engine: several cases at a time, because each mostly waits for the engine, and every case has a
- * fleet and a home of its own.
+ * Runs the backend suite on an engine: several cases at a time, because each mostly waits for the engine, and every
+ * case has its own fleet and home.
  */
 
 import { expect, it } from "vitest";
@@ -10,10 +10,10 @@ import { describeGroups } from "../suite-groups.ts";
 
 export { isWholeSuite } from "../suite-groups.ts";
 
-/** More at a time get in each other's way on two processors. */
+/** More at a time slow each other down on two processors. */
 const AT_ONCE = 3;
 
-/** For `describeBackend`. Without `groups` all of them are run. */
+/** For `describeBackend`. Without `groups` all of them run. */
 export function suiteTools(groups?: readonly string[]): BackendSuiteOptions["tools"] {
   const turns = new ConcurrencyLimit(AT_ONCE);
   const never = new AbortController().signal;

@@ -1,6 +1,4 @@
-/**
- * The `docker` backend means what every backend means, on a real engine.
- */
+/** The `docker` backend passes the suite of every backend, on a real engine. */
 
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../local/search-deviations.ts";

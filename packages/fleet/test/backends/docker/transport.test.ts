@@ -1,6 +1,4 @@
-/**
- * How a daemon is reached, and what the engine calls a directory of ours: decided without an engine.
- */
+/** The choice of the transport to a daemon, and the engine's path of our directories: decided without an engine. */
 
 import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";

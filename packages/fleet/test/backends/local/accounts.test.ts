@@ -1,6 +1,6 @@
 /**
- * One sandbox, one account of the host: what one takes of the kernel's budgets is its own, and its files are its own too,
- * whoever they belong to on disk.
+ * One sandbox, one host account: each has its own share of the kernel's budgets, and its own files, whatever their
+ * owner on disk.
  */
 
 import {
@@ -33,7 +33,7 @@ function uidOf(made: Made): number {
   return uidOfProcess(initOf(made.target.ref));
 }
 
-/** Reads what is there, and writes what only an owner may. */
+/** Reads the existing files, and makes writes that only an owner may. */
 async function usesItsFiles(stage: BackendStage, made: Made, backend = stage.backend): Promise<void> {
   const { sandbox } = await stage.attach(made.target, backend);
   const script =
@@ -129,7 +129,7 @@ describe.skipIf(!isRoot)("sandboxes of root's fleet", () => {
       const peer = await harness.peer();
       expect((await (await stage.attach(made.target, peer)).sandbox.exec("echo here")).stdout).toBe("here\n");
       await stage.destroy(made, peer);
-      // Its maker still has the account, and gives it back at the end of what it knows.
+      // Its maker still has the account, and returns it when it forgets the sandbox.
       await stage.destroy(made);
       rmSync(join(harness.home, "ids", String(account.uid)), { recursive: true, force: true });
     }));

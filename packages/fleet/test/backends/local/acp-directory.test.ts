@@ -1,4 +1,4 @@
-/** The directory behind `/mnt/acp-workspace` is reached by that path, and listed nowhere else. */
+/** The directory behind `/mnt/acp-workspace` is reachable by that path, and listed nowhere else. */
 
 import { afterAll, expect, it } from "vitest";
 import { onStage, removeDaemon } from "./local-harness.ts";
@@ -12,7 +12,7 @@ it.each(["/mnt/user-data", "/mnt/user-data/", "/mnt"])("is not in a list of %s",
     const { entries } = await sandbox.files.list(path, { depth: 4 });
     const paths = entries.map((entry) => entry.path);
     expect(paths.filter((one) => one.startsWith("/mnt/user-data/.acp-workspace"))).toEqual([]);
-    // A file of that name elsewhere is the agent's own.
+    // A file of that name elsewhere belongs to the agent.
     expect(paths).toContain("/mnt/user-data/workspace/.acp-workspace");
     expect(await sandbox.files.readText("/mnt/acp-workspace/note")).toBe("note\n");
   }),

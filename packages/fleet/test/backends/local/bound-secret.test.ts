@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Fleet, Lease } from "../../../src/fleet.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 
-/** Long and odd enough that nothing but the secret itself has it. */
+/** Long and odd enough to be unique to the secret. */
 const VALUE = "sk-live-7Qz9vX2mLp4Rt8Wc1Yb6Nd3Hf5Jg0KsE";
 const FORMS = [
   VALUE,
@@ -15,7 +15,7 @@ const FORMS = [
   [...VALUE].reverse().join(""),
 ];
 
-/** What somebody with a shell tries. Each may fail in any way; none may print the value. */
+/** Attempts of an attacker with a shell. Each may fail in any way; none may print the value. */
 const ATTEMPTS: readonly string[] = [
   "env",
   "set",

@@ -1,6 +1,6 @@
 /**
- * An installation where the account of sandboxes may not look, such as a checkout in root's home: sandboxes work with either
- * isolation, and nothing of the installation is opened for it.
+ * An installation that the sandbox account cannot read, such as a checkout in root's home: sandboxes work with either
+ * isolation, and the installation stays closed.
  */
 
 import { chmodSync, copyFileSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
@@ -13,7 +13,7 @@ import { blueprint, daemonFiles, isRoot, openHarness, removeDaemon } from "./loc
 
 afterAll(removeDaemon);
 
-/** Node and the daemon in a directory that only we may pass, with a name that is hard to handle. */
+/** Node and the daemon in a directory that only we may enter, with a name that is hard to handle. */
 async function closedInstallation() {
   const closed = mkdtempSync(join(tmpdir(), "sl-closed é "));
   onTestFinished(() => rmSync(closed, { recursive: true, force: true }));

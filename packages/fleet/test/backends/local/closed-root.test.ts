@@ -1,6 +1,6 @@
 /**
- * The fleet's own directory is closed to other accounts of the host, also where the home above it is open to them: a sandbox
- * decides about the modes of its own files, and so about who may read or run them.
+ * The fleet's own directory is closed to other accounts of the host, also below an open home: a sandbox sets the modes
+ * of its own files, and so decides who may read or run them.
  */
 
 import { spawnSync } from "node:child_process";
@@ -18,7 +18,7 @@ afterAll(removeDaemon);
 test.runIf(isRoot)("another account of the host does not reach a workspace that its sandbox has opened", async () => {
   const harness = await openHarness();
   const root = join(harness.home, harness.fleetId);
-  // As an operator may have made it, and as a release before this one left what is in it.
+  // As an operator may have made it, with the files that an earlier release left in it.
   chmodSync(harness.home, 0o755);
   chmodSync(root, 0o711);
   const backend = await harness.open();

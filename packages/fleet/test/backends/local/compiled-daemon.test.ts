@@ -1,4 +1,4 @@
-/** The daemon in its compiled form: V8 takes what the build made of it, and sandboxes run it instead of the text. */
+/** The daemon in its compiled form: V8 accepts the build's output, and sandboxes run it instead of the text. */
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,4 @@
-/**
- * A fleet that is killed at any moment leaves nothing that the next one does not find and remove.
- */
+/** The next fleet finds and removes everything that a fleet killed at any moment leaves behind. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +14,7 @@ afterAll(removeDaemon);
 
 const PROGRAM = fileURLToPath(new URL("./crashing-fleet.ts", import.meta.url));
 const KILLS = 16;
-/** From before the first sandbox is begun to after several are there. */
+/** From before the first create to after several sandboxes exist. */
 const KILLED_WITHIN_MS = 600 * PATIENCE;
 
 it(`everything that ${KILLS} killed fleets were making is found and removed`, { timeout: 300_000 * PATIENCE }, () =>
@@ -33,7 +31,7 @@ it(`everything that ${KILLS} killed fleets were making is found and removed`, { 
         if (object.liveness === "alive") running += 1;
         await next.destroy(object.ref, stage.signal);
       }
-      // `onStage` checks for everything else when it is over; what still runs is told apart by round.
+      // `onStage` checks everything else at the end; the round identifies running processes.
       expect(await stage.refs(next)).toEqual([]);
     }
     console.log(`${KILLS} fleets killed: ${listed} sandboxes found, ${running} of them running`);
@@ -55,7 +53,7 @@ async function killedFleet(settings: string, afterMs: number, compiled: string):
   const env = { ...process.env, NODE_COMPILE_CACHE: compiled };
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"], env });
   const exited = once(child, "exit");
-  // It says when it begins; loading it takes longer than making a sandbox.
+  // It says when it begins; loading takes longer than creating a sandbox.
   await once(child.stdout, "data");
   child.stdout.resume();
   world.timer(afterMs, () => child.kill("SIGKILL"));

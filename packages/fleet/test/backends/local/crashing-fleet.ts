@@ -1,6 +1,6 @@
 /**
- * A fleet that makes sandboxes until somebody kills it: threads' own and blanks, destroys some, and prints a line for each
- * that is ready. Started by `crash.test.ts`.
+ * A fleet that creates sandboxes until it is killed: threads' own and blanks. It destroys some, and prints a line for
+ * each ready one. Started by `crash.test.ts`.
  *
  *   node crashing-fleet.ts <settings as JSON> <daemon's files as JSON>
  */
@@ -33,7 +33,7 @@ async function make(thread: string | null): Promise<void> {
   if (world.random() < 0.3) await backend.destroy(ref, signal);
 }
 
-// A process that is killed writes no cache, and the next one would have to compile everything again.
+// A killed process writes no cache, and the next one would have to compile everything again.
 flushCompileCache();
 process.stdout.write("begin\n");
 for (let round = 0; ; round++) {

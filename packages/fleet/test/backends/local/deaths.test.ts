@@ -11,7 +11,7 @@ import { initOf, onStage, removeDaemon, world } from "./local-harness.ts";
 
 afterAll(removeDaemon);
 
-/** What the project promises: a death is known within this time. */
+/** The project's promise: a death is known within this time. */
 const NOTICED_MS = 100;
 const ROUNDS = 3;
 
@@ -23,7 +23,7 @@ describe("a death of a local sandbox", () => {
       for (let round = 0; round < ROUNDS; round++) {
         const made = await stage.make();
         const heard = [stage.backend, finder].map((backend) => listen(backend, made.created.ref));
-        // The finder hears of it from the file system.
+        // The finder learns of it from the file system.
         await stage.pause(200);
         const killedAt = world.monotonicMs();
         process.kill(initOf(made.created.ref), "SIGKILL");
@@ -33,7 +33,7 @@ describe("a death of a local sandbox", () => {
         await stage.pause(50);
         for (const { count } of heard) expect(count()).toBe(1);
       }
-      // A busy machine may keep us waiting once, not every time.
+      // A busy machine may delay us once, not every time.
       expect(Math.min(...worst)).toBeLessThan(NOTICED_MS);
     }));
 
@@ -60,7 +60,7 @@ describe("a death of a local sandbox", () => {
       await sandbox.exec(
         "setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' >/dev/null 2>&1 & nohup sleep 1000 &",
       );
-      // One that hides from the end of its command in every way there is.
+      // A process that escapes the end of its command in every possible way.
       const hidden = "echo 0x33 > /proc/self/coredump_filter; exec sleep 1001";
       await sandbox.exec(`(env -i setsid sh -c '${hidden}' > /dev/null 2>&1 &)`);
       const namespace = readlinkSync(`/proc/${initOf(made.created.ref)}/ns/pid`);
@@ -113,7 +113,7 @@ describe("a death of a local sandbox", () => {
     }));
 });
 
-/** A busy machine may keep us waiting once or twice, not every time. */
+/** A busy machine may delay us once or twice, not every time. */
 async function expectSoon(measure: () => Promise<number>): Promise<void> {
   let bestMs = await measure();
   for (let tries = 1; bestMs >= NOTICED_MS && tries < ROUNDS; tries++) bestMs = Math.min(bestMs, await measure());
@@ -136,7 +136,7 @@ function listen(backend: Backend, ref: EngineRef): { first: Promise<number>; cou
   return { first, count: () => count };
 }
 
-/** What runs in it. Remains that nobody has waited for yet do not run. */
+/** Its running processes. Zombies do not run. */
 function processesIn(namespace: string): string[] {
   return readdirSync("/proc").filter((pid) => {
     try {

@@ -1,4 +1,4 @@
-/** What the doctor says of the daemon's files. */
+/** The doctor's findings about the daemon's files. */
 
 import { sandboxdFiles } from "@sandlot/sandboxd";
 import { expect, it } from "vitest";

@@ -1,4 +1,4 @@
-/** What a newcomer's first commands and scripts rely on, in real local sandboxes. */
+/** The first commands and scripts of a newcomer, in real local sandboxes. */
 
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,4 @@
-/**
- * The local backend in a fleet, as somebody uses it who has just installed it.
- */
+/** The local backend in a fleet, as a new user runs it. */
 
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir, totalmem } from "node:os";
@@ -68,7 +66,7 @@ it("limits a sandbox that nobody has configured, and shows the limits", { timeou
     await sandbox.files.write("big", Buffer.alloc(8 * 1024 * 1024));
     await expect.poll(disk, { timeout: 30_000 }).toBeGreaterThanOrEqual(before + 8 * 1024 * 1024);
     expect((await sandbox.usage()).diskMaxBytes).toBeGreaterThan(8 * 1024 * 1024);
-    // The kernel's own word, from inside: no file beyond the disk budget.
+    // The kernel's own limit, from inside: no file beyond the disk budget.
     expect((await sandbox.exec("ulimit -f")).stdout).toMatch(/^\d+$/m);
   } finally {
     await fleet.close({ destroy: true });

@@ -1,5 +1,5 @@
 /**
- * `kill -9 -1` in a local sandbox that is in full use: whoever waits is told, and the very next call finds the same sandbox.
+ * `kill -9 -1` in a busy local sandbox: waiting callers get an error, and the very next call finds the same sandbox.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -34,7 +34,7 @@ it("is there at once after kill -9 -1 under many calls", { timeout: 120_000 }, a
         "sandbox_unreachable",
         "lost",
       ]);
-      // The very next call, in the same sandbox, and the one after it while the fleet connects again.
+      // The very next call, in the same sandbox, and the one after it while the fleet reconnects.
       expect(await sandbox.exec("cat /tmp/mark; sleep 0.3")).toMatchObject({ status: "completed", stdout: "same\n" });
       expect(await sandbox.exec("cat /tmp/mark")).toMatchObject({ status: "completed", stdout: "same\n" });
     }

@@ -1,6 +1,6 @@
 /**
- * A local backend in a home of its own, for tests. Whatever is left when a test is over fails it: processes, sockets,
- * control groups, slots, objects.
+ * A local backend in its own home, for tests. Leftovers after a test fail it: processes, sockets, control groups,
+ * slots, objects.
  */
 
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -29,7 +29,7 @@ const MIB = 1024 * 1024;
 
 let built: Promise<SandboxdFiles> | undefined;
 
-/** The daemon as it is in the sources now. Made once per test file; call `removeDaemon` after all tests. */
+/** The daemon of the present sources. Built once per test file; call `removeDaemon` after all tests. */
 export function daemonFiles(): Promise<SandboxdFiles> {
   built ??= (async () => {
     const directory = mkdtempSync(join(tmpdir(), "sl-local-bundle-"));
@@ -46,7 +46,7 @@ export async function removeDaemon(): Promise<void> {
 
 export interface LocalHarness extends BackendHarness {
   readonly home: string;
-  /** A backend like the others, with something different about it. */
+  /** A backend like the others, with some settings overridden. */
   open(more?: Partial<ConfiguredSettings>, installation?: Partial<LocalSettings>): Promise<Backend>;
 }
 
@@ -60,7 +60,7 @@ export function settingsIn(home: string, fleetId: FleetId, isolation: Isolation 
 
 export async function openHarness(isolation: Isolation = "bubblewrap"): Promise<LocalHarness> {
   const home = mkdtempSync(join(tmpdir(), "sl-local-"));
-  // Only bubblewrap can be shown what is closed to the sandbox's account.
+  // Only bubblewrap can show files that are closed to the sandbox's account.
   if (isolation === "unsafe-process") chmodSync(home, 0o711);
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
@@ -101,7 +101,7 @@ export function initOf(ref: EngineRef): number {
   return pid;
 }
 
-/** Everything of these fleets that still runs or lies around, workspaces at home apart. */
+/** Everything of these fleets that still runs or exists, except workspaces at home. */
 function leftovers(home: string, fleets: readonly FleetId[]): string[] {
   const places = fleets.flatMap((fleet) =>
     ["objects", "s", "slots", "markers", "trash", "private"].map((name) => join(home, fleet, name)),

@@ -1,6 +1,4 @@
-/**
- * What may be mounted where, and what a mount means inside.
- */
+/** Which mounts are allowed where, and their effect inside. */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -67,7 +65,7 @@ describe("a mount", () => {
     const inner = { hostPath: join(directory, "inner"), sandboxPath: "/inner", readOnly: true };
     expect(() => checkMounts([outer, inner], null, "/usr/share")).toThrow(/could replace it/);
     expect(checkMounts([{ ...outer, readOnly: true }, inner], null, "/usr/share").length).toBe(2);
-    // Whichever blueprint it is whose sandboxes may write there, and whatever they have made of it meanwhile.
+    // Whichever blueprint lets its sandboxes write there, and whatever they have changed there since.
     const blueprints = { other: { blueprint: { mounts: [outer] } } };
     expect(() => checkMounts([inner], null, "/usr/share", blueprints)).toThrow(/could replace it/);
     rmSync(join(directory, "inner"), { recursive: true });
@@ -116,7 +114,7 @@ describe("a mount", () => {
     expect(tried([{ ...outer, readOnly: false }, inner])).toContain("could put a link there");
     expect(tried([outer, inner, writable])).toContain("could put a link there");
     expect(tried([outer, inner], { other: { blueprint: { mounts: [writable] } } })).toContain("could put a link there");
-    // What is mounted at the very place it has on the host cannot be replaced from inside.
+    // A mount at its own host path cannot be replaced from inside.
     expect(tried([outer, { ...inner, sandboxPath: "/data/shared" }, writable])).toBeNull();
   });
 });
@@ -133,7 +131,7 @@ describe("a mounted directory", () => {
         { hostPath: directory, sandboxPath: "/mnt/extra", readOnly: true },
         { hostPath: join(directory, "note"), sandboxPath: "/data/note", readOnly: true },
       ];
-      // Without late binding there are no blanks: an ordinary user's could write in its own slot.
+      // Without late binding there are no blanks: an ordinary user's blank could write in its own slot.
       for (const key of isRoot ? [stage.newKey(), null] : [stage.newKey()]) {
         const made = await stage.make(key, { blueprint: { ...blueprint, mounts } }, backend);
         const { sandbox } = await stage.attach(made.target, backend);
@@ -185,7 +183,7 @@ describe("a mounted directory", () => {
     const proc = { from: "/proc", to: "/proc", readOnly: true };
     expect(findMisplaced([own, proc], process.pid)).toBeUndefined();
     expect(findMisplaced([proc, { ...proc, to: "/proc/nowhere" }], process.pid)?.to).toBe("/proc/nowhere");
-    // Not one in the other: nothing can have been looked up anywhere else.
+    // Neither inside the other, so a lookup cannot have ended anywhere else.
     expect(findMisplaced([{ ...proc, to: "/nowhere" }], process.pid)).toBeUndefined();
   });
 
@@ -219,7 +217,7 @@ describe("a mounted directory", () => {
     }));
 });
 
-/** Why a mount is refused; `null` when it is taken. */
+/** Why a mount is refused; `null` when it is accepted. */
 function refusal(hostPath: string, sandboxPath: string, root = tmpdir()): string | null {
   return problemOf(() => checkMounts([{ hostPath, sandboxPath, readOnly: true }], null, root));
 }

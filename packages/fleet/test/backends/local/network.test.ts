@@ -1,6 +1,4 @@
-/**
- * The network of a local sandbox, with its real way out: what the policy means is tested with `network/` itself.
- */
+/** The network of a local sandbox, with its real egress; the tests of `host/egress` cover the policy itself. */
 
 import { afterAll, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
@@ -34,7 +32,7 @@ it("allowlist refuses by name, says why, and its way out ends with the sandbox",
     expect(stdout).toContain("403");
     expect(stdout).toContain("elsewhere.example.net");
     expect((await sandbox.exec("cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '")).stdout).toBe("lo\n");
-    // Another process that attaches finds the way out as it is.
+    // Another attaching process finds the egress unchanged.
     const peer = await harness.peer();
     expect((await (await stage.attach(made.target, peer)).sandbox.exec(["bash", "-c", REQUEST])).stdout).toContain(
       "403",

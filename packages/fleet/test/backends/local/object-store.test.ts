@@ -1,4 +1,4 @@
-/** What is known of objects while another instance forgets them. */
+/** The object store while another instance removes its entries. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,6 @@
 /**
- * The suite once more, as the fleet of an ordinary user: in a process of its own, because an account is a process's.
+ * The suite once more, as the fleet of an ordinary user: in a separate process, because an account belongs to a
+ * process.
  */
 
 import { spawn } from "node:child_process";
@@ -11,7 +12,7 @@ import { expect, it } from "vitest";
 import { asOrdinaryUser, ORDINARY, ordinaryNode } from "../../support/ordinary-user.ts";
 import { isRoot } from "./local-harness.ts";
 
-/** What an account that may do little changes. */
+/** The differences of an account with few rights. */
 const GROUPS = "lifecycle,attaching,workspaces,liveness,exec ending,files,ports";
 const SUITE = "packages/fleet/test/backends/local/suite.test.ts";
 

@@ -1,5 +1,6 @@
 /**
- * A reference of an engine's, in a fleet that is configured for local now: it is named, and nothing is claimed about it.
+ * An engine's reference, in a fleet that is now configured for local: it is named, and the fleet claims nothing about
+ * it.
  */
 
 import type { EngineRef } from "@sandlot/contract";
@@ -16,6 +17,6 @@ it("is not ended, and not taken for dead", () =>
     const details = { sandboxId: "0123456789abcdef0123", problem };
     await expect(backend.destroy(ENGINES, signal)).rejects.toMatchObject({ code: "sandbox_unreachable", details });
     expect(await backend.probe(ENGINES, signal)).toBe("unknown");
-    // What nobody could have made is not there.
+    // An impossible reference does not exist.
     await expect(backend.destroy("?" as EngineRef, signal)).rejects.toMatchObject({ code: "sandbox_not_found" });
   }));

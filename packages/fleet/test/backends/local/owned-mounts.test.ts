@@ -1,4 +1,4 @@
-/** A writable mount of root's directory, and the setuid programs of root's that could come of it. */
+/** A writable mount of a directory of root, and the setuid programs of root that could result. */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,4 @@
-/**
- * Paths without namespaces: what a mapping means, in both directions.
- */
+/** Paths without namespaces: the mapping in both directions. */
 
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,4 @@
-/**
- * Path maps are held per sandbox, the latest 256 of them.
- */
+/** Each sandbox has a path map; the latest 256 are kept. */
 
 import { describe, expect, it } from "vitest";
 import { PATH_MAPS_MAX, PathMaps } from "../../../src/backends/local/unsafe/path-maps.ts";

@@ -1,4 +1,4 @@
-/** The directory that every sandbox mounts, as it is made. */
+/** The creation of the directory that every sandbox mounts. */
 
 import {
   existsSync,
@@ -39,7 +39,7 @@ it("is made beside what killed processes have left half made, which goes when it
 describe("a runtime directory", () => {
   const HOUR_MS = 3_600_000;
 
-  /** A keeper of what a release of the daemon brings, beside directories of other releases that were made a day ago. */
+  /** The keeper of one release's daemon files, beside directories of other releases that were made a day ago. */
   function keeperBeside(...others: readonly string[]) {
     const root = mkdtempSync(join(tmpdir(), "sl-runtime-"));
     onTestFinished(() => rmSync(root, { recursive: true, force: true }));
@@ -55,7 +55,7 @@ describe("a runtime directory", () => {
     const problems: unknown[] = [];
     const parts = { parent, nodePath: process.execPath, daemon, objects: [objects], world };
     const open = () => new RuntimeKeeper({ ...parts, onProblem: (problem) => problems.push(problem) });
-    /** A sandbox that is written down, and mounts one of them. */
+    /** A recorded sandbox that mounts one of them. */
     const sandboxOn = (name: string, runtime: string) => {
       mkdirSync(join(objects, name));
       noteUse(join(parent, runtime), join(objects, name));
@@ -76,7 +76,7 @@ describe("a runtime directory", () => {
 
   it("that cannot be removed is reported, stops neither the others nor a sandbox, and goes with a later sweep", async () => {
     const { open, objects, problems, left } = keeperBeside("runtime-aa", "runtime-bb", "runtime-cc");
-    // Its links are no directory, which no removal of a directory gets past.
+    // Its links are no directory, which stops every removal of a directory.
     const odd = join(objects, "../frames/runtime-bb.uses");
     writeFileSync(odd, "");
     const current = basename((await open().get()).path);

@@ -1,6 +1,4 @@
-/**
- * Where the host's own ripgrep searches, one case of the suite cannot be asked.
- */
+/** Where the host's own ripgrep searches, one case of the suite does not apply. */
 
 import { spawnSync } from "node:child_process";
 import type { BackendDeviation } from "../../../src/testing/backend-suite.ts";

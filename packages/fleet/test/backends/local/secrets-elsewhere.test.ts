@@ -1,7 +1,7 @@
 /**
- * Where the value of a per-call secret must never be: arguments of processes, logs, events, traces, audits, explanations, and files
- * that Sandlot writes. Everything is done through a gateway over local sandboxes, with every output turned up; and each place is
- * shown to be looked at: something that does belong there is found in the same way.
+ * Where the value of a per-call secret must never be: arguments of processes, logs, events, traces, audits,
+ * explanations, and files that Sandlot writes. Every call goes through a gateway over local sandboxes, with every
+ * output turned up. A control value that does belong in each place proves that the search covers it.
  */
 
 import { spawnSync } from "node:child_process";
@@ -25,13 +25,13 @@ const FORMS = [
   Buffer.from(VALUE).toString("hex"),
   [...VALUE].reverse().join(""),
 ];
-/** Told on purpose, as a thread and as an argument: whoever looks in the right place finds it. */
+/** Placed on purpose, as a thread and as an argument: a working search finds it. */
 const MARK = "mark-5Tg9Lc3Fj";
 const hasBubblewrap = spawnSync("bwrap", ["--version"]).status === 0;
 
 const leaksIn = (text: string) => FORMS.filter((form) => text.includes(form));
 
-/** A provider of traces, through the API alone, that keeps everything it is told. */
+/** A trace provider, through the API alone, that keeps everything it receives. */
 function keepTraces(): string[] {
   const kept: string[] = [];
   const keep = (...told: unknown[]) => {
@@ -167,7 +167,7 @@ describe.skipIf(!hasBubblewrap)("a secret of a call (skipped where bubblewrap is
     expect(found(MARK).length).toBeGreaterThan(0);
     expect(found("[redacted]").some((path) => path.includes(".tool-results"))).toBe(true);
     for (const form of FORMS) expect(found(form), form).toEqual([]);
-    // What a command writes by itself is not stopped: the same search finds it then.
+    // A command's own writes are not stopped: the same search finds them.
     const written = await call("bash", { command: 'echo "$TOKEN" > kept-by-the-command' });
     expect(written.code, written.text).toBeNull();
     expect(found(VALUE)).toEqual([expect.stringContaining("kept-by-the-command")]);

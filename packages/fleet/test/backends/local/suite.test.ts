@@ -1,5 +1,5 @@
 /**
- * The `local` backend means what every backend means: as root's fleet and, started again as an ordinary user, as theirs.
+ * The `local` backend passes the suite of every backend: as root's fleet and, restarted as an ordinary user, as theirs.
  */
 
 import { afterAll, expect, it } from "vitest";
@@ -8,7 +8,7 @@ import { describeGroups, deviationsIn } from "../suite-groups.ts";
 import { blueprint, isRoot, openHarness, removeDaemon } from "./local-harness.ts";
 import { searchDeviations } from "./search-deviations.ts";
 
-/** Set by ordinary-user.test.ts, for which the others are no different. */
+/** Set by ordinary-user.test.ts, for which the others are the same. */
 const groups = process.env.SANDLOT_TEST_GROUPS?.split(",");
 
 afterAll(removeDaemon);

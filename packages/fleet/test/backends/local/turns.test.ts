@@ -1,6 +1,4 @@
-/**
- * Starts wait for one another: no more at once than there may be, in order, and whoever gives up leaves no gap.
- */
+/** Starts wait for one another: no more at once than allowed, in order, and a start that gives up leaves no gap. */
 
 import { describe, expect, it } from "vitest";
 import { ConcurrencyLimit } from "../../../src/world/concurrency-limit.ts";

@@ -1,6 +1,4 @@
-/**
- * `isolation: unsafe-process` means what every backend means, as far as that can be without namespaces.
- */
+/** `isolation: unsafe-process` passes the suite of every backend, as far as possible without namespaces. */
 
 import { afterAll, expect, it } from "vitest";
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
@@ -8,7 +6,7 @@ import { describeGroups, deviationsIn } from "../suite-groups.ts";
 import { blueprint, openHarness, removeDaemon } from "./local-harness.ts";
 import { searchDeviations } from "./search-deviations.ts";
 
-/** What paths, accounts and processes are without namespaces. */
+/** Paths, accounts and processes without namespaces. */
 const GROUPS = ["lifecycle", "workspaces", "liveness", "exec", "exec ending", "files", "file search", "terminals"];
 
 afterAll(removeDaemon);

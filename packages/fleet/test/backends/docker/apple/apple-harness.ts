@@ -1,6 +1,4 @@
-/**
- * The backend on what stands in for Apple's `container`, in a home of its own. Whatever is left when a test is over fails it.
- */
+/** The backend on a stand-in for Apple's `container`, in its own home. Leftovers after a test fail it. */
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +32,7 @@ export interface StandIn {
   /** The program to run. */
   readonly program: string;
   readonly place: string;
-  /** Every command so far, as it was given. */
+  /** Every command so far, word for word. */
   commands(): readonly (readonly string[])[];
   remove(): void;
 }
@@ -64,7 +62,7 @@ export interface AppleHarness extends BackendHarness {
   readonly home: string;
 }
 
-/** `different` is what of the backend's settings is not as usual. */
+/** `different` overrides the backend's usual settings. */
 export async function openAppleHarness(different: Partial<ConfiguredSettings["docker"]> = {}): Promise<AppleHarness> {
   const standIn = makeStandIn();
   const home = mkdtempSync(join(tmpdir(), "sl-apple-home-"));

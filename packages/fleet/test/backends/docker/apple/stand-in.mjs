@@ -1,11 +1,11 @@
 /**
- * Stands in for Apple's `container` program, on Linux: writes down every command it is called with, answers in the shapes that the
- * program prints, and lets what is started really run, by bubblewrap with the mounts it was told of. A socket that is published appears
- * outside once it is there inside.
+ * Stands in for Apple's `container` program, on Linux: records every command, prints output in the program's format,
+ * and really runs what is started, by bubblewrap with the requested mounts. A published socket appears outside once it
+ * exists inside.
  *
  *   STAND_IN_PLACE=<directory> node stand-in.mjs <arguments>
  *
- * Imports nothing of Sandlot: it knows the program's documentation only.
+ * Imports nothing of Sandlot: it is written from the program's documentation alone.
  */
 import { spawn } from "node:child_process";
 import {
@@ -26,7 +26,7 @@ const PLACE = process.env.STAND_IN_PLACE ?? "";
 const args = process.argv.slice(2);
 appendFileSync(join(PLACE, "commands.jsonl"), `${JSON.stringify(args)}\n`);
 
-/** Options that stand alone; every other one is followed by its value. */
+/** Options without a value; every other option is followed by its value. */
 const FLAGS = new Set(["--no-dns", "--read-only", "--all", "--force"]);
 const ARCHITECTURE = process.arch === "x64" ? "amd64" : process.arch;
 
@@ -113,7 +113,7 @@ function start(id) {
   print(id);
 }
 
-/** The socket is made inside a little later; a process of its own waits for it, as long as the container is there. */
+/** The socket is created inside a little later; a separate process waits for it while the container exists. */
 function relay(id, published) {
   for (const spec of published) {
     const [outside, inside] = spec.split(":");

@@ -1,6 +1,6 @@
 /**
- * The list of escapes that end in one system call: what is tried, and what it is answered with inside. On the host, as
- * root, each of them succeeds, unless it says otherwise.
+ * The list of escapes that end in one system call: the attempt, and its result inside. On the host, as root, each of
+ * them succeeds, unless it says otherwise.
  */
 
 import { join } from "node:path";
@@ -9,13 +9,13 @@ import type { Field } from "./field.ts";
 export interface Attempt {
   readonly perl: string;
   readonly inside: string | RegExp;
-  /** What the same probe answers where the protection is absent. Default `ok`. */
+  /** The result of the same probe without protection. Default `ok`. */
   readonly outside?: string | RegExp;
   /** Put before the probe on the host, so that it changes nothing there. */
   readonly prefix?: readonly string[];
 }
 
-/** What an attempt may aim at. */
+/** The targets of an attempt. */
 export interface Aims {
   readonly field: Field;
   /** The other thread's `user-data` on the host, which holds `workspace/another-threads-file`. */
@@ -38,7 +38,7 @@ const quoted = (text: string) => `'${text}'`;
 const opens = (path: string, mode = "<") => `answer(open(my $file, ${quoted(mode)}, ${quoted(path)}));`;
 const connects = (address: string, family: string) =>
   `socket(my $socket, ${family}, SOCK_STREAM, 0) or answer(0); answer(connect($socket, ${address}));`;
-/** An ordinary user is allowed to mount where he is root of a namespace of his own, which the sandbox does not let him have. */
+/** An ordinary user may mount as root of their own user namespace, which the sandbox does not allow. */
 const inMountNamespace = [
   "unshare",
   ...(process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"]),
@@ -86,7 +86,7 @@ function processes({ victimPid, victimName, fleetSecret }: Aims): Record<string,
     "a signal to a process of the host": { perl: `answer(kill(0, ${victimPid}));`, inside: "ESRCH" },
     "a process of the host by its command line": { perl: search("cmdline", victimName), inside: "none" },
     "the environment of a process of the host": { perl: search("environ", victimName), inside: "none" },
-    // On the host the probe inherits it from us; inside, /proc/1/environ and all others must be without.
+    // On the host the probe inherits it from us; inside, /proc/1/environ and all others must lack it.
     "the fleet's own environment in /proc/1/environ": { perl: search("environ", fleetSecret), inside: "none" },
     "a priority above others": { perl: "answer(setpriority(0, 0, -5));", inside: /^(EACCES|EPERM)$/ },
   };

@@ -1,6 +1,6 @@
 /**
- * Bombs: what takes too much of the machine. Each goes off once on the host, bounded, to show that nothing there stops
- * it, and once inside, where it must harm nobody: the daemon lives, the sandbox answers, what happened is told.
+ * Bombs: programs that exhaust the machine. Each goes off once on the host, bounded, to show that nothing there stops
+ * it, and once inside, where it must do no harm: the daemon lives, the sandbox responds, and the limit hit is reported.
  */
 
 import { execFile, spawn } from "node:child_process";
@@ -20,7 +20,7 @@ const run = promisify(execFile);
 
 /**
  * Sixty children that each take 12 MB and keep them. When every one of them has its share or is dead, prints how many
- * live: nobody gives memory back before, however slow the machine is.
+ * live: no child frees memory before, however slow the machine is.
  */
 const SIXTY_EATERS = `
   use POSIX ":sys_wait_h"; use IO::Handle;
@@ -61,7 +61,7 @@ describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
 
   /** The same processes as before the bomb, and no others: nothing was restarted, and nothing is left. */
   async function survives(): Promise<void> {
-    // While a workspace is over its budget, whatever runs may be stopped for it.
+    // While a workspace is over its budget, any process may be stopped for it.
     await expect
       .poll(async () => (await sandbox.exec("echo alive")).stdout, { timeout: 10_000 * PATIENCE })
       .toBe("alive\n");
@@ -197,7 +197,7 @@ describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
   });
 });
 
-/** What runs when nothing is asked for: the same twice, a moment apart. */
+/** The processes of an idle sandbox: the same twice, a moment apart. */
 async function settled(group: LimitGroup): Promise<readonly number[]> {
   const look = () => [...(group.processes() ?? [])].sort();
   for (let [before, now] = [look(), [] as number[]]; ; before = now) {

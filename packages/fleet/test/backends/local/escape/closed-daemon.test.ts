@@ -1,5 +1,5 @@
 /**
- * Supervisor and daemon are out of reach for the commands of their sandbox, and what they know is of no use elsewhere.
+ * Supervisor and daemon are out of reach for the commands of their sandbox, and their secrets are useless elsewhere.
  */
 
 import { afterAll, describe, expect, it } from "vitest";
@@ -35,7 +35,7 @@ describe("the processes that a sandbox is run by", () => {
   it("still find what an exec has daemonised", () =>
     onStage(async (stage) => {
       const sandbox = await stage.sandbox();
-      // Others run, so that it cannot be told by being the only one.
+      // Others run, so that it cannot be recognised as the only one.
       const other = await sandbox.spawn("sleep 90");
       await sandbox.exec("(env -i setsid sleep 77 > /dev/null 2>&1 &) ; sleep 30", { timeoutMs: 400 });
       expect((await sandbox.processes()).map(({ command }) => command)).toEqual(["sleep 90"]);

@@ -1,7 +1,7 @@
 /**
- * The escape list: every attempt is made twice, by the same probe, once on the host where nothing is in its way and once
- * inside a sandbox of the local backend. Both answers are printed, and both are checked. A program that a probe needs and
- * that is missing fails the test.
+ * The escape list: the same probe makes every attempt twice, once on the host without protection and once inside a
+ * sandbox of the local backend. Both results are printed, and both are checked. A missing program that a probe needs
+ * fails the test.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -19,7 +19,10 @@ let aims: Aims;
 
 const FLEET_SECRET = "a-secret-of-the-fleet";
 
-/** Of every descriptor of every other process: pid, name, how opening it went, and whether the name leads to the same here. */
+/**
+ * For every descriptor of every other process: pid, name, the result of opening it, and whether the name leads to the
+ * same file here.
+ */
 const DESCRIPTORS = String.raw`
   for my $path (glob '/proc/[0-9]*/fd/*') {
     my ($pid) = $path =~ m{^/proc/(\d+)/};
@@ -64,7 +67,7 @@ afterAll(async () => {
   await removeDaemon();
 }, 60_000);
 
-/** The names are needed before there is anything to aim at. */
+/** The names are needed before the targets exist. */
 const nowhere = Object.assign(Object.create(Field.prototype) as Field, { directory: "/", harness: { home: "/" } });
 const names = Object.keys(attempts({ ...({} as Aims), field: nowhere, otherUserData: "/", otherSocket: "/" }));
 
@@ -111,7 +114,7 @@ describe("escapes", () => {
     const within = (await inside(sandbox, DESCRIPTORS)).split("\n").map((line) => line.split("\t"));
     const opened = within.filter(([, , how]) => how === "ok");
     console.log(`descriptors: ${within.length} seen inside, opened: ${[...new Set(opened.map(([, name]) => name))]}`);
-    // Those of the session and of the terminal are the sandbox's own.
+    // Those of the session and of the terminal belong to the sandbox.
     expect(within.length).toBeGreaterThan(3);
     expect(within.filter(([pid]) => pid === "1" || pid === "2")).toEqual([]);
     const foreign = opened.filter(([, name = "", , isOwn]) => isOwn !== "own" && !name.startsWith("pipe:"));
@@ -154,7 +157,7 @@ describe("read-only mounts through every alias", () => {
     ["a directory in it", "answer(mkdir '/mnt/read-only/directory');"],
   ])("%s", async (name, perl) => {
     const within = await inside(sandbox, perl);
-    // The same on the host, in the directory that is mounted. What it changes there is put back.
+    // The same on the host, in the mounted directory. Changes there are undone.
     const here = join(field.directory, "read-only");
     const onHost = perl.replaceAll("/mnt/read-only", here).replaceAll("/mnt/user-data/../read-only", here);
     const without = await outside(onHost.replaceAll(work, field.directory));

@@ -1,7 +1,7 @@
 /**
- * Where escapes are tried: two sandboxes of different threads, made by the real backend, on a host that holds things
- * worth reaching for. A probe is a piece of Perl that answers with one line, `ok` or the name of an errno; it is run as
- * it is on the host, where the protection is absent, and inside.
+ * The setting of the escapes: two sandboxes of different threads, made by the real backend, on a host with valuable
+ * targets. A probe is a piece of Perl that prints one line, `ok` or the name of an errno; it runs unchanged on the
+ * host, without protection, and inside.
  */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
@@ -17,7 +17,7 @@ import { threadKeyOf } from "../../../../src/backend/labels.ts";
 import { BackendStage } from "../../../../src/testing/backend-suite/stage.ts";
 import { blueprint, initOf, type LocalHarness, openHarness } from "../local-harness.ts";
 
-/** `answer` says `ok` or the errno's name, `some` says `ok` or `none`. */
+/** `answer` prints `ok` or the errno's name, `some` prints `ok` or `none`. */
 const PRELUDE = String.raw`
   use strict; use warnings; no warnings "once"; use Errno (); use Fcntl qw(:DEFAULT :mode); use Socket; use POSIX ();
   my %names = map { (eval "Errno::$_()") => $_ } grep { !/^E(WOULDBLOCK|NOTSUP|DEADLOCK)$/ } keys %!;

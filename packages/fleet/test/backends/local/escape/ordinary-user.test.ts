@@ -1,6 +1,4 @@
-/**
- * The escape list once more, with the fleet of an ordinary user: the whole test is started again under another account.
- */
+/** The escape list once more, with the fleet of an ordinary user: the whole test restarts under another account. */
 
 import { spawn } from "node:child_process";
 import { chownSync, mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +12,7 @@ it("holds for an ordinary user's fleet", { timeout: 120_000 }, async (context) =
   const home = mkdtempSync(join(tmpdir(), "sl-user-"));
   chownSync(home, ORDINARY.uid, ORDINARY.gid);
   try {
-    // The configuration is loaded as it is: an ordinary user cannot write a translated copy beside it.
+    // The configuration is loaded directly: an ordinary user cannot write a translated copy beside it.
     const args = [
       "run",
       "--configLoader",

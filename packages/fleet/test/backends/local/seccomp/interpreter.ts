@@ -1,6 +1,6 @@
 /**
  * Runs a classic BPF program as the kernel does, so that every rule can be tried for both architectures on any machine.
- * It knows exactly the instructions that the assembler makes, and refuses programs that the kernel's checker would.
+ * It knows exactly the instructions that the assembler emits, and refuses programs that the kernel's checker would.
  */
 
 export interface SeccompData {

@@ -1,6 +1,6 @@
 /**
  * The filter on this machine's kernel, through `bwrap --seccomp`: each refused call once without it and once with it,
- * in namespaces whose capabilities are kept, and the programs that agents use every day. Both answers are printed.
+ * in namespaces whose capabilities are kept, and the programs that agents use every day. Both results are printed.
  */
 
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -55,7 +55,7 @@ describe("refused calls on this kernel", () => {
   });
 });
 
-/** Calls this kernel does not have at all, or families it was built without. */
+/** Calls this kernel lacks, or families it was built without. */
 const ALIKE = new Set(["call 470", "socket TIPC", "socket ALG", "socket VSOCK"]);
 
 function ending({ code, signal }: { code: number | null; signal: string | null }): string {
@@ -116,7 +116,7 @@ describe("programs under the filter", { timeout: 60_000 }, () => {
   });
 });
 
-/** What each prints when it works. A program that is not there fails. */
+/** The output of each when it works. A missing program fails. */
 const PROGRAMS: Readonly<Record<string, readonly [script: string, prints: string]>> = {
   "bash: pipes, background, process substitution": [
     "sleep 0.1 & wait; seq 1 5 | sort -rn | head -1; diff <(echo a) <(echo a); (trap 'echo caught' TERM; kill $BASHPID)",

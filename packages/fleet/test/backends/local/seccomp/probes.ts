@@ -1,6 +1,6 @@
 /**
  * One harmless attempt at each call that the filter refuses. Arguments are chosen so that a kernel without the filter
- * answers something else than the filter does, or does nothing worth mentioning.
+ * gives another result than the filter, or does nothing noteworthy.
  */
 
 import { ABSENT, REFUSED } from "../../../../src/backends/local/seccomp/rules.ts";
@@ -86,7 +86,7 @@ export function probesFor(architecture: FilterArchitecture): readonly Probe[] {
   ];
 }
 
-/** Reads `name number arguments…` lines and answers `name errno` lines, 0 for success. */
+/** Reads `name number arguments…` lines and prints `name errno` lines, 0 for success. */
 export const PROBE_PERL = String.raw`
   use POSIX ();
   use Errno;

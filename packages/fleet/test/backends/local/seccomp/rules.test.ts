@@ -25,7 +25,7 @@ const EPERM = errno(1);
 const ENOSYS = errno(38);
 const EPROTONOSUPPORT = errno(93);
 const EAFNOSUPPORT = errno(97);
-/** What the upper half of an argument that the kernel reads as 32 bits may hold. */
+/** Possible upper halves of an argument that the kernel reads as 32 bits. */
 const HIGH = 0xdead_beef_0000_0000n;
 
 describe.each<FilterArchitecture>(["x64", "arm64"])("the filter for %s", (architecture) => {
@@ -100,7 +100,7 @@ describe.each<FilterArchitecture>(["x64", "arm64"])("the filter for %s", (archit
       ["openat", [0, 0]],
     ];
     for (const [name, before] of opened.filter(([one]) => has(one))) {
-      // Without these flags the kernel does not look at the mode, and what is there is left from before.
+      // Without these flags the kernel ignores the mode, which holds a leftover value.
       for (const flags of [0, 1, 2, large]) expect(named(name, ...before, flags, 0o4755), name).toBe(ALLOW);
       for (const flags of [create, create + 1, temporary, HIGH + BigInt(create)]) {
         expect(named(name, ...before, flags, 0o1755), name).toBe(ALLOW);

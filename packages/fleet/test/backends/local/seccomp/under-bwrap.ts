@@ -1,6 +1,6 @@
 /**
- * Runs programs in bubblewrap with and without the filter, and nothing else between them: the whole host is there to
- * read, and the namespaces' own capabilities can be kept, so that what fails with the filter fails because of it.
+ * Runs programs in bubblewrap with and without the filter as the only difference: the whole host is readable, and the
+ * namespaces' own capabilities can be kept, so that a failure with the filter comes from the filter.
  */
 
 import { spawn } from "node:child_process";
@@ -14,7 +14,7 @@ import {
   type FilterArchitecture,
 } from "../../../../src/backends/local/seccomp/index.ts";
 
-/** What `npm test` tells its own children would lead an npm inside to this checkout. */
+/** The variables of `npm test` would lead an npm inside to this checkout. */
 const OWN_ENVIRONMENT = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !/^npm_|^INIT_CWD$/.test(name)),
 );
@@ -24,7 +24,7 @@ export interface BwrapOptions {
   readonly filter: boolean;
   /** Keeps all capabilities inside the namespaces. */
   readonly capable?: boolean;
-  /** A directory of the host to write to. */
+  /** A writable directory of the host. */
   readonly writable?: string;
   readonly input?: string;
 }
@@ -45,14 +45,14 @@ export function underBwrap(argv: readonly string[], options: BwrapOptions): Prom
   const fd = openSync(file, "r");
   rmSync(directory, { recursive: true });
   const { writable, capable = false, filter } = options;
-  // For another uid bwrap puts a second user namespace around the program, whose capabilities are good for nothing.
+  // For another uid bwrap puts a second user namespace around the program, whose capabilities are useless.
   const id = capable ? "0" : "1000";
   const child = spawn(
     "bwrap",
     [
       ...["--unshare-all", "--unshare-user", "--uid", id, "--gid", id, "--die-with-parent", "--ro-bind", "/", "/"],
       ...["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/home", "--setenv", "HOME", "/home"],
-      // The checkout's own Node is in PATH, and the checkout may lie in what was just covered.
+      // The checkout's own Node is in PATH, and the checkout may lie in a directory that was just covered.
       ...["--ro-bind", CHECKOUT, CHECKOUT],
       ...(writable === undefined ? [] : ["--bind", writable, writable, "--chdir", writable]),
       ...(capable ? ["--cap-add", "ALL"] : []),
